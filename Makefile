@@ -1,0 +1,72 @@
+# `make` lists what can be made. Everything happens in a virtual environment of its own, .venv.
+
+SHELL   := /bin/bash
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMPS  := build/stamps
+SOURCES := mucc dialects passes runtime agent
+
+export PATH := $(abspath $(BIN)):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format lit pytest bench docs clean
+
+help: ## list the targets
+	@echo "usage: make TARGET [PYTHON=python3.12]"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(STAMPS)/nvcc ## set up .venv, compile examples/linear_gelu.mcu, run and check it
+	@mkdir -p build
+	mucc examples/linear_gelu.mcu -o build/linear_gelu.so --verbose
+	mucc run examples/linear_gelu.mcu --dims M=512,N=512,K=512
+
+test: $(STAMPS)/dev ## set up .venv, then lint, lit and pytest
+	@python test/tools/run_all.py
+
+lint: $(STAMPS)/dev ## ruff, its formatter, and pyright
+	ruff check
+	ruff format --check
+	pyright
+
+format: $(STAMPS)/dev ## lay the sources out, and mend what ruff can mend
+	ruff check --fix
+	ruff format
+
+lit: $(STAMPS)/dev ## the FileCheck tests
+	lit -sv test
+
+pytest: $(STAMPS)/dev ## the unit tests
+	pytest -n auto
+
+bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
+	python -m bench.compile
+	python -m bench.report
+
+docs: $(STAMPS)/dev ## write the pages that are made from the compiler
+	mucc docs --errors > build/errors.md && mv build/errors.md docs/errors.md
+
+clean: ## remove what was made here, but for .venv
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find $(SOURCES) test bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Setting up. A stamp is as old as the last successful installation for the present pyproject.toml.
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "mucc needs Python 3.11 or newer: there is no '$(PYTHON)'"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "mucc needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1)."; \
+	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "cannot make a virtual environment: try apt-get install python3-venv"; exit 1; }
+
+$(STAMPS)/nvcc: pyproject.toml | $(BIN)/python
+	@command -v g++ >/dev/null || { echo "a C++ compiler is missing: apt-get install g++"; exit 1; }
+	@mkdir -p $(STAMPS)
+	python -m pip install -q -e '.[nvcc]'
+	@touch $@
+
+$(STAMPS)/dev: pyproject.toml $(STAMPS)/nvcc
+	python -m pip install -q -e '.[dev]'
+	@touch $@

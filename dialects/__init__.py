@@ -1,0 +1,1 @@
+"""The dialects of mucc. They import nothing else of mucc but each other."""

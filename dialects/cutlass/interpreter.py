@@ -1,0 +1,201 @@
+"""The meaning of the `cutlass` dialect, in float64: what the lowered program computes.
+
+It runs launches in order over buffers, with every store rounded to its tensor's dtype. Compared with
+the interpretation of the `mu` program it checks every decision of the compiler but the C++ itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.interpreter import (
+    Interpreter,
+    PythonValues,
+    ReturnedValues,
+    impl,
+    impl_terminator,
+    register_impls,
+)
+
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.arrays import Arrays, arrays_for
+from mucc.dialects.mu.interpreter import MuFunctions, sizes_of
+from mucc.dialects.mu.ops import ExpandOp, TransposeOp
+from mucc.dialects.mu.types import Dims, Shaped
+
+
+@dataclass
+class Buffer:
+    """Memory that launches write to; `value` is None until one has."""
+
+    value: Any = None
+
+
+@dataclass
+class _Launch:
+    """The device kernel being interpreted: its space, its accumulator."""
+
+    space: tuple[int, ...]
+    accumulator: Any = None
+
+
+@register_impls
+class CutlassFunctions(MuFunctions):
+    """Implementations of the `cutlass` ops, on top of those of `mu`."""
+
+    def __init__(self, arrays: Arrays, sizes: dict[str, int]):
+        super().__init__(arrays, sizes)
+        self.launch = _Launch(())
+
+    @staticmethod
+    def read(value: Any) -> Any:
+        """The contents of a buffer, or the value itself. Raises ValueError before the first write."""
+        if not isinstance(value, Buffer):
+            return value
+        if value.value is None:
+            raise ValueError("a tensor is read before a launch has written it")
+        return value.value
+
+    def extents(self, dims: Dims) -> tuple[int, ...]:
+        return tuple(self.sizes[d] if isinstance(d, str) else d for d in dims)
+
+    def store(self, buffer: Any, type: Any, value: Any) -> None:
+        shape = self.shape(type)
+        full = value + self.arrays.full(self.launch.space, 0.0)
+        buffer.value = self.stored(full.reshape(shape), type)
+
+    @impl(TransposeOp)
+    def transpose(self, interpreter: Interpreter, op: TransposeOp, args: PythonValues) -> PythonValues:
+        return (self.arrays.xp.swapaxes(self.read(args[0]), -1, -2),)
+
+    @impl(ExpandOp)
+    def expand(self, interpreter: Interpreter, op: ExpandOp, args: PythonValues) -> PythonValues:
+        return (self.expanded(op, self.read(args[0])),)
+
+    @impl(c.WorkspaceOp)
+    def workspace(self, interpreter: Interpreter, op: c.WorkspaceOp, args: PythonValues) -> PythonValues:
+        return (Buffer(),)
+
+    @impl(c.GemmOp)
+    def gemm(self, interpreter: Interpreter, op: c.GemmOp, args: PythonValues) -> PythonValues:
+        a, b = (self.read(v) for v in args)
+        accumulator = a @ b
+        self.launch = _Launch(tuple(accumulator.shape), accumulator)
+        interpreter.run_ssacfg_region(op.body, (), op.stage.data)
+        return ()
+
+    @impl(c.MapOp)
+    def map(self, interpreter: Interpreter, op: c.MapOp, args: PythonValues) -> PythonValues:
+        self.launch = _Launch(self.extents(op.extents))
+        interpreter.run_ssacfg_region(op.body, (), op.stage.data)
+        return ()
+
+    @impl(c.ReduceOp)
+    def reduce_kernel(self, interpreter: Interpreter, op: c.ReduceOp, args: PythonValues) -> PythonValues:
+        self.launch = _Launch(self.extents(op.extents))
+        interpreter.run_ssacfg_region(op.body, (), op.stage.data)
+        return ()
+
+    @impl(c.AccFetchOp)
+    def acc_fetch(self, interpreter: Interpreter, op: c.AccFetchOp, args: PythonValues) -> PythonValues:
+        return (self.launch.accumulator,)
+
+    @impl(c.SrcFetchOp)
+    def src_fetch(self, interpreter: Interpreter, op: c.SrcFetchOp, args: PythonValues) -> PythonValues:
+        return (self.read(args[0]),)
+
+    @impl(c.AuxLoadOp)
+    def aux_load(self, interpreter: Interpreter, op: c.AuxLoadOp, args: PythonValues) -> PythonValues:
+        return (self.read(args[0]),)
+
+    @impl(c.RowBroadcastOp)
+    def row(self, interpreter: Interpreter, op: c.RowBroadcastOp, args: PythonValues) -> PythonValues:
+        return (self.read(args[0]),)
+
+    @impl(c.ColBroadcastOp)
+    def col(self, interpreter: Interpreter, op: c.ColBroadcastOp, args: PythonValues) -> PythonValues:
+        return (self.read(args[0]),)
+
+    @impl(c.ScalarBroadcastOp)
+    def scalar(self, interpreter: Interpreter, op: c.ScalarBroadcastOp, args: PythonValues) -> PythonValues:
+        return (self.read(args[0]),)
+
+    @impl(c.LoadOp)
+    def load(self, interpreter: Interpreter, op: c.LoadOp, args: PythonValues) -> PythonValues:
+        return (self.read(args[0]),)
+
+    @impl(c.ComputeOp)
+    def compute(self, interpreter: Interpreter, op: c.ComputeOp, args: PythonValues) -> PythonValues:
+        return interpreter.run_ssacfg_region(op.body, args, "compute")
+
+    @impl_terminator(c.YieldOp)
+    def yield_scalar(self, interpreter: Interpreter, op: c.YieldOp, args: PythonValues):
+        return ReturnedValues(args), ()
+
+    @impl(c.StoreDOp)
+    def store_d(self, interpreter: Interpreter, op: c.StoreDOp, args: PythonValues) -> PythonValues:
+        self.store(args[1], op.destination.type, args[0])
+        return ()
+
+    @impl(c.AuxStoreOp)
+    def aux_store(self, interpreter: Interpreter, op: c.AuxStoreOp, args: PythonValues) -> PythonValues:
+        self.store(args[1], op.destination.type, args[0])
+        return ()
+
+    @impl(c.StoreOp)
+    def map_store(self, interpreter: Interpreter, op: c.StoreOp, args: PythonValues) -> PythonValues:
+        self.store(args[1], op.destination.type, args[0])
+        return ()
+
+    def reduced(self, op: c.ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:
+        """Store a reduction over the launch's space, shaped as the destination."""
+        full = args[0] + self.arrays.full(self.launch.space, 0.0)
+        value = self.arrays.reduce(op.kind.data.value, full, tuple(axes))
+        args[1].value = self.stored(value.reshape(self.shape(op.destination.type)), op.destination.type)
+        return ()
+
+    @impl(c.RowReductionOp)
+    def row_reduction(self, interpreter: Interpreter, op: c.RowReductionOp, args: PythonValues) -> PythonValues:
+        rank = len(self.launch.space)
+        kept = len(Shaped.of(op.destination.type).dims)
+        return self.reduced(op, args, (rank - 2,) if kept == rank - 1 else range(rank - 1))
+
+    @impl(c.ColReductionOp)
+    def col_reduction(self, interpreter: Interpreter, op: c.ColReductionOp, args: PythonValues) -> PythonValues:
+        return self.reduced(op, args, (len(self.launch.space) - 1,))
+
+    @impl(c.ScalarReductionOp)
+    def scalar_reduction(
+        self, interpreter: Interpreter, op: c.ScalarReductionOp, args: PythonValues
+    ) -> PythonValues:
+        rank = len(self.launch.space)
+        kept = len(Shaped.of(op.destination.type).dims)
+        return self.reduced(op, args, range(rank) if not kept else (rank - 2, rank - 1))
+
+    @impl(c.ReduceStoreOp)
+    def reduce_store(self, interpreter: Interpreter, op: c.ReduceStoreOp, args: PythonValues) -> PythonValues:
+        kernel = op.parent_op()
+        assert isinstance(kernel, c.ReduceOp)
+        return self.reduced(op, args, kernel.axes.get_values())
+
+
+def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:
+    """Run a lowered program on arrays; one float64 array per output.
+
+    Raises ValueError where shapes do not fit, or a launch reads what none has written.
+    """
+    arrays = arrays_for(*inputs)
+    values = [arrays.float64(v) for v in inputs]
+    args = program.body.block.args
+    count = program.num_inputs.value.data
+    sizes = sizes_of(program.dim_names, [a.type for a in args[:count]], values)
+    outputs = [Buffer() for _ in args[count:]]
+    module = program.parent_op()
+    interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
+    interpreter.register_implementations(CutlassFunctions(arrays, sizes))
+    interpreter.run_ssacfg_region(program.body, (*values, *outputs), program.sym_name.data)
+    return [CutlassFunctions.read(o) for o in outputs]
+

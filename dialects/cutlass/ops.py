@@ -1,0 +1,561 @@
+"""Resolved kernels: one op per device kernel, inside a host program that launches them in order.
+
+A contraction's epilogue is a graph of visitor nodes named after CUTLASS's own; each node's result is
+one f32 per element of the tile (bool conditions exist only inside compute bodies).
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects.builtin import (
+    AffineSetAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    Float32Type,
+    FunctionType,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    f32,
+    i64,
+)
+from xdsl.dialects.utils import parse_func_op_like, print_func_op_like
+from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    attr_def,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_attr_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops import ComputeAttr, ReductionAttr
+from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, SchedulerAttr, TileAttr
+from mucc.dialects.mu.types import Dim, Dims, TensorType
+
+
+def _dims(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
+    return tuple(d.data for d in attr)
+
+
+def _dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
+    return ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
+
+
+def _parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
+    def extent() -> IntAttr | StringAttr:
+        if (value := parser.parse_optional_integer(allow_boolean=False)) is not None:
+            return IntAttr(value)
+        return StringAttr(parser.parse_identifier())
+
+    return ArrayAttr(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, extent))
+
+
+@irdl_attr_definition
+class GemmShapeAttr(ParametrizedAttribute):
+    """The problem M x N x K x L of a contraction; each is a product of extents.
+
+    `#cutlass.shape<[B, M], [N], [K], []>`: the rows of B matrices taken as one, no batch.
+    """
+
+    name = "cutlass.shape"
+
+    m: ArrayAttr[IntAttr | StringAttr]
+    n: ArrayAttr[IntAttr | StringAttr]
+    k: ArrayAttr[IntAttr | StringAttr]
+    batch: ArrayAttr[IntAttr | StringAttr]
+
+    @staticmethod
+    def of(m: Sequence[Dim], n: Sequence[Dim], k: Sequence[Dim], batch: Sequence[Dim]) -> GemmShapeAttr:
+        return GemmShapeAttr(_dims_attr(m), _dims_attr(n), _dims_attr(k), _dims_attr(batch))
+
+    @property
+    def extents(self) -> tuple[Dims, Dims, Dims, Dims]:
+        """The factors of M, N, K and L."""
+        return _dims(self.m), _dims(self.n), _dims(self.k), _dims(self.batch)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            parts = [_parse_dims(parser)]
+            for _ in range(3):
+                parser.parse_punctuation(",")
+                parts.append(_parse_dims(parser))
+        return parts
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            text = ", ".join(f"[{', '.join(str(d) for d in part)}]" for part in self.extents)
+            printer.print_string(text)
+
+
+@irdl_attr_definition
+class RequirementAttr(ParametrizedAttribute):
+    """A promise that the compiler derived: `dim` is a multiple of `multiple`, because of `reason`."""
+
+    name = "cutlass.requirement"
+
+    dim: StringAttr
+    multiple: IntAttr
+    reason: StringAttr
+
+    @staticmethod
+    def of(dim: str, multiple: int, reason: str) -> RequirementAttr:
+        return RequirementAttr(StringAttr(dim), IntAttr(multiple), StringAttr(reason))
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            dim = parser.parse_identifier()
+            parser.parse_keyword("multiple_of")
+            multiple = parser.parse_integer(allow_boolean=False)
+            parser.parse_punctuation(",")
+            return [StringAttr(dim), IntAttr(multiple), StringAttr(parser.parse_str_literal())]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.dim.data} multiple_of {self.multiple.data}, ")
+            printer.print_string_literal(self.reason.data)
+
+
+@irdl_op_definition
+class ProgramOp(IRDLOperation):
+    """A host entry: parameters, then outputs as destinations; workspace, then launches in order.
+
+    `slots` holds, once the workspace is planned, the types of the values that share each slot.
+    """
+
+    name = "cutlass.program"
+
+    sym_name = attr_def(StringAttr)
+    function_type = attr_def(FunctionType)
+    target = attr_def(StringAttr)
+    arg_names = attr_def(ArrayAttr[StringAttr])
+    num_inputs = attr_def(IntegerAttr)
+    dims = attr_def(ArrayAttr[StringAttr])
+    bound = opt_attr_def(DictionaryAttr)
+    promises = opt_attr_def(AffineSetAttr)
+    requirements = opt_attr_def(ArrayAttr[RequirementAttr])
+    slots = opt_attr_def(ArrayAttr[ArrayAttr[TensorType]])
+    body = region_def("single_block")
+
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
+
+    def __init__(self, types: Sequence[Attribute], attributes: dict[str, Attribute | None], body: Region | None):
+        super().__init__(
+            attributes={"function_type": FunctionType.from_lists(list(types), []), **attributes},
+            regions=[body if body is not None else Region(Block(arg_types=list(types)))],
+        )
+
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        return tuple(d.data for d in self.dims)
+
+    @property
+    def bound_dims(self) -> dict[str, int]:
+        """Values of the dims that the program binds."""
+        if self.bound is None:
+            return {}
+        return {k: v.value.data for k, v in self.bound.data.items() if isinstance(v, IntegerAttr)}
+
+    @property
+    def kernels(self) -> Iterator[DeviceKernelOp]:
+        """The device kernels in launch order."""
+        return (op for op in self.body.block.ops if isinstance(op, DeviceKernelOp))
+
+    @property
+    def output_args(self) -> tuple[SSAValue, ...]:
+        return tuple(self.body.block.args[self.num_inputs.value.data :])
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ProgramOp:
+        name, inputs, _, region, extra, _, _ = parse_func_op_like(
+            parser, reserved_attr_names=("sym_name", "function_type")
+        )
+        attributes: dict[str, Attribute | None] = dict(extra.data) if extra is not None else {}
+        return ProgramOp(list(inputs), {"sym_name": StringAttr(name), **attributes}, region)
+
+    def print(self, printer: Printer) -> None:
+        print_func_op_like(
+            printer,
+            self.sym_name,
+            self.function_type,
+            self.body,
+            self.attributes,
+            reserved_attr_names=("sym_name", "function_type"),
+            print_empty_outputs=False,
+        )
+
+    def verify_(self) -> None:
+        args = self.body.block.args
+        if tuple(a.type for a in args) != tuple(self.function_type.inputs):
+            raise VerifyException("block arguments do not match the program's type")
+        if len(self.arg_names) != len(args):
+            raise VerifyException(f"{len(self.arg_names)} names for {len(args)} arguments")
+        if not 0 <= self.num_inputs.value.data <= len(args):
+            raise VerifyException("num_inputs is out of range")
+
+
+@irdl_op_definition
+class WorkspaceOp(IRDLOperation):
+    """A tensor in the workspace; `slot` is set once the workspace is planned."""
+
+    name = "cutlass.workspace"
+
+    slot = opt_prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    assembly_format = "(`slot` $slot^)? attr-dict `:` type($result)"
+
+    def __init__(self, type: TensorType, slot: int | None = None):
+        super().__init__(
+            result_types=[type], properties={"slot": IntegerAttr(slot, i64) if slot is not None else None}
+        )
+
+
+# Device kernels
+
+
+class DeviceKernelOp(IRDLOperation, ABC):
+    """Base of the ops that become one device kernel each. Regions read outer tensors directly."""
+
+    stage = prop_def(StringAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(NoTerminator())
+
+    @property
+    def nodes(self) -> Iterator[Operation]:
+        return iter(self.body.block.ops)
+
+    @property
+    def stores(self) -> tuple[StoreNode, ...]:
+        """The nodes that write to memory, in order."""
+        return tuple(op for op in self.nodes if isinstance(op, StoreNode))
+
+    @property
+    def loads(self) -> tuple[LoadNode, ...]:
+        """The nodes that read memory, in order."""
+        return tuple(op for op in self.nodes if isinstance(op, LoadNode))
+
+
+@irdl_op_definition
+class GemmOp(DeviceKernelOp):
+    """A CUTLASS 3.x kernel: mainloop over A and B, epilogue visitor graph in the body.
+
+    The schedule properties are optional until select-schedule has run, and all present after it.
+    `a` is [.., M, K] and `b` is [.., K, N] as views; their layouts say what is contiguous.
+    `flat` says that leading axes of A are taken as rows (`shape.m` has several factors).
+    """
+
+    name = "cutlass.gemm"
+
+    compute = prop_def(ComputeAttr)
+    shape = prop_def(GemmShapeAttr)
+    tile = opt_prop_def(TileAttr)
+    cluster = opt_prop_def(ClusterAttr)
+    mainloop = opt_prop_def(MainloopAttr)
+    stages = opt_prop_def(IntegerAttr)
+    scheduler = opt_prop_def(SchedulerAttr)
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+
+    assembly_format = (
+        "$stage $compute $a `,` $b `shape` $shape (`tile` $tile^)? (`cluster` $cluster^)? "
+        "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? attr-dict "
+        "`:` type($a) `,` type($b) $body"
+    )
+
+    def __init__(
+        self,
+        stage: str,
+        compute: ComputeAttr,
+        a: SSAValue,
+        b: SSAValue,
+        shape: GemmShapeAttr,
+        body: Region,
+        settings: dict[str, Attribute] | None = None,
+    ):
+        super().__init__(
+            operands=[a, b],
+            properties={"stage": StringAttr(stage), "compute": compute, "shape": shape, **(settings or {})},
+            regions=[body],
+        )
+
+    @property
+    def is_batched(self) -> bool:
+        return bool(self.shape.batch)
+
+    @property
+    def destination(self) -> StoreDOp | None:
+        """The node that stores the main result, D."""
+        return next((op for op in self.nodes if isinstance(op, StoreDOp)), None)
+
+    @property
+    def source(self) -> SrcFetchOp | None:
+        """The node that loads C."""
+        return next((op for op in self.nodes if isinstance(op, SrcFetchOp)), None)
+
+    def verify_(self) -> None:
+        for kind in (StoreDOp, SrcFetchOp, AccFetchOp):
+            if sum(isinstance(op, kind) for op in self.nodes) > 1:
+                raise VerifyException(f"more than one {kind.name} in an epilogue")
+        for op in self.nodes:
+            if not isinstance(op, GEMM_NODES) and not isinstance(op, ElementwiseOp | ConstantOp):
+                raise VerifyException(f"{op.name} is no node of a gemm epilogue")
+        if not self.stores:
+            raise VerifyException("the epilogue stores nothing")
+
+
+@irdl_op_definition
+class MapOp(DeviceKernelOp):
+    """A pointwise kernel over a space of extents."""
+
+    name = "cutlass.map"
+
+    space = prop_def(ArrayAttr[IntAttr | StringAttr])
+
+    assembly_format = "$stage `space` $space $body attr-dict"
+
+    def __init__(self, stage: str, space: Sequence[Dim], body: Region):
+        super().__init__(
+            properties={"stage": StringAttr(stage), "space": _dims_attr(space)}, regions=[body]
+        )
+
+    @property
+    def extents(self) -> Dims:
+        return _dims(self.space)
+
+
+@irdl_op_definition
+class ReduceOp(DeviceKernelOp):
+    """A reduction over `axes` of a space, with pointwise work before it."""
+
+    name = "cutlass.reduce"
+
+    space = prop_def(ArrayAttr[IntAttr | StringAttr])
+    axes = prop_def(DenseArrayBase.constr(i64))
+
+    assembly_format = "$stage `space` $space `axes` $axes $body attr-dict"
+
+    def __init__(self, stage: str, space: Sequence[Dim], axes: Sequence[int], body: Region):
+        super().__init__(
+            properties={
+                "stage": StringAttr(stage),
+                "space": _dims_attr(space),
+                "axes": DenseArrayBase.from_list(i64, list(axes)),
+            },
+            regions=[body],
+        )
+
+    @property
+    def extents(self) -> Dims:
+        return _dims(self.space)
+
+
+# Visitor nodes
+
+
+class LoadNode(IRDLOperation, ABC):
+    """Reads one f32 per element from a tensor or a run-time scalar."""
+
+    source = operand_def()
+    result = result_def(Float32Type)
+
+    assembly_format = "$source attr-dict `:` type($source)"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, source: SSAValue):
+        super().__init__(operands=[source], result_types=[f32])
+
+
+class StoreNode(IRDLOperation, ABC):
+    """Writes one value per element, or a reduction of them, to a tensor."""
+
+    value = operand_def(Float32Type)
+    destination = operand_def(TensorType)
+
+    assembly_format = "$value `,` $destination attr-dict `:` type($destination)"
+
+    def __init__(self, value: SSAValue, destination: SSAValue):
+        super().__init__(operands=[value, destination])
+
+
+@irdl_op_definition
+class AccFetchOp(IRDLOperation):
+    """The accumulator (Sm90AccFetch)."""
+
+    name = "cutlass.acc_fetch"
+
+    result = result_def(Float32Type)
+
+    assembly_format = "attr-dict"
+
+    traits = traits_def(Pure())
+
+    def __init__(self):
+        super().__init__(result_types=[f32])
+
+
+@irdl_op_definition
+class SrcFetchOp(LoadNode):
+    """The source matrix C, loaded by TMA beside the output tiles (Sm90SrcFetch)."""
+
+    name = "cutlass.src_fetch"
+
+
+@irdl_op_definition
+class AuxLoadOp(LoadNode):
+    """A further full matrix (Sm90AuxLoad)."""
+
+    name = "cutlass.aux_load"
+
+
+@irdl_op_definition
+class RowBroadcastOp(LoadNode):
+    """A vector along N, the same for every row (Sm90RowBroadcast)."""
+
+    name = "cutlass.row_broadcast"
+
+
+@irdl_op_definition
+class ColBroadcastOp(LoadNode):
+    """A vector along M, the same for every column (Sm90ColBroadcast)."""
+
+    name = "cutlass.col_broadcast"
+
+
+@irdl_op_definition
+class ScalarBroadcastOp(LoadNode):
+    """One number for the whole matrix: a run-time scalar, a rank-0 tensor, or one per batch."""
+
+    name = "cutlass.scalar_broadcast"
+
+
+@irdl_op_definition
+class LoadOp(LoadNode):
+    """In map and reduce kernels: an element of a tensor, broadcast to the space."""
+
+    name = "cutlass.load"
+
+
+@irdl_op_definition
+class ComputeOp(IRDLOperation):
+    """A pure function of scalars applied per element (Sm90Compute)."""
+
+    name = "cutlass.compute"
+
+    inputs = var_operand_def(Float32Type)
+    body = region_def("single_block")
+    result = result_def(Float32Type)
+
+    assembly_format = "$inputs $body attr-dict"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, inputs: Sequence[SSAValue], body: Region):
+        super().__init__(operands=[list(inputs)], result_types=[f32], regions=[body])
+
+    def verify_(self) -> None:
+        if len(self.body.block.args) != len(self.inputs):
+            raise VerifyException("one block argument per input")
+        for op in self.body.block.ops:
+            if not isinstance(op, ElementwiseOp | ConstantOp | YieldOp):
+                raise VerifyException(f"{op.name} is not pointwise")
+        if not isinstance(self.body.block.last_op, YieldOp):
+            raise VerifyException("a body ends with cutlass.yield")
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """The value of a compute body."""
+
+    name = "cutlass.yield"
+
+    value = operand_def(Float32Type)
+
+    assembly_format = "$value attr-dict"
+
+    traits = traits_def(IsTerminator())
+
+    def __init__(self, value: SSAValue | Operation):
+        super().__init__(operands=[SSAValue.get(value)])
+
+
+@irdl_op_definition
+class StoreDOp(StoreNode):
+    """The main result D, stored by TMA."""
+
+    name = "cutlass.store_d"
+
+
+@irdl_op_definition
+class AuxStoreOp(StoreNode):
+    """A further full matrix (Sm90AuxStore)."""
+
+    name = "cutlass.aux_store"
+
+
+@irdl_op_definition
+class StoreOp(StoreNode):
+    """In map kernels: an element of an output."""
+
+    name = "cutlass.store"
+
+
+class ReductionNode(StoreNode, ABC):
+    kind = prop_def(ReductionAttr)
+
+    assembly_format = "$kind $value `,` $destination attr-dict `:` type($destination)"
+
+    def __init__(self, kind: ReductionAttr, value: SSAValue, destination: SSAValue):
+        IRDLOperation.__init__(self, operands=[value, destination], properties={"kind": kind})
+
+
+@irdl_op_definition
+class RowReductionOp(ReductionNode):
+    """Reduce over M into a vector along N (Sm90RowReduction)."""
+
+    name = "cutlass.row_reduction"
+
+
+@irdl_op_definition
+class ColReductionOp(ReductionNode):
+    """Reduce over N into a vector along M (Sm90ColReduction)."""
+
+    name = "cutlass.col_reduction"
+
+
+@irdl_op_definition
+class ScalarReductionOp(ReductionNode):
+    """Reduce over M and N into one number, per batch or over all batches (Sm90ScalarReduction)."""
+
+    name = "cutlass.scalar_reduction"
+
+
+@irdl_op_definition
+class ReduceStoreOp(ReductionNode):
+    """In reduce kernels: the reduction of the value over the kernel's axes."""
+
+    name = "cutlass.reduce_store"
+
+
+GEMM_LOADS = (SrcFetchOp, AuxLoadOp, RowBroadcastOp, ColBroadcastOp, ScalarBroadcastOp)
+GEMM_STORES = (StoreDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
+GEMM_NODES = (AccFetchOp, ComputeOp, *GEMM_LOADS, *GEMM_STORES)

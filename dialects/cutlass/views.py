@@ -1,0 +1,42 @@
+"""Tracing a view back to the memory that it looks into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.mu.ops import ExpandOp, TransposeOp
+from mucc.dialects.mu.types import Dim, Shaped
+
+
+@dataclass(frozen=True)
+class View:
+    """How a value looks into `base`.
+
+    `axes[i]` is the base axis behind axis i of the view, None for an inserted axis of extent 1.
+    """
+
+    base: SSAValue
+    axes: tuple[int | None, ...]
+
+    @property
+    def base_dims(self) -> tuple[Dim, ...]:
+        return Shaped.of(self.base.type).dims
+
+
+def view_of(value: SSAValue) -> View:
+    """Follow transpositions and inserted axes back to a program argument or a workspace tensor."""
+    match value.owner:
+        case TransposeOp() as op:
+            inner = view_of(op.operand)
+            axes = inner.axes
+            return View(inner.base, (*axes[:-2], axes[-1], axes[-2]))
+        case ExpandOp() as op:
+            inner = view_of(op.operand)
+            axes = list(inner.axes)
+            for axis in op.axes.get_values():
+                axes.insert(axis, None)
+            return View(inner.base, tuple(axes))
+        case _:
+            return View(value, tuple(range(len(Shaped.of(value.type).dims))))

@@ -1,0 +1,58 @@
+"""The `mu` dialect: tensor programs over named dims.
+
+`types` (tensors and layouts), `rules` (the type rules), `elementwise`, `ops` (contraction, views,
+reduction, kernels, stages), `schedule` (what a user may pin), `interpreter` (the meaning, in float64).
+"""
+
+from xdsl.ir import Dialect
+
+from mucc.dialects.mu.elementwise import ELEMENTWISE, ApproximationAttr, ConstantOp, RelationAttr
+from mucc.dialects.mu.ops import (
+    BroadcastOp,
+    ComputeAttr,
+    ExpandOp,
+    KernelOp,
+    MatmulOp,
+    PinOp,
+    ReduceOp,
+    ReductionAttr,
+    ReturnOp,
+    StageKindAttr,
+    StageOp,
+    TransposeOp,
+    YieldOp,
+)
+from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, ScheduleOp, SchedulerAttr, TileAttr
+from mucc.dialects.mu.types import LayoutAttr, TensorType
+
+Mu = Dialect(
+    "mu",
+    [
+        *ELEMENTWISE,
+        ConstantOp,
+        MatmulOp,
+        TransposeOp,
+        ExpandOp,
+        BroadcastOp,
+        ReduceOp,
+        PinOp,
+        KernelOp,
+        ReturnOp,
+        StageOp,
+        YieldOp,
+        ScheduleOp,
+    ],
+    [
+        TensorType,
+        LayoutAttr,
+        ApproximationAttr,
+        RelationAttr,
+        ComputeAttr,
+        ReductionAttr,
+        StageKindAttr,
+        TileAttr,
+        ClusterAttr,
+        MainloopAttr,
+        SchedulerAttr,
+    ],
+)

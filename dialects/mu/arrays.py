@@ -1,0 +1,105 @@
+"""The little that the interpreters need beyond what NumPy and torch spell alike.
+
+Interpreters compute in float64 on whichever array library the inputs come from: NumPy on a CPU,
+torch where large sizes want a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Protocol
+
+
+class Arrays(Protocol):
+    """One array library. `xp` holds the functions that NumPy and torch name and call alike."""
+
+    xp: ModuleType
+
+    def float64(self, value: Any) -> Any:
+        """A float64 array of the values."""
+        ...
+
+    def round_to(self, value: Any, dtype: str) -> Any:
+        """Round to bf16, f16 or f32 (nearest, ties to even) and return float64."""
+        ...
+
+    def erf(self, value: Any) -> Any: ...
+
+    def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
+        """Reduce over axes: sum, max, min, amax."""
+        ...
+
+    def full(self, shape: Sequence[int], value: float) -> Any: ...
+
+
+class NumpyArrays:
+    """NumPy."""
+
+    def __init__(self) -> None:
+        import numpy
+
+        self.xp: Any = numpy
+
+    def float64(self, value: Any) -> Any:
+        return self.xp.asarray(value, dtype=self.xp.float64)
+
+    def round_to(self, value: Any, dtype: str) -> Any:
+        np = self.xp
+        with np.errstate(over="ignore"):
+            single = np.asarray(value, dtype=np.float16 if dtype == "f16" else np.float32)
+        if dtype == "bf16":
+            bits = single.view(np.uint32).astype(np.uint64)
+            rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+            single = np.where(np.isnan(single), single, rounded.astype(np.uint32).view(np.float32))
+        return single.astype(np.float64)
+
+    def erf(self, value: Any) -> Any:
+        return self.xp.asarray(self.xp.frompyfunc(math.erf, 1, 1)(value), dtype=self.xp.float64)
+
+    def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
+        np = self.xp
+        function = {"sum": np.sum, "max": np.max, "min": np.min, "amax": np.max}[kind]
+        return function(np.abs(value) if kind == "amax" else value, axis=tuple(axes))
+
+    def full(self, shape: Sequence[int], value: float) -> Any:
+        return self.xp.full(tuple(shape), value, dtype=self.xp.float64)
+
+
+class TorchArrays:
+    """torch, on the device where the inputs live."""
+
+    def __init__(self, device: Any) -> None:
+        self.xp: Any = importlib.import_module("torch")
+        self.device = device
+
+    def float64(self, value: Any) -> Any:
+        return self.xp.as_tensor(value, device=self.device).to(self.xp.float64)
+
+    def round_to(self, value: Any, dtype: str) -> Any:
+        torch = self.xp
+        target = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype]
+        return value.to(target).to(torch.float64)
+
+    def erf(self, value: Any) -> Any:
+        return self.xp.erf(value)
+
+    def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
+        torch = self.xp
+        if not axes:
+            return torch.abs(value) if kind == "amax" else value
+        function = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "amax": torch.amax}[kind]
+        return function(torch.abs(value) if kind == "amax" else value, dim=tuple(axes))
+
+    def full(self, shape: Sequence[int], value: float) -> Any:
+        return self.xp.full(tuple(shape), value, dtype=self.xp.float64, device=self.device)
+
+
+def arrays_for(*values: Any) -> Arrays:
+    """The library that the values belong to: torch when one is a torch tensor, else NumPy."""
+    for value in values:
+        if type(value).__module__.partition(".")[0] == "torch":
+            return TorchArrays(value.device)
+    return NumpyArrays()

@@ -1,0 +1,137 @@
+"""Canonical forms of `mu` operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from mucc.dialects.mu import elementwise as e
+from mucc.dialects.mu import ops
+
+
+def _constant(value: SSAValue) -> float | None:
+    return value.owner.value.value.data if isinstance(value.owner, e.ConstantOp) else None
+
+
+class DoubleTranspose(RewritePattern):
+    """`transpose(transpose(x))` -> `x`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ops.TransposeOp):
+            return
+        if isinstance(inner := op.operand.owner, ops.TransposeOp) and inner.operand.type == op.result.type:
+            rewriter.replace(op, [], [inner.operand])
+
+
+class TransposedProduct(RewritePattern):
+    """`transpose(matmul(a, b))` -> `matmul(transpose(b), transpose(a))`, where nobody else reads the product."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ops.TransposeOp):
+            return
+        product = op.operand.owner
+        if not isinstance(product, ops.MatmulOp) or not product.result.has_one_use():
+            return
+        if any(isinstance(use.operation, ops.TransposeOp) for use in op.result.uses):
+            return
+        rhs, lhs = ops.TransposeOp(product.rhs), ops.TransposeOp(product.lhs)
+        turned = ops.MatmulOp(rhs, lhs, product.compute)
+        # The view was column-major, the new product is row-major: a new value of its own type.
+        rewriter.insert((rhs, lhs, turned))
+        rewriter.replace_all_uses_with(op.result, turned.result, safe_erase=False)
+        rewriter.erase(op)
+
+
+def _same(op: e.ElementwiseOp, value: SSAValue) -> SSAValue | None:
+    return value if value.type == op.result.type else None
+
+
+class NeutralOperand(RewritePattern):
+    """`x + 0`, `x - 0`, `x * 1`, `x / 1` -> `x`, where the type stays the same."""
+
+    NEUTRAL = {e.AddOp: 0.0, e.SubOp: 0.0, e.MulOp: 1.0, e.DivOp: 1.0}
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, e.AddOp | e.SubOp | e.MulOp | e.DivOp):
+            return
+        neutral = self.NEUTRAL[type(op)]
+        if _constant(op.rhs) == neutral and _same(op, op.lhs):
+            rewriter.replace(op, [], [op.lhs])
+        elif isinstance(op, e.AddOp | e.MulOp) and _constant(op.lhs) == neutral and _same(op, op.rhs):
+            rewriter.replace(op, [], [op.rhs])
+
+
+class DoubleNegation(RewritePattern):
+    """`-(-x)` -> `x`, and `not not c` -> `c`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if isinstance(op, e.NegOp | e.NotOp) and isinstance(inner := op.operand.owner, type(op)):
+            rewriter.replace(op, [], [inner.operand])
+
+
+class SameCast(RewritePattern):
+    """`cast(cast(x, t), t)` -> `cast(x, t)`. A lone cast stays: it rounds."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, e.CastOp) or not isinstance(inner := op.operand.owner, e.CastOp):
+            return
+        if inner.result.type == op.result.type:
+            rewriter.replace(op, [], [inner.result])
+
+
+class FoldConstants(RewritePattern):
+    """Arithmetic on two constants -> one constant."""
+
+    FOLDS: dict[type[Operation], Callable[[float, float], float]] = {
+        e.AddOp: lambda a, b: a + b,
+        e.SubOp: lambda a, b: a - b,
+        e.MulOp: lambda a, b: a * b,
+    }
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        match op:
+            case e.NegOp():
+                if (value := _constant(op.operand)) is not None:
+                    rewriter.replace(op, e.ConstantOp(-value))
+            case e.AddOp() | e.SubOp() | e.MulOp() | e.DivOp():
+                lhs, rhs = _constant(op.lhs), _constant(op.rhs)
+                if lhs is None or rhs is None or op.result.type != f32:
+                    return
+                if isinstance(op, e.DivOp):
+                    if rhs != 0.0:
+                        rewriter.replace(op, e.ConstantOp(lhs / rhs))
+                else:
+                    rewriter.replace(op, e.ConstantOp(self.FOLDS[type(op)](lhs, rhs)))
+            case _:
+                return
+
+
+class SquareOfPow(RewritePattern):
+    """`pow(x, 2)` -> `x * x`, `pow(x, 1)` -> `x`, `pow(x, 0.5)` -> `sqrt(x)`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, e.PowOp) or not _same(op, op.lhs):
+            return
+        match _constant(op.rhs):
+            case 1.0:
+                rewriter.replace(op, [], [op.lhs])
+            case 2.0:
+                rewriter.replace(op, e.MulOp(op.lhs, op.lhs))
+            case 0.5:
+                rewriter.replace(op, e.SqrtOp(op.lhs))
+            case _:
+                return
+
+
+PATTERNS: tuple[RewritePattern, ...] = (
+    DoubleTranspose(),
+    TransposedProduct(),
+    NeutralOperand(),
+    DoubleNegation(),
+    SameCast(),
+    FoldConstants(),
+    SquareOfPow(),
+)

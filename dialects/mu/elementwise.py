@@ -1,0 +1,597 @@
+"""Elementwise operations: one element in, one element out, shapes broadcast.
+
+They work on tensors and, inside the bodies of lowered kernels, on plain scalars; the op is the same
+at every level. `mucc.passes.decompose` rewrites the ones marked `composite` into the others, so that
+interpreters, operation counts and code generation know only the primitive ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from enum import auto
+from typing import ClassVar
+
+from xdsl.dialects.builtin import FloatAttr, f64, i1
+from xdsl.ir import Attribute, EnumAttribute, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.irdl import (
+    AnyOf,
+    BaseAttr,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from mucc.dialects.mu import rules
+from mucc.dialects.mu.types import DTYPES, ElementType, TensorType
+
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, IntegerType  # isort: skip
+
+ValueConstraint = AnyOf(
+    [
+        BaseAttr(TensorType),
+        BaseAttr(Float32Type),
+        BaseAttr(BFloat16Type),
+        BaseAttr(Float16Type),
+        BaseAttr(IntegerType),
+    ]
+)
+
+
+def number(value: float | FloatAttr) -> FloatAttr:
+    """A compile-time number, kept in double precision."""
+    return value if isinstance(value, FloatAttr) else FloatAttr(float(value), f64)
+
+
+class CanonicalizationTrait(HasCanonicalizationPatternsTrait):
+    """Looks the patterns up lazily, so that loading the dialect stays cheap."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls):
+        from mucc.dialects.mu.canonicalization import PATTERNS
+
+        return PATTERNS
+
+
+class ElementwiseOp(IRDLOperation, ABC):
+    """Base of all elementwise operations."""
+
+    SURFACE: ClassVar[str | None] = None
+    """The function of this name in the language; None where the language spells it otherwise."""
+
+    PARAMS: ClassVar[dict[str, float]] = {}
+    """Numeric parameters that the language gives by keyword, with their defaults."""
+
+    COMPOSITE: ClassVar[bool] = False
+    """Whether decompose rewrites it into simpler operations."""
+
+    result = result_def(ValueConstraint)
+
+    irdl_options = (ParsePropInAttrDict(),)
+
+    traits = traits_def(Pure(), CanonicalizationTrait())
+
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        """The result type for operand types. Raises TypeRuleError where they do not fit."""
+        return rules.elementwise(operands)
+
+    def verify_(self) -> None:
+        expected = self.infer([o.type for o in self.operands])
+        if self.result.type != expected:
+            raise VerifyException(f"{self.name}: result type {self.result.type} should be {expected}")
+
+
+class UnaryOp(ElementwiseOp, ABC):
+    operand = operand_def(ValueConstraint)
+
+    assembly_format = "$operand attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, operand: SSAValue | Operation, **params: float | FloatAttr):
+        value = SSAValue.get(operand)
+        properties = {k: number(params.get(k, default)) for k, default in self.PARAMS.items()}
+        super().__init__(operands=[value], result_types=[self.infer([value.type])], properties=properties)
+
+
+class BinaryOp(ElementwiseOp, ABC):
+    lhs = operand_def(ValueConstraint)
+    rhs = operand_def(ValueConstraint)
+
+    assembly_format = "$lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
+        a, b = SSAValue.get(lhs), SSAValue.get(rhs)
+        super().__init__(operands=[a, b], result_types=[self.infer([a.type, b.type])])
+
+
+# Arithmetic
+
+
+@irdl_op_definition
+class AddOp(BinaryOp):
+    """Sum, spelled `a + b`."""
+
+    name = "mu.add"
+
+
+@irdl_op_definition
+class SubOp(BinaryOp):
+    """Difference, spelled `a - b`."""
+
+    name = "mu.sub"
+
+
+@irdl_op_definition
+class MulOp(BinaryOp):
+    """Product, spelled `a * b`."""
+
+    name = "mu.mul"
+
+
+@irdl_op_definition
+class DivOp(BinaryOp):
+    """Quotient, spelled `a / b`."""
+
+    name = "mu.div"
+
+
+@irdl_op_definition
+class MinOp(BinaryOp):
+    """The smaller of two values; NaN where one is NaN."""
+
+    name = "mu.min"
+    SURFACE: ClassVar[str] = "min"
+
+
+@irdl_op_definition
+class MaxOp(BinaryOp):
+    """The larger of two values; NaN where one is NaN."""
+
+    name = "mu.max"
+    SURFACE: ClassVar[str] = "max"
+
+
+@irdl_op_definition
+class PowOp(BinaryOp):
+    """`lhs` raised to `rhs`."""
+
+    name = "mu.pow"
+    SURFACE: ClassVar[str] = "pow"
+
+
+@irdl_op_definition
+class NegOp(UnaryOp):
+    """Negation, spelled `-a` or `neg(a)`."""
+
+    name = "mu.neg"
+    SURFACE: ClassVar[str] = "neg"
+
+
+@irdl_op_definition
+class AbsOp(UnaryOp):
+    """Absolute value."""
+
+    name = "mu.abs"
+    SURFACE: ClassVar[str] = "abs"
+
+
+# Elementary functions
+
+
+@irdl_op_definition
+class ExpOp(UnaryOp):
+    """e to the power of x."""
+
+    name = "mu.exp"
+    SURFACE: ClassVar[str] = "exp"
+
+
+@irdl_op_definition
+class LogOp(UnaryOp):
+    """Natural logarithm."""
+
+    name = "mu.log"
+    SURFACE: ClassVar[str] = "log"
+
+
+@irdl_op_definition
+class SqrtOp(UnaryOp):
+    """Square root."""
+
+    name = "mu.sqrt"
+    SURFACE: ClassVar[str] = "sqrt"
+
+
+@irdl_op_definition
+class RsqrtOp(UnaryOp):
+    """1 / sqrt(x)."""
+
+    name = "mu.rsqrt"
+    SURFACE: ClassVar[str] = "rsqrt"
+
+
+@irdl_op_definition
+class TanhOp(UnaryOp):
+    """Hyperbolic tangent."""
+
+    name = "mu.tanh"
+    SURFACE: ClassVar[str] = "tanh"
+
+
+@irdl_op_definition
+class ErfOp(UnaryOp):
+    """Error function."""
+
+    name = "mu.erf"
+    SURFACE: ClassVar[str] = "erf"
+
+
+@irdl_op_definition
+class SigmoidOp(UnaryOp):
+    """1 / (1 + exp(-x))."""
+
+    name = "mu.sigmoid"
+    SURFACE: ClassVar[str] = "sigmoid"
+
+
+class Approximation(StrEnum):
+    NONE = "none"
+    TANH = "tanh"
+
+
+@irdl_attr_definition
+class ApproximationAttr(EnumAttribute[Approximation], SpacedOpaqueSyntaxAttribute):
+    """Which formula gelu uses."""
+
+    name = "mu.approximation"
+
+
+@irdl_op_definition
+class GeluOp(UnaryOp):
+    """x times the normal distribution function: by erf, or by the tanh approximation."""
+
+    name = "mu.gelu"
+    SURFACE: ClassVar[str] = "gelu"
+
+    approximate = opt_prop_def(ApproximationAttr)
+
+    def __init__(self, operand: SSAValue | Operation, approximate: str = "none"):
+        super().__init__(operand)
+        if approximate != "none":
+            self.properties["approximate"] = ApproximationAttr(Approximation(approximate))
+
+    @property
+    def uses_tanh(self) -> bool:
+        return self.approximate is not None and self.approximate.data is Approximation.TANH
+
+
+@irdl_op_definition
+class SoftplusOp(UnaryOp):
+    """log(1 + exp(beta * x)) / beta, without overflow."""
+
+    name = "mu.softplus"
+    SURFACE: ClassVar[str] = "softplus"
+    PARAMS: ClassVar[dict[str, float]] = {"beta": 1.0}
+
+    beta = prop_def(FloatAttr)
+
+
+# Composite activations
+
+
+class CompositeOp(UnaryOp, ABC):
+    COMPOSITE: ClassVar[bool] = True
+
+
+@irdl_op_definition
+class ReluOp(CompositeOp):
+    """max(x, 0)."""
+
+    name = "mu.relu"
+    SURFACE: ClassVar[str] = "relu"
+
+
+@irdl_op_definition
+class LeakyReluOp(CompositeOp):
+    """x where x > 0, else slope * x."""
+
+    name = "mu.leaky_relu"
+    SURFACE: ClassVar[str] = "leaky_relu"
+    PARAMS: ClassVar[dict[str, float]] = {"slope": 0.01}
+
+    slope = prop_def(FloatAttr)
+
+
+@irdl_op_definition
+class EluOp(CompositeOp):
+    """x where x > 0, else alpha * (exp(x) - 1)."""
+
+    name = "mu.elu"
+    SURFACE: ClassVar[str] = "elu"
+    PARAMS: ClassVar[dict[str, float]] = {"alpha": 1.0}
+
+    alpha = prop_def(FloatAttr)
+
+
+@irdl_op_definition
+class SeluOp(CompositeOp):
+    """elu with the self-normalising constants of Klambauer et al. 2017."""
+
+    name = "mu.selu"
+    SURFACE: ClassVar[str] = "selu"
+
+
+@irdl_op_definition
+class SiluOp(CompositeOp):
+    """x * sigmoid(x)."""
+
+    name = "mu.silu"
+    SURFACE: ClassVar[str] = "silu"
+
+
+@irdl_op_definition
+class SoftsignOp(CompositeOp):
+    """x / (1 + |x|)."""
+
+    name = "mu.softsign"
+    SURFACE: ClassVar[str] = "softsign"
+
+
+@irdl_op_definition
+class MishOp(CompositeOp):
+    """x * tanh(softplus(x))."""
+
+    name = "mu.mish"
+    SURFACE: ClassVar[str] = "mish"
+
+
+@irdl_op_definition
+class HardsigmoidOp(CompositeOp):
+    """clamp(x / 6 + 1/2, 0, 1)."""
+
+    name = "mu.hardsigmoid"
+    SURFACE: ClassVar[str] = "hardsigmoid"
+
+
+@irdl_op_definition
+class HardswishOp(CompositeOp):
+    """x * hardsigmoid(x)."""
+
+    name = "mu.hardswish"
+    SURFACE: ClassVar[str] = "hardswish"
+
+
+@irdl_op_definition
+class HardtanhOp(CompositeOp):
+    """clamp(x, lo, hi) with numbers for bounds."""
+
+    name = "mu.hardtanh"
+    SURFACE: ClassVar[str] = "hardtanh"
+    PARAMS: ClassVar[dict[str, float]] = {"lo": -1.0, "hi": 1.0}
+
+    lo = prop_def(FloatAttr)
+    hi = prop_def(FloatAttr)
+
+
+@irdl_op_definition
+class ClampOp(ElementwiseOp):
+    """min(max(x, lo), hi); the bounds may be values."""
+
+    name = "mu.clamp"
+    SURFACE: ClassVar[str] = "clamp"
+    COMPOSITE: ClassVar[bool] = True
+
+    operand = operand_def(ValueConstraint)
+    lo = operand_def(ValueConstraint)
+    hi = operand_def(ValueConstraint)
+
+    assembly_format = "$operand `,` $lo `,` $hi attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, operand: SSAValue | Operation, lo: SSAValue | Operation, hi: SSAValue | Operation):
+        values = [SSAValue.get(v) for v in (operand, lo, hi)]
+        super().__init__(operands=values, result_types=[self.infer([v.type for v in values])])
+
+
+# Comparison, selection, conversion
+
+
+class Relation(StrEnum):
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+    EQ = "eq"
+    NE = "ne"
+
+
+@irdl_attr_definition
+class RelationAttr(EnumAttribute[Relation], SpacedOpaqueSyntaxAttribute):
+    """Which comparison `mu.cmp` makes."""
+
+    name = "mu.relation"
+
+
+@irdl_op_definition
+class CmpOp(ElementwiseOp):
+    """Comparison of two numbers; gives a bool."""
+
+    name = "mu.cmp"
+
+    relation = prop_def(RelationAttr)
+    lhs = operand_def(ValueConstraint)
+    rhs = operand_def(ValueConstraint)
+
+    assembly_format = "$relation $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, relation: str | RelationAttr, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
+        a, b = SSAValue.get(lhs), SSAValue.get(rhs)
+        if isinstance(relation, str):
+            relation = RelationAttr(Relation(relation))
+        super().__init__(
+            operands=[a, b],
+            result_types=[self.infer([a.type, b.type])],
+            properties={"relation": relation},
+        )
+
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        return rules.compare(*operands)
+
+
+class LogicalOp(ElementwiseOp, ABC):
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        return rules.logical(operands)
+
+
+@irdl_op_definition
+class AndOp(BinaryOp, LogicalOp):
+    """Both bools hold."""
+
+    name = "mu.and"
+
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        return rules.logical(operands)
+
+
+@irdl_op_definition
+class OrOp(BinaryOp, LogicalOp):
+    """One of two bools holds."""
+
+    name = "mu.or"
+
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        return rules.logical(operands)
+
+
+@irdl_op_definition
+class NotOp(UnaryOp, LogicalOp):
+    """The bool does not hold."""
+
+    name = "mu.not"
+
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        return rules.logical(operands)
+
+
+@irdl_op_definition
+class SelectOp(ElementwiseOp):
+    """`where(condition, a, b)`: a where the condition holds, else b."""
+
+    name = "mu.select"
+
+    condition = operand_def(ValueConstraint)
+    on_true = operand_def(ValueConstraint)
+    on_false = operand_def(ValueConstraint)
+
+    assembly_format = (
+        "$condition `,` $on_true `,` $on_false attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        condition: SSAValue | Operation,
+        on_true: SSAValue | Operation,
+        on_false: SSAValue | Operation,
+    ):
+        values = [SSAValue.get(v) for v in (condition, on_true, on_false)]
+        super().__init__(operands=values, result_types=[self.infer([v.type for v in values])])
+
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        return rules.select(*operands)
+
+
+@irdl_op_definition
+class CastOp(ElementwiseOp):
+    """Round to another dtype; from bool, 0 or 1."""
+
+    name = "mu.cast"
+
+    operand = operand_def(ValueConstraint)
+
+    assembly_format = "$operand attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, operand: SSAValue | Operation, element_type: ElementType):
+        value = SSAValue.get(operand)
+        super().__init__(operands=[value], result_types=[rules.cast(value.type, element_type)])
+
+    @property
+    def element_type(self) -> Attribute:
+        """The dtype that the value is rounded to."""
+        type = self.result.type
+        return type.element_type if isinstance(type, TensorType) else type
+
+    def verify_(self) -> None:
+        if self.element_type == i1:
+            raise VerifyException("mu.cast: a number becomes a bool by comparison, not by cast")
+        expected = rules.cast(self.operand.type, self.element_type)
+        if self.result.type != expected:
+            raise VerifyException(f"mu.cast: result type {self.result.type} should be {expected}")
+
+
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """A compile-time number."""
+
+    name = "mu.constant"
+
+    value = prop_def(FloatAttr)
+    result = result_def(Float32Type)
+
+    assembly_format = "$value attr-dict"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, value: float | FloatAttr):
+        super().__init__(result_types=[DTYPES["f32"]], properties={"value": number(value)})
+
+
+ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
+    AddOp,
+    SubOp,
+    MulOp,
+    DivOp,
+    MinOp,
+    MaxOp,
+    PowOp,
+    NegOp,
+    AbsOp,
+    ExpOp,
+    LogOp,
+    SqrtOp,
+    RsqrtOp,
+    TanhOp,
+    ErfOp,
+    SigmoidOp,
+    GeluOp,
+    SoftplusOp,
+    ReluOp,
+    LeakyReluOp,
+    EluOp,
+    SeluOp,
+    SiluOp,
+    SoftsignOp,
+    MishOp,
+    HardsigmoidOp,
+    HardswishOp,
+    HardtanhOp,
+    ClampOp,
+    CmpOp,
+    AndOp,
+    OrOp,
+    NotOp,
+    SelectOp,
+    CastOp,
+)

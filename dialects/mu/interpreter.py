@@ -1,0 +1,237 @@
+"""The meaning of the `mu` dialect, in float64.
+
+Values are float64 arrays (bool arrays for conditions). Arithmetic is exact to float64; only what the
+language says is rounded is rounded: casts, pinned stages, and what a formed stage stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.interpreter import (
+    Interpreter,
+    InterpreterFunctions,
+    PythonValues,
+    ReturnedValues,
+    impl,
+    impl_terminator,
+    register_impls,
+)
+from xdsl.ir import Operation
+
+from mucc.dialects.mu import elementwise as e
+from mucc.dialects.mu import ops
+from mucc.dialects.mu.arrays import Arrays, arrays_for
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+Rule = Callable[[Arrays, Any, tuple[Any, ...]], Any]
+
+
+def _number(a: Arrays, value: float) -> Any:
+    return a.full((), value)
+
+
+def _sigmoid(a: Arrays, x: Any) -> Any:
+    # tanh saturates instead of overflowing, unlike exp.
+    return 0.5 * a.xp.tanh(0.5 * x) + 0.5
+
+
+def _softplus(a: Arrays, x: Any, beta: float) -> Any:
+    z = beta * x
+    return (a.xp.maximum(z, _number(a, 0.0)) + a.xp.log1p(a.xp.exp(-a.xp.abs(z)))) / beta
+
+
+def _gelu(a: Arrays, op: e.GeluOp, x: Any) -> Any:
+    if op.uses_tanh:
+        return 0.5 * x * (1 + a.xp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + a.erf(x * 0.7071067811865476))
+
+
+def _clip(a: Arrays, x: Any, lo: float, hi: float) -> Any:
+    return a.xp.minimum(a.xp.maximum(x, _number(a, lo)), _number(a, hi))
+
+
+def _elu(a: Arrays, x: Any, alpha: float) -> Any:
+    return a.xp.where(x > 0, x, alpha * a.xp.expm1(a.xp.minimum(x, _number(a, 0.0))))
+
+
+def _compare(op: e.CmpOp, x: Any, y: Any) -> Any:
+    match op.relation.data:
+        case e.Relation.LT:
+            return x < y
+        case e.Relation.LE:
+            return x <= y
+        case e.Relation.GT:
+            return x > y
+        case e.Relation.GE:
+            return x >= y
+        case e.Relation.EQ:
+            return x == y
+        case e.Relation.NE:
+            return x != y
+
+
+def _cast(a: Arrays, op: e.CastOp, x: Any) -> Any:
+    return a.round_to(a.float64(x), dtype_name(op.element_type))
+
+
+_RULES: dict[type[Operation], Rule] = {
+    e.AddOp: lambda a, op, v: v[0] + v[1],
+    e.SubOp: lambda a, op, v: v[0] - v[1],
+    e.MulOp: lambda a, op, v: v[0] * v[1],
+    e.DivOp: lambda a, op, v: v[0] / v[1],
+    e.MinOp: lambda a, op, v: a.xp.minimum(v[0], v[1]),
+    e.MaxOp: lambda a, op, v: a.xp.maximum(v[0], v[1]),
+    e.PowOp: lambda a, op, v: v[0] ** v[1],
+    e.NegOp: lambda a, op, v: -v[0],
+    e.AbsOp: lambda a, op, v: a.xp.abs(v[0]),
+    e.ExpOp: lambda a, op, v: a.xp.exp(v[0]),
+    e.LogOp: lambda a, op, v: a.xp.log(v[0]),
+    e.SqrtOp: lambda a, op, v: a.xp.sqrt(v[0]),
+    e.RsqrtOp: lambda a, op, v: 1 / a.xp.sqrt(v[0]),
+    e.TanhOp: lambda a, op, v: a.xp.tanh(v[0]),
+    e.ErfOp: lambda a, op, v: a.erf(v[0]),
+    e.SigmoidOp: lambda a, op, v: _sigmoid(a, v[0]),
+    e.GeluOp: lambda a, op, v: _gelu(a, op, v[0]),
+    e.SoftplusOp: lambda a, op, v: _softplus(a, v[0], op.beta.value.data),
+    e.ReluOp: lambda a, op, v: a.xp.maximum(v[0], _number(a, 0.0)),
+    e.LeakyReluOp: lambda a, op, v: a.xp.where(v[0] > 0, v[0], op.slope.value.data * v[0]),
+    e.EluOp: lambda a, op, v: _elu(a, v[0], op.alpha.value.data),
+    e.SeluOp: lambda a, op, v: _SELU_SCALE * _elu(a, v[0], _SELU_ALPHA),
+    e.SiluOp: lambda a, op, v: v[0] * _sigmoid(a, v[0]),
+    e.SoftsignOp: lambda a, op, v: v[0] / (1 + a.xp.abs(v[0])),
+    e.MishOp: lambda a, op, v: v[0] * a.xp.tanh(_softplus(a, v[0], 1.0)),
+    e.HardsigmoidOp: lambda a, op, v: _clip(a, v[0] / 6 + 0.5, 0.0, 1.0),
+    e.HardswishOp: lambda a, op, v: v[0] * _clip(a, v[0] / 6 + 0.5, 0.0, 1.0),
+    e.HardtanhOp: lambda a, op, v: _clip(a, v[0], op.lo.value.data, op.hi.value.data),
+    e.ClampOp: lambda a, op, v: a.xp.minimum(a.xp.maximum(v[0], v[1]), v[2]),
+    e.CmpOp: lambda a, op, v: _compare(op, v[0], v[1]),
+    e.AndOp: lambda a, op, v: v[0] & v[1],
+    e.OrOp: lambda a, op, v: v[0] | v[1],
+    e.NotOp: lambda a, op, v: ~v[0],
+    e.SelectOp: lambda a, op, v: a.xp.where(v[0], v[1], v[2]),
+    e.CastOp: lambda a, op, v: _cast(a, op, v[0]),
+}
+"""What each elementwise op computes from its operands' values."""
+
+
+def _run_elementwise(
+    functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues
+) -> Any:
+    from xdsl.interpreter import OpImplResult
+
+    return OpImplResult((_RULES[type(op)](functions.arrays, op, args),), None)
+
+
+@register_impls
+class MuFunctions(InterpreterFunctions):
+    """Implementations of every `mu` op on arrays of one library."""
+
+    def __init__(self, arrays: Arrays, sizes: dict[str, int]):
+        self.arrays = arrays
+        self.sizes = sizes
+
+    @classmethod
+    def _impls(cls) -> Iterable[Any]:
+        yield from super()._impls()
+        for op_type in _RULES:
+            yield op_type, _run_elementwise
+
+    @impl(e.ConstantOp)
+    def constant(self, interpreter: Interpreter, op: e.ConstantOp, args: PythonValues) -> PythonValues:
+        return (self.arrays.full((), op.value.value.data),)
+
+    @impl(ops.MatmulOp)
+    def matmul(self, interpreter: Interpreter, op: ops.MatmulOp, args: PythonValues) -> PythonValues:
+        return (args[0] @ args[1],)
+
+    @impl(ops.TransposeOp)
+    def transpose(self, interpreter: Interpreter, op: ops.TransposeOp, args: PythonValues) -> PythonValues:
+        return (self.arrays.xp.swapaxes(args[0], -1, -2),)
+
+    @impl(ops.ExpandOp)
+    def expand(self, interpreter: Interpreter, op: ops.ExpandOp, args: PythonValues) -> PythonValues:
+        return (self.expanded(op, args[0]),)
+
+    @impl(ops.BroadcastOp)
+    def broadcast(self, interpreter: Interpreter, op: ops.BroadcastOp, args: PythonValues) -> PythonValues:
+        shape = self.shape(op.result.type)
+        return (self.arrays.xp.broadcast_to(args[0], shape),)
+
+    @impl(ops.ReduceOp)
+    def reduce(self, interpreter: Interpreter, op: ops.ReduceOp, args: PythonValues) -> PythonValues:
+        return (self.arrays.reduce(op.kind.data.value, args[0], op.axes.get_values()),)
+
+    @impl(ops.PinOp)
+    def pin(self, interpreter: Interpreter, op: ops.PinOp, args: PythonValues) -> PythonValues:
+        return (self.stored(args[0], op.result.type),)
+
+    @impl(ops.StageOp)
+    def stage(self, interpreter: Interpreter, op: ops.StageOp, args: PythonValues) -> PythonValues:
+        values = interpreter.run_ssacfg_region(op.body, (), op.stage_name.data)
+        return tuple(self.stored(v, r.type) for v, r in zip(values, op.outputs, strict=True))
+
+    @impl_terminator(ops.YieldOp)
+    def yield_(self, interpreter: Interpreter, op: ops.YieldOp, args: PythonValues):
+        return ReturnedValues(args), ()
+
+    @impl_terminator(ops.ReturnOp)
+    def return_(self, interpreter: Interpreter, op: ops.ReturnOp, args: PythonValues):
+        return ReturnedValues(args), ()
+
+    @staticmethod
+    def expanded(op: ops.ExpandOp, value: Any) -> Any:
+        """The value with axes of extent 1 inserted."""
+        shape = list(value.shape)
+        for axis in op.axes.get_values():
+            shape.insert(axis, 1)
+        return value.reshape(tuple(shape))
+
+    def shape(self, type: Any) -> tuple[int, ...]:
+        """The run-time extents of a tensor type."""
+        return tuple(self.sizes[d] if isinstance(d, str) else d for d in Shaped.of(type).dims)
+
+    def stored(self, value: Any, type: Any) -> Any:
+        """What a value is after it was stored with a type."""
+        return self.arrays.round_to(value, dtype_name(Shaped.of(type).element_type))
+
+
+def sizes_of(dim_names: Sequence[str], types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
+    """The value of every dim, read off the arguments' shapes. Raises ValueError where they disagree."""
+    sizes: dict[str, int] = {}
+    for type, value in zip(types, values, strict=True):
+        if not isinstance(type, TensorType):
+            continue
+        if len(value.shape) != type.rank:
+            raise ValueError(f"expected {type}, got an array of shape {tuple(value.shape)}")
+        for dim, size in zip(type.dims, value.shape, strict=True):
+            expected = sizes.setdefault(dim, int(size)) if isinstance(dim, str) else dim
+            if expected != size:
+                raise ValueError(f"dim {dim} is {expected}, but an array has extent {size}")
+    return sizes
+
+
+def interpret_kernel(kernel: ops.KernelOp, inputs: Sequence[Any]) -> list[Any]:
+    """Run a kernel on arrays (NumPy or torch, any real dtype; scalars may be Python numbers).
+
+    Returns one float64 array per result, of the full shape that the kernel declares.
+    Raises ValueError where shapes do not fit the parameters.
+    """
+    arrays = arrays_for(*inputs)
+    values = [arrays.float64(v) for v in inputs]
+    sizes = sizes_of(kernel.dim_names, [a.type for a in kernel.body.block.args], values)
+    module = kernel.parent_op()
+    interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
+    functions = MuFunctions(arrays, sizes)
+    interpreter.register_implementations(functions)
+    results = interpreter.run_ssacfg_region(kernel.body, tuple(values), kernel.sym_name.data)
+    return [
+        r + arrays.full(functions.shape(t), 0.0) for r, t in zip(results, kernel.result_types, strict=True)
+    ]
+
+

@@ -1,0 +1,455 @@
+"""Tensor operations and the structure of programs: kernels, stages, returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    AffineSetAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    Float32Type,
+    FunctionType,
+    IntegerAttr,
+    StringAttr,
+    i64,
+)
+from xdsl.dialects.utils import parse_func_op_like, print_func_op_like
+from xdsl.ir import Attribute, Block, EnumAttribute, Operation, Region, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir.affine import AffineSet
+from xdsl.irdl import (
+    IRDLOperation,
+    attr_def,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_attr_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from mucc.dialects.mu import rules
+from mucc.dialects.mu.elementwise import CanonicalizationTrait, ValueConstraint
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
+
+
+class Compute(StrEnum):
+    """The arithmetic of a contraction's products; accumulation is f32."""
+
+    BF16 = "bf16"
+    F16 = "f16"
+    TF32 = "tf32"
+
+
+@irdl_attr_definition
+class ComputeAttr(EnumAttribute[Compute], SpacedOpaqueSyntaxAttribute):
+    """In which number format a contraction multiplies."""
+
+    name = "mu.compute"
+
+    @staticmethod
+    def default(dtype: str) -> ComputeAttr:
+        """16-bit operands multiply in their own format, f32 operands in tf32."""
+        return ComputeAttr(Compute(dtype) if dtype in ("bf16", "f16") else Compute.TF32)
+
+
+@irdl_op_definition
+class MatmulOp(IRDLOperation):
+    """Contraction of the last axis of `lhs` with the second-last of `rhs`, f32 accumulation."""
+
+    name = "mu.matmul"
+
+    compute = prop_def(ComputeAttr)
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    assembly_format = "$compute $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self, lhs: SSAValue | Operation, rhs: SSAValue | Operation, compute: ComputeAttr | None = None
+    ):
+        a, b = SSAValue.get(lhs), SSAValue.get(rhs)
+        result = rules.matmul(a.type, b.type)
+        super().__init__(
+            operands=[a, b],
+            result_types=[result],
+            properties={"compute": compute or ComputeAttr.default(result.dtype)},
+        )
+
+    def verify_(self) -> None:
+        expected = rules.matmul(self.lhs.type, self.rhs.type)
+        if self.result.type != expected:
+            raise VerifyException(f"mu.matmul: result type {self.result.type} should be {expected}")
+        dtype = Shaped.of(self.lhs.type).element_type
+        if self.compute != ComputeAttr.default(expected.dtype):
+            raise VerifyException(f"mu.matmul: {dtype} operands do not compute in {self.compute.data}")
+
+
+@irdl_op_definition
+class TransposeOp(IRDLOperation):
+    """A view with the last two axes swapped (`.T`)."""
+
+    name = "mu.transpose"
+
+    operand = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    assembly_format = "$operand attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure(), CanonicalizationTrait())
+
+    def __init__(self, operand: SSAValue | Operation):
+        value = SSAValue.get(operand)
+        super().__init__(operands=[value], result_types=[rules.transpose(value.type)])
+
+    def verify_(self) -> None:
+        if self.result.type != (expected := rules.transpose(self.operand.type)):
+            raise VerifyException(f"mu.transpose: result type {self.result.type} should be {expected}")
+
+
+@irdl_op_definition
+class ExpandOp(IRDLOperation):
+    """A view with axes of extent 1 inserted (`v[:, None]`); `axes` are positions in the result."""
+
+    name = "mu.expand"
+
+    axes = prop_def(DenseArrayBase.constr(i64))
+    operand = operand_def(ValueConstraint)
+    result = result_def(TensorType)
+
+    assembly_format = "$operand `axes` $axes attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, axes: Sequence[int]):
+        value = SSAValue.get(operand)
+        super().__init__(
+            operands=[value],
+            result_types=[rules.expand(value.type, axes)],
+            properties={"axes": DenseArrayBase.from_list(i64, sorted(axes))},
+        )
+
+    def verify_(self) -> None:
+        if self.result.type != (expected := rules.expand(self.operand.type, self.axes.get_values())):
+            raise VerifyException(f"mu.expand: result type {self.result.type} should be {expected}")
+
+
+@irdl_op_definition
+class BroadcastOp(IRDLOperation):
+    """A value repeated to the extents of the result."""
+
+    name = "mu.broadcast"
+
+    operand = operand_def(ValueConstraint)
+    result = result_def(TensorType)
+
+    assembly_format = "$operand attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, dims: Dims):
+        value = SSAValue.get(operand)
+        super().__init__(operands=[value], result_types=[rules.broadcast_to(value.type, dims)])
+
+    def verify_(self) -> None:
+        expected = rules.broadcast_to(self.operand.type, Shaped.of(self.result.type).dims)
+        if self.result.type != expected:
+            raise VerifyException(f"mu.broadcast: result type {self.result.type} should be {expected}")
+
+
+class Reduction(StrEnum):
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+    AMAX = "amax"
+
+
+@irdl_attr_definition
+class ReductionAttr(EnumAttribute[Reduction], SpacedOpaqueSyntaxAttribute):
+    """Which reduction: sum, max, min, or amax (the largest absolute value)."""
+
+    name = "mu.reduction"
+
+
+@irdl_op_definition
+class ReduceOp(IRDLOperation):
+    """Reduce over `axes`, which are dropped; the result is f32."""
+
+    name = "mu.reduce"
+
+    SURFACE: ClassVar[tuple[str, ...]] = tuple(Reduction)
+
+    kind = prop_def(ReductionAttr)
+    axes = prop_def(DenseArrayBase.constr(i64))
+    operand = operand_def(ValueConstraint)
+    result = result_def(TensorType)
+
+    assembly_format = "$kind $operand `axes` $axes attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self, kind: str | ReductionAttr, operand: SSAValue | Operation, axes: Sequence[int] | None = None
+    ):
+        """Reduce `operand` over `axes`, all axes when None; negative axes count from the end."""
+        value = SSAValue.get(operand)
+        positions = rules.normalise_axes(axes, len(Shaped.of(value.type).dims))
+        if isinstance(kind, str):
+            kind = ReductionAttr(Reduction(kind))
+        super().__init__(
+            operands=[value],
+            result_types=[rules.reduce(value.type, positions)],
+            properties={"kind": kind, "axes": DenseArrayBase.from_list(i64, positions)},
+        )
+
+    def verify_(self) -> None:
+        axes = self.axes.get_values()
+        if tuple(axes) != rules.normalise_axes(axes, len(Shaped.of(self.operand.type).dims)):
+            raise VerifyException("mu.reduce: axes must be sorted and counted from the front")
+        if self.result.type != (expected := rules.reduce(self.operand.type, axes)):
+            raise VerifyException(f"mu.reduce: result type {self.result.type} should be {expected}")
+
+
+@irdl_op_definition
+class PinOp(IRDLOperation):
+    """A stage boundary that the user named: the value is stored here, later code reads the stored one."""
+
+    name = "mu.pin"
+
+    stage = prop_def(StringAttr)
+    operand = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    assembly_format = "$stage $operand attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, stage: str, operand: SSAValue | Operation):
+        value = SSAValue.get(operand)
+        super().__init__(
+            operands=[value], result_types=[value.type], properties={"stage": StringAttr(stage)}
+        )
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """One entry point.
+
+    `dims` are its symbols in order, `bound` the ones with a fixed value, `promises` what the caller
+    guarantees about them: a set over the dims in order. Parameters are tensors and f32 scalars.
+    """
+
+    name = "mu.kernel"
+
+    sym_name = attr_def(StringAttr)
+    function_type = attr_def(FunctionType)
+    arg_names = attr_def(ArrayAttr[StringAttr])
+    result_names = attr_def(ArrayAttr[StringAttr])
+    dims = attr_def(ArrayAttr[StringAttr])
+    bound = opt_attr_def(DictionaryAttr)
+    promises = opt_attr_def(AffineSetAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
+
+    def __init__(
+        self,
+        name: str,
+        args: Sequence[tuple[str, Attribute]],
+        results: Sequence[tuple[str, TensorType]],
+        dims: Sequence[str],
+        bound: dict[str, int] | None = None,
+        promises: AffineSet | None = None,
+        body: Region | None = None,
+    ):
+        types = [t for _, t in args]
+        if body is None:
+            body = Region(Block(arg_types=types))
+            for (hint, _), value in zip(args, body.block.args, strict=True):
+                value.name_hint = hint
+        super().__init__(
+            attributes={
+                "sym_name": StringAttr(name),
+                "function_type": FunctionType.from_lists(types, [t for _, t in results]),
+                "arg_names": ArrayAttr([StringAttr(n) for n, _ in args]),
+                "result_names": ArrayAttr([StringAttr(n) for n, _ in results]),
+                "dims": ArrayAttr([StringAttr(d) for d in dims]),
+                "bound": DictionaryAttr({k: IntegerAttr(v, i64) for k, v in bound.items()}) if bound else None,
+                "promises": AffineSetAttr(promises) if promises else None,
+            },
+            regions=[body],
+        )
+
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        return tuple(d.data for d in self.dims)
+
+    @property
+    def bound_dims(self) -> dict[str, int]:
+        """Values of the dims that the program binds."""
+        if self.bound is None:
+            return {}
+        return {k: v.value.data for k, v in self.bound.data.items() if isinstance(v, IntegerAttr)}
+
+    @property
+    def result_types(self) -> tuple[TensorType, ...]:
+        return tuple(t for t in self.function_type.outputs if isinstance(t, TensorType))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> KernelOp:
+        name, inputs, outputs, region, extra, _, _ = parse_func_op_like(
+            parser, reserved_attr_names=("sym_name", "function_type")
+        )
+        kernel = KernelOp(name, [("", t) for t in inputs], [], (), body=region)
+        kernel.attributes["function_type"] = FunctionType.from_lists(list(inputs), list(outputs))
+        if extra is not None:
+            kernel.attributes |= extra.data
+        return kernel
+
+    def print(self, printer: Printer) -> None:
+        print_func_op_like(
+            printer,
+            self.sym_name,
+            self.function_type,
+            self.body,
+            self.attributes,
+            reserved_attr_names=("sym_name", "function_type"),
+        )
+
+    def verify_(self) -> None:
+        inputs, outputs = self.function_type.inputs, self.function_type.outputs
+        if len(self.arg_names) != len(inputs):
+            raise VerifyException(f"{len(self.arg_names)} names for {len(inputs)} parameters")
+        if len(self.result_names) != len(outputs):
+            raise VerifyException(f"{len(self.result_names)} names for {len(outputs)} results")
+        if tuple(a.type for a in self.body.block.args) != tuple(inputs):
+            raise VerifyException("block arguments do not match the kernel's type")
+        if not isinstance(last := self.body.block.last_op, ReturnOp):
+            raise VerifyException("a kernel ends with mu.return")
+        # The layout of a result is decided by the kernel's type, not by how the value was computed.
+        if [Shaped.of(v.type) for v in last.operands] != [Shaped.of(t) for t in outputs]:
+            raise VerifyException("returned values do not match the kernel's type")
+        for type in inputs:
+            if not isinstance(type, TensorType | Float32Type):
+                raise VerifyException(f"parameters are tensors or f32 scalars, not {type}")
+        known = set(self.dim_names)
+        for type in (*inputs, *outputs):
+            if unknown := {d for d in Shaped.of(type).dims if isinstance(d, str)} - known:
+                raise VerifyException(f"undeclared dim '{min(unknown)}'")
+
+
+@irdl_op_definition
+class ReturnOp(IRDLOperation):
+    """The results of a kernel."""
+
+    name = "mu.return"
+
+    values = var_operand_def(TensorType)
+
+    assembly_format = "$values attr-dict `:` type($values)"
+
+    traits = traits_def(IsTerminator(), HasParent(KernelOp))
+
+    def __init__(self, values: Sequence[SSAValue | Operation]):
+        super().__init__(operands=[[SSAValue.get(v) for v in values]])
+
+
+class StageKind(StrEnum):
+    """What a stage's device kernel is built around."""
+
+    CONTRACTION = "contraction"
+    REDUCTION = "reduction"
+    MAP = "map"
+
+
+@irdl_attr_definition
+class StageKindAttr(EnumAttribute[StageKind], SpacedOpaqueSyntaxAttribute):
+    """The anchor of a stage."""
+
+    name = "mu.stage_kind"
+
+
+@irdl_op_definition
+class StageOp(IRDLOperation):
+    """One device kernel: an anchor with the pointwise work that shares its tile.
+
+    Its results are the values that it stores, at the dtype they are stored with.
+    """
+
+    name = "mu.stage"
+
+    stage_name = prop_def(StringAttr)
+    kind = prop_def(StageKindAttr)
+    body = region_def("single_block")
+    outputs = var_result_def(TensorType)
+
+    traits = traits_def()
+
+    assembly_format = "$stage_name $kind `:` type($outputs) $body attr-dict"
+
+    def __init__(self, name: str, kind: StageKind, result_types: Sequence[TensorType], body: Region):
+        super().__init__(
+            properties={"stage_name": StringAttr(name), "kind": StageKindAttr(kind)},
+            result_types=[list(result_types)],
+            regions=[body],
+        )
+
+    @property
+    def anchor(self) -> Operation | None:
+        """The contraction or the first reduction of a reduction stage; None for a map."""
+        wanted = {StageKind.CONTRACTION: MatmulOp, StageKind.REDUCTION: ReduceOp}.get(self.kind.data)
+        if wanted is None:
+            return None
+        return next((op for op in self.body.block.ops if isinstance(op, wanted)), None)
+
+    @property
+    def space(self) -> Dims:
+        """The extents that the stage's pointwise work runs over."""
+        match self.anchor:
+            case MatmulOp() as op:
+                return Shaped.of(op.result.type).dims
+            case ReduceOp() as op:
+                return Shaped.of(op.operand.type).dims
+            case _:
+                return rules.broadcast([Shaped.of(r.type).dims for r in self.outputs])
+
+    def verify_(self) -> None:
+        if not isinstance(last := self.body.block.last_op, YieldOp):
+            raise VerifyException("a stage ends with mu.yield")
+        if [Shaped.of(v.type) for v in last.operands] != [Shaped.of(r.type) for r in self.outputs]:
+            raise VerifyException("yielded values do not match the stage's results")
+        contractions = [op for op in self.body.block.ops if isinstance(op, MatmulOp)]
+        expected = 1 if self.kind.data is StageKind.CONTRACTION else 0
+        if len(contractions) != expected:
+            raise VerifyException(
+                f"a {self.kind.data.value} stage holds {expected} contractions, not {len(contractions)}"
+            )
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """The values that a stage stores."""
+
+    name = "mu.yield"
+
+    values = var_operand_def(ValueConstraint)
+
+    assembly_format = "$values attr-dict `:` type($values)"
+
+    traits = traits_def(IsTerminator(), HasParent(StageOp))
+
+    def __init__(self, values: Sequence[SSAValue | Operation]):
+        super().__init__(operands=[[SSAValue.get(v) for v in values]])

@@ -1,0 +1,214 @@
+"""The type rules of the language, stated once.
+
+The frontend calls them through the operations' constructors, the verifiers compare against them.
+Each rule raises `TypeRuleError` with a diagnostic code where operands do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import f32, i1
+from xdsl.ir import Attribute
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_name
+
+
+class TypeRuleError(VerifyException):
+    """Operands that do not fit an operation, with the code of the broken rule.
+
+    `notes` are facts, `helps` are advice, as in a diagnostic.
+    """
+
+    def __init__(self, code: str, message: str, notes: Sequence[str] = (), helps: Sequence[str] = ()):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.notes = tuple(notes)
+        self.helps = tuple(helps)
+
+
+def shape_text(dims: Sequence[Dim]) -> str:
+    """Extents as the language prints them: `[M, 4096]`."""
+    return f"[{', '.join(str(d) for d in dims)}]"
+
+
+def broadcast(shapes: Sequence[Dims]) -> Dims:
+    """NumPy's broadcasting over symbolic extents: right-aligned, equal or 1.
+
+    Raises TypeRuleError MU1020 where two extents differ and neither is 1.
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    result: list[Dim] = [1] * rank
+    for shape in shapes:
+        for axis, dim in enumerate(shape, rank - len(shape)):
+            if dim == 1 or dim == result[axis]:
+                continue
+            if result[axis] != 1:
+                both = " and ".join(shape_text(s) for s in shapes if s)
+                raise TypeRuleError(
+                    "MU1020",
+                    f"shapes {both} do not broadcast: {result[axis]} is not {dim}",
+                    notes=("extents agree when they are the same dim, the same number, or one of them is 1",),
+                    helps=("a vector per row needs a new axis: write `v[:, None]`",),
+                )
+            result[axis] = dim
+    return tuple(result)
+
+
+def promote(values: Sequence[Shaped]) -> Attribute:
+    """The dtype of a result: the widest of the tensors'; rank-0 values never widen a tensor.
+
+    bf16 with f16 gives f32, because neither holds the other. Raises TypeRuleError MU1021 for bools.
+    """
+    ranked = [v for v in values if v.dims] or list(values)
+    kinds = {v.element_type for v in ranked}
+    if i1 in {v.element_type for v in values}:
+        raise TypeRuleError(
+            "MU1021", "arithmetic on a bool", helps=("use `where(condition, a, b)` or `cast(condition, f32)`",)
+        )
+    return kinds.pop() if len(kinds) == 1 else f32
+
+
+def as_type(dims: Dims, element_type: Attribute, operands: Sequence[Attribute]) -> Attribute:
+    """A tensor type, or a plain scalar where every operand is a plain scalar."""
+    if not dims and not any(isinstance(t, TensorType) for t in operands):
+        return element_type
+    return TensorType.of(dims, element_type)
+
+
+def elementwise(operands: Sequence[Attribute]) -> Attribute:
+    """Arithmetic: broadcast the shapes, promote the dtypes."""
+    values = [Shaped.of(t) for t in operands]
+    return as_type(broadcast([v.dims for v in values]), promote(values), operands)
+
+
+def compare(lhs: Attribute, rhs: Attribute) -> Attribute:
+    """Comparison of two numbers: a bool of the broadcast shape."""
+    values = [Shaped.of(lhs), Shaped.of(rhs)]
+    promote(values)
+    return as_type(broadcast([v.dims for v in values]), i1, (lhs, rhs))
+
+
+def logical(operands: Sequence[Attribute]) -> Attribute:
+    """`and`, `or`, `not` on bools. Raises TypeRuleError MU1022 for numbers."""
+    values = [Shaped.of(t) for t in operands]
+    for value in values:
+        if value.element_type != i1:
+            raise TypeRuleError(
+                "MU1022",
+                f"expected a bool, got {value}",
+                helps=("compare first, for example `x > 0`",),
+            )
+    return as_type(broadcast([v.dims for v in values]), i1, operands)
+
+
+def select(condition: Attribute, on_true: Attribute, on_false: Attribute) -> Attribute:
+    """`where(condition, a, b)`: the condition is a bool, the shapes of all three broadcast."""
+    logical([condition])
+    values = [Shaped.of(on_true), Shaped.of(on_false)]
+    dims = broadcast([Shaped.of(condition).dims, *(v.dims for v in values)])
+    return as_type(dims, promote(values), (condition, on_true, on_false))
+
+
+def cast(operand: Attribute, element_type: Attribute) -> Attribute:
+    """The same shape with another dtype."""
+    value = Shaped.of(operand)
+    return as_type(value.dims, element_type, (operand,))
+
+
+def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
+    """`[..., M, K] @ [..., K, N]` to `[..., M, N]`; leading axes broadcast.
+
+    Raises TypeRuleError MU1023 (rank), MU1024 (inner extents), MU1025 (dtypes).
+    """
+    a, b = Shaped.of(lhs), Shaped.of(rhs)
+    for side, value in (("left", a), ("right", b)):
+        if len(value.dims) < 2:
+            raise TypeRuleError(
+                "MU1023",
+                f"the {side} operand of @ needs at least two axes, got {value}",
+                helps=("make a matrix of a vector with `v[:, None]` (column) or `v[None, :]` (row)",),
+            )
+    if a.dims[-1] != b.dims[-2]:
+        helps: tuple[str, ...] = ()
+        if a.dims[-1] == b.dims[-1]:
+            helps = ("the right operand has the inner extent last: transpose it with `.T`",)
+        elif a.dims[-2] == b.dims[-2]:
+            helps = ("the left operand has the inner extent first: transpose it with `.T`",)
+        raise TypeRuleError(
+            "MU1024",
+            f"inner extents of @ differ: {shape_text(a.dims)} @ {shape_text(b.dims)} "
+            f"has {a.dims[-1]} against {b.dims[-2]}",
+            helps=helps,
+        )
+    if a.element_type != b.element_type or a.element_type == i1:
+        raise TypeRuleError(
+            "MU1025",
+            f"operands of @ have dtypes {dtype_name(a.element_type)} and {dtype_name(b.element_type)}, "
+            "but both must have the same one",
+            helps=(f"convert one: `cast(..., {dtype_name(a.element_type)})`",),
+        )
+    try:
+        batch = broadcast([a.dims[:-2], b.dims[:-2]])
+    except TypeRuleError as e:
+        raise TypeRuleError(
+            "MU1026", f"batch extents of @ differ: {shape_text(a.dims)} @ {shape_text(b.dims)}"
+        ) from e
+    return TensorType.of((*batch, a.dims[-2], b.dims[-1]), a.element_type)
+
+
+def transpose(operand: Attribute) -> TensorType:
+    """`.T`: swap the last two axes. Raises TypeRuleError MU1027 below rank 2."""
+    value = Shaped.of(operand)
+    if len(value.dims) < 2:
+        raise TypeRuleError(
+            "MU1027",
+            f"`.T` needs at least two axes, got {value}",
+            helps=("a vector has no transpose; `v[:, None]` makes it a column",),
+        )
+    layout = operand.layout.transposed(len(value.dims)) if isinstance(operand, TensorType) else None
+    return TensorType.of((*value.dims[:-2], value.dims[-1], value.dims[-2]), value.element_type, layout)
+
+
+def expand(operand: Attribute, axes: Sequence[int]) -> TensorType:
+    """Insert axes of extent 1 at the given positions of the result (`v[:, None]`)."""
+    value = Shaped.of(operand)
+    dims: list[Dim] = list(value.dims)
+    for axis in sorted(axes):
+        dims.insert(axis, 1)
+    return TensorType.of(dims, value.element_type)
+
+
+def broadcast_to(operand: Attribute, dims: Dims) -> TensorType:
+    """Repeat a value to the given extents."""
+    value = Shaped.of(operand)
+    if broadcast([value.dims, dims]) != dims:
+        raise TypeRuleError("MU1020", f"{value} does not broadcast to {shape_text(dims)}")
+    return TensorType.of(dims, value.element_type)
+
+
+def normalise_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, sorted; None means all. Raises TypeRuleError MU1028."""
+    if axes is None:
+        return tuple(range(rank))
+    result: list[int] = []
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise TypeRuleError("MU1028", f"axis {axis} is out of range for {rank} axes")
+        result.append(axis % rank)
+    if len(set(result)) != len(result):
+        raise TypeRuleError("MU1028", f"axis given twice in {tuple(axes)}")
+    return tuple(sorted(result))
+
+
+def reduce(operand: Attribute, axes: Sequence[int]) -> TensorType:
+    """Drop the reduced axes; the result is f32, as reductions accumulate in f32."""
+    value = Shaped.of(operand)
+    if value.element_type == i1:
+        raise TypeRuleError(
+            "MU1021", "reduction of a bool", helps=("count with `sum(cast(condition, f32))`",)
+        )
+    kept = tuple(d for i, d in enumerate(value.dims) if i not in set(axes))
+    return TensorType.of(kept, f32)

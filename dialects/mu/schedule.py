@@ -1,0 +1,240 @@
+"""Schedule attributes: what a user may pin and what the compiler resolves.
+
+The arithmetic about a tile or a cluster lives here, on the attribute; what a target allows lives in
+the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DictionaryAttr, IntAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute, EnumAttribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, opt_prop_def, prop_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+
+def _parse_shape(parser: AttrParser, rank: int) -> list[IntAttr]:
+    """`<128, 256, 64>`."""
+    with parser.in_angle_brackets():
+        sizes = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: IntAttr(parser.parse_integer(allow_boolean=False))
+        )
+    if len(sizes) != rank:
+        parser.raise_error(f"expected {rank} sizes, got {len(sizes)}")
+    return sizes
+
+
+@irdl_attr_definition
+class TileAttr(ParametrizedAttribute):
+    """The block of the product that one thread block computes, and its step along K."""
+
+    name = "mu.tile"
+
+    m: IntAttr
+    n: IntAttr
+    k: IntAttr
+
+    @staticmethod
+    def of(m: int, n: int, k: int) -> TileAttr:
+        return TileAttr(IntAttr(m), IntAttr(n), IntAttr(k))
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.m.data, self.n.data, self.k.data
+
+    def operand_bytes(self, element_bytes: int) -> int:
+        """Bytes of one pipeline stage: an A tile and a B tile."""
+        m, n, k = self.sizes
+        return (m + n) * k * element_bytes
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        return _parse_shape(parser, 3)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_list(self.sizes, lambda v: printer.print_string(str(v)))
+
+    def __str__(self) -> str:
+        return "x".join(str(v) for v in self.sizes)
+
+
+@irdl_attr_definition
+class ClusterAttr(ParametrizedAttribute):
+    """How many thread blocks along M and N share loads through distributed shared memory."""
+
+    name = "mu.cluster"
+
+    m: IntAttr
+    n: IntAttr
+
+    @staticmethod
+    def of(m: int, n: int) -> ClusterAttr:
+        return ClusterAttr(IntAttr(m), IntAttr(n))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return self.m.data, self.n.data
+
+    @property
+    def blocks(self) -> int:
+        return self.m.data * self.n.data
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        return _parse_shape(parser, 2)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_list(self.sizes, lambda v: printer.print_string(str(v)))
+
+    def __str__(self) -> str:
+        return "x".join(str(v) for v in self.sizes)
+
+
+class Mainloop(StrEnum):
+    COOPERATIVE = "cooperative"
+    PINGPONG = "pingpong"
+    WARPSPECIALIZED = "warpspecialized"
+    MULTISTAGE = "multistage"
+
+
+@irdl_attr_definition
+class MainloopAttr(EnumAttribute[Mainloop], SpacedOpaqueSyntaxAttribute):
+    """How the warps of a block divide loading and arithmetic."""
+
+    name = "mu.mainloop"
+
+
+class SchedulerKind(StrEnum):
+    PERSISTENT = "persistent"
+    STREAM_K = "stream_k"
+    SPLIT_K = "split_k"
+
+
+class Raster(StrEnum):
+    ALONG_M = "along_m"
+    ALONG_N = "along_n"
+    HEURISTIC = "heuristic"
+
+
+@irdl_attr_definition
+class SchedulerAttr(ParametrizedAttribute):
+    """How output tiles are handed to thread blocks.
+
+    `persistent` walks whole tiles in raster order with a swizzle; `stream_k` and `split_k` also
+    divide K. `splits` is 1 where the scheduler decides.
+    """
+
+    name = "mu.scheduler"
+
+    kind: StringAttr
+    raster: StringAttr
+    swizzle: IntAttr
+    splits: IntAttr
+
+    @staticmethod
+    def of(
+        kind: SchedulerKind | str = SchedulerKind.PERSISTENT,
+        raster: Raster | str = Raster.HEURISTIC,
+        swizzle: int = 1,
+        splits: int = 1,
+    ) -> SchedulerAttr:
+        return SchedulerAttr(
+            StringAttr(SchedulerKind(kind).value),
+            StringAttr(Raster(raster).value),
+            IntAttr(swizzle),
+            IntAttr(splits),
+        )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        values: dict[str, str | int] = {"raster": "heuristic", "swizzle": 1, "splits": 1}
+        with parser.in_angle_brackets():
+            kind = parser.parse_identifier(" scheduler kind")
+            while parser.parse_optional_punctuation(","):
+                key = parser.parse_identifier(" scheduler parameter")
+                parser.parse_punctuation("=")
+                number = parser.parse_optional_integer(allow_boolean=False)
+                values[key] = parser.parse_identifier() if number is None else number
+        if unknown := set(values) - {"raster", "swizzle", "splits"}:
+            parser.raise_error(f"unknown scheduler parameter '{unknown.pop()}'")
+        return [
+            StringAttr(kind),
+            StringAttr(str(values["raster"])),
+            IntAttr(int(values["swizzle"])),
+            IntAttr(int(values["splits"])),
+        ]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            parts = [self.kind.data]
+            if self.raster.data != Raster.HEURISTIC:
+                parts.append(f"raster = {self.raster.data}")
+            if self.swizzle.data != 1:
+                parts.append(f"swizzle = {self.swizzle.data}")
+            if self.splits.data != 1:
+                parts.append(f"splits = {self.splits.data}")
+            printer.print_string(", ".join(parts))
+
+    def __str__(self) -> str:
+        """The scheduler as `.mcu` spells it."""
+        match self.kind.data:
+            case SchedulerKind.SPLIT_K:
+                return f"split_k({self.splits.data})"
+            case SchedulerKind.STREAM_K:
+                return "stream_k()" if self.splits.data == 1 else f"stream_k(splits={self.splits.data})"
+            case _:
+                return f"persistent(raster={self.raster.data}, swizzle={self.swizzle.data})"
+
+    def verify(self) -> None:
+        for value, kinds in ((self.kind, SchedulerKind), (self.raster, Raster)):
+            if value.data not in list(kinds):
+                raise VerifyException(f"'{value.data}' is not one of {', '.join(kinds)}")
+        if self.splits.data < 1:
+            raise VerifyException("splits must be at least 1")
+
+
+SETTINGS: dict[str, type[Attribute]] = {
+    "tile": TileAttr,
+    "cluster": ClusterAttr,
+    "mainloop": MainloopAttr,
+    "stages": IntegerAttr,
+    "scheduler": SchedulerAttr,
+}
+"""What a schedule may set, with the attribute that holds it. `stages = auto` is left out of the IR."""
+
+
+@irdl_op_definition
+class ScheduleOp(IRDLOperation):
+    """What the user pinned for a kernel, or for one of its stages, on one target."""
+
+    name = "mu.schedule"
+
+    kernel = prop_def(StringAttr)
+    stage = opt_prop_def(StringAttr)
+    target = prop_def(StringAttr)
+    settings = prop_def(DictionaryAttr)
+
+    assembly_format = "$kernel (`stage` $stage^)? `for` $target $settings attr-dict"
+
+    def __init__(self, kernel: str, stage: str | None, target: str, settings: dict[str, Attribute]):
+        super().__init__(
+            properties={
+                "kernel": StringAttr(kernel),
+                "stage": StringAttr(stage) if stage else None,
+                "target": StringAttr(target),
+                "settings": DictionaryAttr(settings),
+            }
+        )
+
+    def verify_(self) -> None:
+        for name, value in self.settings.data.items():
+            if name not in SETTINGS:
+                raise VerifyException(f"unknown schedule setting '{name}'")
+            if not isinstance(value, SETTINGS[name]):
+                raise VerifyException(f"schedule setting '{name}' is no {SETTINGS[name].name}")

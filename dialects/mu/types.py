@@ -1,0 +1,254 @@
+"""Types and attributes of the `mu` dialect: ranked tensors with symbolic extents and layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    IntAttr,
+    IntegerType,
+    StringAttr,
+    bf16,
+    f16,
+    f32,
+    i1,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+Dim = int | str
+"""An extent: a fixed number, or the name of a run-time dim."""
+
+Dims = tuple[Dim, ...]
+
+ElementType = BFloat16Type | Float16Type | Float32Type | IntegerType
+
+DTYPES: dict[str, ElementType] = {"bf16": bf16, "f16": f16, "f32": f32, "bool": i1}
+"""Surface name of every dtype; `bool` exists inside expressions only."""
+
+STORABLE = ("bf16", "f16", "f32")
+"""The dtypes that a tensor in memory may have."""
+
+_NAMES: dict[Attribute, str] = {t: n for n, t in DTYPES.items()}
+
+
+def dtype_name(element_type: Attribute) -> str:
+    """The surface name of a dtype, for example `bf16`."""
+    return _NAMES.get(element_type, str(element_type))
+
+
+def dtype_bytes(element_type: Attribute) -> int:
+    """Bytes of one element in memory."""
+    return 4 if element_type == f32 else 2
+
+
+def _parse_extent(parser: AttrParser) -> IntAttr | StringAttr:
+    if (value := parser.parse_optional_integer(allow_boolean=False)) is not None:
+        return IntAttr(value)
+    return StringAttr(parser.parse_identifier(" or integer extent"))
+
+
+def _print_extent(printer: Printer, extent: Attribute) -> None:
+    match extent:
+        case IntAttr():
+            printer.print_string(str(extent.data))
+        case StringAttr():
+            printer.print_string(extent.data)
+        case _:
+            raise VerifyException(f"not an extent: {extent}")
+
+
+@irdl_attr_definition
+class LayoutAttr(ParametrizedAttribute):
+    """How a tensor lies in memory.
+
+    `row_major` and `col_major` are contiguous (`col_major` swaps the last two axes); `strides`
+    gives one stride per axis in elements, `_` for one that is known only at run time.
+    """
+
+    name = "mu.layout"
+
+    kind: StringAttr
+    strides: ArrayAttr[IntAttr | StringAttr]
+
+    @staticmethod
+    def row_major() -> LayoutAttr:
+        return LayoutAttr(StringAttr("row_major"), ArrayAttr([]))
+
+    @staticmethod
+    def col_major() -> LayoutAttr:
+        return LayoutAttr(StringAttr("col_major"), ArrayAttr([]))
+
+    @staticmethod
+    def strided(strides: Sequence[int | None]) -> LayoutAttr:
+        """A layout by strides in elements; None where the stride is a run-time value."""
+        return LayoutAttr(
+            StringAttr("strides"), ArrayAttr([StringAttr("_") if s is None else IntAttr(s) for s in strides])
+        )
+
+    @property
+    def is_row_major(self) -> bool:
+        return self.kind.data == "row_major"
+
+    @property
+    def stride_values(self) -> tuple[int | None, ...]:
+        """The strides of a `strides` layout in elements, None for run-time ones."""
+        return tuple(s.data if isinstance(s, IntAttr) else None for s in self.strides)
+
+    def unit_axis(self, rank: int) -> int | None:
+        """The axis whose neighbours are adjacent in memory, or None where no axis is."""
+        match self.kind.data:
+            case "row_major":
+                return rank - 1 if rank else None
+            case "col_major":
+                return rank - 2
+            case _:
+                units = [i for i, s in enumerate(self.stride_values) if s == 1]
+                return units[-1] if units else None
+
+    def transposed(self, rank: int) -> LayoutAttr:
+        """The layout of the view with the last two axes swapped."""
+        match self.kind.data:
+            case "row_major":
+                return LayoutAttr.col_major()
+            case "col_major":
+                return LayoutAttr.row_major()
+            case _:
+                s = self.stride_values
+                return LayoutAttr.strided((*s[: rank - 2], s[rank - 1], s[rank - 2]))
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return cls.parse_body(parser).parameters
+
+    @staticmethod
+    def parse_body(parser: AttrParser) -> LayoutAttr:
+        kind = parser.parse_identifier(" layout")
+        if kind != "strides":
+            return LayoutAttr(StringAttr(kind), ArrayAttr([]))
+        strides = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: _parse_extent(parser), " strides"
+        )
+        return LayoutAttr(StringAttr(kind), ArrayAttr(strides))
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            self.print_body(printer)
+
+    def print_body(self, printer: Printer) -> None:
+        printer.print_string(str(self))
+
+    def __str__(self) -> str:
+        if self.kind.data != "strides":
+            return self.kind.data
+        return "strides(" + ", ".join("_" if s is None else str(s) for s in self.stride_values) + ")"
+
+    def verify(self) -> None:
+        if self.kind.data not in ("row_major", "col_major", "strides"):
+            raise VerifyException(
+                f"unknown layout '{self.kind.data}', expected row_major, col_major or strides(...)"
+            )
+
+
+@irdl_attr_definition
+class TensorType(ParametrizedAttribute, TypeAttribute):
+    """A tensor with symbolic extents, a dtype and a layout: `!mu.tensor<[M, 4096], bf16>`."""
+
+    name = "mu.tensor"
+
+    shape: ArrayAttr[IntAttr | StringAttr]
+    element_type: Attribute
+    layout: LayoutAttr
+
+    @staticmethod
+    def of(dims: Sequence[Dim], element_type: Attribute, layout: LayoutAttr | None = None) -> TensorType:
+        """Build a type from plain Python extents; the layout is row-major when left out."""
+        shape = ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
+        return TensorType(shape, element_type, layout or LayoutAttr.row_major())
+
+    @property
+    def dims(self) -> Dims:
+        return tuple(d.data for d in self.shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's surface name."""
+        return dtype_name(self.element_type)
+
+    @property
+    def unit_axis(self) -> int | None:
+        """The axis along which elements are adjacent in memory."""
+        return self.layout.unit_axis(self.rank)
+
+    def with_dtype(self, element_type: Attribute) -> TensorType:
+        """The same shape, stored row-major with another dtype."""
+        return TensorType.of(self.dims, element_type)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            shape = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE, lambda: _parse_extent(parser), " in tensor shape"
+            )
+            parser.parse_punctuation(",")
+            element_type = parser.parse_type()
+            layout = LayoutAttr.row_major()
+            if parser.parse_optional_punctuation(","):
+                layout = LayoutAttr.parse_body(parser)
+        return [ArrayAttr(shape), element_type, layout]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            with printer.in_square_brackets():
+                printer.print_list(self.shape, lambda d: _print_extent(printer, d))
+            printer.print_string(", ")
+            printer.print_attribute(self.element_type)
+            if not self.layout.is_row_major:
+                printer.print_string(", ")
+                self.layout.print_body(printer)
+
+    def __str__(self) -> str:
+        """The type as `.mcu` spells it."""
+        text = f"{self.dtype}[{', '.join(str(d) for d in self.dims)}]"
+        return text if self.layout.is_row_major else f"{text} {self.layout}"
+
+    def verify(self) -> None:
+        if self.element_type not in _NAMES:
+            raise VerifyException(f"unsupported element type {self.element_type}")
+        if any(isinstance(d, int) and d < 1 for d in self.dims):
+            raise VerifyException("extents must be at least 1")
+        if self.layout.kind.data == "col_major" and self.rank < 2:
+            raise VerifyException("col_major needs at least two axes")
+        if self.layout.kind.data == "strides" and len(self.layout.strides) != self.rank:
+            raise VerifyException(f"{len(self.layout.strides)} strides given for {self.rank} axes")
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """What the type rules look at: the extents and the dtype of a value, scalar or tensor."""
+
+    dims: Dims
+    element_type: Attribute
+
+    @staticmethod
+    def of(type: Attribute) -> Shaped:
+        """Read a `mu.tensor` or a plain scalar type."""
+        if isinstance(type, TensorType):
+            return Shaped(type.dims, type.element_type)
+        return Shaped((), type)
+
+    def __str__(self) -> str:
+        return f"{dtype_name(self.element_type)}[{', '.join(str(d) for d in self.dims)}]"

@@ -1,0 +1,34 @@
+"""mucc: a compiler from a compact text language to fused CUTLASS GPU kernels.
+
+    import mucc
+
+    module = mucc.compile(open("linear_gelu.mcu").read())
+    y = module.linear_gelu(x, w, b)          # torch tensors, or anything that speaks DLPack
+
+Everything here is imported on first use, so that `import mucc` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mucc.version import __version__
+
+if TYPE_CHECKING:
+    from mucc.runtime import compile, load
+
+__all__ = ["__version__", "compile", "load"]
+
+_LAZY = {"compile": "mucc.runtime", "load": "mucc.runtime"}
+
+
+def __getattr__(name: str) -> object:
+    if (module := _LAZY.get(name)) is None:
+        raise AttributeError(f"module 'mucc' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

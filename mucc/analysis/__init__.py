@@ -1,0 +1,1 @@
+"""Analyses of `mu` programs: what they must compute and move, whatever the schedule."""

@@ -1,0 +1,50 @@
+"""Operations and compulsory bytes of a `mu` kernel, as polynomials in its dims.
+
+A polynomial is a list of terms; a term is a number followed by the dims that it is multiplied with:
+`[2, "M", "N", "K"]` is 2·M·N·K.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from mucc.dialects.mu.ops import KernelOp, MatmulOp
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
+
+Term = list[int | str]
+Polynomial = list[Term]
+
+
+def term(factor: int, dims: Sequence[Dim]) -> Term:
+    """A term with the fixed extents multiplied into its number."""
+    number = factor * math.prod(d for d in dims if isinstance(d, int))
+    return [number, *(d for d in dims if isinstance(d, str))]
+
+
+def evaluate(polynomial: Sequence[Sequence[int | str]], sizes: Mapping[str, int]) -> int:
+    """The value of a polynomial for given dims. Raises KeyError for a dim without a size."""
+    return sum(math.prod(sizes[f] if isinstance(f, str) else f for f in t) for t in polynomial)
+
+
+def _matmul_term(op: MatmulOp) -> tuple[str, Term]:
+    result: Dims = Shaped.of(op.result.type).dims
+    inner = Shaped.of(op.lhs.type).dims[-1]
+    return f"tensor.{op.compute.data.value}", term(2, (*result, inner))
+
+
+def flops(kernel: KernelOp) -> dict[str, Polynomial]:
+    """Multiplications and additions of the contractions, by unit and number format."""
+    counts: dict[str, Polynomial] = {}
+    for op in kernel.walk():
+        if isinstance(op, MatmulOp):
+            unit, count = _matmul_term(op)
+            counts.setdefault(unit, []).append(count)
+    return counts
+
+
+def compulsory_bytes(kernel: KernelOp) -> Polynomial:
+    """Bytes of memory that any implementation moves: each used input read once, each output written once."""
+    used = [a.type for a in kernel.body.block.args if a.first_use is not None]
+    tensors = [t for t in (*used, *kernel.function_type.outputs) if isinstance(t, TensorType)]
+    return [term(dtype_bytes(t.element_type), t.dims) for t in tensors]

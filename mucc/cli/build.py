@@ -1,0 +1,173 @@
+"""`mucc FILE -o OUT`: compile, and write whatever level of the road was asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+
+from mucc.cli import files
+from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
+from mucc.cli.reporting import Reporter
+from mucc.diagnostics.core import DiagnosticError
+from mucc.source import STDIN, decode
+from mucc.toolchain.flags import Kind
+
+TEXT_KINDS = {
+    "ast": "the syntax tree",
+    "mu": "the program as IR",
+    "stages": "the IR after stage formation and fusion",
+    "cutlass": "the resolved kernels",
+    "schedule": "the schedule that was chosen, as source that can be pasted back",
+    "cu": "CUTLASS C++",
+    "header": "the C header of the .so",
+    "manifest": "the manifest inside the .so, as JSON",
+}
+NVCC_KINDS: dict[str, Kind] = {"ptx": "ptx", "cubin": "cubin", "so": "so"}
+EMIT = (*TEXT_KINDS, *NVCC_KINDS)
+
+BY_SUFFIX = {".cu": "cu", ".ptx": "ptx", ".cubin": "cubin", ".h": "header", ".so": "so"}
+"""What `-o NAME` asks for where --emit does not say."""
+
+DESCRIPTION = "Compile a .mcu program into a loadable .so, or print one of the levels on the way."
+
+
+def parser() -> Parser:
+    """The options of the default command."""
+    p = Parser("build", DESCRIPTION, usage="mucc FILE [-o OUT] [options]")
+    p.add_argument("files", nargs="*", metavar="FILE", help="a .mcu file, or - for stdin")
+    p.add_argument(
+        "-o",
+        metavar="OUT",
+        dest="output",
+        help="where to write (default: FILE.so in this directory; text goes to stdout)",
+    )
+    p.add_argument(
+        "--emit",
+        choices=EMIT,
+        metavar="KIND",
+        help=f"what to make: {', '.join(EMIT)} (default: as the name of OUT ends, or so)",
+    )
+    add_target(p)
+    p.add_argument(
+        "--print-ir-after-all", action="store_true", help="print the IR after every pass to stderr"
+    )
+    p.add_argument(
+        "--save-temps",
+        metavar="[=DIR]",
+        help="keep IR, C++, nvcc's intermediate files and its log in DIR (default: FILE.temps)",
+    )
+    p.add_argument(
+        "--no-cache", action="store_true", help="neither use nor fill the cache of compiled kernels"
+    )
+    p.add_argument("--nvcc", metavar="PATH", help="the nvcc to use, or the CUDA toolkit that holds it")
+    p.add_argument("--timeout", type=float, metavar="SECONDS", help="stop nvcc after this time")
+    add_diagnostics(p)
+    return p
+
+
+@dataclass
+class Arguments:
+    """The parsed command line."""
+
+    files: list[str] = field(default_factory=list[str])
+    output: str | None = None
+    emit: str | None = None
+    target: str = DEFAULT_TARGET
+    print_ir_after_all: bool = False
+    save_temps: str | None = None
+    no_cache: bool = False
+    nvcc: str | None = None
+    timeout: float | None = None
+    diagnostics: str = "text"
+    verbose: bool = False
+
+
+def main(argv: list[str], reporter: Reporter) -> int:
+    """Build every file of the command line; the reporter holds what went wrong."""
+    # `--save-temps FILE` must not take FILE for the directory: only `--save-temps=DIR` names one.
+    args = parser().parse(["--save-temps=" if a == "--save-temps" else a for a in argv], Arguments())
+    if not args.files:
+        raise usage_error("no input file", "give the name of a .mcu file: mucc kernel.mcu -o kernel.so")
+    if len(args.files) > 1 and args.output is not None:
+        raise usage_error(
+            f"-o {args.output} names one output, but there are {len(args.files)} input files",
+            "leave out -o to get one output for each file, or run mucc once for each",
+        )
+    if args.print_ir_after_all and reporter.json:
+        raise usage_error("--print-ir-after-all and --diagnostics=json both want stderr", "use one of them")
+    if args.timeout is not None and args.timeout <= 0:
+        raise usage_error("--timeout needs a number of seconds above 0")
+    for path in args.files:
+        try:
+            _one(path, args, reporter)
+        except DiagnosticError as error:
+            reporter.add(error.diagnostics)
+    return 0
+
+
+def _one(path: str, args: Arguments, reporter: Reporter) -> None:
+    """One input file to one output."""
+    kind = args.emit or BY_SUFFIX.get(os.path.splitext(args.output or "")[1], "so")
+    output = args.output or _default_output(path, kind)
+    if output == STDIN and kind in ("so", "cubin"):
+        raise usage_error(f"a {kind} cannot go to stdout", f"add -o {_stem(path)}.{kind}")
+    if output != STDIN:
+        files.check_output(output, () if path == STDIN else (path,))
+    data = files.read_bytes(path)
+    result = (
+        _built(path, data, NVCC_KINDS[kind], args, reporter)
+        if kind in NVCC_KINDS
+        else (_text(path, data, kind, args, reporter))
+    )
+    if output == STDIN:
+        files.write_stdout(result)
+    else:
+        files.write_output(output, result, executable=kind == "so")
+
+
+def _stem(path: str) -> str:
+    return "kernel" if path == STDIN else os.path.splitext(os.path.basename(path))[0]
+
+
+def _default_output(path: str, kind: str) -> str:
+    if kind not in ("so", "cubin"):
+        return STDIN
+    if path == STDIN:
+        raise usage_error("the program comes from stdin, so the output needs a name", f"add -o kernel.{kind}")
+    return f"{_stem(path)}.{kind}"
+
+
+def _text(path: str, data: bytes, kind: str, args: Arguments, reporter: Reporter) -> bytes:
+    """One of the levels that need no nvcc."""
+    from mucc.build import compile_source
+
+    source = decode(data, path)
+    compilation = compile_source(source, args.target, sys.stderr if args.print_ir_after_all else None)
+    reporter.add(compilation.sink.diagnostics, source)
+    return compilation.emit(kind).rstrip("\n").encode() + b"\n"
+
+
+def _built(path: str, data: bytes, kind: Kind, args: Arguments, reporter: Reporter) -> bytes:
+    """What nvcc makes of the program."""
+    from mucc.build import Request, build
+
+    artefact = build(
+        Request(
+            data,
+            "<stdin>" if path == STDIN else path,
+            kind,
+            args.target,
+            nvcc=args.nvcc,
+            cached=not args.no_cache,
+            timeout=args.timeout,
+            verbose=args.verbose,
+            save_temps=args.save_temps if args.save_temps != "" else f"{_stem(path)}.temps",
+            print_ir=sys.stderr if args.print_ir_after_all else None,
+        ),
+        reporter.progress,
+    )
+    if args.verbose and artefact.cached:
+        reporter.progress(f"{path}: found in the cache")
+    reporter.add(artefact.warnings)
+    return artefact.data

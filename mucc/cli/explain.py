@@ -1,0 +1,40 @@
+"""`mucc explain CODE`: what a diagnostic code means, and how to mend it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+
+from mucc.cli.parsing import Parser
+from mucc.cli.reporting import Reporter
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+
+
+@dataclass
+class Arguments:
+    """The parsed command line."""
+
+    codes: list[str] = field(default_factory=list[str])
+
+
+def parser() -> Parser:
+    """The options of `mucc explain`."""
+    p = Parser("explain", "Say what a diagnostic code means. Without a code, list them all.")
+    p.add_argument("codes", nargs="*", metavar="CODE", help="such as MU3004, or just 3004")
+    return p
+
+
+def main(argv: list[str], reporter: Reporter) -> int:
+    """Print the explanation of every code asked for. Raises MU5003 for one that does not exist."""
+    args = parser().parse(argv, Arguments())
+    from mucc.diagnostics import explain
+
+    if not args.codes:
+        sys.stdout.write(explain.listing())
+    for i, code in enumerate(args.codes):
+        if (text := explain.explain(code)) is None:
+            meant = explain.closest(code)
+            helps = (f"did you mean '{meant}'?",) if meant else ("`mucc explain` lists every code",)
+            raise DiagnosticError(Diagnostic("MU5003", f"there is no diagnostic code '{code}'", helps=helps))
+        sys.stdout.write(("\n" if i else "") + text)
+    return 0

@@ -1,0 +1,97 @@
+"""Reading sources and writing results, with an error code for whatever can go wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from typing import NoReturn
+
+from mucc.atomic import replace_file
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
+from mucc.source import STDIN, decode
+
+
+def _fail(code: str, message: str, *helps: str) -> NoReturn:
+    raise DiagnosticError(Diagnostic(code, message, helps=helps))
+
+
+def read_bytes(path: str) -> bytes:
+    """The contents of a file, or of stdin for `-`. Raises MU5010 or MU5011."""
+    if path == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        directory, name = os.path.split(path)
+        try:
+            meant = did_you_mean(name, os.listdir(directory or "."))
+        except OSError:
+            meant = None
+        helps = (f"did you mean '{os.path.join(directory, meant)}'?",) if meant else ()
+        _fail("MU5010", f"there is no file '{path}'", *helps)
+    except IsADirectoryError:
+        _fail("MU5011", f"'{path}' is a directory, not a .mcu file")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        _fail("MU5011", f"cannot read '{path}': {reason}")
+
+
+def read_source(path: str) -> Source:
+    """The source text in a file, or on stdin for `-`."""
+    return decode(read_bytes(path), path)
+
+
+def _no_directory(path: str) -> NoReturn:
+    directory = os.path.dirname(path)
+    _fail("MU5012", f"cannot write '{path}': there is no directory '{directory}'", f"mkdir -p {directory}")
+
+
+def check_output(path: str, inputs: tuple[str, ...] = ()) -> None:
+    """Raise MU5012 to MU5015 now where `write_output` would fail after the work is done."""
+    directory = os.path.dirname(path) or "."
+    if os.path.isdir(path) or path.endswith(os.sep):
+        _fail("MU5013", f"cannot write '{path}': it is a directory", "give a file name after -o")
+    if not os.path.isdir(directory):
+        _no_directory(path)
+    if any(os.path.exists(i) and os.path.exists(path) and os.path.samefile(i, path) for i in inputs):
+        _fail("MU5015", f"'{path}' is the input: it would be overwritten", "give another name after -o")
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        _fail("MU5014", f"cannot write '{path}': permission denied")
+    if not os.path.exists(path) and not os.access(directory, os.W_OK | os.X_OK):
+        _fail("MU5014", f"cannot write '{path}': permission denied in '{directory}'")
+
+
+def write_output(path: str, data: bytes, *, executable: bool = False) -> None:
+    """Write a file whole or not at all: to a temporary name in the same directory, then renamed.
+
+    What is not a regular file, such as /dev/null, is written in place. Raises MU5012 to MU5014.
+    """
+    try:
+        try:
+            special = not stat.S_ISREG(os.stat(path).st_mode)
+        except FileNotFoundError:
+            special = False
+        if special:
+            with open(path, "wb") as file:
+                file.write(data)
+            return
+        replace_file(os.path.realpath(path), data, 0o777 if executable else 0o666)
+    except FileNotFoundError:
+        _no_directory(path)
+    except IsADirectoryError:
+        _fail("MU5013", f"cannot write '{path}': it is a directory", "give a file name after -o")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        _fail("MU5014", f"cannot write '{path}': {error.strerror}", *(("free some space",) if full else ()))
+
+
+def write_stdout(data: bytes) -> None:
+    """Write bytes to stdout as they are, whatever the locale."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,142 @@
+"""The entry point of `mucc`: chooses the command, and turns whatever happens into an exit status."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import NoReturn
+
+from mucc.cli.registry import COMMANDS
+from mucc.cli.reporting import Reporter
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
+
+INTERRUPTED = 130
+TERMINATED = 143
+BROKEN_PIPE = 141
+"""128 + the number of the signal, as a shell reports it."""
+
+HELP = """\
+mucc compiles .mcu programs into CUTLASS kernels and loadable .so files.
+
+usage: mucc FILE [-o OUT] [options]
+       mucc COMMAND [arguments]
+
+commands:
+{commands}
+
+`mucc build --help` lists the options of the default command, `mucc COMMAND --help` those of any other.
+Exit status: 0 good, 1 errors in the program, 2 wrong usage, 3 toolchain or environment, 4 a defect of mucc.
+"""
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived: unwind, so that child processes end and temporary files go."""
+
+
+def help_text() -> str:
+    """The text of `mucc --help`, made without importing any command."""
+    width = max(map(len, COMMANDS))
+    rows = (f"  {name:<{width}}  {command.help}" for name, command in COMMANDS.items())
+    return HELP.format(commands="\n".join(rows))
+
+
+def _unknown_command(word: str) -> DiagnosticError:
+    meant = did_you_mean(word, COMMANDS)
+    return DiagnosticError(
+        Diagnostic(
+            "MU5002",
+            f"there is no command '{word}', and no file of that name",
+            helps=(f"did you mean 'mucc {meant}'?" if meant else "`mucc --help` lists the commands",),
+        )
+    )
+
+
+def _dispatch(argv: list[str], reporter: Reporter) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        sys.stdout.write(help_text())
+        return ExitStatus.GOOD if argv else ExitStatus.USAGE
+    if argv[0] in ("-V", "--version"):
+        from mucc.version import __version__
+
+        sys.stdout.write(f"mucc {__version__}\n")
+        return ExitStatus.GOOD
+    word = argv[0]
+    if word in COMMANDS:
+        argv = argv[1:]
+    elif word.isidentifier() and not os.path.exists(word):
+        raise _unknown_command(word)
+    else:
+        word = "build"
+    from importlib import import_module
+
+    return import_module(COMMANDS[word].module).main(argv, reporter)
+
+
+def _wants(argv: list[str], flag: str, value: str) -> bool:
+    """Whether the command line holds `--flag=value` or `--flag value`; known before it is parsed."""
+    return f"{flag}={value}" in argv or [flag, value] in [argv[i : i + 2] for i in range(len(argv))]
+
+
+def _internal_error(error: Exception, verbose: bool) -> Diagnostic:
+    notes: tuple[str, ...] = ()
+    if verbose or os.environ.get("MUCC_DEBUG"):
+        import traceback
+
+        notes = ("".join(traceback.format_exception(error)[-8:]).rstrip(),)
+    return Diagnostic(
+        "MU9001",
+        f"internal error: {type(error).__name__}: {error}",
+        notes=notes,
+        helps=(
+            "this is a defect of mucc: please report it with the input and the output of `mucc --version`"
+            + ("" if notes else "; --verbose shows where it happened"),
+        ),
+    )
+
+
+def _on_terminate(_signal: int, _frame: object) -> NoReturn:
+    raise Terminated
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line and return the exit status; nothing but a defect raises."""
+    argv = sys.argv[1:] if argv is None else argv
+    verbose = "--verbose" in argv or "-v" in argv
+    reporter = Reporter(json=_wants(argv, "--diagnostics", "json"), verbose=verbose)
+    try:
+        try:
+            status = _dispatch(argv, reporter)
+        except DiagnosticError as error:
+            reporter.add(error.diagnostics)
+            status = ExitStatus.GOOD
+        except SystemExit as leave:  # argparse, after --help
+            status = leave.code if isinstance(leave.code, int) else ExitStatus.GOOD
+        except (BrokenPipeError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            reporter.add([_internal_error(error, verbose)])
+            status = ExitStatus.INTERNAL
+        reporter.close()
+        sys.stdout.flush()
+        return max(int(status), int(reporter.status))
+    except BrokenPipeError:
+        # Whoever read our output has left. Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Terminated:
+        return TERMINATED
+
+
+def entry() -> NoReturn:
+    """The console script."""
+    gc.disable()  # a compiler run is short: what it makes lives until it ends
+    import signal
+
+    signal.signal(signal.SIGTERM, _on_terminate)
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # skips taking the interpreter apart, which costs tens of milliseconds

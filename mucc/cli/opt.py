@@ -1,0 +1,106 @@
+"""`mucc-opt`: runs passes on textual IR, or on `.mcu` files, and prints the IR that comes out.
+
+It is xDSL's opt tool with the dialects and passes of mucc, so that it starts fast; plain `xdsl-opt`
+has them too, beside all of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import IO, NoReturn
+
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.targets import get_all_targets
+from xdsl.transforms import get_all_passes as get_xdsl_passes
+from xdsl.utils.exceptions import DiagnosticException, ParseError, PassFailedException
+from xdsl.xdsl_opt_main import xDSLOptMain
+
+from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source
+from mucc.diagnostics.render import render_text
+from mucc.source import decode
+from mucc.universe import MUCC_UNIVERSE
+from mucc.version import __version__
+
+GENERAL_PASSES = ("canonicalize", "cse", "dce")
+"""Passes of xDSL that work on our dialects too."""
+
+
+def _as_exception(error: DiagnosticError, source: Source | None = None) -> DiagnosticException:
+    """Our errors in the form that xDSL's tools catch: `--verify-diagnostics` prints them."""
+    return DiagnosticException("".join(render_text(d, source) for d in error.diagnostics))
+
+
+class OptMain(xDSLOptMain):
+    """xDSL's opt tool over the universe of mucc."""
+
+    version_format = f"mucc-opt {__version__}, built on xdsl {{xdsl_version}}"
+
+    def register_all_dialects(self) -> None:
+        self.ctx.load_dialect(Builtin)
+        for name, factory in MUCC_UNIVERSE.all_dialects.items():
+            self.ctx.register_dialect(name, factory)
+
+    def register_all_passes(self) -> None:
+        general = get_xdsl_passes()
+        for name in GENERAL_PASSES:
+            self.register_pass(name, general[name])
+        for name, factory in MUCC_UNIVERSE.all_passes.items():
+            self.register_pass(name, factory)
+
+    def register_all_targets(self) -> None:
+        self.available_targets["mlir"] = get_all_targets()["mlir"]
+
+    def register_all_frontends(self) -> None:
+        super().register_all_frontends()
+        self.available_frontends["mcu"] = self._parse_mcu
+
+    def _parse_mcu(self, io: IO[bytes]) -> ModuleOp:
+        """A `.mcu` program as `mu` IR."""
+        from mucc.frontend import lower, parse
+
+        source = None
+        try:
+            source = decode(io.read(), self.get_input_name())
+            program, sink = parse(source, DiagnosticSink(source))
+            sink.raise_if_errors()
+            module = lower(program, sink)
+            sink.raise_if_errors()
+        except DiagnosticError as error:
+            raise _as_exception(error, source) from error
+        return module
+
+    def parse_chunk(self, chunk: IO[bytes], file_extension: str, start_offset: int = 0) -> ModuleOp | None:
+        try:
+            return super().parse_chunk(chunk, file_extension, start_offset)
+        except DiagnosticException as error:
+            # The base class forgives errors in passes only; a chunk may be wrong by its types as well.
+            if not self.args.verify_diagnostics:
+                raise
+            print(error)
+            return None
+
+    def apply_passes(self, prog: ModuleOp) -> None:
+        try:
+            super().apply_passes(prog)
+        except DiagnosticError as error:
+            raise _as_exception(error) from error
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """One command line to an exit status; what is wrong with the input goes to stderr."""
+    tool = OptMain("mucc-opt: the passes of mucc on textual IR and on .mcu files", args)
+    try:
+        tool.run()
+    except (DiagnosticException, ParseError, PassFailedException) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"mucc-opt: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def main() -> NoReturn:
+    """The console script."""
+    sys.exit(run())

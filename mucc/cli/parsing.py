@@ -1,0 +1,84 @@
+"""Argument parsing with coded errors and "did you mean"."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn, TypeVar
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+
+T = TypeVar("T")
+
+DEFAULT_TARGET = "sm_90a"
+
+
+def usage_error(message: str, *helps: str) -> DiagnosticError:
+    """An error about the command line: MU5001, exit status 2."""
+    return DiagnosticError(Diagnostic("MU5001", message, helps=helps))
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are diagnostics."""
+
+    def __init__(self, command: str, description: str, *, usage: str | None = None):
+        super().__init__(
+            prog=f"mucc {command}",
+            usage=usage,
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.command = command
+
+    def error(self, message: str) -> NoReturn:
+        helps = [f"`mucc {self.command} --help` lists the options"]
+        argument, _, rest = message.partition(": invalid choice: ")
+        if rest:
+            word = rest.partition(" (choose")[0].strip("'")
+            message = f"{argument}: there is no '{word}'"
+            for action in self._actions:
+                names = "/".join(action.option_strings) or str(action.metavar)
+                if action.choices and argument == f"argument {names}":
+                    choices = [str(c) for c in action.choices]
+                    if meant := did_you_mean(word, choices):
+                        helps.insert(0, f"did you mean '{meant}'?")
+                    helps.insert(len(helps) - 1, f"choose from {', '.join(choices)}")
+        raise usage_error(message, *helps)
+
+    def parse(self, argv: Sequence[str], into: T) -> T:
+        """Set the attributes of `into` from `argv`; its class holds their types and defaults.
+
+        Raises MU5001 that names the first argument that is not known.
+        """
+        _, unknown = self.parse_known_args(argv, into)
+        if not unknown:
+            return into
+        word = unknown[0].partition("=")[0]
+        if word.startswith("-"):
+            known = [flag for action in self._actions for flag in action.option_strings]
+            meant = did_you_mean(word, (f for f in known if f.startswith("--")))
+            first = f"did you mean '{meant}'?" if meant else f"`mucc {self.command} --help` lists the options"
+            raise usage_error(f"there is no option '{word}'", first)
+        raise usage_error(
+            f"unexpected argument '{unknown[0]}'", f"`mucc {self.command} --help` shows the usage"
+        )
+
+
+def add_diagnostics(parser: argparse.ArgumentParser) -> None:
+    """The option that every command with diagnostics has; `main` has looked at it already."""
+    parser.add_argument(
+        "--diagnostics",
+        choices=("text", "json"),
+        help="form of errors and warnings on stderr (default: text)",
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="say what is being done, and show all details"
+    )
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """The option that says which GPU is compiled for."""
+    parser.add_argument(
+        "--target", metavar="ARCH", help=f"GPU to compile for; see `mucc targets` (default: {DEFAULT_TARGET})"
+    )

@@ -1,0 +1,79 @@
+"""Where diagnostics go: to stderr, as text while they come, or as one JSON list at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from mucc.diagnostics.core import Diagnostic, ExitStatus, Severity, Source
+
+_STATUS = {"MU50": ExitStatus.USAGE, "MU502": ExitStatus.PROGRAM, "MU5": ExitStatus.TOOLCHAIN}
+"""Exit status by the longest matching prefix of a code; see `exit_status`."""
+
+
+def exit_status(code: str) -> ExitStatus:
+    """The exit status that an error of this code leads to.
+
+    MU50xx is wrong usage, but for MU502x, which is about a file's contents; the rest of MU5xxx is
+    the toolchain or the environment; MU9xxx is a defect of mucc; all else is an error in the program.
+    """
+    if code.startswith("MU9"):
+        return ExitStatus.INTERNAL
+    for size in (5, 4, 3):
+        if (status := _STATUS.get(code[:size])) is not None:
+            return status
+    return ExitStatus.PROGRAM
+
+
+class Reporter:
+    """Collects the diagnostics of one run, and renders them in the form that was asked for."""
+
+    def __init__(self, *, json: bool = False, verbose: bool = False):
+        self.json = json
+        self.verbose = verbose
+        self.seen: list[tuple[Diagnostic, Source | None]] = []
+
+    def add(self, diagnostics: Iterable[Diagnostic], source: Source | None = None) -> None:
+        """Report diagnostics whose spans point into `source` unless they name their own.
+
+        One that was reported already is not reported again.
+        """
+        for diagnostic in diagnostics:
+            if (diagnostic, source) in self.seen:
+                continue
+            if not self.json:
+                from mucc.diagnostics.render import render_text, use_colour
+
+                blank = "\n" if self.seen else ""
+                text = render_text(diagnostic, source, colour=use_colour(sys.stderr))
+                sys.stderr.write(blank + text)
+            self.seen.append((diagnostic, source))
+
+    def line(self, text: str) -> None:
+        """A line of result on stderr; left out in JSON form, where the exit status says it."""
+        if not self.json:
+            sys.stderr.write(f"{text}\n")
+
+    def progress(self, text: str) -> None:
+        """A line that explains a long wait: on a terminal, or with --verbose."""
+        if not self.json and (self.verbose or sys.stderr.isatty()):
+            sys.stderr.write(f"mucc: {text}\n")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the report: the summary line, or the JSON list."""
+        if self.json:
+            from mucc.diagnostics.render import render_json
+
+            sys.stderr.write(render_json(self.seen))
+        elif self.seen:
+            from mucc.diagnostics.render import summary
+
+            sys.stderr.write(f"\n{line}\n" if (line := summary(d for d, _ in self.seen)) else "")
+        sys.stderr.flush()
+
+    @property
+    def status(self) -> ExitStatus:
+        """The gravest exit status among the errors reported so far."""
+        errors = (d.code for d, _ in self.seen if d.severity is Severity.ERROR)
+        return max(map(exit_status, errors), default=ExitStatus.GOOD)

@@ -1,0 +1,380 @@
+"""The codes of the frontend: MU0 syntax, MU1 names, types and shapes.
+
+Every explanation holds a program that triggers its code and a mended one; the tests run both.
+"""
+
+from __future__ import annotations
+
+
+def _entry(title: str, cause: str, wrong: str, mended: str) -> tuple[str, str]:
+    """A title and an explanation in Markdown, with the two programs in fenced blocks."""
+    wrong, mended = wrong.strip("\n"), mended.strip("\n")
+    return title, f"{cause}\n\nWrong:\n\n```mcu\n{wrong}\n```\n\nMended:\n\n```mcu\n{mended}\n```\n"
+
+
+def _body(text: str) -> str:
+    """A program around one body: matrices x, y (bf16[M, K]) and w (bf16[N, K]), a vector b, a scalar s."""
+    lines = "\n".join(f"    {line}" for line in text.strip().splitlines())
+    signature = "x: bf16[M, K], y: bf16[M, K], w: bf16[N, K], b: bf16[M], s: f32"
+    return f"kernel f[M, N, K]({signature}) -> bf16[M, K] {{\n{lines}\n}}"
+
+
+_GOOD = "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return x\n}"
+
+
+def _schedule(setting: str, head: str = "schedule f for sm_90a") -> str:
+    return f"{_GOOD}\n{head} {{\n    {setting}\n}}"
+
+
+_SYNTAX: dict[str, tuple[str, str]] = {
+    "MU0001": _entry(
+        "unexpected token",
+        "The text does not follow the grammar at the marked place; the message says what could stand there. "
+        "`mucc docs --grammar` prints the whole grammar.",
+        "kernel f[M](x bf16[M]) -> bf16[M] {\n    return x\n}",
+        _GOOD,
+    ),
+    "MU0002": _entry(
+        "unexpected character",
+        "The character has no meaning in the language. Comments begin with `//`; statements need no `;`; "
+        "names and operators are ASCII.",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return x;\n}",
+        _GOOD,
+    ),
+    "MU0003": _entry(
+        "malformed number",
+        "Numbers are written as `12`, `0.5` or `1e-6`, and tile shapes as `128x256x64`. A name cannot begin "
+        "with a digit. Integers go up to 2^63 - 1.",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return x * 2.5f\n}",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return x * 2.5\n}",
+    ),
+    "MU0004": _entry(
+        "unclosed bracket",
+        "A bracket is opened and the statement, the kernel or the file ends before it is closed.",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return relu(x\n}",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return relu(x)\n}",
+    ),
+    "MU0005": _entry(
+        "reserved word used as a name",
+        "`kernel`, `schedule`, `for`, `where`, `stage`, `return`, `and`, `or`, `not` and `None` have a fixed "
+        "meaning and cannot name anything.",
+        "kernel f[M](for: bf16[M]) -> bf16[M] {\n    return relu(x)\n}",
+        _GOOD,
+    ),
+    "MU0006": _entry(
+        "unknown type",
+        "A tensor holds `bf16`, `f16` or `f32`. A bool exists within expressions only, as the result of a "
+        "comparison.",
+        "kernel f[M](x: bfloat16[M]) -> bf16[M] {\n    return x\n}",
+        _GOOD,
+    ),
+    "MU0007": _entry(
+        "setting given twice",
+        "A schedule gives each setting once.",
+        _schedule("stages = 3\n    stages = 4"),
+        _schedule("stages = 4"),
+    ),
+    "MU0008": _entry(
+        "missing return",
+        "A kernel ends with `return` and its results.",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    y = relu(x)\n}",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return relu(x)\n}",
+    ),
+    "MU0009": _entry(
+        "chained comparison",
+        "A comparison compares two values. Join two of them with `and`.",
+        _body("return where(0 < x < 1, x, y)"),
+        _body("return where(0 < x and x < 1, x, y)"),
+    ),
+    "MU0010": _entry(
+        "expression nests too deeply",
+        "Brackets, signs and `not` nest at most 64 deep, and a chain of operators is at most 128 long. Give "
+        "parts of the expression names.",
+        _body("return " + "(" * 70 + "x" + ")" * 70),
+        _body("return x"),
+    ),
+    "MU0011": _entry(
+        "statement after return",
+        "`return` is the last statement of a kernel. Several results are separated by commas.",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return x\n    y = x\n}",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    y = x\n    return y\n}",
+    ),
+    "MU0012": _entry(
+        "shape with spaces",
+        "A shape such as `128x256x64` is one word, without spaces.",
+        _schedule("tile = 128 x 256 x 64"),
+        _schedule("tile = 128x256x64"),
+    ),
+    "MU0013": _entry(
+        "unsupported index",
+        "An index holds one `:` for each axis, and `None` where an axis of extent 1 is added. Elements and "
+        "slices cannot be taken.",
+        _body("return x + b[0]"),
+        _body("return x + b[:, None]"),
+    ),
+    "MU0014": _entry(
+        "positional argument after a keyword argument",
+        "Arguments by position come first, then the ones with a keyword.",
+        _body("return clamp(lo=0, x, hi=1)"),
+        _body("return clamp(x, lo=0, hi=1)"),
+    ),
+}
+
+_NAMES: dict[str, tuple[str, str]] = {
+    "MU1001": _entry(
+        "unknown name",
+        "The name is neither a parameter nor a value that was named earlier in the kernel.",
+        _body("return z"),
+        _body("return x"),
+    ),
+    "MU1002": _entry(
+        "unknown function",
+        "There is no function of this name; `mucc docs --card` lists them all.",
+        _body("return swish(x)"),
+        _body("return silu(x)"),
+    ),
+    "MU1003": _entry(
+        "name defined twice",
+        "Dims, parameters and values of a kernel share one set of names, and each is defined once; so are the "
+        "kernels of a program.",
+        _body("x = relu(x)\nreturn x"),
+        _body("h = relu(x)\nreturn h"),
+    ),
+    "MU1004": _entry(
+        "dim used as a value",
+        "A dim is known at run time only, and expressions compute with values. A bound dim may be used as a "
+        "number; otherwise pass the number as a scalar parameter.",
+        "kernel f[M, N](x: f32[M, N]) -> f32[M] {\n    return sum(x, axis=1) / N\n}",
+        "kernel f[M, N=1024](x: f32[M, N]) -> f32[M] {\n    return sum(x, axis=1) / N\n}",
+    ),
+    "MU1005": _entry(
+        "undeclared dim",
+        "Every dim stands in the list behind the kernel's name.",
+        "kernel f[M](x: bf16[M, N]) -> bf16[M, N] {\n    return x\n}",
+        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N] {\n    return x\n}",
+    ),
+    "MU1006": _entry(
+        "dim that no parameter has",
+        "The value of a run-time dim is read off the arguments, so some parameter must have it as an extent.",
+        "kernel f[M, N](x: bf16[M]) -> bf16[M] {\n    return x\n}",
+        _GOOD,
+    ),
+    "MU1007": _entry(
+        "wrong number of arguments",
+        "The call has too few or too many arguments; the note shows the signature.",
+        _body("return relu(x, y)"),
+        _body("return relu(x)"),
+    ),
+    "MU1008": _entry(
+        "unknown keyword argument",
+        "The function has no parameter of this name. Reductions have no `keepdims`: add the axis with "
+        "`[:, None]`.",
+        _body("return x - max(x, axis=1, keepdims=1)"),
+        _body("return x - max(x, axis=1)[:, None]"),
+    ),
+    "MU1009": _entry(
+        "argument given twice",
+        "A parameter is given by position and by keyword, or twice by keyword.",
+        _body("return clamp(x, 0, lo=1, hi=2)"),
+        _body("return clamp(x, lo=1, hi=2)"),
+    ),
+    "MU1010": _entry(
+        "unfitting argument",
+        "The parameter takes something else: a number known at compile time, one of a few words, an axis, or "
+        "a value. 16-bit operands of a contraction compute in their own format, f32 operands in tf32.",
+        _body("return leaky_relu(x, slope=s)"),
+        _body("return leaky_relu(x, slope=0.2)"),
+    ),
+    "MU1011": _entry(
+        "wrong number of results",
+        "`return` gives as many values as the signature declares results.",
+        _body("return x, y"),
+        _body("return x + y"),
+    ),
+    "MU1012": _entry(
+        "shape differs from the declared one",
+        "A returned value must have exactly the shape that the signature declares for it, and a value with a "
+        "type must have the shape of that type. Nothing is broadcast here.",
+        _body("return b[:, None]"),
+        _body("return x + b[:, None]"),
+    ),
+    "MU1013": _entry(
+        "unused parameter",
+        "A warning: nothing in the kernel reads the parameter. A name that begins with `_` is not reported.",
+        "kernel f[M](x: bf16[M], y: bf16[M]) -> bf16[M] {\n    return x\n}",
+        "kernel f[M](x: bf16[M], _y: bf16[M]) -> bf16[M] {\n    return x\n}",
+    ),
+    "MU1014": _entry(
+        "unused value",
+        "A warning: the value is computed and never read. A name that begins with `_` is not reported.",
+        _body("h = relu(x)\nreturn x"),
+        _body("h = relu(x)\nreturn h"),
+    ),
+    "MU1015": _entry(
+        "scalar in place of a tensor, or the other way round",
+        "A type without brackets is a scalar that is passed by value; it has the type f32. Results and stages "
+        "are stored and therefore tensors: `f32[]` is a tensor that holds one number.",
+        "kernel f[M](x: f32[M]) -> f32 {\n    return sum(x)\n}",
+        "kernel f[M](x: f32[M]) -> f32[] {\n    return sum(x)\n}",
+    ),
+    "MU1016": _entry(
+        "unfitting layout",
+        "`col_major` swaps the last two axes and needs two; `strides(...)` gives one stride per axis. Only "
+        "parameters have a layout: results are row-major, and what lies between is the compiler's choice.",
+        "kernel f[M](x: bf16[M] strides(_, 1)) -> bf16[M] {\n    return x\n}",
+        "kernel f[M](x: bf16[M] strides(1)) -> bf16[M] {\n    return x\n}",
+    ),
+    "MU1017": _entry(
+        "bool where a number is stored",
+        "Tensors in memory hold numbers. Make one of a condition with `where(c, 1, 0)` or `cast(c, f32)`.",
+        _body("return x > y"),
+        _body("return where(x > y, 1, 0)"),
+    ),
+    "MU1018": _entry(
+        "wrong number of axes in an index",
+        "An index has one `:` for each axis of the value, and any number of `None`.",
+        _body("return x + b[:, :, None]"),
+        _body("return x + b[:, None]"),
+    ),
+    "MU1019": _entry(
+        "name of a type",
+        "`bf16`, `f16`, `f32` and `bool` are types and cannot name a dim, a parameter or a value.",
+        _body("f32 = relu(x)\nreturn f32"),
+        _body("h = relu(x)\nreturn h"),
+    ),
+}
+
+_SHAPES: dict[str, tuple[str, str]] = {
+    "MU1020": _entry(
+        "shapes do not broadcast",
+        "Shapes are aligned at their last axes, as in NumPy. Two extents agree when they are the same dim, the "
+        "same number, or one of them is 1. A vector with one element per row needs a new axis: `b[:, None]`.",
+        _body("return x + b"),
+        _body("return x + b[:, None]"),
+    ),
+    "MU1021": _entry(
+        "arithmetic on a bool",
+        "A comparison gives a bool, which `where`, `and`, `or` and `not` take. To compute with it, make a "
+        "number of it.",
+        _body("return (x > 0) * x"),
+        _body("return where(x > 0, x, 0)"),
+    ),
+    "MU1022": _entry(
+        "number in place of a bool",
+        "`and`, `or`, `not` and the first argument of `where` take bools, which comparisons give.",
+        _body("return where(x, x, y)"),
+        _body("return where(x != 0, x, y)"),
+    ),
+    "MU1023": _entry(
+        "contraction of a vector",
+        "The operands of `@` have at least two axes. `v[:, None]` makes a column of a vector, `v[None, :]` a row.",
+        _body("return x @ b"),
+        _body("return x * b[:, None]"),
+    ),
+    "MU1024": _entry(
+        "inner extents of a contraction differ",
+        "In `a @ b` the last extent of `a` is the second-last one of `b`. A weight stored as `[N, K]` is "
+        "transposed with `.T`.",
+        "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w\n}",
+        "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}",
+    ),
+    "MU1025": _entry(
+        "operands of a contraction have different dtypes",
+        "The tensor cores multiply operands of one dtype. Convert one of them with `cast`.",
+        "kernel f[M, N, K](x: bf16[M, K], w: f16[K, N]) -> bf16[M, N] {\n    return x @ w\n}",
+        "kernel f[M, N, K](x: bf16[M, K], w: f16[K, N]) -> bf16[M, N] {\n    return x @ cast(w, bf16)\n}",
+    ),
+    "MU1026": _entry(
+        "batch extents of a contraction differ",
+        "The axes before the last two broadcast against each other: equal, or 1.",
+        "kernel f[B, C, M, N, K](x: bf16[B, M, K], w: bf16[C, K, N]) -> bf16[B, M, N] {\n    return x @ w\n}",
+        "kernel f[B, M, N, K](x: bf16[B, M, K], w: bf16[B, K, N]) -> bf16[B, M, N] {\n    return x @ w\n}",
+    ),
+    "MU1027": _entry(
+        "transpose of a vector",
+        "`.T` swaps the last two axes, so there must be two.",
+        _body("return x + b.T"),
+        _body("return x + b[:, None]"),
+    ),
+    "MU1028": _entry(
+        "axis out of range",
+        "Axes count from 0, or from the end as -1, -2; each is named once.",
+        _body("return x - sum(x, axis=2)"),
+        _body("return x - sum(x, axis=1)[:, None]"),
+    ),
+}
+
+_PROGRAM: dict[str, tuple[str, str]] = {
+    "MU1040": _entry(
+        "schedule for an unknown kernel",
+        "A schedule names a kernel of the same file.",
+        _schedule("stages = 4", "schedule g for sm_90a"),
+        _schedule("stages = 4"),
+    ),
+    "MU1041": _entry(
+        "schedule for an unknown stage",
+        "`schedule f.h` schedules the stage that `stage h = ...` pins in the kernel f; `out` is the last one.",
+        _schedule("stages = 4", "schedule f.h for sm_90a"),
+        "kernel f[M, N, K](x: bf16[M, K], w: bf16[K, N], v: bf16[N, K]) -> bf16[M, K] {\n"
+        "    stage h = relu(x @ w)\n    return h @ v\n}\nschedule f.h for sm_90a {\n    stages = 4\n}",
+    ),
+    "MU1042": _entry(
+        "schedule for an unknown target",
+        "`mucc targets` lists the targets.",
+        _schedule("stages = 4", "schedule f for sm_90b"),
+        _schedule("stages = 4"),
+    ),
+    "MU1043": _entry(
+        "unknown setting",
+        "The settings are `tile`, `cluster`, `mainloop`, `stages` and `scheduler`.",
+        _schedule("tiles = 128x128x64"),
+        _schedule("tile = 128x128x64"),
+    ),
+    "MU1044": _entry(
+        "unfitting value of a setting",
+        "`tile` takes MxNxK, `cluster` MxN, `stages` a number or `auto`, `mainloop` a word, and `scheduler` "
+        "`persistent(raster=..., swizzle=...)`, `stream_k(splits=n)` or `split_k(n)`.",
+        _schedule("tile = 128x128"),
+        _schedule("tile = 128x128x64"),
+    ),
+    "MU1045": _entry(
+        "scheduled twice",
+        "A kernel or stage has at most one schedule for each target.",
+        _schedule("stages = 4") + "\nschedule f for sm_90a {\n    cluster = 2x1\n}",
+        _schedule("stages = 4\n    cluster = 2x1"),
+    ),
+    "MU1046": _entry(
+        "promise that is not affine",
+        "A promise adds dims and multiplies them by numbers; `%` and `/` have a positive number on their right.",
+        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N]\n    where M * N <= 4096\n{\n    return x\n}",
+        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N]\n    where M <= 64, N <= 64\n{\n    return x\n}",
+    ),
+    "MU1047": _entry(
+        "promise that never holds",
+        "With the values of the bound dims the promise is false for every caller.",
+        "kernel f[M=12](x: bf16[M]) -> bf16[M]\n    where M % 8 == 0\n{\n    return x\n}",
+        "kernel f[M=16](x: bf16[M]) -> bf16[M]\n    where M % 8 == 0\n{\n    return x\n}",
+    ),
+    "MU1048": _entry(
+        "program without a kernel",
+        "The file holds no kernel, so there is nothing to compile.",
+        "// only a comment",
+        _GOOD,
+    ),
+    "MU1049": _entry(
+        "extent of zero",
+        "Every extent is at least 1.",
+        "kernel f(x: bf16[0]) -> bf16[8] {\n    return x\n}",
+        "kernel f(x: bf16[8]) -> bf16[8] {\n    return x\n}",
+    ),
+    "MU1050": _entry(
+        "clash of symbols",
+        "A library exports `mucc_NAME` and `mucc_NAME_workspace` for each kernel, `mucc_last_error` and "
+        "`mucc_manifest`. The name of this kernel would give one of these symbols a second meaning.",
+        "kernel manifest[M](x: bf16[M]) -> bf16[M] {\n    return x\n}",
+        _GOOD,
+    ),
+}
+
+CODES: dict[str, tuple[str, str]] = {**_SYNTAX, **_NAMES, **_SHAPES, **_PROGRAM}
+"""Title and explanation of every code."""

@@ -1,0 +1,368 @@
+"""Codes of the run time (MU6xxx): calls of a kernel library, loading one, `mucc run`.
+
+MU6001-MU6029 come out of a kernel library itself (`mucc/host.h`), through whichever door it was called.
+"""
+
+from __future__ import annotations
+
+CODES: dict[str, tuple[str, str]] = {
+    "MU6001": (
+        "wrong number of arguments",
+        """
+A kernel takes its parameters in the order of the source, then its outputs, which the caller allocates.
+Through tvm-ffi one more argument is allowed at the end: a `uint8` vector on the GPU that serves as
+workspace.
+
+```python
+mod.linear.launch(x, w)        # error: y is missing
+mod.linear.launch(x, w, y)     # good
+y = mod.linear(x, w)           # good: allocates y itself
+```
+
+Mend it by passing what the message lists. `print(mod.linear)` shows the signature.
+""",
+    ),
+    "MU6002": (
+        "an argument is of the wrong kind",
+        """
+A tensor was expected and something else came, or a number was expected and a GPU tensor came. A parameter
+without brackets (`alpha: f32`) is passed by value: a Python number, or a 0-d tensor on the CPU. A parameter
+with brackets (`alpha: f32[]`) is a tensor on the GPU, even where it holds one element.
+
+Mend it by passing a tensor for a tensor; `t.item()` makes a number of a one-element tensor, at the price of
+waiting for the GPU. To keep the number on the GPU, declare the parameter as `f32[]`.
+""",
+    ),
+    "MU6003": (
+        "an argument has the wrong dtype",
+        """
+Kernels are compiled for the dtypes in the source and convert nothing silently.
+
+Mend it by converting the tensor (`x.to(torch.bfloat16)`), or by declaring the dtype that you have.
+""",
+    ),
+    "MU6004": (
+        "an argument has the wrong rank",
+        """
+The tensor has more or fewer axes than the source declares.
+
+Mend it with `x.reshape(...)`, `x[None]` or `x.flatten(0, 1)`; or declare the parameter with the rank you
+have.
+""",
+    ),
+    "MU6005": (
+        "an argument is on the wrong device",
+        """
+All tensors of a call must be on one CUDA device; the kernel runs there. Scalars are the exception: they are
+passed by value, from the CPU.
+
+Mend it with `x.to("cuda")` or `x.to(other.device)`.
+""",
+    ),
+    "MU6006": (
+        "an argument has the wrong shape",
+        """
+A dim has one value per call. The first argument that mentions a dim binds it; a later argument with another
+extent there is at fault, and so is a tensor whose extent differs from a number in the source or from a dim
+that the source binds (`[M, N, K=4096]`).
+
+```
+kernel linear[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N]
+# x of shape [512, 4096] binds K = 4096; w of shape [1024, 4000] is refused
+```
+
+Mend it by passing tensors that agree. A weight that is stored as [K, N] needs `w.T` in the source, not in
+the call.
+""",
+    ),
+    "MU6007": (
+        "an extent is zero, negative or too large",
+        """
+Every extent must be from 1 to 2147483647: an empty tensor leaves nothing to compute (and has no address
+that the GPU could be given), and CUTLASS counts extents in 32 bits.
+
+Mend it by skipping the call where a batch is empty, or by splitting the tensor.
+""",
+    ),
+    "MU6008": (
+        "an argument has the wrong strides",
+        """
+The tensor does not lie in memory as the source declares; without a layout that is row-major and contiguous.
+Slices, transposes and `expand` give views with other strides.
+
+Mend it with `x.contiguous()`, which copies; or declare the layout that you have, which costs nothing:
+
+```
+x: bf16[M, K] col_major            // a transposed view of a contiguous [K, M]
+x: bf16[M, K] strides(_, 1)        // rows any distance apart
+```
+""",
+    ),
+    "MU6009": (
+        "an argument is not aligned",
+        """
+TMA and vector loads need addresses, and the strides between rows, that are multiples of 16 bytes (the
+manifest says what each argument needs). Tensors from an allocator are aligned; a slice such as `x[:, 1:]`
+may not be.
+
+Mend it with `x.clone()`, or by slicing at a multiple of 8 elements (16-bit types) or 4 (f32).
+""",
+    ),
+    "MU6010": (
+        "the kernel cannot run this problem",
+        """
+CUTLASS refused the problem although every declared condition holds. That is a defect of mucc: a condition is
+missing among the promises of the kernel.
+
+Please report it with the program and the shapes. Another tile in the `schedule` may work meanwhile.
+""",
+    ),
+    "MU6011": (
+        "a promise about the dims does not hold",
+        """
+The source promised a condition (`where K % 8 == 0`), or the chosen schedule needs one, and the extents of
+this call break it. The message says who asked for it.
+
+Mend it by padding the tensors, or by compiling a variant without the promise: mucc then chooses a kernel that
+does without.
+""",
+    ),
+    "MU6012": (
+        "the workspace is too small",
+        """
+Through the C door the caller provides the workspace. `mucc_<kernel>_workspace(args, n)` tells the bytes for
+these shapes; it grows with them.
+
+Mend it by asking for the size with the same arguments and allocating that much with `cudaMalloc`.
+""",
+    ),
+    "MU6013": (
+        "the workspace is not aligned",
+        """
+A workspace must start at a multiple of 256 bytes. `cudaMalloc` and the frameworks' allocators give such
+addresses; an offset into a larger buffer may not be one.
+
+Mend it by rounding the offset up to a multiple of 256.
+""",
+    ),
+    "MU6014": (
+        "a workspace would have to be allocated during stream capture",
+        """
+A raw tvm-ffi call without a workspace uses a buffer that the library keeps per device and stream. It cannot
+grow while the stream is being captured into a CUDA graph.
+
+Mend it by passing a workspace, by one call with the same shapes before the capture, or by calling
+through `mucc.load(...)`, which takes the workspace from torch's graph pool.
+""",
+    ),
+    "MU6015": (
+        "a data pointer is NULL",
+        """
+The tensor has a shape but no memory. Freed storages and tensors on torch's `meta` device look like that.
+
+Mend it by allocating the tensor.
+""",
+    ),
+    "MU6016": (
+        "a CUDA call failed",
+        """
+The message holds what was being done and CUDA's own name for the failure. An error such as
+`cudaErrorIllegalAddress` may come from earlier work on the GPU, since launches are asynchronous.
+
+Run with `CUDA_LAUNCH_BLOCKING=1`, or under `compute-sanitizer`, to find the launch that is at fault.
+""",
+    ),
+    "MU6017": (
+        "the library holds no code for this GPU",
+        """
+A kernel for `sm_90a` runs on Hopper (H100, H200, GH200) alone: the `a` stands for instructions that other
+architectures lack.
+
+Mend it by running on such a GPU, or by compiling with another `--target` where mucc offers one.
+""",
+    ),
+    "MU6018": (
+        "no usable GPU or driver",
+        """
+CUDA found no GPU, or the driver is older than CUDA 13 needs (580).
+
+`nvidia-smi` shows both. Inside a container, start it with `--gpus all`. `mucc run` checks a program without
+a GPU.
+""",
+    ),
+    "MU6019": (
+        "the workspace argument is not a u8 vector",
+        """
+The argument after the outputs is the workspace: `torch.empty(bytes, dtype=torch.uint8, device=x.device)`,
+or None.
+
+Mend it by passing such a tensor, on the device of the other tensors; `kernel.workspace_bytes(*args)` tells
+the size.
+""",
+    ),
+    "MU6020": (
+        "no device memory for the workspace",
+        """
+The workspace of this call could not be allocated.
+
+Mend it by freeing memory, by a smaller problem, or by a schedule that needs none (no `split_k`, no
+`stream_k`).
+""",
+    ),
+    "MU6021": (
+        "an unexpected C++ exception",
+        """
+Code inside the kernel library threw; the door caught it, and nothing was launched. That is a defect of mucc.
+
+Please report it with the program and the message.
+""",
+    ),
+    "MU6030": (
+        "the kernel library cannot be read",
+        """
+There is no such file, it is a folder, or reading it is not permitted.
+
+Mend the path; `mucc kernel.mcu -o kernel.so` makes the file.
+""",
+    ),
+    "MU6031": (
+        "the file is not a shared library, or it is cut off",
+        """
+A kernel library is a 64-bit ELF shared object. This file has another format, or it ends before its own
+headers say: a copy or download that broke off, a full disk.
+
+Mend it by building or copying the file again.
+""",
+    ),
+    "MU6032": (
+        "the library is for another processor",
+        """
+The host half of a kernel library is machine code for one processor architecture (x86-64 or aarch64).
+
+Mend it by compiling the program on the kind of machine that is to run it.
+""",
+    ),
+    "MU6033": (
+        "the library was not made by mucc",
+        """
+The file is a shared library but holds no mucc manifest (ELF section `.mucc_manifest`). It was not loaded:
+loading runs code.
+
+Mend it by passing a file that `mucc -o` wrote. Do not `objcopy -R` or `sstrip` it; plain `strip` is fine.
+""",
+    ),
+    "MU6034": (
+        "the library is of another ABI version",
+        """
+The number `abi` in the manifest says how arguments are passed. This mucc does not know the library's number.
+
+Mend it by compiling the program again with this mucc, or by installing the mucc that the message names.
+""",
+    ),
+    "MU6035": (
+        "the manifest is corrupt",
+        """
+The manifest inside the library is no JSON, or lacks what every manifest holds. The file was changed after
+it was built.
+
+Mend it by building the file again.
+""",
+    ),
+    "MU6036": (
+        "the library cannot be loaded",
+        """
+The system's loader refused the file, or a function that the manifest names is not in it. The message holds
+the loader's reason; a missing `libstdc++.so.6` symbol means that the library was built with a newer g++.
+
+Mend it by building the file on this machine.
+""",
+    ),
+    "MU6037": (
+        "no such kernel in the library",
+        """
+A library holds the kernels of one program, under their names: `mod.kernels` lists them.
+
+Mend the name; with one kernel only, `mod.kernels[0]` is it.
+""",
+    ),
+    "MU6040": (
+        "the arguments of a call do not fit the signature",
+        """
+A Python call names parameters as the source does. A name was unknown, given twice or left out, or the wrong
+number of outputs came in `out=`.
+
+```python
+y = mod.linear(x, w=w, b=b)            # by position or by name
+mod.linear(x, w, b, out=y)             # one output
+mod.two(x, out=(y, amax))              # several
+```
+""",
+    ),
+    "MU6041": (
+        "an argument is not a torch tensor",
+        """
+`kernel(...)` allocates outputs with torch and takes torch tensors. Other frameworks' arrays go through
+`kernel.launch(*inputs, *outputs)`, which takes anything with `__dlpack__` on a CUDA device.
+""",
+    ),
+    "MU6042": (
+        "torch is not installed",
+        """
+`kernel(...)` and `kernel.op` allocate with torch, which mucc does not install by itself.
+
+Mend it with `pip install torch`, or allocate the outputs yourself and call `kernel.launch(...)`.
+""",
+    ),
+    "MU6050": (
+        "the dims cannot be read",
+        """
+`--dims` is a list of `NAME=NUMBER`, separated by commas: `--dims M=4096,N=4096,K=4096`. Numbers are at
+least 1; each name comes once.
+""",
+    ),
+    "MU6051": (
+        "a dim is missing or unknown",
+        """
+`mucc run` needs a value for every dim that the kernel leaves open, and takes values for its dims only.
+
+Mend it by naming the dims that the message lists. A dim that the source binds (`K=4096`) may be left out.
+""",
+    ),
+    "MU6052": (
+        "the dims break a promise of the kernel",
+        """
+The kernel promises a condition (`where K % 8 == 0`), its schedule needs one, or the source binds the dim to
+another number.
+
+Mend it by choosing dims that keep the promise.
+""",
+    ),
+    "MU6053": (
+        "which kernel to run is not clear",
+        """
+The file holds several kernels, or none of the name that was given.
+
+Mend it with `--kernel NAME`.
+""",
+    ),
+    "MU6060": (
+        "the result differs from the interpreter",
+        """
+`mucc run` computed every output a second time in float64 and found a relative error ‖out − ref‖ / ‖ref‖
+above the tolerance of the output's dtype, or a value that is not finite where the reference is.
+docs/runtime.md derives the tolerances.
+
+If the program subtracts nearly equal numbers, the formula itself is at fault: 16-bit inputs cannot carry
+it. Otherwise this is a defect of mucc: please report it with the program, the dims and the seed that the
+run printed.
+""",
+    ),
+    "MU6070": (
+        "the device that was asked for is not there",
+        """
+`--device cuda` needs torch with CUDA and a GPU that the kernel was compiled for.
+
+Without `--device` the run falls back to checking the lowered program on the CPU, and says so.
+""",
+    ),
+}

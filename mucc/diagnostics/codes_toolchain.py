@@ -1,0 +1,328 @@
+"""MU5xxx: the command line, files, the toolchain and the cache. MU9xxx: defects of mucc.
+
+MU50xx is wrong usage (exit status 2), but for MU502x, the contents of a source file (1). The rest of
+MU5xxx is the toolchain and the environment (3); MU52xx are warnings.
+"""
+
+from __future__ import annotations
+
+CODES: dict[str, tuple[str, str]] = {
+    "MU5001": (
+        "the command line is wrong",
+        """
+An option is not known or lacks its value, two options exclude each other, or a file name is missing.
+
+```
+$ mucc kernel.mcu --taget sm_90a
+error[MU5001]: there is no option '--taget'
+```
+
+Mend it with the option that the help suggests; `mucc COMMAND --help` lists all of a command.
+""",
+    ),
+    "MU5002": (
+        "there is no such command",
+        """
+The first word is neither a command nor a file that exists.
+
+```
+$ mucc chek kernel.mcu
+error[MU5002]: there is no command 'chek', and no file of that name
+```
+
+`mucc --help` lists the commands. A file whose name is that of a command is written with its
+directory: `mucc ./run`.
+""",
+    ),
+    "MU5003": (
+        "there is no such diagnostic code",
+        """
+`mucc explain` was asked for a code that no diagnostic has.
+
+```
+$ mucc explain MU5999
+```
+
+`mucc explain` without a code lists them all.
+""",
+    ),
+    "MU5010": (
+        "the input file does not exist",
+        """
+No file has the name that was given.
+
+```
+$ mucc kernal.mcu -o kernel.so
+error[MU5010]: there is no file 'kernal.mcu'
+  = help: did you mean 'kernel.mcu'?
+```
+
+Mend the name. A name is relative to the directory that the command runs in.
+""",
+    ),
+    "MU5011": (
+        "the input file cannot be read",
+        """
+The name leads to a directory, or the file may not be read by this user.
+
+```
+$ mucc examples -o kernel.so
+error[MU5011]: 'examples' is a directory, not a .mcu file
+```
+
+Name a file, or give yourself the right to read it (`chmod u+r FILE`).
+""",
+    ),
+    "MU5012": (
+        "the directory of the output does not exist",
+        """
+mucc writes into directories that exist; it makes none, so that a mistyped path is noticed.
+
+```
+$ mucc kernel.mcu -o biuld/kernel.so
+error[MU5012]: cannot write 'biuld/kernel.so': there is no directory 'biuld'
+```
+
+Mend the path, or make the directory with `mkdir -p`.
+""",
+    ),
+    "MU5013": (
+        "the output is a directory",
+        """
+`-o` wants the name of a file.
+
+```
+$ mucc kernel.mcu -o build
+```
+
+Mend it with `-o build/kernel.so`.
+""",
+    ),
+    "MU5014": (
+        "the output cannot be written",
+        """
+The file or its directory may not be written by this user, or the disk is full. The file that was there
+before is untouched: an output is written beside it first and then put in its place.
+
+```
+$ mucc kernel.mcu -o /usr/lib/kernel.so
+error[MU5014]: cannot write '/usr/lib/kernel.so': permission denied in '/usr/lib'
+```
+
+Mend it by choosing another place for the output, or by changing the rights.
+""",
+    ),
+    "MU5015": (
+        "the output would overwrite the input",
+        """
+`-o` names the source file itself, perhaps by another path or through a link.
+
+```
+$ mucc kernel.mcu --emit=mu -o kernel.mcu
+```
+
+Mend it by giving the output another name.
+""",
+    ),
+    "MU5020": (
+        "the source is not UTF-8",
+        r"""
+Source files are UTF-8. The message gives the first byte that is not, with its offset and line.
+
+```
+$ printf 'kernel k\xff' > kernel.mcu && mucc check kernel.mcu
+error[MU5020]: 'kernel.mcu' is not UTF-8 text: byte 0xff at offset 8 (line 1)
+```
+
+Mend it by saving the file as UTF-8, or with `iconv -f latin1 -t utf-8`. A compiled file is no source.
+""",
+    ),
+    "MU5021": (
+        "the source is empty",
+        """
+The file holds nothing but white space, so there is nothing to compile.
+
+```
+$ mucc check /dev/null
+error[MU5021]: '/dev/null' is empty
+```
+
+`mucc docs --card` shows how to write a program; `examples/` has some.
+""",
+    ),
+    "MU5101": (
+        "nvcc was not found",
+        """
+Making a `.so`, PTX or a cubin needs NVIDIA's compiler. It is looked for, in this order, at `--nvcc`
+and MUCC_NVCC, among the pip packages of this Python, at CUDA_HOME and CUDA_PATH, on PATH, and under
+`/usr/local/cuda*`.
+
+```
+$ mucc kernel.mcu -o kernel.so
+error[MU5101]: nvcc was not found
+```
+
+`pip install 'mucc[nvcc]'` brings it; nothing needs root. `mucc check` and `--emit=cu` work without it.
+""",
+    ),
+    "MU5102": (
+        "the CUTLASS headers were not found",
+        """
+The C++ that mucc makes includes CUTLASS 4.2. Its headers are looked for at MUCC_CUTLASS and in the
+pip package `nvidia-cutlass`.
+
+```
+$ MUCC_CUTLASS= mucc kernel.mcu -o kernel.so
+error[MU5102]: the CUTLASS headers were not found
+```
+
+Mend it with `pip install 'mucc[nvcc]'`, or set MUCC_CUTLASS to a checkout of CUTLASS.
+""",
+    ),
+    "MU5103": (
+        "no host C++ compiler was found",
+        """
+nvcc leaves the host half of a kernel to a C++ compiler. It is looked for at MUCC_CXX and
+NVCC_CCBIN, then as `g++` and `c++` on PATH.
+
+```
+$ mucc kernel.mcu -o kernel.so
+error[MU5103]: no host C++ compiler was found: nvcc needs one
+```
+
+Mend it with `apt-get install g++`, `dnf install gcc-c++` or the like.
+""",
+    ),
+    "MU5104": (
+        "the compilers on this machine cannot build the kernel",
+        """
+Something was found, but it is incomplete or does not fit together: a header or library of the CUDA
+toolchain is missing, nvcc does not know the target, or does not accept the version of the host
+compiler. The notes quote what it said.
+
+```
+error[MU5104]: the compilers found on this machine cannot build the kernel
+  = note: nvcc fatal   : Unsupported gpu architecture 'compute_90a'
+```
+
+`mucc doctor` shows the versions. `pip install 'mucc[nvcc]'` brings a set that fits together;
+MUCC_CXX chooses another host compiler.
+""",
+    ),
+    "MU5105": (
+        "a setting leads to nothing",
+        """
+`--nvcc`, MUCC_NVCC, MUCC_CUTLASS, MUCC_CXX or NVCC_CCBIN was set, but what it names is not there.
+mucc does not go on to look elsewhere then: you asked for this one.
+
+```
+$ mucc kernel.mcu -o kernel.so --nvcc /opt/cuda
+error[MU5105]: --nvcc says '/opt/cuda', but there is no nvcc
+```
+
+Mend the path, or remove the setting to let mucc look for itself.
+""",
+    ),
+    "MU5106": (
+        "the compiler ran out of memory",
+        """
+One CUTLASS kernel takes about 4 GB of main memory to compile. The system ended the compiler because
+there was less, or a container's limit was lower.
+
+Mend it by building one kernel at a time, by raising the limit of the container, or on a larger
+machine. A `.so` made elsewhere can be copied: it needs nothing of the machine that made it.
+""",
+    ),
+    "MU5107": (
+        "temporary files cannot be written",
+        """
+The compilers need a directory for temporary files (TMPDIR, else `/tmp`) with about 1 GB free.
+
+```
+$ TMPDIR=/nowhere mucc kernel.mcu -o kernel.so --no-cache
+```
+
+Mend it by freeing space, or by setting TMPDIR to another directory.
+""",
+    ),
+    "MU5108": (
+        "the compiler took too long",
+        """
+nvcc did not end within the seconds given with `--timeout`. It was stopped with all its children,
+and nothing was written.
+
+```
+$ mucc kernel.mcu -o kernel.so --no-cache --timeout 1
+error[MU5108]: nvcc did not end within 1 s and was stopped
+```
+
+A kernel takes about a minute on a small machine. Mend it by giving more time.
+""",
+    ),
+    "MU5110": (
+        "nvcc rejected the C++ that mucc generated",
+        """
+Everything that a program can get wrong should be found before nvcc runs. If it was not, that is a
+defect of mucc, or the versions of nvcc and CUTLASS are not those that mucc is made for (`mucc
+doctor` shows them: CUTLASS 4.2, CUDA 13.0).
+
+`--save-temps` keeps the generated `.cu` and the whole log, `--verbose` prints all of it. Please
+report it with the program.
+""",
+    ),
+    "MU5201": (
+        "registers are spilled to memory",
+        """
+The kernel needs more registers than a thread can have, so ptxas keeps some of its values in local
+memory. The result is right, but slow. It happens with a large tile beside an epilogue that holds
+many values.
+
+Mend it by choosing a smaller `tile` or `mainloop = cooperative` in the schedule, or by ending the
+stage earlier with `stage name = …`.
+""",
+    ),
+    "MU5202": (
+        "ptxas undid an optimisation",
+        """
+ptxas reported that it serialised `wgmma` instructions or ignored `setmaxnreg` (its codes C7504 to
+C7510). The result is right, but the tensor cores wait. mucc avoids what is known to cause it, so
+this is worth reporting.
+
+Mend it by choosing another `tile` or `mainloop` in the schedule. A build with device asserts
+(without `-DNDEBUG`) always does this.
+""",
+    ),
+    "MU5203": (
+        "the cache cannot be used",
+        """
+The directory of the cache cannot be read, written or made. Compiling goes on, but nothing is kept.
+
+```
+$ MUCC_CACHE_DIR=/proc/mucc mucc kernel.mcu -o kernel.so
+warning[MU5203]: the cache cannot be written, so nothing is kept
+```
+
+Mend it by setting MUCC_CACHE_DIR to a directory that can be written; `--no-cache` says that you
+want none.
+""",
+    ),
+    "MU5204": (
+        "a damaged cache entry was dropped",
+        """
+An entry's checksum is wrong: the disk was full, or something else wrote into the cache. The entry
+was removed and made again, so the output is right.
+
+If it comes again, look for a failing disk; `mucc cache clear` starts afresh.
+""",
+    ),
+    "MU9001": (
+        "an internal error of mucc",
+        """
+mucc met a state that its authors held to be impossible. The program may be right or wrong: mucc
+does not know. No output was written.
+
+Please report it, with the program and the output of the same command with `--verbose` (or
+MUCC_DEBUG=1), which shows where it happened.
+""",
+    ),
+}

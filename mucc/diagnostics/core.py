@@ -1,0 +1,142 @@
+"""The values that a diagnostic is made of."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from functools import cached_property
+
+
+class Severity(StrEnum):
+    """How grave a diagnostic is. Only errors fail a run."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class ExitStatus(IntEnum):
+    """Exit statuses of every mucc command."""
+
+    GOOD = 0
+    PROGRAM = 1
+    USAGE = 2
+    TOOLCHAIN = 3
+    INTERNAL = 4
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A half-open range of character offsets into a source text."""
+
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """The smallest span that covers both."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source text and the name it is shown under (a path, or `<string>`)."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        starts.extend(i + 1 for i, c in enumerate(self.text) if c == "\n")
+        return starts
+
+    def line_col(self, offset: int) -> tuple[int, int]:
+        """The 1-based line and column of a character offset."""
+        line = bisect.bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def offset(self, line: int, col: int) -> int:
+        """The character offset of a 1-based line and column, clamped into the text."""
+        line = min(max(line, 1), len(self._line_starts))
+        return min(self._line_starts[line - 1] + max(col, 1) - 1, len(self.text))
+
+    def line_text(self, line: int) -> str:
+        """The text of a 1-based line, without its line end; empty past the last line."""
+        if not 1 <= line <= len(self._line_starts):
+            return ""
+        start = self._line_starts[line - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : len(self.text) if end < 0 else end]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A text edit that would mend the problem: replace `span` by `replacement`."""
+
+    span: Span
+    replacement: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding.
+
+    `notes` are facts, `helps` are advice, `fixes` are edits that a tool may apply. `labels` are
+    further spans with a short text each. `span` is None where no place in a source is to blame.
+    """
+
+    code: str
+    message: str
+    span: Span | None = None
+    severity: Severity = Severity.ERROR
+    label: str = ""
+    labels: tuple[tuple[Span, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    helps: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    source: Source | None = None
+
+    def __str__(self) -> str:
+        return f"{self.severity}[{self.code}]: {self.message}"
+
+
+class DiagnosticError(Exception):
+    """Raised where work cannot go on; carries every diagnostic found so far."""
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]):
+        items = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        self.diagnostics = items
+        super().__init__("\n".join(str(d) for d in items))
+
+
+@dataclass
+class DiagnosticSink:
+    """Collects diagnostics, so that one run can report several errors."""
+
+    source: Source | None = None
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def emit(self, diagnostic: Diagnostic) -> None:
+        """Add one diagnostic; an equal one is not added twice."""
+        if diagnostic not in self.diagnostics:
+            self.diagnostics.append(diagnostic)
+
+    @property
+    def has_errors(self) -> bool:
+        return any(d.severity is Severity.ERROR for d in self.diagnostics)
+
+    def raise_if_errors(self) -> None:
+        """Raise `DiagnosticError` with all diagnostics when one of them is an error."""
+        if self.has_errors:
+            raise DiagnosticError(self.diagnostics)
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate closest to `word`, or None where none is close."""
+    import difflib
+
+    found = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    return found[0] if found else None

@@ -1,0 +1,248 @@
+"""From a source text to every form that the compiler makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
+
+from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.ir import Attribute
+
+from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Fix, Source, Span
+from mucc.passes.levels import LevelError
+from mucc.passes.pipeline import pipeline
+from mucc.passes.support import Finding, PassError
+
+if TYPE_CHECKING:
+    from mucc.dialects.cutlass.ops import ProgramOp
+    from mucc.dialects.mu.ops import KernelOp
+    from mucc.frontend import ast
+
+EMIT_KINDS = ("ast", "mu", "stages", "cutlass", "schedule", "cu", "header", "manifest")
+"""The texts that `Compilation.emit` makes; ptx, cubin and so come from the toolchain."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile. `print_ir_after_all` receives the IR after every pass."""
+
+    target: str = "sm_90a"
+    print_ir_after_all: TextIO | None = None
+    print_ir_after: tuple[str, ...] = ()
+    verify: bool = True
+
+
+@dataclass
+class Compilation:
+    """A compiled source: the IR at the levels that users look at, and the texts made from them."""
+
+    source: Source
+    options: Options
+    sink: DiagnosticSink
+    program: ast.Program
+    mu: ModuleOp
+    stages: ModuleOp
+    cutlass: ModuleOp
+
+    @property
+    def kernel_names(self) -> list[str]:
+        return [k.sym_name.data for k in self._kernels()]
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest that the `.so` carries."""
+        from mucc.manifest import build_manifest
+
+        return build_manifest(self.mu, self.cutlass)
+
+    @property
+    def cache_text(self) -> str:
+        """The canonical IR: equal texts make equal machine code."""
+        return f"{self.cutlass}\n{json.dumps(self.manifest, sort_keys=True)}"
+
+    def emit(self, kind: str) -> str:
+        """One of EMIT_KINDS as text. Raises KeyError for another kind."""
+        match kind:
+            case "ast":
+                from mucc.frontend import dump
+
+                return dump(self.program, self.source)
+            case "mu":
+                return f"{self.mu}\n"
+            case "stages":
+                return f"{self.stages}\n"
+            case "cutlass":
+                return f"{self.cutlass}\n"
+            case "schedule":
+                return schedule_text(self._programs())
+            case "cu":
+                from mucc.target.cuda import emit
+
+                return emit(self.cutlass, self.manifest, self.source)
+            case "header":
+                from mucc.target.header import header_text
+
+                return header_text(self.manifest)
+            case "manifest":
+                return json.dumps(self.manifest, indent=2) + "\n"
+            case _:
+                raise KeyError(kind)
+
+    def interpret(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
+        """What the language says a kernel computes: float64 arrays, one per result.
+
+        `inputs` are arrays of NumPy or torch, one per parameter; scalars may be numbers.
+        """
+        from mucc.dialects.mu.interpreter import interpret_kernel
+
+        return interpret_kernel(next(k for k in self._kernels() if k.sym_name.data == kernel), inputs)
+
+    def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
+        """What the fully lowered program computes, by interpretation of its device kernels."""
+        from mucc.dialects.cutlass.interpreter import interpret_program
+
+        return interpret_program(next(p for p in self._programs() if p.sym_name.data == kernel), inputs)
+
+    def _kernels(self) -> list[KernelOp]:
+        from mucc.dialects.mu.ops import KernelOp
+
+        return [op for op in self.mu.body.block.ops if isinstance(op, KernelOp)]
+
+    def _programs(self) -> list[ProgramOp]:
+        from mucc.dialects.cutlass.ops import ProgramOp
+
+        return [op for op in self.cutlass.body.block.ops if isinstance(op, ProgramOp)]
+
+
+def schedule_text(programs: Sequence[ProgramOp]) -> str:
+    """The chosen schedules as source that can be pasted back."""
+    from mucc.dialects.cutlass.ops import GemmOp
+
+    blocks: list[str] = []
+    for program in programs:
+        gemms = [k for k in program.kernels if isinstance(k, GemmOp)]
+        for gemm in gemms:
+            assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler and gemm.stages
+            name = program.sym_name.data if len(gemms) == 1 else f"{program.sym_name.data}.{gemm.stage.data}"
+            lines = [
+                f"schedule {name} for {program.target.data} {{",
+                f"    tile      = {gemm.tile}",
+                f"    cluster   = {gemm.cluster}",
+                f"    mainloop  = {gemm.mainloop.data.value}",
+                f"    stages    = {gemm.stages.value.data}",
+                f"    scheduler = {gemm.scheduler}",
+                "}",
+            ]
+            blocks.append("\n".join(lines) + "\n")
+    return "\n".join(blocks)
+
+
+@dataclass
+class _Compiler:
+    source: Source
+    options: Options
+    sink: DiagnosticSink = field(init=False)
+
+    def run(self) -> Compilation:
+        from mucc import frontend
+
+        program, self.sink = frontend.parse(self.source)
+        self.program = program
+        self.sink.raise_if_errors()
+        module = frontend.lower(program, self.sink)
+        self.sink.raise_if_errors()
+        mu, stages = module.clone(), None
+        for step, level in pipeline(self.options.target):
+            self.step(step, module)
+            if self.options.verify:
+                self.verify(level, module, step.name)
+            if level.name == "stages":
+                stages = module.clone()
+            self.show(step.name, module)
+        assert stages is not None
+        return Compilation(self.source, self.options, self.sink, program, mu, stages, module)
+
+    def step(self, step: Any, module: ModuleOp) -> None:
+        try:
+            step.apply(None, module)
+        except PassError as e:
+            for finding in e.findings:
+                self.sink.emit(self.diagnostic(finding))
+            self.sink.raise_if_errors()
+
+    def verify(self, level: Any, module: ModuleOp, after: str) -> None:
+        try:
+            level.verify(module)
+        except LevelError as e:
+            raise DiagnosticError(
+                Diagnostic(
+                    "MU9002",
+                    f"after {after}: {e}",
+                    span=self.span(e.op.location),
+                    source=self.source,
+                    helps=("this is a defect of mucc: please report it with the program",),
+                )
+            ) from e
+
+    def show(self, name: str, module: ModuleOp) -> None:
+        stream = self.options.print_ir_after_all
+        if stream is not None and (not self.options.print_ir_after or name in self.options.print_ir_after):
+            stream.write(f"// -----// IR after {name} //----- //\n{module}\n\n")
+
+    def span(self, location: Attribute | None) -> Span | None:
+        """The source range of an op's location: the expression that starts there, else one word."""
+        if not isinstance(location, FileLineColLoc):
+            return None
+        start = self.source.offset(location.line.data, location.column.data)
+        end = start + 1
+        text = self.source.text
+        while end < len(text) and (text[end].isalnum() or text[end] in "_."):
+            end += 1
+        return Span(start, end)
+
+    def diagnostic(self, finding: Finding) -> Diagnostic:
+        """A finding in terms of the source: at the schedule setting to blame, or at the expression."""
+        setting = self.setting_span(finding)
+        span = setting or self.span(finding.location)
+        fixes: tuple[Fix, ...] = ()
+        helps = finding.helps
+        if finding.fix is not None and finding.setting is not None:
+            text = f"{finding.setting} = {finding.fix}"
+            if setting is not None:
+                fixes = (Fix(setting, finding.fix, f"write `{text}`"),)
+            else:
+                helps = (*helps, f"write `{text}` in the schedule")
+        return Diagnostic(
+            finding.code,
+            finding.message,
+            span=span,
+            notes=finding.notes,
+            helps=helps,
+            fixes=fixes,
+            source=self.source,
+        )
+
+    def setting_span(self, finding: Finding) -> Span | None:
+        """Where the program sets the value to blame: the stage's schedule first, then the kernel's."""
+        if finding.setting is None:
+            return None
+        for stage in (finding.stage, None):
+            for schedule in self.program.schedules:
+                pinned = schedule.stage.text if schedule.stage else None
+                if (schedule.kernel.text, pinned) != (finding.kernel, stage):
+                    continue
+                for setting in schedule.settings:
+                    if setting.name.text == finding.setting:
+                        return setting.value.span
+        return None
+
+
+def compile_text(source: Source, options: Options | None = None) -> Compilation:
+    """Compile a source through every pass.
+
+    Raises DiagnosticError with everything found where the program has errors.
+    """
+    return _Compiler(source, options or Options()).run()

@@ -1,0 +1,86 @@
+"""What all of IR generation shares: where things are in the source, and how problems are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
+from xdsl.ir import Attribute
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Severity, Source, Span, did_you_mean
+from mucc.dialects.mu.rules import TypeRuleError
+from mucc.dialects.mu.types import TensorType, dtype_name
+
+Labels = tuple[tuple[Span, str], ...]
+
+
+class Context:
+    """The source and the sink of one run."""
+
+    def __init__(self, sink: DiagnosticSink):
+        self.sink = sink
+        self.source = sink.source or Source("<string>", "")
+
+    def location(self, span: Span) -> FileLineColLoc:
+        """The place where `span` begins, for an operation to carry."""
+        line, column = self.source.line_col(span.start)
+        return FileLineColLoc(StringAttr(self.source.name), IntAttr(line), IntAttr(column))
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *,
+        labels: Labels = (),
+        notes: tuple[str, ...] = (),
+        helps: tuple[str, ...] = (),
+        fixes: tuple[Fix, ...] = (),
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        self.sink.emit(
+            Diagnostic(
+                code,
+                message,
+                span,
+                severity,
+                labels=labels,
+                notes=notes,
+                helps=helps,
+                fixes=fixes,
+                source=self.source,
+            )
+        )
+
+    def warn(self, code: str, message: str, span: Span, help_: str) -> None:
+        self.error(code, message, span, helps=(help_,), severity=Severity.WARNING)
+
+    def unknown(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        word: str,
+        known: Iterable[str],
+        notes: tuple[str, ...] = (),
+        helps: tuple[str, ...] = (),
+    ) -> None:
+        """Report a word that is none of `known`, with the closest of them as a fix."""
+        fixes: tuple[Fix, ...] = ()
+        if (guess := did_you_mean(word, known)) is not None:
+            helps = (f"did you mean '{guess}'?",)
+            fixes = (Fix(span, guess, f"write '{guess}'"),)
+        self.error(code, message, span, notes=notes, helps=helps, fixes=fixes)
+
+    def rule_error(
+        self, error: TypeRuleError, span: Span, labels: Labels = (), fixes: tuple[Fix, ...] = ()
+    ) -> None:
+        """Report a broken type rule at the source of the operation."""
+        self.error(
+            error.code, error.message, span, labels=labels, notes=error.notes, helps=error.helps, fixes=fixes
+        )
+
+
+def shown(type_: Attribute) -> str:
+    """A type as the language writes it: `bf16[M, K]`, or `f32` for a plain scalar."""
+    return str(type_) if isinstance(type_, TensorType) else dtype_name(type_)

@@ -1,0 +1,89 @@
+"""`--emit=ast`: the syntax tree as indented text, one node per line, with `@line:column`."""
+
+from __future__ import annotations
+
+from mucc.diagnostics.core import Source
+from mucc.frontend import ast
+from mucc.frontend.exprtext import dim_text, promise_text, type_text, value_text
+
+
+def dump_program(program: ast.Program, source: Source) -> str:
+    """The whole tree, ending with a line end."""
+    dumper = _Dumper(source)
+    dumper.line(0, "program", program)
+    for item in program.items:
+        if isinstance(item, ast.Kernel):
+            dumper.kernel(item)
+        else:
+            dumper.schedule(item)
+    return "".join(line + "\n" for line in dumper.lines)
+
+
+class _Dumper:
+    def __init__(self, source: Source):
+        self.source = source
+        self.lines: list[str] = []
+
+    def line(self, depth: int, text: str, node: ast.Node) -> None:
+        line, col = self.source.line_col(node.span.start)
+        self.lines.append(f"{'  ' * depth}{text} @{line}:{col}")
+
+    def kernel(self, kernel: ast.Kernel) -> None:
+        self.line(1, f"kernel {kernel.name.text}", kernel)
+        for dim in kernel.dims:
+            self.line(2, f"dim {dim_text(dim)}", dim)
+        for param in kernel.params:
+            self.line(2, f"param {param.name.text}: {type_text(param.type)}", param)
+        if isinstance(kernel.results, ast.Type):
+            self.line(2, f"result {type_text(kernel.results)}", kernel.results)
+        else:
+            for result in kernel.results:
+                self.line(2, f"result {result.name.text}: {type_text(result.type)}", result)
+        for promise in kernel.promises:
+            self.line(2, f"promise {promise_text(promise)}", promise)
+        for statement in kernel.body:
+            word = "stage" if statement.is_stage else "let"
+            type_ = f": {type_text(statement.type)}" if statement.type else ""
+            self.line(2, f"{word} {statement.name.text}{type_}", statement)
+            self.expr(3, statement.value)
+        for value in kernel.returns:
+            self.line(2, "return", value)
+            self.expr(3, value)
+
+    def expr(self, depth: int, expr: ast.Expr, label: str = "") -> None:
+        match expr:
+            case ast.Number():
+                self.line(depth, f"{label}number {expr.text}", expr)
+            case ast.Name():
+                self.line(depth, f"{label}name {expr.text}", expr)
+            case ast.Unary():
+                self.line(depth, f"{label}unary {expr.op}", expr)
+                self.expr(depth + 1, expr.operand)
+            case ast.Binary():
+                self.line(depth, f"{label}binary {expr.op}", expr)
+                self.expr(depth + 1, expr.lhs)
+                self.expr(depth + 1, expr.rhs)
+            case ast.Transpose():
+                self.line(depth, f"{label}transpose", expr)
+                self.expr(depth + 1, expr.operand)
+            case ast.Index():
+                axes = ", ".join("None" if new else ":" for new in expr.new_axes)
+                self.line(depth, f"{label}index [{axes}]", expr)
+                self.expr(depth + 1, expr.operand)
+            case ast.Call():
+                self.line(depth, f"{label}call {expr.function.text}", expr)
+                for argument in expr.args:
+                    self.argument(depth + 1, argument)
+
+    def argument(self, depth: int, argument: ast.Argument) -> None:
+        label = f"{argument.name.text}=" if argument.name else ""
+        if isinstance(argument.value, ast.IntTuple):
+            self.line(depth, f"{label}ints {', '.join(map(str, argument.value.values))}", argument)
+        else:
+            self.expr(depth, argument.value, label)
+
+    def schedule(self, schedule: ast.Schedule) -> None:
+        stage = f".{schedule.stage.text}" if schedule.stage else ""
+        self.line(1, f"schedule {schedule.kernel.text}{stage} for {schedule.target.text}", schedule)
+        for setting in schedule.settings:
+            self.line(2, f"{setting.name.text} = {value_text(setting.value)}", setting)

@@ -1,0 +1,273 @@
+"""Expressions to trees, by precedence climbing: one method for all binary operators.
+
+Recursion is bounded twice: brackets, signs and `not` nest at most `MAX_NESTING` deep, and a tree is
+at most `MAX_HEIGHT` high, so that no later walk over it can exhaust Python's stack either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mucc.diagnostics.core import Fix, Span
+from mucc.frontend import ast
+from mucc.frontend.lexer import Token
+from mucc.frontend.stream import Bail, Stream
+
+MAX_NESTING = 64
+MAX_HEIGHT = 128
+
+# How tightly operators bind, loosest first.
+OR, AND, NOT, COMPARISON, SUM, PRODUCT, UNARY, POSTFIX = range(8)
+PRECEDENCE: dict[str, int] = {
+    "or": OR,
+    "and": AND,
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), COMPARISON),
+    **dict.fromkeys("+-", SUM),
+    **dict.fromkeys("*/@", PRODUCT),
+}
+DIM_PRECEDENCE: dict[str, int] = {**dict.fromkeys("+-", SUM), **dict.fromkeys("*%/", PRODUCT)}
+
+
+class ExpressionParser(Stream):
+    """Reads expressions over values, and over dims."""
+
+    _nesting = 0
+    _height = 0
+    """Height of the tree that was read last."""
+
+    def expr(self) -> ast.Expr:
+        """
+        expr       = or ;
+        or         = and { "or" and } ;
+        and        = not { "and" not } ;
+        comparison = sum [ ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum ] ;
+        sum        = product { ( "+" | "-" ) product } ;
+        product    = unary { ( "*" | "/" | "@" ) unary } ;
+        """
+        return self._binary(OR)
+
+    def _binary(self, level: int) -> ast.Expr:
+        left = self._not() if self.kind == "not" and level <= NOT else self._unary()
+        while (binds := PRECEDENCE.get(self.kind, -1)) >= level:
+            height, op = self._height, self.advance()
+            right = self._binary(binds + 1)
+            self._rise(height, op.span)
+            left = ast.Binary(left.span.to(right.span), op.kind, left, right, op.span)
+            if binds == COMPARISON and PRECEDENCE.get(self.kind) == COMPARISON:
+                raise self.chained()
+        return left
+
+    def chained(self) -> Bail:
+        """The error for a second comparison operator in a row."""
+        return self.error(
+            "MU0009",
+            "comparisons cannot be chained",
+            label="second comparison",
+            helps=("join two comparisons: `a < b and b < c`; in a `where` clause use a comma",),
+        )
+
+    def _not(self) -> ast.Expr:
+        """not = "not" not | comparison ;"""
+        op = self._enter()
+        operand = self._binary(NOT)
+        return self._leave(ast.Unary(op.span.to(operand.span), op.kind, operand))
+
+    def _unary(self) -> ast.Expr:
+        """unary = "-" unary | postfix ;"""
+        if self.kind != "-":
+            return self._postfix()
+        op = self._enter()
+        operand = self._unary()
+        return self._leave(ast.Unary(op.span.to(operand.span), op.kind, operand))
+
+    def _postfix(self) -> ast.Expr:
+        """
+        postfix = primary { "." "T" | "[" index { "," index } [ "," ] "]" } ;
+        index   = ":" | "None" ;
+        """
+        left = self._primary()
+        while self.kind in (".", "["):
+            height, token = self._height, self.advance()
+            if token.kind == "[":
+                axes = self.items(token, self._index, empty=False)
+                left = ast.Index(self.span_from(left.span.start), left, axes)
+            else:
+                self._expect_t()
+                left = ast.Transpose(self.span_from(left.span.start), left)
+            self._rise(height, token.span)
+        return left
+
+    def _expect_t(self) -> None:
+        if self.token.text != "T":
+            fixes = (Fix(self.token.span, "T", "write 'T'"),) if self.token.text == "t" else ()
+            raise self.unexpected("'T'", helps=("the only attribute is `.T`, the transpose",), fixes=fixes)
+        self.advance()
+
+    def _index(self) -> bool:
+        if self.kind in (":", "None"):
+            return self.advance().kind == "None"
+        raise self.error(
+            "MU0013",
+            "a value can be indexed with ':' and 'None' only",
+            helps=("`v[:, None]` adds an axis; elements and slices cannot be taken",),
+        )
+
+    def _primary(self) -> ast.Expr:
+        """primary = number | name | call | "(" expr ")" ;"""
+        token = self.token
+        self._height = 1
+        if token.kind in ("int", "float"):
+            self.advance()
+            return ast.Number(token.span, token.text.lower())
+        if token.kind in ("name", "where") and self.kind_after(1) == "(":
+            return self._call()
+        if token.kind == "name":
+            self.advance()
+            return ast.Name(token.span, token.text)
+        if token.kind != "(":
+            raise self._no_expression(token)
+        opener = self._enter()
+        inner = self._binary(OR)
+        helps = ("a list of values takes no brackets: `return a, b`",) if self.kind == "," else ()
+        self.close(opener, helps=helps)
+        return self._leave(inner.at(self.span_from(opener.start)), 0)
+
+    def _no_expression(self, token: Token) -> Bail:
+        helps: tuple[str, ...] = ()
+        if token.kind == "shape":
+            helps = ("a shape such as 128x256x64 belongs in a schedule",)
+        elif token.kind == "not":
+            helps = ("put brackets around it: `(not x)`",)
+        elif token.kind in ("*", "/") and self.tokens[self.position - 1].kind == token.kind:
+            helps = ("write pow(x, y) for a power",) if token.kind == "*" else ("division is `/`",)
+        elif token.kind == "=":
+            helps = ("equality is `==`",)
+        return self.unexpected("an expression", helps=helps)
+
+    def _call(self) -> ast.Expr:
+        """call = ( name | "where" ) "(" [ argument { "," argument } [ "," ] ] ")" ;"""
+        function = self.advance()
+        opener = self._enter()
+        height = 0
+        keyword: ast.Ident | None = None
+
+        def argument() -> ast.Argument:
+            nonlocal height, keyword
+            result = self._argument(keyword)
+            keyword = keyword or result.name
+            height = max(height, self._height)
+            return result
+
+        args = self.items(opener, argument)
+        self._height = height
+        name = ast.Ident(function.span, function.text)
+        return self._leave(ast.Call(self.span_from(function.start), name, args))
+
+    def _argument(self, keyword: ast.Ident | None) -> ast.Argument:
+        """argument = [ name "=" ] ( expr | ints ) ;"""
+        start, name = self.token, None
+        if start.kind == "name" and self.kind_after(1) == "=":
+            name = ast.Ident(self.advance().span, start.text)
+            self.advance()
+        elif keyword is not None:
+            self.error(
+                "MU0014",
+                "positional argument after a keyword argument",
+                labels=((keyword.span, "keyword argument"),),
+                helps=("put positional arguments first",),
+            )
+        value = self._ints() if self._starts_ints() else self._binary(OR)
+        return ast.Argument(self.span_from(start.start), name, value)
+
+    def _starts_ints(self) -> bool:
+        n = 2 if self.kind_after(1) == "-" else 1
+        return self.kind == "(" and self.kind_after(n) == "int" and self.kind_after(n + 1) == ","
+
+    def _ints(self) -> ast.IntTuple:
+        """
+        ints = "(" int "," [ int { "," int } [ "," ] ] ")" ;
+        int  = [ "-" ] integer ;
+        """
+        opener = self.advance()
+        self._height = 1
+        values = self.items(opener, self._int)
+        return ast.IntTuple(self.span_from(opener.start), values)
+
+    def _int(self) -> int:
+        sign = -1 if self.accept("-") else 1
+        return sign * self.integer("an integer").value
+
+    def integer(self, what: str) -> ast.IntLit:
+        token = self.expect("int", what)
+        return ast.IntLit(token.span, int(token.text))
+
+    # Dims
+
+    def dimexpr(self) -> ast.DimExpr:
+        """
+        dimexpr = dimterm { ( "+" | "-" ) dimterm } ;
+        dimterm = dimatom { ( "*" | "%" | "/" ) dimatom } ;
+        """
+        return self._dimchain(SUM, lambda: self._dimchain(PRODUCT, self._dimatom))
+
+    def _dimchain(self, level: int, operand: Callable[[], ast.DimExpr]) -> ast.DimExpr:
+        left = operand()
+        while DIM_PRECEDENCE.get(self.kind) == level:
+            height, op = self._height, self.advance()
+            right = operand()
+            self._rise(height, op.span)
+            left = ast.DimBinary(left.span.to(right.span), op.kind, left, right)
+        return left
+
+    def _dimatom(self) -> ast.DimExpr:
+        """dimatom = name | integer | "(" dimexpr ")" ;"""
+        self._height = 1
+        if self.kind == "int":
+            return self.integer("a number")
+        if self.kind != "(":
+            return self.name("a dim or a number")
+        opener = self._enter()
+        inner = self.dimexpr()
+        self.close(opener)
+        return self._leave(inner.at(self.span_from(opener.start)), 0)
+
+    # Bounds
+
+    def _enter(self) -> Token:
+        """Step over a token that nests an expression within an expression."""
+        if self._nesting >= MAX_NESTING:
+            raise self._too_deep(self.token.span)
+        self._nesting += 1
+        return self.advance()
+
+    def _leave(self, node: _N, rise: int = 1) -> _N:
+        """End what `_enter` began; `rise` is how much higher `node` is than what it holds."""
+        self._nesting -= 1
+        self._height += rise
+        return node
+
+    def _rise(self, height: int, span: Span) -> None:
+        """Account for a node over two parts: one of `height`, and the one that was read last."""
+        self._height = max(height, self._height) + 1
+        if self._height > MAX_HEIGHT:
+            raise self._too_deep(span)
+
+    def _too_deep(self, span: Span) -> Bail:
+        return self.error(
+            "MU0010",
+            "the expression nests too deeply",
+            span,
+            notes=(f"brackets nest at most {MAX_NESTING} deep, operators follow at most {MAX_HEIGHT} deep",),
+            helps=("give parts of it names: `part = ...`",),
+        )
+
+    def reset_nesting(self) -> None:
+        """Forget open brackets after an error has unwound out of them."""
+        self._nesting = 0
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    _N = TypeVar("_N")

@@ -1,0 +1,317 @@
+"""Expressions to `mu` operations. A bad expression becomes None, which silences what depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from mucc.diagnostics.core import Fix, Span
+from mucc.dialects.mu import elementwise as e
+from mucc.dialects.mu import rules
+from mucc.dialects.mu.ops import ExpandOp, MatmulOp, TransposeOp
+from mucc.dialects.mu.types import DTYPES, Shaped
+from mucc.frontend import ast
+from mucc.frontend.context import Context, Labels, shown
+from mucc.frontend.functions import AXES, FUNCTIONS, NUMBER, VALUE, WORD, Function, Option, Parameter, choose
+
+Value = SSAValue | None
+
+_ARITHMETIC: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
+    "+": e.AddOp,
+    "-": e.SubOp,
+    "*": e.MulOp,
+    "/": e.DivOp,
+    "@": MatmulOp,
+    "and": e.AndOp,
+    "or": e.OrOp,
+}
+_RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+
+
+@dataclass
+class Scope:
+    """What names mean within one kernel. `used` collects the names that were read."""
+
+    dims: dict[str, int | None]
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
+    used: set[str] = field(default_factory=set[str])
+
+
+class ExprGen:
+    """Appends the operations of expressions to `block`."""
+
+    def __init__(self, context: Context, scope: Scope, block: Block):
+        self.context = context
+        self.scope = scope
+        self.block = block
+
+    def lower(self, expr: ast.Expr) -> Value:
+        """The value of an expression, or None after an error has been reported."""
+        match expr:
+            case ast.Number():
+                return self.add(expr.span, lambda: e.ConstantOp(expr.value))
+            case ast.Name():
+                return self._name(expr)
+            case ast.Unary():
+                return self._unary(expr)
+            case ast.Binary():
+                return self._binary(expr)
+            case ast.Transpose():
+                return self._on(expr, expr.operand, TransposeOp)
+            case ast.Index():
+                return self._index(expr)
+            case ast.Call():
+                return self._call(expr)
+
+    def add(
+        self,
+        span: Span,
+        build: Callable[[], Operation],
+        at: Span | None = None,
+        labels: Labels = (),
+        fixes: Callable[[], tuple[Fix, ...]] = tuple,
+    ) -> Value:
+        """Append one operation that stands for `span`; report a broken type rule at `at` or `span`."""
+        try:
+            op = build()
+        except rules.TypeRuleError as error:
+            self.context.rule_error(error, at or span, labels, fixes())
+            return None
+        op.location = self.context.location(span)
+        self.block.add_op(op)
+        return op.results[0]
+
+    def _on(self, expr: ast.Expr, operand: ast.Expr, build: Callable[[SSAValue], Operation]) -> Value:
+        value = self.lower(operand)
+        if value is None:
+            return None
+        labels = ((operand.span, f"this is {shown(value.type)}"),)
+        return self.add(expr.span, lambda: build(value), labels=labels)
+
+    def _name(self, expr: ast.Name) -> Value:
+        scope, name = self.scope, expr.text
+        scope.used.add(name)
+        if name in scope.values:
+            return scope.values[name]
+        if name in scope.dims:
+            if (extent := scope.dims[name]) is not None:
+                return self.add(expr.span, lambda: e.ConstantOp(extent))
+            self.context.error(
+                "MU1004",
+                f"the dim '{name}' is not a value",
+                expr.span,
+                helps=(f"bind it (`[{name}=4096]`), or pass the number as a parameter of type f32",),
+            )
+            return None
+        helps: tuple[str, ...] = ()
+        if name in DTYPES:
+            helps = ("a type can be given to `cast(x, type)` only",)
+        elif name in FUNCTIONS:
+            helps = (f"'{name}' is a function: write `{FUNCTIONS[name][0].signature}`",)
+        self.context.unknown("MU1001", f"unknown name '{name}'", expr.span, name, scope.values, helps=helps)
+        return None
+
+    def _unary(self, expr: ast.Unary) -> Value:
+        if expr.op == "-" and isinstance(expr.operand, ast.Number):
+            number = expr.operand.value
+            return self.add(expr.span, lambda: e.ConstantOp(-number))
+        return self._on(expr, expr.operand, e.NegOp if expr.op == "-" else e.NotOp)
+
+    def _binary(self, expr: ast.Binary) -> Value:
+        lhs, rhs = self.lower(expr.lhs), self.lower(expr.rhs)
+        if lhs is None or rhs is None:
+            return None
+        labels = (
+            (expr.lhs.span, f"this is {shown(lhs.type)}"),
+            (expr.rhs.span, f"this is {shown(rhs.type)}"),
+        )
+
+        def build() -> Operation:
+            if relation := _RELATIONS.get(expr.op):
+                return e.CmpOp(relation, lhs, rhs)
+            return _ARITHMETIC[expr.op](lhs, rhs)
+
+        return self.add(expr.span, build, expr.op_span, labels, lambda: _operand_fixes(expr, lhs, rhs))
+
+    def _index(self, expr: ast.Index) -> Value:
+        value = self.lower(expr.operand)
+        if value is None:
+            return None
+        rank, kept = len(Shaped.of(value.type).dims), expr.new_axes.count(False)
+        if kept != rank:
+            wanted = ", ".join([":"] * rank + ["None"])
+            self.context.error(
+                "MU1018",
+                f"{kept} ':' for the {rank} axes of {shown(value.type)}",
+                expr.span,
+                helps=(f"write one ':' per axis, for example `[{wanted}]`",),
+            )
+            return None
+        axes = [n for n, new in enumerate(expr.new_axes) if new]
+        return self.add(expr.span, lambda: ExpandOp(value, axes)) if axes else value
+
+    # Calls
+
+    def _call(self, call: ast.Call) -> Value:
+        name = call.function.text
+        if (overloads := FUNCTIONS.get(name)) is None:
+            for argument in call.args:  # for their own errors, and as uses
+                if not isinstance(argument.value, ast.IntTuple) and not argument.name:
+                    self.lower(argument.value)
+            self.context.unknown("MU1002", f"unknown function '{name}'", call.function.span, name, FUNCTIONS)
+            return None
+        keywords = [a.name.text for a in call.args if a.name]
+        function = choose(overloads, len(call.args) - len(keywords), keywords)
+        bound = self._bind(call, function)
+        values: list[Value] = []
+        labels: list[tuple[Span, str]] = []
+        options: dict[str, Option] = {}
+        for param in function.params:
+            if (argument := bound.get(param.name)) is None:
+                continue
+            if param.kind is VALUE:
+                values.append(value := self._value(argument, param))
+                if value is not None:
+                    labels.append((argument.span, f"this is {shown(value.type)}"))
+            elif (option := self._option(argument, param)) is not None:
+                options[param.name] = option
+            else:
+                values.append(None)
+        known = [v for v in values if v is not None]
+        complete = all(p.default is not None or p.name in bound for p in function.params)
+        if not complete or len(known) != len(values) or len(bound) != len(call.args):
+            return None
+        return self.add(call.span, lambda: function.build(known, options), call.function.span, tuple(labels))
+
+    def _bind(self, call: ast.Call, function: Function) -> dict[str, ast.Argument]:
+        """Arguments by the name of their parameter; what fits none is reported and left out."""
+        bound: dict[str, ast.Argument] = {}
+        params = {p.name: p for p in function.params}
+        note = (f"the signature is `{function.signature}`",)
+        for position, argument in enumerate(call.args):
+            keyword = argument.name
+            if keyword is None and position >= len(function.params):
+                count = f"{len(params)} argument{'s' if len(params) != 1 else ''}"
+                self.context.error(
+                    "MU1007", f"{function.name} takes at most {count}", argument.span, notes=note
+                )
+                continue
+            name = keyword.text if keyword else function.params[position].name
+            if keyword and name not in params:
+                self._unknown_keyword(function, keyword, note)
+            elif name in bound:
+                self.context.error(
+                    "MU1009",
+                    f"the argument '{name}' of {function.name} is given twice",
+                    argument.span,
+                    labels=((bound[name].span, "first given here"),),
+                )
+            else:
+                bound[name] = argument
+        missing = [p.name for p in function.params if p.default is None and p.name not in bound]
+        if missing and len(bound) == len(call.args):
+            names = " and ".join(f"'{n}'" for n in missing)
+            plural = "s" if len(missing) > 1 else ""
+            self.context.error(
+                "MU1007", f"{function.name} needs the argument{plural} {names}", call.span, notes=note
+            )
+        return bound
+
+    def _unknown_keyword(self, function: Function, keyword: ast.Ident, note: tuple[str, ...]) -> None:
+        name = keyword.text
+        helps: tuple[str, ...] = ()
+        if name in ("keepdims", "keepdim"):
+            helps = ("a reduction drops its axes: put one back with `[:, None]`",)
+        elif name == "dim" and any(p.kind is AXES for p in function.params):
+            helps = ("the parameter is called 'axis'",)
+        message = f"{function.name} has no parameter '{name}'"
+        known = [p.name for p in function.params]
+        self.context.unknown("MU1008", message, keyword.span, name, known, note, helps)
+
+    def _value(self, argument: ast.Argument, param: Parameter) -> Value:
+        if isinstance(argument.value, ast.IntTuple):
+            self._misfit(argument, param, "a value, not a list of integers")
+            return None
+        return self.lower(argument.value)
+
+    def _option(self, argument: ast.Argument, param: Parameter) -> Option:
+        expr = argument.value
+        option: Option = None
+        match param.kind:
+            case _ if param.kind is NUMBER:
+                option = None if isinstance(expr, ast.IntTuple) else constant(expr)
+                if option is None:
+                    self._misfit(argument, param, "a number known at compile time")
+            case _ if param.kind is WORD:
+                word = expr.text if isinstance(expr, ast.Name) else None
+                option = word if word in param.choices else None
+                if option is None and word is not None:
+                    choices = ", ".join(param.choices)
+                    message = f"'{word}' is no value of '{param.name}'"
+                    note = (f"it is one of {choices}",)
+                    self.context.unknown("MU1010", message, expr.span, word, param.choices, note)
+                elif option is None:
+                    self._misfit(argument, param, f"one of {', '.join(param.choices)}")
+            case _:
+                option = expr.values if isinstance(expr, ast.IntTuple) else _axis(expr)
+                if option is None:
+                    self._misfit(argument, param, "an axis such as 1 or -1, or several such as (0, 1)")
+        return option
+
+    def _misfit(self, argument: ast.Argument, param: Parameter, wanted: str) -> None:
+        self.context.error("MU1010", f"'{param.name}' must be {wanted}", argument.value.span)
+
+
+def constant(expr: ast.Expr) -> float | None:
+    """The number that a literal expression stands for, or None where it is no literal."""
+    match expr:
+        case ast.Number():
+            return expr.value
+        case ast.Unary(op="-"):
+            operand = constant(expr.operand)
+            return None if operand is None else -operand
+        case ast.Binary(op="/"):
+            lhs, rhs = constant(expr.lhs), constant(expr.rhs)
+            return None if lhs is None or not rhs else lhs / rhs
+        case _:
+            return None
+
+
+def _axis(expr: ast.Expr) -> tuple[int, ...] | None:
+    sign = -1 if isinstance(expr, ast.Unary) and expr.op == "-" else 1
+    number = expr.operand if isinstance(expr, ast.Unary) else expr
+    return (sign * int(number.text),) if isinstance(number, ast.Number) and number.is_int else None
+
+
+def _operand_fixes(expr: ast.Binary, lhs: SSAValue, rhs: SSAValue) -> tuple[Fix, ...]:
+    """Edits to one operand that would make the operator's shapes fit."""
+    if expr.op == "@":
+        if isinstance(expr.rhs, ast.Name) and _fits(
+            lambda: rules.matmul(lhs.type, rules.transpose(rhs.type))
+        ):
+            return (_insertion(expr.rhs, ".T"),)
+        if isinstance(expr.lhs, ast.Name) and _fits(
+            lambda: rules.matmul(rules.transpose(lhs.type), rhs.type)
+        ):
+            return (_insertion(expr.lhs, ".T"),)
+        return ()
+    for operand, value, other in ((expr.rhs, rhs, lhs), (expr.lhs, lhs, rhs)):
+        if isinstance(operand, ast.Name) and len(Shaped.of(value.type).dims) == 1:
+            column = rules.expand(value.type, [1])
+            if _fits(lambda: rules.elementwise([other.type, column])):  # noqa: B023
+                return (_insertion(operand, "[:, None]"),)
+    return ()
+
+
+def _fits(rule: Callable[[], object]) -> bool:
+    try:
+        rule()
+    except rules.TypeRuleError:
+        return False
+    return True
+
+
+def _insertion(expr: ast.Expr, text: str) -> Fix:
+    return Fix(Span(expr.span.end, expr.span.end), text, f"write `{text}`")

@@ -1,0 +1,184 @@
+"""Trees back to text: expressions with as few brackets as their meaning allows, types and values."""
+
+from __future__ import annotations
+
+from mucc.frontend import ast
+from mucc.frontend.expressions import COMPARISON, DIM_PRECEDENCE, NOT, POSTFIX, PRECEDENCE, UNARY
+
+WIDTH = 100
+STEP = 4
+
+
+def expr_text(expr: ast.Expr) -> str:
+    """An expression on one line."""
+    match expr:
+        case ast.Number() | ast.Name():
+            return expr.text
+        case ast.Unary():
+            space = " " if expr.op == "not" else ""
+            return f"{expr.op}{space}{_bracketed(expr.operand, _binding(expr))}"
+        case ast.Binary():
+            left, right = _side_bindings(expr)
+            return f"{_bracketed(expr.lhs, left)} {expr.op} {_bracketed(expr.rhs, right)}"
+        case ast.Transpose() | ast.Index():
+            return _bracketed(expr.operand, POSTFIX) + _suffix(expr)
+        case ast.Call():
+            return f"{expr.function.text}({', '.join(map(argument_text, expr.args))})"
+
+
+def argument_text(argument: ast.Argument) -> str:
+    """One argument of a call on one line."""
+    value = argument.value
+    text = _ints_text(value) if isinstance(value, ast.IntTuple) else expr_text(value)
+    return f"{argument.name.text}={text}" if argument.name else text
+
+
+def _ints_text(ints: ast.IntTuple) -> str:
+    return f"({', '.join(map(str, ints.values))}{',' if len(ints.values) == 1 else ''})"
+
+
+def _binding(expr: ast.Expr) -> int:
+    """How tightly the outermost operator of an expression binds."""
+    match expr:
+        case ast.Binary():
+            return PRECEDENCE[expr.op]
+        case ast.Unary():
+            return NOT if expr.op == "not" else UNARY
+        case _:
+            return POSTFIX
+
+
+def _side_bindings(expr: ast.Binary) -> tuple[int, int]:
+    """How tightly the two sides must bind to need no brackets: operators group to the left."""
+    binds = PRECEDENCE[expr.op]
+    return (binds + 1 if binds == COMPARISON else binds), binds + 1
+
+
+def _bracketed(expr: ast.Expr, binding: int) -> str:
+    text = expr_text(expr)
+    return f"({text})" if _binding(expr) < binding else text
+
+
+def _suffix(expr: ast.Transpose | ast.Index) -> str:
+    if isinstance(expr, ast.Transpose):
+        return ".T"
+    return f"[{', '.join('None' if new else ':' for new in expr.new_axes)}]"
+
+
+def expr_lines(expr: ast.Expr, used: int, indent: int, after: int = 0, binding: int = 0) -> list[str]:
+    """An expression broken into lines where it does not fit on one.
+
+    The first line begins at column `used` and comes without indentation; the others are indented
+    by `indent` columns or more. `after` columns stay free at the end; brackets are put around an
+    expression that binds less than `binding`.
+    """
+    flat = _bracketed(expr, binding)
+    if used + len(flat) + after <= WIDTH:
+        return [flat]
+    if _binding(expr) < binding:
+        return _enclosed("(", [expr_lines(expr, indent + STEP, indent + STEP)], ")", indent)
+    match expr:
+        case ast.Call() if expr.args:
+            items = [_argument_lines(a, indent + STEP) for a in expr.args]
+            for item in items:
+                item[-1] += ","
+            return _enclosed(f"{expr.function.text}(", items, ")", indent)
+        case ast.Binary():
+            return _chain_lines(expr, used, indent)
+        case ast.Unary():
+            sign = "not " if expr.op == "not" else "-"
+            lines = expr_lines(expr.operand, used + len(sign), indent, after, _binding(expr))
+            return [sign + lines[0], *lines[1:]]
+        case ast.Transpose() | ast.Index():
+            suffix = _suffix(expr)
+            lines = expr_lines(expr.operand, used, indent, after + len(suffix), POSTFIX)
+            return [*lines[:-1], lines[-1] + suffix]
+        case _:
+            return [flat]
+
+
+def _enclosed(opener: str, items: list[list[str]], closer: str, indent: int) -> list[str]:
+    inner = " " * (indent + STEP)
+    return [opener, *(line for item in items for line in (inner + item[0], *item[1:])), " " * indent + closer]
+
+
+def _argument_lines(argument: ast.Argument, indent: int) -> list[str]:
+    if isinstance(argument.value, ast.IntTuple):
+        return [argument_text(argument)]
+    keyword = f"{argument.name.text}=" if argument.name else ""
+    lines = expr_lines(argument.value, indent + len(keyword), indent, 1)
+    return [keyword + lines[0], *lines[1:]]
+
+
+def _chain_lines(expr: ast.Binary, used: int, indent: int) -> list[str]:
+    """`a + b - c` with each operator at the beginning of a line of its own."""
+    binds = PRECEDENCE[expr.op]
+    left_binding, right_binding = _side_bindings(expr)
+    terms: list[tuple[str, ast.Expr]] = []
+    first: ast.Expr = expr
+    while isinstance(first, ast.Binary) and PRECEDENCE[first.op] == binds:
+        terms.append((first.op, first.rhs))
+        first = first.lhs
+        if binds == COMPARISON:
+            break
+    lines = expr_lines(first, used, indent, 0, left_binding)
+    inner = indent + STEP
+    for op, term in reversed(terms):
+        term_lines = expr_lines(term, inner + len(op) + 1, inner, 1, right_binding)
+        lines += [f"{' ' * inner}{op} {term_lines[0]}", *term_lines[1:]]
+    return lines
+
+
+def type_text(type_: ast.Type) -> str:
+    """`bf16[M, K] col_major`."""
+    shape = ""
+    if type_.shape is not None:
+        shape = f"[{', '.join(e.text if isinstance(e, ast.Ident) else str(e.value) for e in type_.shape)}]"
+    layout = ""
+    if type_.layout is not None:
+        layout = f" {type_.layout.kind}"
+        if type_.layout.kind == "strides":
+            layout += f"({', '.join('_' if s is None else str(s) for s in type_.layout.strides)})"
+    return type_.dtype.text + shape + layout
+
+
+def dim_text(dim: ast.Dim) -> str:
+    """`M` or `K=4096`."""
+    return f"{dim.name.text}={dim.value.value}" if dim.value else dim.name.text
+
+
+def promise_text(promise: ast.Promise) -> str:
+    """`K % 8 == 0`."""
+    return f"{dimexpr_text(promise.lhs)} {promise.op} {dimexpr_text(promise.rhs)}"
+
+
+def dimexpr_text(expr: ast.DimExpr, binding: int = 0) -> str:
+    """Arithmetic on dims, in brackets where it binds less than `binding`."""
+    match expr:
+        case ast.Ident():
+            return expr.text
+        case ast.IntLit():
+            return str(expr.value)
+        case ast.DimBinary():
+            binds = DIM_PRECEDENCE[expr.op]
+            text = f"{dimexpr_text(expr.lhs, binds)} {expr.op} {dimexpr_text(expr.rhs, binds + 1)}"
+            return f"({text})" if binds < binding else text
+
+
+def value_text(value: ast.Value) -> str:
+    """The value of a setting."""
+    match value:
+        case ast.Shape():
+            return "x".join(map(str, value.values))
+        case ast.IntLit():
+            return str(value.value)
+        case ast.Word(args=None):
+            return value.text
+        case ast.Word():
+            return f"{value.text}({', '.join(map(value_arg_text, value.args or ()))})"
+
+
+def value_arg_text(argument: ast.ValueArg) -> str:
+    """One argument of a setting's value."""
+    text = value_text(argument.value)
+    return f"{argument.name.text}={text}" if argument.name else text

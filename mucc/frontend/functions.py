@@ -1,0 +1,160 @@
+"""The functions of the language, derived from the operations of the `mu` dialect.
+
+An operation says itself under which name it is called (`SURFACE`), which operands it takes and which
+numbers and words it may be given; only the spelling of operand names is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import cast
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.elementwise import ELEMENTWISE, CastOp, ElementwiseOp, SelectOp
+from mucc.dialects.mu.ops import Compute, ComputeAttr, MatmulOp, ReduceOp, Reduction
+from mucc.dialects.mu.rules import TypeRuleError
+from mucc.dialects.mu.types import DTYPES, STORABLE
+
+Option = float | str | tuple[int, ...] | None
+"""What an argument that is no value may hold: a number, a word, axes."""
+
+VALUE, NUMBER, WORD, AXES = "a value", "a number", "a word", "an axis"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter. `default` is the text of its default; None where an argument must be given."""
+
+    name: str
+    kind: str
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        if self.default is None:
+            return self.name
+        return f"{self.name}={'|'.join(self.choices) or self.default}"
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function (or one of two that share a name) and how its operation is built.
+
+    `build` takes the values in order and the options by name; it may raise TypeRuleError.
+    """
+
+    name: str
+    params: tuple[Parameter, ...]
+    doc: str
+    build: Callable[[Sequence[SSAValue], dict[str, Option]], Operation]
+
+    @property
+    def signature(self) -> str:
+        """`leaky_relu(x, slope=0.01)`, `gelu(x, approximate=none|tanh)`: the default, or the words to choose from."""
+        return f"{self.name}({', '.join(p.text for p in self.params)})"
+
+
+_OPERANDS = {"operand": "x", "lhs": "a", "rhs": "b", "condition": "c", "on_true": "a", "on_false": "b"}
+
+
+def _first_line(cls: type[Operation]) -> str:
+    return (cls.__doc__ or "").strip().splitlines()[0]
+
+
+def _words(cls: type[ElementwiseOp]) -> dict[str, tuple[str, ...]]:
+    """The properties of an operation that hold a word, with the words; the first is the default."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, prop in cls.get_irdl_definition().properties.items():
+        for base in prop.constr.get_bases() or ():
+            if words := vars(base).get("enum_type"):
+                found[name] = tuple(cast("type[StrEnum]", words))
+    return found
+
+
+def _elementwise(name: str, cls: type[ElementwiseOp]) -> Function:
+    operands = [_OPERANDS.get(n, n) for n, _ in cls.get_irdl_definition().operands]
+    params = [
+        *(Parameter(n, VALUE) for n in operands),
+        *(Parameter(n, NUMBER, f"{default:g}") for n, default in cls.PARAMS.items()),
+        *(Parameter(n, WORD, words[0], words) for n, words in _words(cls).items()),
+    ]
+
+    def build(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+        return cast(Callable[..., Operation], cls)(*values, **options)
+
+    return Function(name, tuple(params), _first_line(cls), build)
+
+
+def _reduction(kind: Reduction) -> Function:
+    def build(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+        axes = options.get("axis")
+        return ReduceOp(kind, values[0], axes if isinstance(axes, tuple) else None)
+
+    params = (Parameter("x", VALUE), Parameter("axis", AXES, "all"))
+    return Function(kind.value, params, _first_line(ReduceOp), build)
+
+
+def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    op = MatmulOp(values[0], values[1])
+    dtype, compute, own = (
+        op.result.type.dtype,
+        options.get("compute"),
+        ComputeAttr.default(op.result.type.dtype).data,
+    )
+    if compute not in (None, own):
+        raise TypeRuleError(
+            "MU1010",
+            f"{dtype} operands cannot compute in {compute}",
+            notes=(f"{dtype} operands of a contraction compute in {own}",),
+            helps=(f"leave `compute` out, or cast both operands to {compute}",),
+        )
+    return op
+
+
+def _cast(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    return CastOp(values[0], DTYPES[str(options["dtype"])])
+
+
+def _table() -> dict[str, tuple[Function, ...]]:
+    formats = tuple(Compute)
+    functions = [
+        Function(
+            "matmul",
+            (
+                Parameter("a", VALUE),
+                Parameter("b", VALUE),
+                Parameter("compute", WORD, "auto", formats),
+                Parameter("acc", WORD, "f32", ("f32",)),
+            ),
+            _first_line(MatmulOp),
+            _matmul,
+        ),
+        *(_elementwise(cls.SURFACE, cls) for cls in ELEMENTWISE if cls.SURFACE),
+        _elementwise("where", SelectOp),
+        Function(
+            "cast",
+            (Parameter("x", VALUE), Parameter("dtype", WORD, None, STORABLE)),
+            _first_line(CastOp),
+            _cast,
+        ),
+        *map(_reduction, Reduction),
+    ]
+    table: dict[str, tuple[Function, ...]] = {}
+    for function in functions:
+        table[function.name] = (*table.get(function.name, ()), function)
+    return table
+
+
+FUNCTIONS: dict[str, tuple[Function, ...]] = _table()
+"""Every function by name; `min` and `max` stand for two: of two values, and over axes."""
+
+
+def choose(overloads: tuple[Function, ...], positional: int, keywords: Sequence[str]) -> Function:
+    """The function that a call means: the one over axes for one value or an `axis`, else the first."""
+    if positional < 2 or "axis" in keywords:
+        return next((f for f in overloads if f.params[-1].kind is AXES), overloads[0])
+    return overloads[0]

@@ -1,0 +1,45 @@
+"""The grammar in EBNF, collected from the docstrings of the methods that read it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from mucc.frontend import lexer
+from mucc.frontend.expressions import ExpressionParser
+from mucc.frontend.parser import Parser
+
+_RULE = re.compile(r"^([a-z_]+) *= [^;]*(?:\"[^\"]*\"[^;]*)*;(?: *\(\*.*\*\))?$", re.MULTILINE)
+
+
+def rules() -> dict[str, str]:
+    """Every rule by its name, in the order of the methods: programs first, tokens last."""
+    found: dict[str, str] = {}
+    for holder in (*vars(Parser).values(), *vars(ExpressionParser).values(), lexer.lex):
+        doc = inspect.getdoc(holder) if inspect.isfunction(holder) else None
+        for match in _RULE.finditer(inspect.cleandoc(doc or "").replace("\n    ", "\n")):
+            found[match.group(1)] = " ".join(match.group().split())
+    return found
+
+
+def grammar() -> str:
+    """The whole grammar, one rule per line or two, equals signs aligned."""
+    table = rules()
+    width = max(map(len, table))
+    lines: list[str] = []
+    for name, rule in table.items():
+        body = rule.removeprefix(name).strip().removeprefix("= ")
+        lines += _wrapped(f"{name:<{width}} = ", body)
+    return "".join(line + "\n" for line in lines)
+
+
+def _wrapped(head: str, body: str, limit: int = 100) -> list[str]:
+    lines, line = [], head
+    for word in re.findall(r'"[^"]*"|\(\*.*\*\)|\S+', body):
+        if len(line) + len(word) > limit:
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += word + " "
+    return [*lines, line.rstrip()]
+
+

@@ -1,0 +1,399 @@
+"""A syntax tree to a module of `mu` kernels and schedules, with all checks of names and types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects.builtin import Float32Type, ModuleOp, i1
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from mucc.diagnostics.core import DiagnosticSink, Span
+from mucc.dialects.mu.elementwise import CastOp
+from mucc.dialects.mu.ops import KernelOp, PinOp, ReturnOp
+from mucc.dialects.mu.rules import shape_text
+from mucc.dialects.mu.types import DTYPES, Dim, ElementType, LayoutAttr, Shaped, TensorType, dtype_name
+from mucc.frontend import ast
+from mucc.frontend.context import Context, shown
+from mucc.frontend.exprgen import ExprGen, Scope, Value
+from mucc.frontend.promises import lower_promises
+from mucc.frontend.schedules import lower_schedules
+
+RESERVED_KERNELS = ("last_error", "manifest")
+"""Kernels of these names would collide with the other symbols of a library."""
+
+
+def lower_program(program: ast.Program, sink: DiagnosticSink) -> ModuleOp:
+    """The module of a program; kernels with errors are left out of it."""
+    context = Context(sink)
+    ops: list[Operation] = []
+    seen: dict[str, ast.Kernel] = {}
+    if not program.kernels:
+        context.error(
+            "MU1048",
+            "the program has no kernel",
+            Span(0, 0),
+            helps=("begin with `kernel name[M](x: bf16[M]) -> bf16[M] { return x }`",),
+        )
+    for kernel in program.kernels:
+        name = kernel.name.text
+        if name in seen:
+            _defined_twice(context, "kernel", kernel.name, seen[name].name)
+        elif name in RESERVED_KERNELS or _workspace_clash(name, seen):
+            _symbol_clash(context, kernel)
+        seen.setdefault(name, kernel)
+        if op := KernelGen(context, kernel).lower():
+            ops.append(op)
+    ops += lower_schedules(context, program)
+    return ModuleOp(ops)
+
+
+def _workspace_clash(name: str, others: Iterable[str]) -> bool:
+    """Whether one kernel is called as another one's function that tells its workspace."""
+    return any(f"{a}_workspace" == b for other in others for a, b in ((name, other), (other, name)))
+
+
+def _symbol_clash(context: Context, kernel: ast.Kernel) -> None:
+    context.error(
+        "MU1050",
+        f"the symbol of the kernel '{kernel.name.text}' would clash with another one in the library",
+        kernel.name.span,
+        notes=("a library exports mucc_NAME and mucc_NAME_workspace, mucc_last_error and mucc_manifest",),
+        helps=("rename the kernel",),
+    )
+
+
+def _defined_twice(context: Context, what: str, name: ast.Ident, first: ast.Ident) -> None:
+    context.error(
+        "MU1003",
+        f"the {what} '{name.text}' is defined twice",
+        name.span,
+        labels=((first.span, "first defined here"),),
+        helps=("give each its own name",),
+    )
+
+
+class KernelGen:
+    """One kernel's dims, signature, body and returns."""
+
+    def __init__(self, context: Context, kernel: ast.Kernel):
+        self.context = context
+        self.kernel = kernel
+        self.scope = Scope({})
+        self.names: dict[str, ast.Ident] = {}  # every dim, parameter and binding, where it is defined
+
+    def lower(self) -> KernelOp | None:
+        """The kernel, or None where it has an error."""
+        errors = self._errors()
+        kernel = self.kernel
+        self._dims()
+        params = [(p, self._param_type(p)) for p in kernel.params]
+        results = self._results()
+        self._check_dims_bound()
+        promises = lower_promises(self.context, kernel, self.scope.dims)
+
+        known = [(p.name.text, t) for p, t in params if t is not None]
+        block = Block(arg_types=[t for _, t in known])
+        for (name, _), arg in zip(known, block.args, strict=True):
+            arg.name_hint = name
+            self.scope.values[name] = arg
+        for param, type_ in params:
+            if type_ is None:
+                self.scope.values[param.name.text] = None
+
+        gen = ExprGen(self.context, self.scope, block)
+        for statement in kernel.body:
+            self._statement(gen, statement)
+        returned = self._returns(gen, results)
+        self._warn_unused()
+        if self._errors() != errors:
+            return None
+        end = ReturnOp(returned)
+        end.location = self.context.location(kernel.return_span)
+        block.add_op(end)
+        bound = {name: value for name, value in self.scope.dims.items() if value is not None}
+        op = KernelOp(
+            kernel.name.text,
+            known,
+            [(name, type_) for name, type_, _ in results if type_ is not None],
+            list(self.scope.dims),
+            bound,
+            promises,
+            Region(block),
+        )
+        op.location = self.context.location(kernel.span)
+        return op
+
+    def _errors(self) -> int:
+        return sum(d.severity == "error" for d in self.context.sink.diagnostics)
+
+    # Signature
+
+    def _define(self, what: str, name: ast.Ident) -> None:
+        first = self.names.setdefault(name.text, name)
+        if first is not name:
+            _defined_twice(self.context, what, name, first)
+        elif name.text in DTYPES:
+            self.context.error(
+                "MU1019",
+                f"'{name.text}' is a type and cannot name a {what}",
+                name.span,
+                helps=("choose another name",),
+            )
+
+    def _dims(self) -> None:
+        for dim in self.kernel.dims:
+            self._define("dim", dim.name)
+            if dim.value and dim.value.value < 1:
+                self._zero_extent(dim.value)
+            self.scope.dims.setdefault(dim.name.text, max(dim.value.value, 1) if dim.value else None)
+
+    def _zero_extent(self, extent: ast.IntLit) -> None:
+        self.context.error("MU1049", "an extent must be at least 1", extent.span)
+
+    def _param_type(self, param: ast.Param) -> Attribute | None:
+        self._define("parameter", param.name)
+        type_ = self._type(param.type)
+        if type_ is None or isinstance(type_, TensorType | Float32Type):
+            return type_
+        dtype = param.type.dtype.text
+        self.context.error(
+            "MU1015",
+            "a scalar that is passed by value has the type f32",
+            param.type.span,
+            helps=(f"write `f32`, or `{dtype}[]` for a tensor that holds one {dtype}",),
+        )
+        return None
+
+    def _results(self) -> list[tuple[str, TensorType | None, Span]]:
+        """Name, type and place of each result; None for a type with an error."""
+        results = self.kernel.results
+        taken = {p.name.text for p in self.kernel.params}
+        if isinstance(results, ast.Type):
+            name = "out"
+            while name in taken:
+                name += "_"
+            return [(name, self._result_type(results), results.span)]
+        first: dict[str, ast.Ident] = {p.name.text: p.name for p in self.kernel.params}
+        found: list[tuple[str, TensorType | None, Span]] = []
+        for result in results:
+            if first.setdefault(result.name.text, result.name) is not result.name:
+                _defined_twice(self.context, "result", result.name, first[result.name.text])
+            found.append((result.name.text, self._result_type(result.type), result.span))
+        return found
+
+    def _result_type(self, type_: ast.Type) -> TensorType | None:
+        found = self._type(type_)
+        if found is None:
+            return None
+        if not isinstance(found, TensorType):
+            dtype = type_.dtype.text
+            self.context.error(
+                "MU1015",
+                "a result is a tensor",
+                type_.span,
+                helps=(f"write `{dtype}[]` for a tensor that holds one number",),
+            )
+            return None
+        if not found.layout.is_row_major:
+            self.context.error(
+                "MU1016",
+                "a result is stored row-major",
+                type_.layout.span if type_.layout else type_.span,
+                helps=("leave the layout out; return the transpose (`.T`) for the other order",),
+            )
+            return None
+        return found
+
+    def _type(self, type_: ast.Type) -> Attribute | None:
+        """The dialect's type, or None after an error."""
+        element = DTYPES[type_.dtype.text]
+        if type_.shape is None:
+            if type_.layout:
+                self.context.error("MU1016", "a scalar has no layout", type_.layout.span)
+                return None
+            return element
+        extents = [self._extent(e) for e in type_.shape]
+        layout = self._layout(type_.layout, len(extents))
+        dims = [d for d in extents if d is not None]
+        if len(dims) != len(extents) or (type_.layout and layout is None):
+            return None
+        return TensorType.of(dims, element, layout)
+
+    def _extent(self, extent: ast.Ident | ast.IntLit) -> Dim | None:
+        if isinstance(extent, ast.IntLit):
+            if extent.value < 1:
+                self._zero_extent(extent)
+                return None
+            return extent.value
+        name = extent.text
+        if name in self.scope.dims:
+            self.scope.used.add(name)
+            return self.scope.dims[name] or name
+        dims = ", ".join([*self.scope.dims, name])
+        self.context.unknown(
+            "MU1005",
+            f"undeclared dim '{name}'",
+            extent.span,
+            name,
+            self.scope.dims,
+            helps=(f"declare it: `kernel {self.kernel.name.text}[{dims}](...)`",),
+        )
+        return None
+
+    def _layout(self, layout: ast.Layout | None, rank: int) -> LayoutAttr | None:
+        if layout is None:
+            return None
+        problem = ""
+        if layout.kind == "col_major" and rank < 2:
+            problem = f"col_major needs at least two axes, got {rank}"
+        elif layout.kind == "strides" and len(layout.strides) != rank:
+            problem = f"{len(layout.strides)} strides for {rank} axes"
+        elif 0 in layout.strides:
+            problem = "a stride must be at least 1"
+        if problem:
+            self.context.error("MU1016", problem, layout.span)
+            return None
+        if layout.kind == "strides":
+            return LayoutAttr.strided(layout.strides)
+        return LayoutAttr.col_major() if layout.kind == "col_major" else LayoutAttr.row_major()
+
+    def _check_dims_bound(self) -> None:
+        """Every run-time dim must be readable off some parameter."""
+        mentioned = {
+            extent.text
+            for param in self.kernel.params
+            for extent in param.type.shape or ()
+            if isinstance(extent, ast.Ident)
+        }
+        for dim in self.kernel.dims:
+            name = dim.name.text
+            if dim.value is None and name not in mentioned and self.names[name] is dim.name:
+                self.context.error(
+                    "MU1006",
+                    f"no parameter has the dim '{name}', so its value is not known",
+                    dim.name.span,
+                    helps=(f"bind it (`{name}=4096`), use it in a parameter's type, or remove it",),
+                )
+
+    # Body
+
+    def _statement(self, gen: ExprGen, statement: ast.Statement) -> None:
+        value = gen.lower(statement.value)
+        if statement.type is not None:
+            value = self._annotated(gen, statement, statement.type, value)
+        if statement.is_stage and value is not None:
+            value = self._pin(gen, statement, value)
+        self._define("value", statement.name)
+        name = statement.name.text
+        if value is not None and not value.name_hint:
+            value.name_hint = name
+        self.scope.values[name] = value
+
+    def _annotated(self, gen: ExprGen, statement: ast.Statement, type_: ast.Type, value: Value) -> Value:
+        wanted = self._type(type_)
+        if type_.layout is not None and wanted is not None:
+            self.context.error(
+                "MU1016",
+                "the layout of a value within a kernel is the compiler's choice",
+                type_.layout.span,
+                helps=("leave the layout out",),
+            )
+            return None
+        if wanted is None or value is None:
+            return None
+        span = statement.value.span
+        if not self._same_shape(wanted, value, span, type_.span, "value"):
+            return None
+        return self._converted(gen, value, wanted, span)
+
+    def _pin(self, gen: ExprGen, statement: ast.Statement, value: SSAValue) -> Value:
+        span, name = statement.value.span, statement.name.text
+        type_ = value.type
+        if not isinstance(type_, TensorType):
+            self.context.error(
+                "MU1015", f"a stage stores a tensor, and '{name}' is a scalar", span, helps=("drop `stage`",)
+            )
+            return None
+        if self._is_bool(value, span, "stored"):
+            return None
+        stored = self._converted(gen, value, TensorType.of(type_.dims, type_.element_type), span)
+        return None if stored is None else gen.add(statement.span, lambda: PinOp(name, stored))
+
+    def _returns(self, gen: ExprGen, results: list[tuple[str, TensorType | None, Span]]) -> list[SSAValue]:
+        values = [(expr.span, gen.lower(expr)) for expr in self.kernel.returns]
+        if len(values) != len(results):
+            self.context.error(
+                "MU1011",
+                f"{_count(len(values), 'value')} returned for {_count(len(results), 'result')}",
+                self.kernel.return_span,
+                labels=((self.kernel.results_span, f"{_count(len(results), 'result')} declared here"),),
+            )
+            return []
+        returned: list[SSAValue] = []
+        for (span, value), (_, wanted, place) in zip(values, results, strict=True):
+            if value is None or wanted is None:
+                continue
+            if self._same_shape(wanted, value, span, place, "returned value") and not self._is_bool(
+                value, span, "returned"
+            ):
+                result = self._converted(gen, value, wanted, span)
+                returned += [] if result is None else [result]
+        return returned
+
+    def _is_bool(self, value: SSAValue, span: Span, verb: str) -> bool:
+        if Shaped.of(value.type).element_type != i1:
+            return False
+        self.context.error(
+            "MU1017",
+            f"a bool cannot be {verb}",
+            span,
+            helps=("make a number of it: `where(condition, 1, 0)` or `cast(condition, f32)`",),
+        )
+        return True
+
+    def _same_shape(self, wanted: Attribute, value: SSAValue, span: Span, place: Span, what: str) -> bool:
+        """Whether a value has the extents of a declared type, and is a tensor if that is one."""
+        got, want = _shape(value.type), _shape(wanted)
+        if got != want:
+            self.context.error(
+                "MU1012",
+                f"the {what} {got}, but the declared type {want}",
+                span,
+                labels=((place, f"declared as {shown(wanted)}"),),
+            )
+        return got == want
+
+    def _converted(self, gen: ExprGen, value: SSAValue, wanted: Attribute, span: Span) -> Value:
+        """The value at the dtype and layout of `wanted`, whose shape it has."""
+        if value.type == wanted:
+            return value
+        return gen.add(span, lambda: CastOp(value, _element(wanted)))
+
+    # Warnings
+
+    def _warn_unused(self) -> None:
+        bindings = {s.name.text for s in self.kernel.body}
+        params = {p.name.text for p in self.kernel.params}
+        for name, ident in self.names.items():
+            if name in self.scope.used or name.startswith("_"):
+                continue
+            help_ = f"remove it, or call it '_{name}' to keep it"
+            if name in params:
+                self.context.warn("MU1013", f"the parameter '{name}' is never used", ident.span, help_)
+            elif name in bindings:
+                self.context.warn("MU1014", f"the value '{name}' is never used", ident.span, help_)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def _shape(type_: Attribute) -> str:
+    if not isinstance(type_, TensorType):
+        return "is a scalar"
+    return f"has the shape {shape_text(type_.dims)}"
+
+
+def _element(type_: Attribute) -> ElementType:
+    """The dtype of a type that a program can declare."""
+    return DTYPES[dtype_name(Shaped.of(type_).element_type)]

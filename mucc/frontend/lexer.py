@@ -1,0 +1,158 @@
+"""Text to tokens. One compiled regular expression; comments are kept beside the tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Source, Span
+
+KEYWORDS = frozenset({"kernel", "schedule", "for", "where", "stage", "return", "and", "or", "not", "None"})
+"""Reserved words; `where` doubles as a function in expressions."""
+
+CONTEXT_WORDS = frozenset({"T", "_", "row_major", "col_major", "strides"})
+"""Names that the grammar gives a meaning in one place, free elsewhere."""
+
+PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : .""".split())  # noqa: SIM905
+MAX_INT = 2**63 - 1
+
+_TOKEN = re.compile(
+    r"(?P<space>[ \t\r\n\f\v\ufeff]+)"
+    r"|(?P<comment>//[^\n]*)"
+    r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*)"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<punct>" + "|".join(re.escape(p) for p in PUNCTUATION) + r")"
+    r"|(?P<bad>.[^\s\x00-\x7f]*)",
+    re.DOTALL,
+)
+_NUMBER = re.compile(
+    r"(?P<int>[0-9]+)|(?P<shape>[0-9]+(?:x[0-9]+)+)|(?P<float>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+)
+_ADVICE = {
+    ";": "statements need no ';' between them",
+    "#": "comments begin with '//'",
+    "&": "write 'and' for a logical and",
+    "|": "write 'or' for a logical or",
+    "!": "write 'not'",
+    "^": "write pow(x, y) for a power",
+    '"': "there are no strings in this language",
+    "'": "there are no strings in this language",
+    "?": "write where(condition, a, b) to choose",
+    "−": "write the ASCII '-'",
+    "×": "write '*', or '@' for a matrix product",
+    "ᵀ": "write '.T' for a transpose",
+}
+
+
+class Token(NamedTuple):
+    """`kind` is "name", "int", "float", "shape", "eof", or the text itself for words and punctuation."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end)
+
+
+class Comment(NamedTuple):
+    """A comment with its slashes, without its line end. `trailing`: code stands before it on its line."""
+
+    text: str
+    start: int
+    end: int
+    trailing: bool
+
+
+def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment]]:
+    """All tokens of `source`, ending with one of kind "eof", and all comments.
+
+        name    = ( letter | "_" ) { letter | digit | "_" } ;   (* not a reserved word *)
+        integer = digit { digit } ;
+        number  = integer [ "." integer ] [ ( "e" | "E" ) [ "+" | "-" ] integer ] ;
+        shape   = integer "x" integer { "x" integer } ;         (* no spaces within *)
+        comment = "//" { any character but a line end } ;
+
+    Characters and numbers that cannot be read are reported to `sink` (MU0002, MU0003); the
+    characters are left out, the numbers come back as zero.
+    """
+    tokens: list[Token] = []
+    comments: list[Comment] = []
+    text = source.text
+    code_on_line = False  # whether a token stands on the line that is being read
+    for match in _TOKEN.finditer(text):
+        kind, word, start, end = match.lastgroup, match.group(), match.start(), match.end()
+        if kind == "space":
+            code_on_line = code_on_line and "\n" not in word
+            continue
+        if kind == "comment":
+            comments.append(Comment(word.rstrip(), start, end, code_on_line))
+            continue
+        code_on_line = True
+        if kind == "name":
+            tokens.append(Token(word if word in KEYWORDS else "name", word, start, end))
+        elif kind == "punct":
+            tokens.append(Token(word, word, start, end))
+        elif kind == "number":
+            tokens.append(_number(word, start, source, sink))
+        else:
+            _bad_character(word, start, source, sink)
+    tokens.append(Token("eof", "", len(text), len(text)))
+    return tokens, comments
+
+
+def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Token:
+    end = start + len(word)
+    match = _NUMBER.fullmatch(word)
+    if match is None:
+        help_ = "write a number as 12, 0.5 or 1e-6, and a tile shape as 128x256x64"
+        sink.emit(
+            Diagnostic(
+                "MU0003", f"'{_short(word)}' is not a number", Span(start, end), helps=(help_,), source=source
+            )
+        )
+        return Token("int", "0", start, end)
+    kind = match.lastgroup or "int"
+    too_large = (
+        float(word) == float("inf")
+        if kind == "float"
+        else any(len(p.lstrip("0")) > 19 or int(p) > MAX_INT for p in word.split("x"))
+    )
+    if too_large:
+        limit = "the largest double is about 1.8e308" if kind == "float" else f"integers go up to {MAX_INT}"
+        sink.emit(
+            Diagnostic(
+                "MU0003",
+                f"the number '{_short(word)}' is too large",
+                Span(start, end),
+                notes=(limit,),
+                source=source,
+            )
+        )
+        return Token("int", "0", start, end)
+    return Token(kind, word, start, end)
+
+
+def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) -> None:
+    span = Span(start, start + len(word))
+    advice = _ADVICE.get(word[0])
+    fixes = (Fix(span, "", "remove it"),) if word == ";" else ()
+    shown = _short(word) if word.isprintable() else f"U+{ord(word[0]):04X}"
+    if advice is None and not word.isascii():
+        advice = "names and operators are ASCII; other characters may stand in comments"
+    sink.emit(
+        Diagnostic(
+            "MU0002",
+            f"unexpected character '{shown}'",
+            span,
+            helps=(advice,) if advice else (),
+            fixes=fixes,
+            source=source,
+        )
+    )
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= 32 else word[:29] + "..."

@@ -1,0 +1,336 @@
+"""Tokens to a syntax tree by recursive descent. Each method's docstring holds the rules that it reads.
+
+After an error, reading goes on at the next comma, statement or item, so one run reports several.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mucc.diagnostics.core import Fix, Span, did_you_mean
+from mucc.frontend import ast
+from mucc.frontend.expressions import ExpressionParser
+from mucc.frontend.lexer import KEYWORDS, Token
+from mucc.frontend.stream import ITEM_WORDS, Bail
+
+DTYPES = ("bf16", "f16", "f32")
+LAYOUTS = ("row_major", "col_major", "strides")
+_PROMISES = ("==", "<=", ">=", "<", ">")
+_ENDS = ("name", "}", "eof", *KEYWORDS)  # what may follow a statement
+_LOOSE_SHAPE = re.compile(r"[0-9]+(?:\s*x\s*[0-9]+)+")
+
+
+class Parser(ExpressionParser):
+    """The parser of one source; `program()` reads it all and never raises."""
+
+    def program(self) -> ast.Program:
+        """program = { kernel | schedule } ;"""
+        items: list[ast.Kernel | ast.Schedule] = []
+        while self.kind != "eof":
+            try:
+                word = self.kind if self.kind in ITEM_WORDS else self._misspelt_item()
+                items.append(self.kernel() if word == "kernel" else self.schedule())
+            except Bail:
+                self.reset_nesting()
+                while self.kind not in (*ITEM_WORDS, "eof"):
+                    self.advance()
+        return ast.Program(Span(0, len(self.source.text)), tuple(items))
+
+    def _misspelt_item(self) -> str:
+        """Report a token that begins no item; go on with the item's word where the token is nearly it."""
+        helps, fixes = self.did_you_mean(ITEM_WORDS)
+        bail = self.unexpected("'kernel' or 'schedule'", helps=helps, fixes=fixes)
+        if not fixes:
+            raise bail
+        return fixes[0].replacement
+
+    # Kernels
+
+    def kernel(self) -> ast.Kernel:
+        """
+        kernel = "kernel" name [ dims ] "(" [ param { "," param } [ "," ] ] ")" "->" results
+                 [ where ] block ;
+        """
+        start = self.advance().start
+        try:
+            name = self.name("the name of a kernel")
+            dims = self.dims() if self.kind == "[" else ()
+            bracket = self.expect("(")
+            params = self.items(bracket, lambda: self.param("a parameter"))
+            params_span = self.span_from(bracket.start)
+            if not self.accept("->"):
+                raise self.unexpected(
+                    "'->' and the type of the result", helps=("for example `-> bf16[M, N]`",)
+                )
+            results_start = self.token.start
+            results = self.results()
+            results_span = self.span_from(results_start)
+            promises = self.where() if self.kind == "where" else ()
+            opener = self.expect("{")
+        except Bail:
+            self.reset_nesting()
+            if self.to_brace():  # the body is still worth reading, for errors of its own
+                self.block(self.advance())
+            raise
+        body, returns, return_span = self.block(opener)
+        return ast.Kernel(
+            self.span_from(start),
+            name,
+            dims,
+            params,
+            results,
+            promises,
+            body,
+            returns,
+            params_span,
+            results_span,
+            opener.span,
+            return_span,
+        )
+
+    def dims(self) -> tuple[ast.Dim, ...]:
+        """dims = "[" dim { "," dim } [ "," ] "]" ;"""
+        return self.items(self.advance(), self.dim, empty=False)
+
+    def dim(self) -> ast.Dim:
+        """dim = name [ "=" integer ] ;"""
+        name = self.name("the name of a dim")
+        value = self.integer("the value of the dim") if self.accept("=") else None
+        return ast.Dim(self.span_from(name.span.start), name, value)
+
+    def param(self, what: str) -> ast.Param:
+        """param = name ":" type ;"""
+        name = self.name(what)
+        if not self.accept(":"):
+            raise self.unexpected(
+                f"':' and the type of '{name.text}'", helps=("for example `x: bf16[M, K]`",)
+            )
+        type_ = self.type()
+        return ast.Param(name.span.to(type_.span), name, type_)
+
+    def results(self) -> ast.Type | tuple[ast.Param, ...]:
+        """results = type | "(" param { "," param } [ "," ] ")" ;"""
+        if opener := self.accept("("):
+            return self.items(opener, lambda: self.param("a result"), empty=False)
+        return self.type()
+
+    def type(self) -> ast.Type:
+        """
+        type   = name [ "[" [ extent { "," extent } [ "," ] ] "]" ] [ layout ] ;
+        extent = name | integer ;
+        """
+        self._check_dtype()
+        dtype = self.name("a type")
+        opener = self.accept("[")
+        shape = self.items(opener, self._extent) if opener else None
+        layout = self.layout() if self.kind == "name" and not self.starts_assignment() else None
+        return ast.Type(self.span_from(dtype.span.start), dtype, shape, layout)
+
+    def _check_dtype(self) -> None:
+        token = self.token
+        if token.kind != "name" or token.text in DTYPES:
+            return
+        helps, fixes = self.did_you_mean(DTYPES)
+        if token.text == "bool":
+            helps = ("store a condition as numbers: `where(condition, 1, 0)`",)
+        note = f"the types are {', '.join(DTYPES)}"
+        self.error("MU0006", f"unknown type '{token.text}'", notes=(note,), helps=helps, fixes=fixes)
+
+    def _extent(self) -> ast.Ident | ast.IntLit:
+        return self.integer("an extent") if self.kind == "int" else self.name("an extent")
+
+    def layout(self) -> ast.Layout:
+        """
+        layout = "row_major" | "col_major" | "strides" "(" stride { "," stride } [ "," ] ")" ;
+        stride = integer | "_" ;
+        """
+        token = self.token
+        if token.text not in LAYOUTS:
+            helps, fixes = self.did_you_mean((*LAYOUTS, "where"))
+            raise self.unexpected("a layout, or the end of the type", helps=helps, fixes=fixes)
+        self.advance()
+        strides: tuple[int | None, ...] = ()
+        if token.text == "strides":
+            strides = self.items(self.expect("("), self._stride, empty=False)
+        return ast.Layout(self.span_from(token.start), token.text, strides)
+
+    def _stride(self) -> int | None:
+        if self.token.text == "_":
+            self.advance()
+            return None
+        return self.integer("a stride or '_'").value
+
+    def where(self) -> tuple[ast.Promise, ...]:
+        """where = "where" promise { "," promise } [ "," ] ;"""
+        self.advance()
+        promises = [self.promise()]
+        while self.accept(",") and self.kind != "{":
+            promises.append(self.promise())
+        return tuple(promises)
+
+    def promise(self) -> ast.Promise:
+        """promise = dimexpr ( "==" | "<=" | ">=" | "<" | ">" ) dimexpr ;"""
+        lhs = self.dimexpr()
+        if self.kind not in _PROMISES:
+            raise self.unexpected("a comparison", helps=("a promise reads like `K % 8 == 0`",))
+        op = self.advance().kind
+        rhs = self.dimexpr()
+        if self.kind in _PROMISES:
+            raise self.chained()
+        return ast.Promise(lhs.span.to(rhs.span), op, lhs, rhs)
+
+    def block(self, opener: Token) -> tuple[tuple[ast.Statement, ...], tuple[ast.Expr, ...], Span]:
+        """block = "{" { statement } "return" expr { "," expr } "}" ;"""
+        body: list[ast.Statement] = []
+        returns: tuple[ast.Expr, ...] = ()
+        return_span: Span | None = None
+        while self.kind not in ("}", "eof", *ITEM_WORDS):
+            before = self.position
+            if return_span is not None:
+                self._after_return(return_span)
+            try:
+                if self.kind == "return":
+                    start = self.token
+                    return_span = return_span or start.span
+                    returns = self._return()
+                    return_span = self.span_from(start.start)
+                else:
+                    body.append(self.statement())
+            except Bail:
+                self.reset_nesting()
+                if self.position == before:
+                    self.advance()
+                self.to_statement()
+        if return_span is None and self.kind == "}":
+            self.error(
+                "MU0008", "the kernel does not return a value", helps=("end it with `return` and the result",)
+            )
+        self.close(opener)
+        return tuple(body), returns, return_span or self.tokens[self.position - 1].span
+
+    def _return(self) -> tuple[ast.Expr, ...]:
+        self.advance()
+        values = [self.expr()]
+        while self.accept(","):
+            values.append(self.expr())
+        if self.kind not in _ENDS:
+            raise self.unexpected("an operator, ',' or '}'")
+        return tuple(values)
+
+    def _after_return(self, span: Span) -> None:
+        self.error(
+            "MU0011",
+            "a statement after 'return'",
+            labels=((span, "the kernel ends here"),),
+            helps=("a kernel has one `return`, its last statement; several results are separated by commas",),
+        )
+
+    def statement(self) -> ast.Statement:
+        """statement = [ "stage" ] name [ ":" type ] "=" expr ;"""
+        start = self.token
+        is_stage = start.kind == "stage" and self.kind_after(1) not in ("=", ":")
+        if is_stage:
+            self.advance()
+        if self.kind in KEYWORDS and self.kind_after(1) not in ("=", ":"):
+            raise self.unexpected("a statement")
+        name = self.name("the name of a value")
+        type_ = self.type() if self.accept(":") else None
+        if not self.accept("="):
+            raise self._no_assignment(name)
+        value = self.expr()
+        if self.kind not in _ENDS:
+            raise self.unexpected("an operator or the end of the statement")
+        return ast.Statement(Span(start.start, value.span.end), name, type_, value, is_stage)
+
+    def _no_assignment(self, name: ast.Ident) -> Bail:
+        if guess := did_you_mean(name.text, ("return", "stage")) if self.kind != ":" else None:
+            help_ = f"did you mean '{guess}'?"
+        elif self.kind in tuple("+-*/@") and self.kind_after(1) == "=":
+            help_ = f"values are named once: write `new = {name.text} {self.kind} ...`"
+        else:
+            help_ = "a statement reads `name = expression`, and the last one `return expression`"
+        return self.unexpected(f"'=' after '{name.text}'", helps=(help_,))
+
+    # Schedules
+
+    def schedule(self) -> ast.Schedule:
+        """schedule = "schedule" name [ "." name ] "for" name "{" { setting } "}" ;"""
+        start = self.advance().start
+        if self.kind == "for":
+            raise self.unexpected("the name of a kernel")
+        kernel = self.name("the name of a kernel")
+        stage = self.name("the name of a stage") if self.accept(".") else None
+        if not self.accept("for"):
+            raise self.unexpected("'for' and the target", helps=("for example `schedule f for sm_90a {`",))
+        target = self.name("the name of a target")
+        opener = self.expect("{")
+        settings: dict[str, ast.Setting] = {}
+        while self.kind not in ("}", "eof", *ITEM_WORDS):
+            before = self.position
+            try:
+                setting = self.setting(settings)
+                settings.setdefault(setting.name.text, setting)
+            except Bail:
+                if self.position == before:
+                    self.advance()
+                self.to_statement()
+        self.close(opener)
+        return ast.Schedule(
+            self.span_from(start), kernel, stage, target, tuple(settings.values()), opener.span
+        )
+
+    def setting(self, earlier: dict[str, ast.Setting]) -> ast.Setting:
+        """setting = name "=" value ;"""
+        token = self.token
+        if token.kind == ",":
+            fixes = (Fix(token.span, "", "remove it"),)
+            raise self.unexpected("a setting", helps=("settings need no commas between them",), fixes=fixes)
+        if token.text in earlier:
+            self.error(
+                "MU0007",
+                f"the setting '{token.text}' is given twice",
+                labels=((earlier[token.text].span, "first given here"),),
+            )
+        name = self.name("a setting")
+        self.expect("=", f"'=' after '{name.text}'")
+        value = self.value()
+        return ast.Setting(name.span.to(value.span), name, value)
+
+    def value(self) -> ast.Value:
+        """value = shape | integer | name [ "(" [ value_arg { "," value_arg } [ "," ] ] ")" ] ;"""
+        token = self.token
+        if token.kind == "shape":
+            self.advance()
+            return ast.Shape(token.span, tuple(int(n) for n in token.text.split("x")))
+        if token.kind == "int":
+            self._check_spaced_shape()
+            return self.integer("a number")
+        name = self.name("a value")
+        args = None
+        if self.kind == "(":
+            args = self._leave(self.items(self._enter(), self.value_arg))
+        return ast.Word(self.span_from(name.span.start), name.text, args)
+
+    def value_arg(self) -> ast.ValueArg:
+        """value_arg = [ name "=" ] value ;"""
+        start, name = self.token.start, None
+        if self.kind == "name" and self.kind_after(1) == "=":
+            name = self.name("")
+            self.advance()
+        value = self.value()
+        return ast.ValueArg(self.span_from(start), name, value)
+
+    def _check_spaced_shape(self) -> None:
+        """Report `128 x 256`, which reads like a shape but is not one."""
+        match = _LOOSE_SHAPE.match(self.source.text, self.token.start)
+        if match is None:
+            return
+        shape = "".join(match.group().split())
+        span = Span(*match.span())
+        raise self.error(
+            "MU0012",
+            "a shape is written without spaces",
+            span,
+            helps=(f"write {shape}",),
+            fixes=(Fix(span, shape, f"write {shape}"),),
+        )

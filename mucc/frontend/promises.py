@@ -1,0 +1,110 @@
+"""`where` clauses to affine constraints over a kernel's dims."""
+
+from __future__ import annotations
+
+from xdsl.ir.affine import AffineConstraintExpr, AffineConstraintKind, AffineExpr, AffineSet
+from xdsl.ir.affine.affine_expr import AffineConstantExpr
+
+from mucc.frontend import ast
+from mucc.frontend.context import Context
+from mucc.frontend.exprtext import promise_text
+
+_KINDS = {
+    "==": AffineConstraintKind.eq,
+    "<=": AffineConstraintKind.le,
+    "<": AffineConstraintKind.le,
+    ">=": AffineConstraintKind.ge,
+    ">": AffineConstraintKind.ge,
+}
+
+
+def lower_promises(context: Context, kernel: ast.Kernel, dims: dict[str, int | None]) -> AffineSet | None:
+    """The promises of a kernel as a set over its dims in order; bound dims enter as their values.
+
+    None where there is none. A promise that always holds is left out, one that never does is an error.
+    """
+    positions = {name: n for n, name in enumerate(dims)}
+    constraints: list[AffineConstraintExpr] = []
+    for promise in kernel.promises:
+        lhs, rhs = (_affine(context, side, dims, positions) for side in (promise.lhs, promise.rhs))
+        if lhs is None or rhs is None:
+            continue
+        if promise.op == "<":
+            lhs = lhs + 1
+        elif promise.op == ">":
+            rhs = rhs + 1
+        kind = _KINDS[promise.op]
+        if isinstance(lhs, AffineConstantExpr) and isinstance(rhs, AffineConstantExpr):
+            _check_constant(context, promise, kind, lhs.value - rhs.value)
+        else:
+            constraints.append(AffineConstraintExpr(kind, lhs, rhs, canonicalize=False))
+    return AffineSet(len(dims), 0, tuple(constraints)) if constraints else None
+
+
+def _check_constant(
+    context: Context, promise: ast.Promise, kind: AffineConstraintKind, difference: int
+) -> None:
+    holds = {
+        AffineConstraintKind.eq: difference == 0,
+        AffineConstraintKind.le: difference <= 0,
+        AffineConstraintKind.ge: difference >= 0,
+    }
+    if not holds[kind]:
+        context.error(
+            "MU1047",
+            f"`{promise_text(promise)}` never holds",
+            promise.span,
+            helps=("no caller could keep this promise: change it, or the value of the bound dim",),
+        )
+
+
+def _affine(
+    context: Context, expr: ast.DimExpr, dims: dict[str, int | None], positions: dict[str, int]
+) -> AffineExpr | None:
+    """An affine expression over the positions of the dims, or None after an error."""
+    match expr:
+        case ast.IntLit():
+            return AffineExpr.constant(expr.value)
+        case ast.Ident():
+            if expr.text not in dims:
+                message = f"undeclared dim '{expr.text}'"
+                context.unknown("MU1005", message, expr.span, expr.text, dims)
+                return None
+            value = dims[expr.text]
+            if value is not None:
+                return AffineExpr.constant(value)
+            return AffineExpr.dimension(positions[expr.text])
+        case ast.DimBinary():
+            lhs = _affine(context, expr.lhs, dims, positions)
+            rhs = _affine(context, expr.rhs, dims, positions)
+            return None if lhs is None or rhs is None else _combined(context, expr, lhs, rhs)
+
+
+def _combined(context: Context, expr: ast.DimBinary, lhs: AffineExpr, rhs: AffineExpr) -> AffineExpr | None:
+    fixed = rhs.value if isinstance(rhs, AffineConstantExpr) else None
+    match expr.op:
+        case "+":
+            return lhs + rhs
+        case "-":
+            return lhs - rhs
+        case "*" if fixed is not None or isinstance(lhs, AffineConstantExpr):
+            return lhs * rhs
+        case "%" if fixed is not None and fixed > 0:
+            return (
+                AffineExpr.constant(lhs.value % fixed) if isinstance(lhs, AffineConstantExpr) else lhs % fixed
+            )
+        case "/" if fixed is not None and fixed > 0:
+            return (
+                AffineExpr.constant(lhs.value // fixed)
+                if isinstance(lhs, AffineConstantExpr)
+                else lhs // fixed
+            )
+        case _:
+            needs = "one side of '*'" if expr.op == "*" else f"the right side of '{expr.op}'"
+            context.error(
+                "MU1046",
+                f"{needs} must be a positive number in a promise",
+                expr.span,
+                helps=("promises are affine: `K % 8 == 0`, `M + 2 * N <= 4096`",),
+            )
+            return None

@@ -1,0 +1,228 @@
+"""The parser's cursor: tokens, expectations, and recovery from errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Source, Span, did_you_mean
+from mucc.frontend.ast import Ident
+from mucc.frontend.lexer import KEYWORDS, Token, lex
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+CLOSERS = {"(": ")", "[": "]", "{": "}"}
+ITEM_WORDS = ("kernel", "schedule")
+STATEMENT_WORDS = ("return", "stage", *ITEM_WORDS)
+
+
+class Bail(Exception):
+    """Unwinds to the nearest point of recovery; the error has been reported before it is raised."""
+
+
+class Stream:
+    """A cursor over the tokens of one source; every error goes to `sink`, one per token at most."""
+
+    def __init__(self, source: Source, sink: DiagnosticSink):
+        self.source = source
+        self.sink = sink
+        self.tokens, self.comments = lex(source, sink)
+        self.position = 0
+        self._reported_at = -1
+
+    @property
+    def findings(self) -> list[Diagnostic]:
+        """All diagnostics so far in the order of the text."""
+        return sorted(self.sink.diagnostics, key=lambda d: d.span.start if d.span else 0)
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.position]
+
+    @property
+    def kind(self) -> str:
+        return self.tokens[self.position].kind
+
+    def kind_after(self, n: int) -> str:
+        """The kind of the token `n` further on; "eof" past the end."""
+        return self.tokens[min(self.position + n, len(self.tokens) - 1)].kind
+
+    def span_from(self, start: int) -> Span:
+        """From the character offset `start` to the end of the last token read."""
+        return Span(start, max(start, self.tokens[self.position - 1].end if self.position else start))
+
+    def advance(self) -> Token:
+        """Step over a token and give it; the last one, "eof", stays."""
+        token = self.tokens[self.position]
+        if token.kind != "eof":
+            self.position += 1
+        return token
+
+    def accept(self, kind: str) -> Token | None:
+        return self.advance() if self.kind == kind else None
+
+    # Errors
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        label: str = "",
+        labels: tuple[tuple[Span, str], ...] = (),
+        notes: tuple[str, ...] = (),
+        helps: tuple[str, ...] = (),
+        fixes: tuple[Fix, ...] = (),
+    ) -> Bail:
+        """Report an error at `span` (the current token if None), unless one was reported at this token."""
+        if self._reported_at != self.position:
+            self._reported_at = self.position
+            self.sink.emit(
+                Diagnostic(
+                    code,
+                    message,
+                    span or self.token.span,
+                    label=label,
+                    labels=labels,
+                    notes=notes,
+                    helps=helps,
+                    fixes=fixes,
+                    source=self.source,
+                )
+            )
+        return Bail()
+
+    def unexpected(self, expected: str, *, helps: tuple[str, ...] = (), fixes: tuple[Fix, ...] = ()) -> Bail:
+        return self.error(
+            "MU0001", f"expected {expected}, found {shown(self.token)}", helps=helps, fixes=fixes
+        )
+
+    def expect(self, kind: str, what: str = "") -> Token:
+        """Step over a token of this kind, or report what was expected and bail."""
+        if self.kind != kind:
+            raise self.unexpected(what or f"'{kind}'")
+        return self.advance()
+
+    def name(self, what: str) -> Ident:
+        """A name that is declared or referred to; a reserved word is reported (MU0005) and taken as one."""
+        token = self.token
+        if token.kind in KEYWORDS:
+            self.error(
+                "MU0005",
+                f"'{token.text}' is a reserved word and cannot be {what}",
+                helps=(f"choose another name, for example '{token.text}_'",),
+                fixes=(Fix(token.span, f"{token.text}_", "rename it"),),
+            )
+        elif token.kind != "name":
+            raise self.unexpected(what)
+        return Ident(self.advance().span, token.text)
+
+    def did_you_mean(self, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Fix, ...]]:
+        """Help and fix for a current token that looks like a misspelt one of `words`."""
+        guess = did_you_mean(self.token.text, words)
+        if guess is None:
+            return (), ()
+        return (f"did you mean '{guess}'?",), (Fix(self.token.span, guess, f"write '{guess}'"),)
+
+    # Brackets and recovery
+
+    def close(self, opener: Token, separator: str = "", helps: tuple[str, ...] = ()) -> Token:
+        """Step over the bracket that closes `opener`, or report it as missing and bail."""
+        closer = CLOSERS[opener.kind]
+        if self.kind == closer:
+            return self.advance()
+        if self._at_boundary():
+            raise self.error(
+                "MU0004",
+                f"'{opener.kind}' is never closed",
+                opener.span,
+                labels=((self.token.span, f"expected '{closer}' before {shown(self.token)}"),),
+            )
+        raise self.unexpected(f"{separator}'{closer}'", helps=helps)
+
+    def items(self, opener: Token, item: Callable[[], T], empty: bool = True) -> tuple[T, ...]:
+        """Items with commas between them up to the closing bracket; a comma may follow the last.
+
+        An item with an error is left out, and reading goes on at the next comma.
+        """
+        closer = CLOSERS[opener.kind]
+        found: list[T] = []
+        failed = False
+        while self.kind != closer or not (empty or found or failed):
+            try:
+                found.append(item())
+                if self.kind == closer:
+                    break
+                if not self.accept(","):
+                    self.close(opener, "',' or ")
+            except Bail:
+                failed = True
+                if not self._to_next_item(closer):
+                    raise
+        self.advance()
+        return tuple(found)
+
+    def _to_next_item(self, closer: str) -> bool:
+        """Skip to just behind the next comma, or to `closer`; False where neither comes."""
+        depth = 0
+        while not self._at_boundary():
+            kind = self.kind
+            if depth == 0 and kind == closer:
+                return True
+            if depth == 0 and kind == ",":
+                self.advance()
+                return True
+            if kind in CLOSERS:
+                depth += 1
+            elif kind in (")", "]"):
+                if depth == 0:
+                    return False
+                depth -= 1
+            self.advance()
+        return False
+
+    def _at_boundary(self) -> bool:
+        """Whether the current token cannot stand inside round or square brackets."""
+        return self.kind in (*STATEMENT_WORDS, "{", "}", "eof") or self.starts_assignment()
+
+    def starts_assignment(self) -> bool:
+        """Whether a line begins here with `name =` and what follows is not an argument list."""
+        if self.kind != "name" or self.kind_after(1) != "=" or self.position == 0:
+            return False
+        before = self.tokens[self.position - 1]
+        return (
+            before.kind not in (",", "(", "[")
+            and self.source.text.find("\n", before.end, self.token.start) >= 0
+        )
+
+    def to_statement(self) -> None:
+        """Skip to where a statement may begin, or to the end of the block."""
+        depth = 0
+        while self.kind not in (*STATEMENT_WORDS, "eof"):
+            kind = self.kind
+            if depth == 0 and (kind == "}" or self.starts_assignment()):
+                return
+            if kind in CLOSERS:
+                depth += 1
+            elif kind in (")", "]", "}"):
+                depth = max(depth - 1, 0)
+            self.advance()
+
+    def to_brace(self) -> bool:
+        """Skip to the opening brace of the current item; False where the next item or the end comes first."""
+        while self.kind not in (*ITEM_WORDS, "eof"):
+            if self.kind == "{":
+                return True
+            self.advance()
+        return False
+
+
+def shown(token: Token) -> str:
+    """A token as messages show it."""
+    if token.kind == "eof":
+        return "the end of the file"
+    return f"'{token.text if len(token.text) <= 32 else token.text[:29] + '...'}'"

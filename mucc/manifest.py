@@ -1,0 +1,119 @@
+"""The manifest: what a compiled file says about itself, as JSON inside the `.so`."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from mucc.analysis.counts import compulsory_bytes, flops
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_bytes, dtype_name
+from mucc.passes.legalize_target import tma_tensors
+from mucc.passes.promises import constraint_text
+from mucc.target import get_target
+from mucc.version import __version__
+
+ABI = 1
+"""Version of the doors and of this manifest; a loader refuses newer ones."""
+
+
+def _layout(layout: LayoutAttr) -> str | list[int | None]:
+    return list(layout.stride_values) if layout.kind.data == "strides" else layout.kind.data
+
+
+def _aligned_bases(program: c.ProgramOp) -> set[SSAValue]:
+    """Arguments whose pointers need the alignment of vector and bulk copies."""
+    bases: set[SSAValue] = set()
+    for kernel in program.kernels:
+        if isinstance(kernel, c.GemmOp):
+            bases.update(view_of(value).base for value, _ in tma_tensors(kernel))
+        else:
+            bases.update(view_of(op.source).base for op in kernel.loads)
+            bases.update(op.destination for op in kernel.stores)
+    return bases
+
+
+def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
+    aligned = _aligned_bases(program)
+    granule = get_target(program.target.data).copy_granule
+    args: list[dict[str, Any]] = []
+    for i, (value, name) in enumerate(zip(program.body.block.args, program.arg_names, strict=True)):
+        role = "input" if i < program.num_inputs.value.data else "output"
+        if not isinstance(type := value.type, TensorType):
+            args.append({"name": name.data, "role": "scalar", "dtype": dtype_name(type)})
+            continue
+        small = dtype_bytes(type.element_type)
+        args.append(
+            {
+                "name": name.data,
+                "role": role,
+                "dtype": type.dtype,
+                "shape": list(type.dims),
+                "layout": _layout(type.layout),
+                "align": granule if value in aligned and type.rank else small,
+            }
+        )
+    return args
+
+
+def _stage(kernel: c.DeviceKernelOp) -> dict[str, Any]:
+    match kernel:
+        case c.GemmOp():
+            assert kernel.tile and kernel.cluster and kernel.mainloop and kernel.scheduler and kernel.stages
+            return {
+                "name": kernel.stage.data,
+                "kind": "gemm",
+                "compute": kernel.compute.data.value,
+                "tile": str(kernel.tile),
+                "cluster": str(kernel.cluster),
+                "mainloop": kernel.mainloop.data.value,
+                "stages": kernel.stages.value.data,
+                "scheduler": str(kernel.scheduler),
+            }
+        case c.ReduceOp():
+            return {"name": kernel.stage.data, "kind": "reduce"}
+        case _:
+            return {"name": kernel.stage.data, "kind": "map"}
+
+
+def _promises(program: c.ProgramOp) -> list[dict[str, str]]:
+    declared = program.promises.data.constraints if program.promises else ()
+    derived = program.requirements or ()
+    return [
+        *({"text": constraint_text(p, program.dim_names), "why": "declared in where"} for p in declared),
+        *({"text": f"{r.dim.data} % {r.multiple.data} == 0", "why": r.reason.data} for r in derived),
+    ]
+
+
+def build_manifest(mu: ModuleOp, lowered: ModuleOp) -> dict[str, Any]:
+    """The manifest of a module, from its `mu` form (counts) and its `cutlass` form (everything else)."""
+    kernels = {op.sym_name.data: op for op in mu.body.block.ops if isinstance(op, KernelOp)}
+    programs = [op for op in lowered.body.block.ops if isinstance(op, c.ProgramOp)]
+    entries: list[dict[str, Any]] = []
+    for program in programs:
+        name, bound = program.sym_name.data, program.bound_dims
+        entries.append(
+            {
+                "name": name,
+                "symbol": f"mucc_{name}",
+                "ffi": name,
+                "dims": [{"name": d, "value": bound.get(d)} for d in program.dim_names],
+                "args": _args(program),
+                "promises": _promises(program),
+                "stages": [_stage(k) for k in program.kernels],
+                "workspace": bool(program.slots),
+                "sol": {"flops": flops(kernels[name]), "bytes": compulsory_bytes(kernels[name])},
+            }
+        )
+    return {
+        "abi": ABI,
+        "mucc": __version__,
+        "target": programs[0].target.data if programs else None,
+        "program_hash": hashlib.sha256(str(mu).encode()).hexdigest(),
+        "kernels": entries,
+    }

@@ -1,0 +1,24 @@
+"""A program's bytes as a source text."""
+
+from __future__ import annotations
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+
+STDIN = "-"
+"""The file name that stands for stdin."""
+
+
+def decode(data: bytes, path: str) -> Source:
+    """The source text of a file's bytes. Raises MU5020 where they are not UTF-8, MU5021 for none."""
+    name = "<stdin>" if path == STDIN else path
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = data[error.start]
+        message = f"'{name}' is not UTF-8 text: byte 0x{byte:02x} at offset {error.start} (line {line})"
+        raise DiagnosticError(Diagnostic("MU5020", message, helps=("save the file as UTF-8",))) from None
+    if not text.strip():
+        helps = ("`mucc docs --card` shows how to write a program",)
+        raise DiagnosticError(Diagnostic("MU5021", f"'{name}' is empty", helps=helps))
+    return Source(name, text)

@@ -1,0 +1,252 @@
+// CUTLASS kernels: the epilogue nodes that CUTLASS has in another form, and the launch. The header of the kernel itself,
+// cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized*.hpp, comes after this one.
+#pragma once
+
+#include <cute/tensor.hpp>
+#include <cutlass/cutlass.h>
+#include <cutlass/device_kernel.h>
+#include <cutlass/epilogue/collective/collective_builder.hpp>
+#include <cutlass/gemm/collective/collective_builder_decl.hpp>
+#include <cutlass/gemm/collective/collective_mma_decl.hpp>
+#include <cutlass/gemm/collective/sm90_mma_tma_gmma_rs_warpspecialized.hpp>
+#include <cutlass/gemm/collective/sm90_mma_tma_gmma_ss_warpspecialized.hpp>
+#include <cutlass/gemm/collective/builders/sm90_gmma_builder.inl>
+#include <cutlass/gemm/kernel/gemm_universal_decl.h>
+#include <cutlass/gemm/kernel/tile_scheduler.hpp>
+#include <mucc/launch.h>
+#include <mucc/math.cuh>
+
+#include <climits>
+
+namespace mucc::gemm {
+
+namespace fusion = cutlass::epilogue::fusion;
+
+inline constexpr auto kNearest = cutlass::FloatRoundStyle::round_to_nearest;
+
+// ---- pointwise work -------------------------------------------------------------------------------------
+
+// Applies `Body::apply`, a function of floats, to each element of the fragments that a visitor hands over.
+template <class Body>
+struct Each {
+  template <class Fragment>
+  struct Function {
+    template <class... Inputs>
+    CUTLASS_DEVICE Fragment operator()(Inputs const&... inputs) const {
+      Fragment result;
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < Fragment::kElements; ++i) result[i] = Body::apply(inputs[i]...);
+      return result;
+    }
+  };
+};
+template <class Body, class Output = float>
+using Compute = fusion::Sm90Compute<Each<Body>::template Function, Output, float, kNearest>;
+
+// ---- reductions -----------------------------------------------------------------------------------------
+
+// The steps of a reduction as CUTLASS's nodes call them: per element, between lanes, on memory.
+template <class Reduction, class T>
+struct Atomic {
+  CUTLASS_DEVICE void operator()(T* p, T x) const { Reduction::atomic(p, x); }
+};
+template <class Reduction>
+struct Steps {
+  template <class T>
+  struct Element {
+    CUTLASS_DEVICE T operator()(T const& a, T const& b) const { return Reduction::combine(a, Reduction::first(b)); }
+  };
+  template <class Fragment>
+  struct Lanes {
+    CUTLASS_DEVICE Fragment operator()(Fragment const& a, Fragment const& b) const {
+      Fragment result;
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < Fragment::kElements; ++i) result[i] = Reduction::combine(a[i], b[i]);
+      return result;
+    }
+  };
+  template <class T>
+  using Memory = Atomic<Reduction, T>;
+};
+
+}  // namespace mucc::gemm
+
+namespace cutlass {
+template <class Reduction, class T>
+struct is_atomic<mucc::gemm::Atomic<Reduction, T>> : platform::true_type {};
+}  // namespace cutlass
+
+namespace mucc::gemm {
+
+// A reduction node that expects its output to be filled with the identity already: CUTLASS's own filling links
+// against the CUDA driver.
+template <class Node>
+struct Filled : Node {
+  using Node::Node;
+  template <class ProblemShape>
+  static cutlass::Status initialize_workspace(ProblemShape const&, typename Node::Arguments const&, void*, cudaStream_t,
+                                              cutlass::CudaHostAdapter* = nullptr) {
+    return cutlass::Status::kSuccess;
+  }
+};
+
+// Over M, into a vector along N.
+template <class Reduction, class TileShape, class Stride>
+using RowReduction =
+    Filled<fusion::Sm90RowReduction<Steps<Reduction>::template Element, Steps<Reduction>::template Lanes,
+                                    Steps<Reduction>::template Memory, 0, TileShape, float, float, kNearest, Stride>>;
+
+// Over N, into a vector along M.
+template <class Reduction, class TileShape, class Stride>
+using ColReduction =
+    Filled<fusion::Sm90ColReduction<Steps<Reduction>::template Element, Steps<Reduction>::template Lanes,
+                                    Steps<Reduction>::template Memory, 0, TileShape, float, float, kNearest, Stride>>;
+
+// Over M and N, into one number. CUTLASS's node has every thread go to memory; here a warp combines first.
+template <class Reduction, class Stride>
+struct ScalarReduction
+    : Filled<fusion::Sm90ScalarReduction<Steps<Reduction>::template Element, Steps<Reduction>::template Memory, float,
+                                         float, kNearest, Stride>> {
+  using Base = fusion::Sm90ScalarReduction<Steps<Reduction>::template Element, Steps<Reduction>::template Memory,
+                                           float, float, kNearest, Stride>;
+  using Filled<Base>::Filled;
+
+  template <class Coordinates, class Residue>
+  struct Callbacks : Base::template ConsumerStoreCallbacks<Coordinates, Residue> {
+    using Parent = typename Base::template ConsumerStoreCallbacks<Coordinates, Residue>;
+    using Parent::Parent;
+    CUTLASS_DEVICE void end() {
+      CUTLASS_PRAGMA_UNROLL
+      for (int lanes = 16; lanes > 0; lanes /= 2)
+        this->scalar = Reduction::combine(this->scalar, __shfl_xor_sync(~0u, this->scalar, lanes));
+      if (cutlass::canonical_lane_idx() == 0) Parent::end();
+    }
+  };
+
+  template <bool ReferenceSrc, class... Args>
+  CUTLASS_DEVICE auto get_consumer_store_callbacks(fusion::detail::ConsumerStoreArgs<Args...> const& args) {
+    return Callbacks<decltype(args.tCcD), decltype(args.residue_tCcD)>(cute::get<3>(args.tile_coord_mnkl), args.tCcD,
+                                                                       args.residue_tCcD, this->params);
+  }
+};
+
+// ---- launch ---------------------------------------------------------------------------------------------
+
+// What a launch needs, remembered for calls that repeat.
+template <class Kernel>
+struct Prepared {
+  typename Kernel::Params params;
+  typename Kernel::Arguments arguments;
+};
+
+template <class Kernel>
+cudaLaunchConfig_t configuration(dim3 grid, cudaStream_t stream, cudaLaunchAttribute* cluster) {
+  using Cluster = typename Kernel::DispatchPolicy::ClusterShape;
+  cluster->id = cudaLaunchAttributeClusterDimension;
+  cluster->val.clusterDim.x = cute::size<0>(Cluster{});
+  cluster->val.clusterDim.y = cute::size<1>(Cluster{});
+  cluster->val.clusterDim.z = cute::size<2>(Cluster{});
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = Kernel::get_block_shape();
+  config.dynamicSmemBytes = Kernel::SharedStorageSize;
+  config.stream = stream;
+  config.attrs = cluster;
+  config.numAttrs = 1;
+  return config;
+}
+
+// Grants the kernel its shared memory and asks how many of its clusters a device holds at once; both once per device.
+// 0 and an error where it fails. Threads may do it at the same time: they find the same.
+template <class Kernel>
+int clusters_of(int device) {
+  constexpr int kDevices = 64;
+  static std::atomic<int> known[kDevices];
+  if (device < kDevices)
+    if (int count = known[device].load(std::memory_order_acquire)) return count;
+  DeviceScope scope;
+  if (scope.enter(device)) return 0;
+  auto* kernel = cutlass::device_kernel<Kernel>;
+  if (check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize),
+                 "reserving shared memory"))
+    return 0;
+  cudaLaunchAttribute cluster;
+  dim3 one(cute::size<0>(typename Kernel::DispatchPolicy::ClusterShape{}),
+           cute::size<1>(typename Kernel::DispatchPolicy::ClusterShape{}), 1);
+  cudaLaunchConfig_t config = configuration<Kernel>(one, nullptr, &cluster);
+  int count = 0;
+  if (check_cuda(cudaOccupancyMaxActiveClusters(&count, kernel, &config), "counting the clusters that fit"))
+    return 0;
+  if (count < 1) return fail("MU6010", "a cluster of this kernel does not fit the device"), 0;
+  if (device < kDevices) known[device].store(count, std::memory_order_release);
+  return count;
+}
+
+// The device as the tile scheduler sees it.
+template <class Kernel>
+int hardware(Call const& c, cutlass::KernelHardwareInfo& info) {
+  int clusters = clusters_of<Kernel>(c.device);
+  if (!clusters) return 1;
+  info.device_id = c.device;
+  info.sm_count = c.sm_count;
+  info.max_active_clusters = clusters;
+  return 0;
+}
+
+// An extent of the problem, the product of those of some axes, as CUTLASS counts it.
+inline int extent(Call const& c, char const* stage, char const* name, int64_t value, int& out) {
+  if (value > INT_MAX)
+    return fail("MU6007", "%s, stage %s: %s = %lld is above 2147483647", c.kernel->name, stage, name,
+                static_cast<long long>(value));
+  out = int(value);
+  return 0;
+}
+
+// cute reports a refused tensor map on stderr only; one that was made is never all zeros.
+inline bool is_made(cute::TmaDescriptor const* map) {
+  static constexpr char none[sizeof(cute::TmaDescriptor)] = {};
+  return std::memcmp(map, none, sizeof(none)) != 0;
+}
+template <class Kernel>
+bool maps_are_made(typename Kernel::Params const& p) {
+  bool good = is_made(p.mainloop.tma_load_a.get_tma_descriptor()) && is_made(p.mainloop.tma_load_b.get_tma_descriptor());
+  if constexpr (!cute::is_void_v<typename Kernel::ElementC>)
+    good = good && is_made(p.epilogue.tma_load_c.get_tma_descriptor());
+  if constexpr (!cute::is_void_v<typename Kernel::ElementD>)
+    good = good && is_made(p.epilogue.tma_store_d.get_tma_descriptor());
+  return good;
+}
+
+// The workspace that CUTLASS wants for itself, in bytes; negative with an error set.
+template <class Kernel, class Describe>
+int64_t scratch(Call const& c, Describe const& describe) {
+  typename Kernel::Arguments arguments;
+  if (describe(c, arguments)) return -1;
+  return int64_t(Kernel::get_workspace_size(arguments));
+}
+
+// Launches a kernel. `describe(c, arguments)` fills in what the call says; a call that repeats one of the last few
+// skips it, and the making of tensor maps with it.
+template <class Kernel, class Describe>
+int launch(Call const& c, char const* stage, Memo<Prepared<Kernel>>& memo, void* workspace, Describe const& describe) {
+  auto const* ready = memo.find(c);
+  if (!ready) {
+    Prepared<Kernel> made;
+    if (describe(c, made.arguments)) return 1;
+    if (!Kernel::can_implement(made.arguments))
+      return fail("MU6010", "%s, stage %s: CUTLASS cannot run this problem", c.kernel->name, stage);
+    made.params = Kernel::to_underlying_arguments(made.arguments, workspace);
+    if (!maps_are_made<Kernel>(made.params))
+      return fail("MU6010", "%s, stage %s: the driver refused a tensor map", c.kernel->name, stage);
+    ready = memo.store(c, made);
+  }
+  if (Kernel::initialize_workspace(ready->arguments, workspace, stream_of(c)) != cutlass::Status::kSuccess)
+    return check_cuda(cudaErrorUnknown, "clearing the workspace");
+  cudaLaunchAttribute cluster;
+  cudaLaunchConfig_t config = configuration<Kernel>(Kernel::get_grid_shape(ready->params), stream_of(c), &cluster);
+  void* parameters[] = {const_cast<typename Kernel::Params*>(&ready->params)};
+  auto* kernel = reinterpret_cast<void const*>(cutlass::device_kernel<Kernel>);
+  return check_cuda(cudaLaunchKernelExC(&config, kernel, parameters), stage);
+}
+
+}  // namespace mucc::gemm

@@ -1,0 +1,419 @@
+// The host side of a mucc kernel library: three doors per kernel over one `launch`.
+//
+//   int      mucc_<k>(args, n, workspace, bytes, stream)      plain C; 0, or non-zero and mucc_last_error()
+//   int64_t  mucc_<k>_workspace(args, n)                      bytes that this call needs, or -1 and an error
+//   int      __tvm_ffi_<k>(…), __tvm_ffi_<k>_workspace(…)     tvm-ffi's C convention, loaded by any DLPack framework
+//
+// The compiler writes the tables of spec.h and two functions, and then
+//
+//   MUCC_KERNEL(linear_gelu, args, dims, promises, launch, workspace)   // at file scope, once per kernel
+//   MUCC_MODULE(R"manifest({"abi": 1, …})manifest")                    // once per library
+//
+// `launch` and `workspace` get a checked `mucc::Call`. An empty table is `mucc::none`. Compile with
+// -fvisibility=hidden: the doors are exported, nothing else is.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <mucc/check.h>
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#define MUCC_DOOR extern "C" __attribute__((visibility("default")))
+
+// ---- tvm-ffi's C ABI, as far as it is needed. Weak: the library also loads where there is no tvm-ffi ----------
+
+extern "C" {
+__attribute__((weak)) void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
+__attribute__((weak)) void* TVMFFIEnvGetStream(int32_t device_type, int32_t device_id);
+}
+
+namespace mucc {
+namespace ffi {
+
+enum : int32_t { kNone = 0, kInt = 1, kBool = 2, kFloat = 3, kDLTensorPtr = 7, kObject = 64, kTensor = 70 };
+
+// TVMFFIAny: a tagged 64-bit value.
+struct Any {
+  int32_t type;
+  uint32_t padding;
+  union {
+    int64_t as_int;
+    double as_float;
+    void* as_pointer;
+  };
+};
+static_assert(sizeof(Any) == 16, "TVMFFIAny is 16 bytes");
+
+// TVMFFIObject is a 24-byte header; a tensor object holds its DLTensor right after it.
+inline constexpr int kObjectHeader = 24;
+
+inline const MuccTensor* tensor(const Any& a) {
+  if (a.type == kDLTensorPtr) return static_cast<const MuccTensor*>(a.as_pointer);
+  if (a.type != kTensor) return nullptr;
+  return reinterpret_cast<const MuccTensor*>(static_cast<const char*>(a.as_pointer) + kObjectHeader);
+}
+
+inline const char* describe(const Any& a) {
+  switch (a.type) {
+    case kNone: return "None";
+    case kInt: return "an int";
+    case kBool: return "a bool";
+    case kFloat: return "a float";
+    case kDLTensorPtr:
+    case kTensor: return "a tensor";
+    case 8:
+    case 11:
+    case 65: return "a string";
+    case 71:
+    case 75: return "a list";
+    default: return "an object of another type";
+  }
+}
+
+// The weak symbols are bound when the library is loaded. It may have been loaded before tvm-ffi was (through
+// the C door), and then they are null for good: ask again by name. An unset error would crash Python.
+template <class F>
+F* resolve(F* weak, const char* name) {
+  return weak ? weak : reinterpret_cast<F*>(dlsym(RTLD_DEFAULT, name));
+}
+
+inline int raise() {
+  if (auto* set = resolve(&TVMFFIErrorSetRaisedFromCStr, "TVMFFIErrorSetRaisedFromCStr"))
+    set(last_error.kind, last_error.text);
+  return -1;
+}
+
+inline void* current_stream(int device) {
+  static std::atomic<decltype(&TVMFFIEnvGetStream)> found{nullptr};
+  auto* get = found.load(std::memory_order_relaxed);
+  if (!get) {
+    get = resolve(&TVMFFIEnvGetStream, "TVMFFIEnvGetStream");
+    found.store(get, std::memory_order_relaxed);
+  }
+  return get ? get(MUCC_DEVICE_CUDA, device) : nullptr;
+}
+
+}  // namespace ffi
+
+// ---- CUDA -----------------------------------------------------------------------------------------------
+
+// 0 for success; otherwise sets an error that says what was being done, and clears CUDA's own error slot, so
+// that a failure which is reported here does not come up again in an unrelated call.
+inline int check_cuda(cudaError_t err, const char* what) {
+  if (err == cudaSuccess) return 0;
+  (void)cudaGetLastError();
+  switch (err) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidKernelImage:
+      return fail("MU6017", "%s: this library holds no code for this GPU (%s)", what, cudaGetErrorName(err));
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorInitializationError:
+      return fail("MU6018", "%s: no usable NVIDIA GPU or driver: %s", what, cudaGetErrorString(err));
+    default:
+      return fail("MU6016", "%s: %s: %s", what, cudaGetErrorName(err), cudaGetErrorString(err));
+  }
+}
+
+// Makes a device current for the life of the object; touches nothing when it is so already.
+class DeviceScope {
+ public:
+  int enter(int device) {
+    int current = -1;
+    if (check_cuda(cudaGetDevice(&current), "reading the current device")) return 1;
+    if (current == device) return 0;
+    if (check_cuda(cudaSetDevice(device), "making the tensors' device current")) return 1;
+    previous_ = current;
+    return 0;
+  }
+  ~DeviceScope() {
+    if (previous_ >= 0) (void)cudaSetDevice(previous_);
+  }
+
+ private:
+  int previous_ = -1;
+};
+
+// The number of multiprocessors, asked once per device. 0 and an error where it cannot be told.
+inline int sm_count_of(int device) {
+  constexpr int kDevices = 64;
+  static std::atomic<int> known[kDevices];
+  if (device < kDevices)
+    if (int count = known[device].load(std::memory_order_relaxed)) return count;
+  int count = 0;
+  if (check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "reading the device"))
+    return 0;
+  if (device < kDevices) known[device].store(count, std::memory_order_relaxed);
+  return count;
+}
+
+// ---- workspace of the tvm-ffi door, where the caller brings none ----------------------------------------------
+
+struct Buffer {
+  int device;
+  void* stream;
+  void* data;
+  size_t bytes;
+};
+
+// Finds or grows the buffer of (device, stream). A buffer that was outgrown is kept: a captured CUDA graph may
+// still use it. Sizes double, so that all kept ones together are smaller than the one in use.
+inline int cached_workspace(Call& c, size_t bytes) {
+  static std::mutex mutex;
+  static auto& buffers = *new std::vector<Buffer>;  // never destroyed: calls may come while the process ends
+  std::lock_guard<std::mutex> lock(mutex);
+  Buffer* mine = nullptr;
+  for (Buffer& b : buffers)
+    if (b.stream == c.stream && b.device == c.device) mine = &b;
+  if (!mine || mine->bytes < bytes) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (check_cuda(cudaStreamIsCapturing(static_cast<cudaStream_t>(c.stream), &status), "querying the stream"))
+      return 1;
+    if (status != cudaStreamCaptureStatusNone)
+      return fail("MU6014",
+                  "%s needs a workspace of %zu bytes, which cannot be allocated while the stream is captured: "
+                  "pass a workspace, or run once before the capture",
+                  c.kernel->name, bytes);
+    size_t size = mine && mine->bytes * 2 > bytes ? mine->bytes * 2 : bytes;
+    void* data = nullptr;
+    // Another thread may be capturing in the strict mode, in which an allocation would break its capture.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaError_t err = cudaMalloc(&data, size);
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    if (err == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      return fail("MU6020", "%s: no device memory for a workspace of %zu bytes", c.kernel->name, size);
+    }
+    if (check_cuda(err, "allocating the workspace")) return 1;
+    if (!mine) mine = &buffers.emplace_back(Buffer{c.device, c.stream, nullptr, 0});
+    mine->data = data;
+    mine->bytes = size;
+  }
+  c.workspace = mine->data;
+  c.workspace_bytes = mine->bytes;
+  return 0;
+}
+
+// ---- memo -----------------------------------------------------------------------------------------------
+
+// Remembers what was derived from the last calls of one kernel (a CUTLASS Params with its TMA descriptors), so that
+// a call that repeats pays for a comparison only. Use it as
+//
+//   static thread_local mucc::Memo<Params> memo;
+//   const Params* params = memo.find(c);
+//   if (!params) params = memo.store(c, make_params(c));
+//
+// What `make_params` yields must depend on the call's device, dims, pointers, strides, scalars and workspace
+// address alone. Whatever must be done per launch (zeroing semaphores) stays outside.
+template <class Params, int kEntries = 4>
+class Memo {
+ public:
+  const Params* find(const Call& c) const {
+    for (const Entry& e : entries_)
+      if (e.params && e.key == c.key) return &*e.params;
+    return nullptr;
+  }
+  const Params* store(const Call& c, const Params& params) {
+    Entry& e = entries_[next_];
+    next_ = (next_ + 1) % kEntries;
+    e.key = c.key;
+    return &e.params.emplace(params);
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::optional<Params> params;
+  };
+  Entry entries_[kEntries];
+  int next_ = 0;
+};
+
+// ---- doors ----------------------------------------------------------------------------------------------
+
+// What the caller brought. `cached`: where nothing was brought, the library's own buffer may serve.
+struct Workspace {
+  void* data = nullptr;
+  size_t bytes = 0;
+  bool cached = false;
+};
+
+inline int give_workspace(Call& c, size_t need, const Workspace& given) {
+  if (!given.data && given.cached) return cached_workspace(c, need);
+  if (!given.data || given.bytes < need)
+    return fail("MU6012", "%s needs a workspace of %zu bytes, got %zu", c.kernel->name, need,
+                given.data ? given.bytes : size_t(0));
+  if (reinterpret_cast<uintptr_t>(given.data) % MUCC_WORKSPACE_ALIGNMENT != 0)
+    return fail("MU6013", "%s: the workspace must be %d-byte aligned, got %p", c.kernel->name,
+                MUCC_WORKSPACE_ALIGNMENT, given.data);
+  c.workspace = given.data;
+  c.workspace_bytes = given.bytes;
+  return 0;
+}
+
+// The bytes that a checked call needs; negative with an error set.
+inline int64_t need_of(Call& c) {
+  if (!(c.sm_count = sm_count_of(c.device))) return -1;
+  return c.kernel->workspace(c);
+}
+
+// Runs a checked call on its device.
+inline int run(Call& c, const Workspace& given) {
+  DeviceScope scope;
+  if (scope.enter(c.device)) return 1;
+  int64_t need = need_of(c);
+  if (need < 0) return 1;
+  if (need > 0 && give_workspace(c, size_t(need), given)) return 1;
+  c.key.push(reinterpret_cast<intptr_t>(c.workspace));
+  return c.kernel->launch(c);
+}
+
+inline int check_c(Call& c, const MuccTensor* args, int n) {
+  const Kernel& k = *c.kernel;
+  if (n != k.args.size || !args) return fail_count(k, args ? n : 0);
+  start_dims(c);
+  int first = -1;
+  for (int i = 0; i < n; ++i) {
+    if (args[i].ndim > 0 && !args[i].shape) return fail_kind(k, i, "a MuccTensor whose shape is NULL");
+    if (is_tensor(k.args[i]) ? check_tensor(c, i, args[i], first) : check_scalar(c, i, args[i])) return 1;
+  }
+  return check_promises(c);
+}
+
+inline int check_ffi(Call& c, const ffi::Any* args, int n) {
+  const Kernel& k = *c.kernel;
+  start_dims(c);
+  int first = -1;
+  for (int i = 0; i < n; ++i) {
+    const ffi::Any& a = args[i];
+    const MuccTensor* t = ffi::tensor(a);
+    if (is_tensor(k.args[i])) {
+      if (!t) return fail_kind(k, i, ffi::describe(a));
+      if (check_tensor(c, i, *t, first)) return 1;
+    } else if (t) {
+      if (check_scalar(c, i, *t)) return 1;
+    } else if (a.type == ffi::kFloat) {
+      set_scalar(c, i, a.as_float);
+    } else if (a.type == ffi::kInt || a.type == ffi::kBool) {
+      set_scalar(c, i, double(a.as_int));
+    } else {
+      return fail_kind(k, i, ffi::describe(a));
+    }
+  }
+  return check_promises(c);
+}
+
+// The trailing workspace tensor of the tvm-ffi door, or None.
+inline int read_workspace(const Call& c, const ffi::Any& a, Workspace& out) {
+  if (a.type == ffi::kNone) return 0;
+  const MuccTensor* t = ffi::tensor(a);
+  bool good = t && t->ndim == 1 && same_dtype(t->dtype, DType{MUCC_UINT, 8, "u8"}) &&
+              (t->device.type == MUCC_DEVICE_CUDA || t->device.type == MUCC_DEVICE_CUDA_MANAGED) &&
+              t->device.id == c.device && (!t->strides || t->strides[0] == 1 || t->shape[0] <= 1);
+  if (!good) {
+    Message("TypeError", "MU6019")
+        .add("the workspace of %s must be a contiguous u8 vector on cuda:%d, got %s", c.kernel->name, c.device,
+             t ? "another tensor" : ffi::describe(a));
+    return 1;
+  }
+  out.data = static_cast<char*>(t->data) + t->byte_offset;
+  out.bytes = size_t(t->shape[0]);
+  return 0;
+}
+
+// No C++ exception leaves a door.
+template <class F>
+auto guarded(const Kernel& k, F&& body, decltype(body()) failed) noexcept -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::exception& e) {
+    fail("MU6021", "%s: unexpected C++ exception: %s", k.name, e.what());
+  } catch (...) {
+    fail("MU6021", "%s: unexpected C++ exception", k.name);
+  }
+  return failed;
+}
+
+inline int call_c(const Kernel& k, const MuccTensor* args, int n, void* workspace, size_t bytes,
+                  void* stream) noexcept {
+  auto body = [&]() -> int {
+    Call c(k);
+    if (check_c(c, args, n)) return 1;
+    c.stream = stream;
+    return run(c, {workspace, bytes, false});
+  };
+  return guarded(k, body, 1);
+}
+
+inline int64_t workspace_c(const Kernel& k, const MuccTensor* args, int n) noexcept {
+  auto body = [&]() -> int64_t {
+    Call c(k);
+    return check_c(c, args, n) ? -1 : need_of(c);
+  };
+  return guarded(k, body, -1);
+}
+
+inline int call_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
+  auto body = [&]() -> int {
+    Call c(k);
+    int own = k.args.size;
+    if (n != own && n != own + 1) return fail_count(k, n);
+    if (check_ffi(c, args, own)) return 1;
+    Workspace given;
+    if (n > own && read_workspace(c, args[own], given)) return 1;
+    given.cached = !given.data;
+    c.stream = ffi::current_stream(c.device);
+    return run(c, given);
+  };
+  if (guarded(k, body, 1)) return ffi::raise();
+  *ret = ffi::Any{ffi::kNone, 0, {0}};
+  return 0;
+}
+
+inline int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
+  auto body = [&]() -> int64_t {
+    Call c(k);
+    if (n != k.args.size) return fail_count(k, n), -1;
+    return check_ffi(c, args, n) ? -1 : need_of(c);
+  };
+  int64_t bytes = guarded(k, body, -1);
+  if (bytes < 0) return ffi::raise();
+  *ret = ffi::Any{ffi::kInt, 0, {bytes}};
+  return 0;
+}
+
+}  // namespace mucc
+
+#define MUCC_KERNEL(NAME, ARGS, DIMS, PROMISES, LAUNCH, WORKSPACE)                                                  \
+  namespace {                                                                                                       \
+  constexpr ::mucc::Kernel mucc_kernel_##NAME{#NAME, ARGS, DIMS, PROMISES, LAUNCH, WORKSPACE};                      \
+  static_assert(mucc_kernel_##NAME.args.size <= ::mucc::kMaxArgs, "too many arguments");                            \
+  static_assert(mucc_kernel_##NAME.dims.size <= ::mucc::kMaxDims, "too many dims");                                 \
+  }                                                                                                                 \
+  MUCC_DOOR int mucc_##NAME(const MuccTensor* args, int n, void* workspace, size_t bytes, void* stream) {           \
+    return ::mucc::call_c(mucc_kernel_##NAME, args, n, workspace, bytes, stream);                                   \
+  }                                                                                                                 \
+  MUCC_DOOR int64_t mucc_##NAME##_workspace(const MuccTensor* args, int n) {                                        \
+    return ::mucc::workspace_c(mucc_kernel_##NAME, args, n);                                                        \
+  }                                                                                                                 \
+  MUCC_DOOR int __tvm_ffi_##NAME(void*, const ::mucc::ffi::Any* args, int32_t n, ::mucc::ffi::Any* ret) {           \
+    return ::mucc::call_ffi(mucc_kernel_##NAME, args, n, ret);                                                      \
+  }                                                                                                                 \
+  MUCC_DOOR int __tvm_ffi_##NAME##_workspace(void*, const ::mucc::ffi::Any* args, int32_t n,                        \
+                                             ::mucc::ffi::Any* ret) {                                               \
+    return ::mucc::workspace_ffi(mucc_kernel_##NAME, args, n, ret);                                                 \
+  }
+
+// The manifest has an ELF section to itself, so that a loader can read it before it runs any code of the file.
+#define MUCC_MODULE(...)                                                                                            \
+  namespace {                                                                                                       \
+  __attribute__((section(".mucc_manifest"), used)) constexpr char mucc_manifest_text[] = __VA_ARGS__;               \
+  }                                                                                                                 \
+  MUCC_DOOR const char* mucc_manifest(void) { return mucc_manifest_text; }                                          \
+  MUCC_DOOR const char* mucc_last_error(void) { return ::mucc::last_error.text; }

@@ -1,0 +1,87 @@
+"""What a target is asked about: a contraction kernel described in plain numbers, without IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What an epilogue moves, by bytes per element.
+
+    `source` is C, `destination` is D; either may be None. The tuples list further full matrices
+    (`aux_loads`, `aux_stores`), row vectors kept in shared memory (`row_broadcasts`), and whether the
+    epilogue reduces along rows or columns.
+    """
+
+    destination: int | None = 2
+    source: int | None = None
+    aux_loads: tuple[int, ...] = ()
+    aux_stores: tuple[int, ...] = ()
+    row_broadcasts: tuple[int, ...] = ()
+    row_reductions: int = 0
+    col_reductions: int = 0
+    scalar_reductions: int = 0
+    destination_is_col_major: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GemmConfig:
+    """One contraction kernel with all choices made but the stage count.
+
+    `element_bytes` is the operand element's size, `compute` one of bf16, f16, tf32; `a_k_major` and
+    `b_k_major` say that K is the contiguous axis of the operand.
+    """
+
+    compute: str
+    element_bytes: int
+    a_k_major: bool
+    b_k_major: bool
+    tile: tuple[int, int, int]
+    cluster: tuple[int, int]
+    mainloop: str
+    scheduler: str
+    epilogue: Epilogue = Epilogue()
+    splits: int = 1
+    swizzle: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule of a target: the setting to blame, the fact that decides, a legal value.
+
+    `fix` is source text for the setting, itself legal together with the other settings.
+    """
+
+    code: str
+    setting: str
+    message: str
+    notes: tuple[str, ...] = ()
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A contraction before its schedule is chosen. Extents are None where they are run-time values."""
+
+    compute: str
+    a_k_major: bool
+    b_k_major: bool
+    epilogue: Epilogue = Epilogue()
+    m: int | None = None
+    n: int | None = None
+    k: int | None = None
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A chosen schedule, all but the stage count."""
+
+    tile: tuple[int, int, int]
+    cluster: tuple[int, int] = (1, 1)
+    mainloop: str = "cooperative"
+    scheduler: str = "persistent"
+    raster: str = "heuristic"
+    swizzle: int = 1
+    splits: int = 1

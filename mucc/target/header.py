@@ -1,0 +1,67 @@
+"""`--emit=header`: a C header for the kernels of one library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from mucc.manifest import Arg, KernelInfo, Manifest
+
+_ROLES = {"input": "in", "scalar": "by value", "output": "out"}
+
+
+def header_text(manifest: Mapping[str, Any]) -> str:
+    """A header that stands alone: the C types, and each kernel's functions with a comment per argument.
+
+    It is C99 and C++. Raises `ManifestError` where `manifest` is none.
+    """
+    m = Manifest.parse(manifest)
+    stem = re.sub(r"\W", "_", m.source.rsplit("/", 1)[-1].removesuffix(".mcu")).upper()
+    guard = f"MUCC_KERNELS_{stem}_{m.source_hash[:8].upper()}_H_"
+    abi = files("mucc").joinpath("support/include/mucc/abi.h").read_text(encoding="utf-8")
+    parts = [
+        _comment(f"Kernels of {m.source} for {m.target}. Made by mucc {m.version} with --emit=header."),
+        f"#ifndef {guard}\n#define {guard}\n",
+        abi.rstrip() + "\n",
+        '#ifdef __cplusplus\nextern "C" {\n#endif\n',
+        *(_kernel(k) for k in m.kernels),
+        _comment("Why the last failing call of this thread failed: \"MU6006: argument 'w' of ...\"."),
+        "const char* mucc_last_error(void);\n",
+        _comment("The library's manifest, as JSON."),
+        "const char* mucc_manifest(void);\n",
+        "#ifdef __cplusplus\n}\n#endif\n",
+        f"#endif /* {guard} */",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _comment(*lines: str) -> str:
+    body = "\n * ".join(line.replace("*/", "* /").replace("/*", "/ *") for line in lines)
+    return f"/* {body} */"
+
+
+def _arg(index: int, arg: Arg) -> str:
+    text = f"  args[{index}]  {arg.signature:<32} {_ROLES[arg.role]}"
+    if arg.role == "scalar":
+        return f"{text}, a 0-d f32 or f64 tensor on the CPU"
+    return f"{text}, {arg.align}-byte aligned"
+
+
+def _kernel(k: KernelInfo) -> str:
+    lines = [k.signature, "", *(_arg(i, a) for i, a in enumerate(k.args)), ""]
+    lines += [f"  needs {text} ({why})" for text, why in k.promises]
+    result = "It returns 0, or non-zero: nothing was launched."
+    lines += [
+        f"The call is asynchronous on `stream` (a cudaStream_t). {result}",
+        "The workspace must stay alive until the stream has passed the call."
+        if k.workspace
+        else "It needs no workspace: pass NULL and 0.",
+    ]
+    return (
+        _comment(*lines).replace(" \n", "\n")
+        + f"\nint {k.symbol}(const MuccTensor* args, int n, void* workspace, size_t bytes, void* stream);\n"
+        + _comment("The bytes of workspace that this call needs, or -1 where its arguments are wrong.")
+        + f"\nint64_t {k.symbol}_workspace(const MuccTensor* args, int n);\n"
+    )

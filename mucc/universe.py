@@ -1,0 +1,29 @@
+"""Our dialects and passes for xDSL's tools, registered as the entry point `xdsl.universe`.
+
+Everything is a thunk: `xdsl-opt --help` loads none of it.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+from xdsl.universe import Universe
+
+from mucc.passes import get_all_passes
+
+
+def _mu() -> Dialect:
+    from mucc.dialects.mu import Mu
+
+    return Mu
+
+
+def _cutlass() -> Dialect:
+    from mucc.dialects.cutlass import Cutlass
+
+    return Cutlass
+
+
+MUCC_UNIVERSE = Universe(
+    all_dialects={"mu": _mu, "cutlass": _cutlass},
+    all_passes=get_all_passes(),
+)

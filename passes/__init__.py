@@ -1,0 +1,32 @@
+"""The compiler's passes, one per file; `pipeline` lists them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xdsl.passes import ModulePass
+
+_MODULES = {
+    "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
+    "decompose": ("decompose", "Decompose"),
+    "form-stages": ("form_stages", "FormStages"),
+    "convert-to-cutlass": ("convert_to_cutlass", "ConvertToCutlass"),
+    "fuse-epilogue": ("fuse_epilogue", "FuseEpilogue"),
+    "select-schedule": ("select_schedule", "SelectSchedule"),
+    "legalize-tile": ("legalize_tile", "LegalizeTile"),
+    "legalize-pipeline": ("legalize_pipeline", "LegalizePipeline"),
+    "legalize-target": ("legalize_target", "LegalizeTarget"),
+    "plan-workspace": ("plan_workspace", "PlanWorkspace"),
+}
+
+
+def get_all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
+    """Every pass by its name on the command line; importing it is left to the caller."""
+
+    def loader(module: str, name: str) -> Callable[[], type[ModulePass]]:
+        return lambda: getattr(import_module(f"mucc.passes.{module}"), name)
+
+    return {key: loader(*where) for key, where in _MODULES.items()}

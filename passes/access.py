@@ -1,0 +1,242 @@
+"""How the pointwise work of a stage looks at tensors: pure bookkeeping about axes.
+
+An access is a tensor in memory with, for each of its axes, the axis of the stage's iteration space
+that walks along it (None where the extent is 1). Everything about broadcasting follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops import (
+    BroadcastOp,
+    ExpandOp,
+    MatmulOp,
+    ReduceOp,
+    StageKind,
+    StageOp,
+    TransposeOp,
+)
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
+
+Axes = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Access:
+    """A tensor (or run-time scalar) outside the stage, seen from the stage's space."""
+
+    base: SSAValue
+    axes: Axes
+
+    @property
+    def walked(self) -> frozenset[int]:
+        """The axes of the space that the tensor really varies along."""
+        return frozenset(a for a in self.axes if a is not None)
+
+    @property
+    def unit_axis(self) -> int | None:
+        """The axis of the space along which the tensor's elements are adjacent."""
+        if not isinstance(type := self.base.type, TensorType) or (unit := type.unit_axis) is None:
+            return None
+        return self.axes[unit]
+
+
+class Pattern(Enum):
+    """What a contraction's epilogue can load."""
+
+    MATRIX = auto()
+    ROW = auto()
+    COL = auto()
+    SCALAR = auto()
+
+
+def classify(access: Access, rank: int) -> Pattern | None:
+    """The pattern of an access from a space of `rank` axes (batch axes, M, N); None where none fits.
+
+    All batch axes are walked, or none; a matrix needs all of them, for CUTLASS loads it by TMA.
+    """
+    m, n, batch = rank - 2, rank - 1, frozenset(range(rank - 2))
+    walked_batch = access.walked & batch
+    if walked_batch not in (batch, frozenset[int]()):
+        return None
+    match (m in access.walked, n in access.walked):
+        case (True, True):
+            return Pattern.MATRIX if walked_batch == batch and access.unit_axis in (m, n) else None
+        case (False, True):
+            return Pattern.ROW if access.unit_axis == n else None
+        case (True, False):
+            return Pattern.COL if access.unit_axis == m else None
+        case _:
+            return Pattern.SCALAR if not walked_batch or len(batch) <= 1 or _packed(access) else None
+
+
+def _packed(access: Access) -> bool:
+    """Whether the tensor lies contiguously, in the order of the space's axes."""
+    type = access.base.type
+    order = [a for a in access.axes if a is not None]
+    return isinstance(type, TensorType) and type.layout.is_row_major and order == sorted(order)
+
+
+def identity(dims: Dims) -> Axes:
+    """The axes of a value that fills the space."""
+    return tuple(range(len(dims)))
+
+
+def operand_axes(op: Operation, operand: SSAValue, axes: Axes) -> Axes:
+    """The axes of an operand, given those of the op's result."""
+    dims = Shaped.of(operand.type).dims
+    match op:
+        case TransposeOp():
+            return (*axes[:-2], axes[-1], axes[-2])
+        case ExpandOp():
+            inserted = set(op.axes.get_values())
+            return tuple(a for i, a in enumerate(axes) if i not in inserted)
+        case _:
+            tail = axes[len(axes) - len(dims) :]
+            return tuple(None if d == 1 else a for d, a in zip(dims, tail, strict=True))
+
+
+def is_inside(value: SSAValue, stage: StageOp) -> bool:
+    """Whether a value is computed in the stage's region."""
+    return isinstance(owner := value.owner, Operation) and owner.parent_op() is stage
+
+
+def through_views(value: SSAValue, axes: Axes, stage: StageOp) -> Access:
+    """Follow views inside the stage back to what they look at."""
+    while is_inside(value, stage) and isinstance(op := value.owner, TransposeOp | ExpandOp | BroadcastOp):
+        axes = operand_axes(op, op.operand, axes)
+        value = op.operand
+    return Access(value, axes)
+
+
+def pointwise_roots(stage: StageOp) -> Iterator[SSAValue]:
+    """The values that a stage's pointwise work ends in: what it stores, and what it reduces."""
+    last = stage.body.block.last_op
+    assert last is not None
+    for value in last.operands:
+        if is_inside(value, stage) and isinstance(value.owner, ReduceOp):
+            yield value.owner.operand
+        else:
+            yield value
+
+
+def accesses(stage: StageOp) -> list[Access]:
+    """What the pointwise work of a stage loads, each access once, in order of first use."""
+    found: dict[Access, None] = {}
+    seen: set[tuple[SSAValue, Axes]] = set()
+
+    def visit(value: SSAValue, axes: Axes) -> None:
+        if (value, axes) in seen:
+            return
+        seen.add((value, axes))
+        owner = value.owner
+        if not is_inside(value, stage):
+            found[Access(value, axes)] = None
+        elif isinstance(owner, ElementwiseOp | TransposeOp | ExpandOp | BroadcastOp):
+            for operand in owner.operands:
+                visit(operand, operand_axes(owner, operand, axes))
+        else:
+            assert isinstance(owner, ConstantOp | MatmulOp), owner
+
+    for root in pointwise_roots(stage):
+        visit(root, root_axes(root, stage))
+    return list(found)
+
+
+def root_axes(root: SSAValue, stage: StageOp) -> Axes:
+    """The axes of a stored or reduced value within the stage's space, aligned at the right."""
+    dims, space = Shaped.of(root.type).dims, stage.space
+    return tuple(range(len(space) - len(dims), len(space)))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """How a contraction's axes become M, N, K and L.
+
+    `flat` takes the batch axes of A as further rows, which needs B without batch axes.
+    """
+
+    m: Dims
+    n: Dims
+    k: Dims
+    batch: Dims
+    flat: bool
+
+
+def problem_of(stage: StageOp) -> Problem:
+    """The problem of a contraction stage: batch axes become rows where that is possible."""
+    matmul = stage.anchor
+    assert isinstance(matmul, MatmulOp)
+    dims = Shaped.of(matmul.result.type).dims
+    k = Shaped.of(matmul.lhs.type).dims[-1:]
+    batch, m, n = dims[:-2], dims[-2:-1], dims[-1:]
+    flat = bool(batch) and _can_flatten(stage, matmul, len(dims))
+    return Problem((*batch, *m), n, k, (), True) if flat else Problem(m, n, k, batch, False)
+
+
+def _can_flatten(stage: StageOp, matmul: MatmulOp, rank: int) -> bool:
+    lhs = lhs_access(stage, matmul)
+    rhs = rhs_access(stage, matmul)
+    rows, columns, everything = frozenset(range(rank - 1)), frozenset({rank - 1}), frozenset(range(rank))
+    batch = frozenset(range(rank - 2))
+    if rhs.walked & batch or not _packed(lhs) or lhs.walked & rows != rows:
+        return False
+    for access in accesses(stage):
+        if access.walked not in (everything, rows, columns, frozenset[int]()):
+            return False
+        if access.walked >= rows and not _packed(access):
+            return False
+    reductions = [op for op in stage.body.block.ops if isinstance(op, ReduceOp)]
+    return all(frozenset(op.axes.get_values()) in (columns, rows, everything) for op in reductions)
+
+
+def lhs_access(stage: StageOp, matmul: MatmulOp) -> Access:
+    """A of a contraction; its axes are those of [batch, M, K], with K numbered as the last."""
+    dims = Shaped.of(matmul.lhs.type).dims
+    return through_views(matmul.lhs, _matmul_axes(dims, Shaped.of(matmul.result.type).dims), stage)
+
+
+def rhs_access(stage: StageOp, matmul: MatmulOp) -> Access:
+    """B of a contraction; its axes are those of [batch, K, N]."""
+    dims = Shaped.of(matmul.rhs.type).dims
+    return through_views(matmul.rhs, _matmul_axes(dims, Shaped.of(matmul.result.type).dims), stage)
+
+
+def _matmul_axes(dims: Dims, result: Dims) -> Axes:
+    """Batch axes broadcast, the last two are always walked, even with extent 1."""
+    rank = len(result)
+    axes: list[int | None] = []
+    for i, d in enumerate(dims):
+        position = rank - len(dims) + i
+        axes.append(position if i >= len(dims) - 2 or d != 1 else None)
+    return tuple(axes)
+
+
+def operand_fits(access: Access, rank: int) -> bool:
+    """Whether TMA can read a contraction's operand where it lies.
+
+    One of its last two axes must be contiguous, and its batch axes must be all there, in order, and
+    fold into one stride, or all be missing.
+    """
+    batch = tuple(range(rank - 2))
+    if access.unit_axis not in (rank - 2, rank - 1) or len(access.axes) - access.axes.count(None) < 2:
+        return False
+    walked = tuple(a for a in access.axes if a is not None and a < rank - 2)
+    if not walked:
+        return True
+    if walked != batch:
+        return False
+    return len(batch) == 1 or _layout_folds(access)
+
+
+def _layout_folds(access: Access) -> bool:
+    type = access.base.type
+    return isinstance(type, TensorType) and type.layout.kind.data != "strides" and None not in access.axes
+
+

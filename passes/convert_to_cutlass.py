@@ -1,0 +1,345 @@
+"""Convert stages to device kernels: `mu.kernel` with `mu.stage` becomes `cutlass.program`.
+
+Pointwise work becomes ops on scalars between load and store nodes; `fuse-epilogue` then collects
+them into bodies. A tensor that a kernel cannot read where it lies is first copied by a map kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, f32, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.elementwise import CastOp, ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops import (
+    BroadcastOp,
+    ExpandOp,
+    KernelOp,
+    MatmulOp,
+    ReduceOp,
+    ReturnOp,
+    StageKind,
+    StageOp,
+    TransposeOp,
+)
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.passes.access import (
+    Access,
+    Axes,
+    Pattern,
+    Problem,
+    classify,
+    identity,
+    is_inside,
+    lhs_access,
+    operand_axes,
+    operand_fits,
+    pointwise_roots,
+    problem_of,
+    rhs_access,
+    root_axes,
+)
+from mucc.passes.support import locate
+
+LOADS = {
+    Pattern.ROW: c.RowBroadcastOp,
+    Pattern.COL: c.ColBroadcastOp,
+    Pattern.SCALAR: c.ScalarBroadcastOp,
+}
+
+
+class ViewError(Exception):
+    """An access that no chain of transpositions and inserted axes expresses."""
+
+
+def build_view(access: Access, rank: int, block: Block) -> SSAValue:
+    """Append the views that align a tensor's axes with a space of `rank` axes; the aligned value.
+
+    Leading axes of extent 1 are left out, as broadcasting adds them.
+    """
+    value, axes = access.base, list(access.axes)
+    if len(axes) >= 2 and None not in axes[-2:] and axes[-2] > axes[-1]:  # type: ignore[operator]
+        block.add_op(turned := TransposeOp(value))
+        value, axes[-2:] = turned.result, [axes[-1], axes[-2]]
+    positions: list[int] = []
+    following = rank
+    for axis in reversed(axes):
+        following = following - 1 if axis is None else axis
+        positions.insert(0, following)
+    if positions != sorted(set(positions)) or (positions and positions[0] < 0):
+        raise ViewError(f"axes {access.axes} of {access.base.type}")
+    if positions and (inserted := [p for p in range(positions[0], rank) if p not in positions]):
+        block.add_op(expanded := ExpandOp(value, [p - positions[0] for p in inserted]))
+        value = expanded.result
+    return value
+
+
+class _Kernel:
+    """Builds the program of one kernel."""
+
+    def __init__(self, kernel: KernelOp, target: str):
+        self.kernel = kernel
+        last = kernel.body.block.last_op
+        assert isinstance(last, ReturnOp)
+        self.returned = list(last.operands)
+        inputs = list(kernel.function_type.inputs)
+        outputs = list(kernel.function_type.outputs)
+        attributes: dict[str, Attribute | None] = {
+            "sym_name": kernel.sym_name,
+            "target": StringAttr(target),
+            "arg_names": ArrayAttr([*kernel.arg_names, *kernel.result_names]),
+            "num_inputs": IntegerAttr(len(inputs), i64),
+            "dims": kernel.dims,
+            "bound": kernel.bound,
+            "promises": kernel.promises,
+        }
+        self.program = c.ProgramOp([*inputs, *outputs], attributes, None)
+        self.program.location = kernel.location
+        self.block = self.program.body.block
+        names = [*kernel.arg_names, *kernel.result_names]
+        for arg, name in zip(self.block.args, names, strict=True):
+            arg.name_hint = name.data
+        self.memory: dict[SSAValue, SSAValue] = dict(
+            zip(kernel.body.block.args, self.block.args[: len(inputs)], strict=True)
+        )
+        self.outputs = self.block.args[len(inputs) :]
+        self.copies = 0
+
+    def convert(self) -> c.ProgramOp:
+        for op in self.kernel.body.block.ops:
+            if isinstance(op, StageOp):
+                before = self.block.last_op
+                self.stage(op)
+                new = self.block.first_op if before is None else before.next_op
+                while new is not None:
+                    locate(new, op)
+                    new = new.next_op
+        return self.program
+
+    def destinations(self, value: SSAValue) -> list[SSAValue]:
+        """Where a stage's result goes: outputs of the program, else a place in the workspace."""
+        places = [self.outputs[i] for i, r in enumerate(self.returned) if r is value]
+        if not places:
+            assert isinstance(value.type, TensorType)
+            self.block.add_op(workspace := c.WorkspaceOp(value.type))
+            places = [workspace.result]
+        self.memory[value] = places[0]
+        return places
+
+    def at(self, access: Access) -> Access:
+        """The access with its base replaced by where that lies in the program."""
+        return Access(self.memory.get(access.base, access.base), access.axes)
+
+    def stage(self, stage: StageOp) -> None:
+        match stage.kind.data:
+            case StageKind.CONTRACTION:
+                self.contraction(stage)
+            case StageKind.REDUCTION:
+                self.reduction(stage)
+            case StageKind.MAP:
+                body = _Body(self, stage, None)
+                places = [self.destinations(r) for r in stage.outputs]
+                for root, targets in zip(pointwise_roots(stage), places, strict=True):
+                    value = body.scalar(root, root_axes(root, stage))
+                    for target in targets:
+                        body.add(c.StoreOp(body.without_cast(value, target), target))
+                self.block.add_op(c.MapOp(stage.stage_name.data, stage.space, Region(body.block)))
+
+    def reduction(self, stage: StageOp) -> None:
+        anchor = stage.anchor
+        assert isinstance(anchor, ReduceOp)
+        body = _Body(self, stage, None)
+        for result in stage.outputs:
+            for target in self.destinations(result):
+                value = body.scalar(anchor.operand, identity(stage.space))
+                body.add(c.ReduceStoreOp(anchor.kind, value, target))
+        axes = anchor.axes.get_values()
+        self.block.add_op(c.ReduceOp(stage.stage_name.data, stage.space, axes, Region(body.block)))
+
+    def contraction(self, stage: StageOp) -> None:
+        matmul = stage.anchor
+        assert isinstance(matmul, MatmulOp)
+        rank = len(stage.space)
+        problem = problem_of(stage)
+        a = self.operand(stage, self.at(lhs_access(stage, matmul)), problem, rank, Shaped.of(matmul.lhs.type).dims)
+        b = self.operand(stage, self.at(rhs_access(stage, matmul)), problem, rank, Shaped.of(matmul.rhs.type).dims)
+        places = [self.destinations(r) for r in stage.outputs]
+        body = _Body(self, stage, problem)
+        values: list[tuple[SSAValue, SSAValue]] = []
+        last = stage.body.block.last_op
+        assert last is not None
+        for stored, targets in zip(last.operands, places, strict=True):
+            owner = stored.owner
+            for target in targets:
+                if isinstance(owner, ReduceOp) and is_inside(stored, stage):
+                    self.epilogue_reduction(body, owner, target, rank)
+                else:
+                    value = body.scalar(stored, root_axes(stored, stage))
+                    values.append((body.without_cast(value, target), target))
+        for i, (value, target) in enumerate(values):
+            body.add((c.AuxStoreOp if i else c.StoreDOp)(value, target))
+        gemm = c.GemmOp(
+            stage.stage_name.data,
+            matmul.compute,
+            a,
+            b,
+            c.GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch),
+            Region(body.block),
+        )
+        gemm.location = matmul.location
+        self.block.add_op(gemm)
+
+    def epilogue_reduction(self, body: _Body, op: ReduceOp, target: SSAValue, rank: int) -> None:
+        axes = set(op.axes.get_values())
+        value = body.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))
+        if axes == {rank - 1}:
+            node = c.ColReductionOp
+        elif rank - 1 in axes:
+            node = c.ScalarReductionOp
+        else:
+            node = c.RowReductionOp
+        body.add(node(op.kind, value, target))
+
+    def operand(self, stage: StageOp, access: Access, problem: Problem, rank: int, dims: Dims) -> SSAValue:
+        """A contraction's operand as a view that TMA can read, copied first where it cannot."""
+        if not operand_fits(access, rank):
+            access = self.copy(stage, access, rank, dims)
+        return build_view(access, rank, self.block)
+
+    def copy(self, stage: StageOp, access: Access, rank: int, dims: Dims) -> Access:
+        """Write what an access sees into the workspace, row-major and in full, by a map kernel."""
+        element = Shaped.of(access.base.type).element_type
+        self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(dims, element)))
+        body = Block()
+        view = build_view(access, rank, self.block)
+        body.add_op(load := c.LoadOp(view))
+        body.add_op(c.StoreOp(load.result, workspace.result))
+        name = f"{stage.stage_name.data}.copy{self.copies}"
+        self.copies += 1
+        self.block.add_op(c.MapOp(name, dims, Region(body)))
+        return Access(workspace.result, tuple(range(rank - len(dims), rank)))
+
+
+class _Body:
+    """The nodes of one device kernel: loads, scalar operations, stores."""
+
+    def __init__(self, kernel: _Kernel, stage: StageOp, problem: Problem | None):
+        self.kernel = kernel
+        self.stage = stage
+        self.problem = problem
+        self.block = Block()
+        self.values: dict[tuple[SSAValue, Axes], SSAValue] = {}
+        self.loads: dict[Access, SSAValue] = {}
+
+    def add(self, op: Operation, origin: Operation | None = None) -> SSAValue | None:
+        if origin is not None:
+            op.location = origin.location
+        self.block.add_op(op)
+        return op.results[0] if op.results else None
+
+    def scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
+        """One element of a value of the stage, as an f32 (or a bool)."""
+        key = (value, axes)
+        if key not in self.values:
+            self.values[key] = self._scalar(value, axes)
+        return self.values[key]
+
+    def _scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
+        if not is_inside(value, self.stage):
+            return self.load(self.kernel.at(Access(value, axes)))
+        match op := value.owner:
+            case MatmulOp():
+                self.block.add_op(node := c.AccFetchOp())
+                node.location = op.location
+                return node.result
+            case ConstantOp():
+                self.block.add_op(constant := ConstantOp(op.value))
+                return constant.result
+            case TransposeOp() | ExpandOp() | BroadcastOp():
+                return self.scalar(op.operand, operand_axes(op, op.operand, axes))
+            case CastOp():
+                return self.cast(op, self.scalar(op.operand, operand_axes(op, op.operand, axes)))
+            case ElementwiseOp():
+                operands = [self.scalar(v, operand_axes(op, v, axes)) for v in op.operands]
+                types = [op.infer([v.type for v in operands])]
+                new = type(op).create(operands=operands, result_types=types, properties=dict(op.properties))
+                new.location = op.location
+                self.block.add_op(new)
+                return new.results[0]
+            case _:
+                raise AssertionError(f"{op} in a stage")
+
+    def cast(self, op: CastOp, value: SSAValue) -> SSAValue:
+        """Round to a narrower dtype and come back to f32; to f32 there is nothing to do."""
+        if op.element_type == f32 and value.type == f32:
+            return value
+        self.block.add_op(narrow := CastOp(value, op.element_type))  # type: ignore[arg-type]
+        narrow.location = op.location
+        if op.element_type == f32:
+            return narrow.result
+        self.block.add_op(wide := CastOp(narrow, f32))
+        wide.location = op.location
+        return wide.result
+
+    def without_cast(self, value: SSAValue, destination: SSAValue) -> SSAValue:
+        """The value before a rounding that the store does anyway."""
+        assert isinstance(destination.type, TensorType)
+        match value.owner:
+            case CastOp(operand=inner) if isinstance(inner.owner, CastOp) and inner.type == destination.type.element_type:
+                return inner.owner.operand if inner.owner.operand.type == f32 else value
+            case _:
+                return value
+
+    def load(self, access: Access) -> SSAValue:
+        rank = len(self.stage.space)
+        if access not in self.loads:
+            self.loads[access] = self._load(access, rank)
+        return self.loads[access]
+
+    def _load(self, access: Access, rank: int) -> SSAValue:
+        outer = self.kernel.block
+        if self.problem is None:
+            node: c.LoadNode = c.LoadOp(build_view(access, rank, outer))
+        else:
+            pattern = _flat_pattern(access, rank) if self.problem.flat else classify(access, rank)
+            if pattern is None:
+                access = self.kernel.copy(self.stage, access, rank, self.stage.space)
+                pattern = Pattern.MATRIX
+            if pattern is Pattern.MATRIX:
+                has_source = any(isinstance(op, c.SrcFetchOp) for op in self.block.ops)
+                kind = c.AuxLoadOp if has_source else c.SrcFetchOp
+            else:
+                kind = LOADS[pattern]
+            node = kind(build_view(access, rank, outer))
+        self.block.add_op(node)
+        return node.result
+
+
+def _flat_pattern(access: Access, rank: int) -> Pattern:
+    """The pattern where batch axes are taken as rows."""
+    rows, n = access.walked - {rank - 1}, rank - 1 in access.walked
+    if rows:
+        return Pattern.MATRIX if n else Pattern.COL
+    return Pattern.ROW if n else Pattern.SCALAR
+
+
+@dataclass(frozen=True)
+class ConvertToCutlass(ModulePass):
+    """Lower staged kernels to programs of device kernels for one target."""
+
+    name = "convert-to-cutlass"
+
+    target: str = "sm_90a"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        block = op.body.block
+        for kernel in list(block.ops):
+            if isinstance(kernel, KernelOp):
+                program = _Kernel(kernel, self.target).convert()
+                block.insert_op_before(program, kernel)
+                kernel.detach()
+                kernel.erase()

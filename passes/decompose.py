@@ -1,0 +1,104 @@
+"""Rewrite composite operations into primitive ones.
+
+After this pass only primitives are left, so that everything behind it (fusion, operation counts,
+code generation) knows a small set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from mucc.dialects.mu import elementwise as e
+from mucc.passes.support import rewrite
+
+# Klambauer et al., Self-Normalizing Neural Networks, 2017.
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+class Emit:
+    """Collects the ops of one expansion, with the arithmetic written as expressions."""
+
+    def __init__(self) -> None:
+        self.ops: list[Operation] = []
+
+    def __call__(self, op: Operation) -> SSAValue:
+        self.ops.append(op)
+        return op.results[0]
+
+    def number(self, value: float) -> SSAValue:
+        return self(e.ConstantOp(value))
+
+
+def _elu(b: Emit, x: SSAValue, alpha: float) -> SSAValue:
+    # exp sees only x <= 0, so that the unused branch cannot overflow.
+    zero = b.number(0.0)
+    grown = b(e.SubOp(b(e.ExpOp(b(e.MinOp(x, zero)))), b.number(1.0)))
+    return b(e.SelectOp(b(e.CmpOp("gt", x, zero)), x, b(e.MulOp(grown, b.number(alpha)))))
+
+
+def _clip(b: Emit, x: SSAValue, lo: SSAValue, hi: SSAValue) -> SSAValue:
+    return b(e.MinOp(b(e.MaxOp(x, lo)), hi))
+
+
+def _hardsigmoid(b: Emit, x: SSAValue) -> SSAValue:
+    line = b(e.AddOp(b(e.MulOp(x, b.number(1 / 6))), b.number(0.5)))
+    return _clip(b, line, b.number(0.0), b.number(1.0))
+
+
+def _leaky_relu(b: Emit, op: e.LeakyReluOp) -> SSAValue:
+    scaled = b(e.MulOp(op.operand, b.number(op.slope.value.data)))
+    return b(e.SelectOp(b(e.CmpOp("gt", op.operand, b.number(0.0))), op.operand, scaled))
+
+
+def _hardtanh(b: Emit, op: e.HardtanhOp) -> SSAValue:
+    return _clip(b, op.operand, b.number(op.lo.value.data), b.number(op.hi.value.data))
+
+
+def _softsign(b: Emit, x: SSAValue) -> SSAValue:
+    return b(e.DivOp(x, b(e.AddOp(b(e.AbsOp(x)), b.number(1.0)))))
+
+
+EXPANSIONS: dict[type[Operation], Callable[[Emit, e.ElementwiseOp], SSAValue]] = {
+    e.ReluOp: lambda b, op: b(e.MaxOp(op.operands[0], b.number(0.0))),
+    e.LeakyReluOp: lambda b, op: _leaky_relu(b, op),  # type: ignore[arg-type]
+    e.EluOp: lambda b, op: _elu(b, op.operands[0], op.alpha.value.data),  # type: ignore[attr-defined]
+    e.SeluOp: lambda b, op: b(e.MulOp(_elu(b, op.operands[0], SELU_ALPHA), b.number(SELU_SCALE))),
+    e.SiluOp: lambda b, op: b(e.MulOp(op.operands[0], b(e.SigmoidOp(op.operands[0])))),
+    e.SoftsignOp: lambda b, op: _softsign(b, op.operands[0]),
+    e.MishOp: lambda b, op: b(
+        e.MulOp(op.operands[0], b(e.TanhOp(b(e.SoftplusOp(op.operands[0])))))
+    ),
+    e.HardsigmoidOp: lambda b, op: _hardsigmoid(b, op.operands[0]),
+    e.HardswishOp: lambda b, op: b(e.MulOp(op.operands[0], _hardsigmoid(b, op.operands[0]))),
+    e.HardtanhOp: lambda b, op: _hardtanh(b, op),  # type: ignore[arg-type]
+    e.ClampOp: lambda b, op: _clip(b, *op.operands),
+}
+
+
+class Expand(RewritePattern):
+    """For example `relu(x)` -> `max(x, 0)`, `silu(x)` -> `x * sigmoid(x)`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, e.ElementwiseOp) or (expansion := EXPANSIONS.get(type(op))) is None:
+            return
+        emit = Emit()
+        result = expansion(emit, op)
+        rewriter.replace(op, emit.ops, [result])
+
+
+@dataclass(frozen=True)
+class Decompose(ModulePass):
+    """Rewrite every composite activation into primitive operations."""
+
+    name = "decompose"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrite(op, [Expand()])

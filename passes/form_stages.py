@@ -1,0 +1,142 @@
+"""Form stages: put every operation of a kernel into the `mu.stage` of the device kernel that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops import (
+    ExpandOp,
+    KernelOp,
+    MatmulOp,
+    PinOp,
+    ReduceOp,
+    ReturnOp,
+    StageOp,
+    TransposeOp,
+    YieldOp,
+)
+from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.passes.partition import Partition, Stage
+
+
+class _StageBuilder:
+    """Copies into a region what one stage computes; the rest it captures from outside."""
+
+    def __init__(self, partition: Partition, stage: Stage, outer: dict[SSAValue, SSAValue]):
+        self.partition = partition
+        self.stage = stage
+        self.outer = outer
+        self.block = Block()
+        self.inner: dict[SSAValue, SSAValue] = {}
+
+    def value(self, old: SSAValue) -> SSAValue:
+        """The new value for an old one, computed in the region or captured."""
+        old = self.partition.behind_pins(old)
+        if (new := self.inner.get(old)) is not None:
+            return new
+        if old in self.stage.reads:
+            return self.outer[old]
+        if isinstance(owner := old.owner, PinOp):
+            # The stage that copies a pinned parameter or view.
+            return self.value(owner.operand)
+        if not isinstance(owner, ElementwiseOp | ConstantOp | MatmulOp | ReduceOp | TransposeOp | ExpandOp):
+            return self.outer.get(old, old)
+        return self.copy(owner)
+
+    def copy(self, op: Operation) -> SSAValue:
+        mapping = {operand: self.value(operand) for operand in op.operands}
+        new = op.clone(mapping)
+        self.block.add_op(new)
+        self.inner[op.results[0]] = new.results[0]
+        return new.results[0]
+
+    def build(self, name: str) -> StageOp:
+        stage = self.stage
+        origin = [stage.anchor] if stage.anchor is not None else []
+        for op in (*origin, *stage.members):
+            if op.results[0] not in self.inner:
+                self.copy(op)
+        values = [self.value(v) for v in stage.stored]
+        self.block.add_op(yielded := YieldOp(values))
+        types = [_stored_type(v) for v in values]
+        result = StageOp(name, stage.kind, types, Region(self.block))
+        result.location = next(_locations(stage), result.location)
+        yielded.location = result.location
+        return result
+
+
+def _stored_type(value: SSAValue) -> TensorType:
+    shaped = Shaped.of(value.type)
+    return TensorType.of(shaped.dims, shaped.element_type)
+
+
+def _locations(stage: Stage) -> Iterator[UnknownLoc]:
+    """Places in the source that stand for a stage, the best first."""
+    owners = [stage.anchor, *(v.owner for v in stage.stored)]
+    for op in owners:
+        if isinstance(op, Operation) and not isinstance(op.location, UnknownLoc):
+            yield op.location
+
+
+def _name_stages(stages: list[Stage], kernel: KernelOp, partition: Partition) -> dict[Stage, str]:
+    """Pinned names first, then the name of the result that a stage writes, then a number."""
+    last = kernel.body.block.last_op
+    assert isinstance(last, ReturnOp)
+    results = {partition.behind_pins(v): n.data for v, n in zip(last.operands, kernel.result_names, strict=True)}
+    names: dict[Stage, str] = {s: s.name for s in stages if s.name is not None}
+    for stage in stages:
+        if stage in names:
+            continue
+        wanted = next((results[v] for v in stage.stored if v in results), None)
+        taken = set(names.values())
+        if wanted is None or wanted in taken:
+            wanted = next(n for i in range(len(stages) + 1) if (n := f"s{i}") not in taken)
+        names[stage] = wanted
+    return names
+
+
+def _form(kernel: KernelOp) -> None:
+    block = kernel.body.block
+    partition = Partition.of(block)
+    stages = partition.in_order()
+    names = _name_stages(stages, kernel, partition)
+    old_ops = list(block.ops)
+    last = block.last_op
+    assert isinstance(last, ReturnOp)
+    outer: dict[SSAValue, SSAValue] = {}
+    for stage in stages:
+        new = _StageBuilder(partition, stage, outer).build(names[stage])
+        block.insert_op_before(new, last)
+        outer.update(zip(stage.stored, new.outputs, strict=True))
+    last.operands = [outer[partition.behind_pins(v)] for v in last.operands]
+    for op in reversed(old_ops[:-1]):
+        op.detach()
+        op.erase()
+
+
+@dataclass(frozen=True)
+class FormStages(ModulePass):
+    """Partition each kernel into stages.
+
+    ```
+    %0 = mu.matmul %x, %w          %y = mu.stage "y" contraction {
+    %1 = mu.add %0, %b      ->       %0 = mu.matmul %x, %w
+    mu.return %1                     %1 = mu.add %0, %b
+                                     mu.yield %1 }
+                                   mu.return %y
+    ```
+    """
+
+    name = "form-stages"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for kernel in op.body.block.ops:
+            if isinstance(kernel, KernelOp):
+                _form(kernel)

@@ -1,0 +1,87 @@
+"""Fuse pointwise work into bodies: between loads and stores, one `cutlass.compute` per stored value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+
+Pointwise = ElementwiseOp | ConstantOp
+
+
+def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[list[SSAValue], list[Operation]]:
+    """What a body that computes `root` takes from outside, and the ops it holds, operands first."""
+    inputs: list[SSAValue] = []
+    inside: list[Operation] = []
+
+    def visit(value: SSAValue) -> None:
+        owner = value.owner
+        if value is not root and value in done or not isinstance(owner, Pointwise):
+            if value not in inputs:
+                inputs.append(value)
+        elif owner not in inside:
+            for operand in owner.operands:
+                visit(operand)
+            inside.append(owner)
+
+    visit(root)
+    # The accumulator comes first, so that a reader finds it where he expects it.
+    inputs.sort(key=lambda v: not isinstance(v.owner, c.AccFetchOp))
+    return inputs, inside
+
+
+def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> c.ComputeOp:
+    inputs, inside = _inputs_and_ops(root, done)
+    block = Block(arg_types=[f32] * len(inputs))
+    mapping: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
+    for op in inside:
+        new = op.clone(mapping)
+        block.add_op(new)
+        mapping[op.results[0]] = new.results[0]
+    block.add_op(c.YieldOp(mapping[root]))
+    compute = c.ComputeOp([done.get(v, v) for v in inputs], Region(block))
+    compute.location = root.owner.location if isinstance(root.owner, Operation) else compute.location
+    return compute
+
+
+def _fuse(kernel: c.DeviceKernelOp) -> None:
+    block = kernel.body.block
+    order = {op: i for i, op in enumerate(block.ops)}
+    stores = kernel.stores
+    done: dict[SSAValue, SSAValue] = {}
+    # Values that others are computed from come first, so that nothing is computed twice.
+    for value in sorted({s.value for s in stores if isinstance(s.value.owner, Pointwise)}, key=lambda v: order[v.owner]):  # type: ignore[index]
+        block.insert_op_before(compute := _body(value, done), stores[0])
+        done[value] = compute.result
+    for store in stores:
+        store.operands[0] = done.get(store.value, store.value)
+    for op in reversed(list(block.ops)):
+        if isinstance(op, Pointwise | c.LoadNode | c.AccFetchOp) and op.results[0].first_use is None:
+            op.detach()
+            op.erase()
+
+
+@dataclass(frozen=True)
+class FuseEpilogue(ModulePass):
+    """Collect scalar ops into compute nodes.
+
+    ```
+    %2 = mu.add %acc, %bias             %2 = cutlass.compute %acc, %bias {
+    %3 = mu.gelu %2               ->    ^bb0(%a: f32, %b: f32): ... gelu(a + b) ... }
+    cutlass.store_d %3, %out            cutlass.store_d %2, %out
+    ```
+    """
+
+    name = "fuse-epilogue"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in op.body.block.ops:
+            if isinstance(program, c.ProgramOp):
+                for kernel in program.kernels:
+                    _fuse(kernel)

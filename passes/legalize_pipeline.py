@@ -1,0 +1,32 @@
+"""Legalise the mainloop's pipeline: as many stages as shared memory holds, or as many as were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.passes import ModulePass
+
+from mucc.passes.gemm_config import config_of
+from mucc.passes.legalize_tile import finding_of, gemms
+from mucc.passes.support import Finding, PassError
+from mucc.target import get_target
+
+
+@dataclass(frozen=True)
+class LegalizePipeline(ModulePass):
+    """Resolve `stages = auto`, and refuse counts that do not fit."""
+
+    name = "legalize-pipeline"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        findings: list[Finding] = []
+        for program, gemm in gemms(op):
+            target, config = get_target(program.target.data), config_of(gemm)
+            if gemm.stages is None:
+                gemm.stages = IntegerAttr(target.max_stages(config), i64)
+            violations = target.violations(config, gemm.stages.value.data)
+            findings.extend(finding_of(v, program, gemm) for v in violations)
+        if findings:
+            raise PassError(findings)

@@ -1,0 +1,54 @@
+"""Legalise tile, cluster, mainloop and scheduler: refuse combinations that the target does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from mucc.dialects.cutlass import ops as c
+from mucc.passes.gemm_config import config_of
+from mucc.passes.support import Finding, PassError
+from mucc.target import get_target
+from mucc.target.config import Violation
+
+
+def gemms(module: ModuleOp) -> Iterator[tuple[c.ProgramOp, c.GemmOp]]:
+    """Every contraction with the program that launches it."""
+    for program in module.body.block.ops:
+        if isinstance(program, c.ProgramOp):
+            for kernel in program.kernels:
+                if isinstance(kernel, c.GemmOp):
+                    yield program, kernel
+
+
+def finding_of(violation: Violation, program: c.ProgramOp, gemm: c.GemmOp) -> Finding:
+    """A violation as a finding that blames the schedule setting."""
+    return Finding(
+        code=violation.code,
+        message=violation.message,
+        location=gemm.location,
+        kernel=program.sym_name.data,
+        stage=gemm.stage.data,
+        setting=violation.setting,
+        notes=violation.notes,
+        fix=violation.fix,
+    )
+
+
+@dataclass(frozen=True)
+class LegalizeTile(ModulePass):
+    """Check everything that a schedule sets, except the stage count."""
+
+    name = "legalize-tile"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        findings: list[Finding] = []
+        for program, gemm in gemms(op):
+            violations = get_target(program.target.data).violations(config_of(gemm))
+            findings.extend(finding_of(v, program, gemm) for v in violations)
+        if findings:
+            raise PassError(findings)

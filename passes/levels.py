@@ -1,0 +1,93 @@
+"""What is legal at each level of the compiler, stated once and verified at every boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu import ops as m
+from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.schedule import ScheduleOp
+
+VIEWS = (m.TransposeOp, m.ExpandOp)
+TENSOR_OPS = (ElementwiseOp, ConstantOp, m.MatmulOp, *VIEWS, m.BroadcastOp, m.ReduceOp)
+
+
+class LevelError(Exception):
+    """IR that does not belong to the level it claims; always a defect of the compiler."""
+
+    def __init__(self, level: str, op: Operation, reason: str):
+        super().__init__(f"{op.name} is not legal at level '{level}': {reason}")
+        self.op = op
+
+
+@dataclass(frozen=True)
+class Level:
+    """A set of legal ops: `top` in the module, `inner` directly in kernels, plus a rule for each op."""
+
+    name: str
+    top: tuple[type[Operation], ...]
+    inner: tuple[type[Operation], ...]
+    rule: Callable[[Operation], str | None] = lambda op: None
+
+    def verify(self, module: ModuleOp) -> None:
+        """Raise LevelError at the first op that is not legal, or that does not verify."""
+        for top in module.body.block.ops:
+            if not isinstance(top, self.top):
+                raise LevelError(self.name, top, "not a top-level op")
+            for region in top.regions:
+                for op in region.block.ops:
+                    if not isinstance(op, self.inner):
+                        raise LevelError(self.name, op, f"not an op of {top.name}")
+        for op in module.walk():
+            if (reason := self.rule(op)) is not None:
+                raise LevelError(self.name, op, reason)
+        try:
+            module.verify()
+        except VerifyException as e:
+            raise LevelError(self.name, module, str(e).splitlines()[0]) from e
+
+
+def _primitive(op: Operation) -> str | None:
+    return "composite" if isinstance(op, ElementwiseOp) and op.COMPOSITE else None
+
+
+def _fused(op: Operation) -> str | None:
+    if isinstance(op, ElementwiseOp | ConstantOp) and not isinstance(op.parent_op(), c.ComputeOp):
+        return "outside of a compute body"
+    return _primitive(op)
+
+
+def _scheduled(op: Operation) -> str | None:
+    if isinstance(op, c.GemmOp) and not (op.tile and op.cluster and op.mainloop and op.scheduler):
+        return "no schedule chosen"
+    return _fused(op)
+
+
+def _resolved(op: Operation) -> str | None:
+    if isinstance(op, c.GemmOp) and op.stages is None:
+        return "stage count not resolved"
+    return _scheduled(op)
+
+
+def _planned(op: Operation) -> str | None:
+    if isinstance(op, c.WorkspaceOp) and op.slot is None:
+        return "no workspace slot"
+    return _resolved(op)
+
+
+_PROGRAM = (c.WorkspaceOp, c.GemmOp, c.MapOp, c.ReduceOp, *VIEWS)
+
+MU = Level("mu", (m.KernelOp, ScheduleOp), (*TENSOR_OPS, m.PinOp, m.ReturnOp))
+PRIMITIVE = Level("primitive", MU.top, MU.inner, _primitive)
+STAGED = Level("stages", (m.KernelOp, ScheduleOp), (m.StageOp, m.ReturnOp), _primitive)
+LOWERED = Level("lowered", (c.ProgramOp, ScheduleOp), _PROGRAM, _primitive)
+FUSED = Level("fused", LOWERED.top, _PROGRAM, _fused)
+SCHEDULED = Level("scheduled", LOWERED.top, _PROGRAM, _scheduled)
+RESOLVED = Level("resolved", LOWERED.top, _PROGRAM, _resolved)
+CUTLASS = Level("cutlass", LOWERED.top, _PROGRAM, _planned)

@@ -1,0 +1,27 @@
+"""Bring `mu` operations into canonical form and drop what nobody uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from mucc.dialects.mu.ops import KernelOp
+from mucc.passes.support import erase_dead, rewrite
+
+
+@dataclass(frozen=True)
+class MuCanonicalize(ModulePass):
+    """Apply the dialect's canonicalisation patterns, keeping source locations."""
+
+    name = "mu-canonicalize"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from mucc.dialects.mu.canonicalization import PATTERNS
+
+        rewrite(op, PATTERNS)
+        for kernel in op.body.block.ops:
+            if isinstance(kernel, KernelOp):
+                erase_dead(kernel.body)

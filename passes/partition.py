@@ -1,0 +1,243 @@
+"""Deciding which operation runs in which device kernel.
+
+The operations of a kernel are visited in order. A contraction opens a stage; a pointwise operation
+joins the stage of the newest contraction among its operands when its shape is the stage's and none
+of its other operands depends on that stage; a reduction of such a value joins as well, where an
+epilogue can reduce. What joins nothing floats: it is pulled into every stage that needs it, and gets
+a map stage of its own only where memory needs it (an operand of a contraction, a pinned or returned
+value).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from mucc.dialects.mu.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops import (
+    ExpandOp,
+    MatmulOp,
+    PinOp,
+    ReduceOp,
+    Reduction,
+    ReturnOp,
+    StageKind,
+    TransposeOp,
+)
+from mucc.dialects.mu.types import Dims, Shaped
+
+VIEWS = (TransposeOp, ExpandOp)
+
+
+def dims_of(value: SSAValue) -> Dims:
+    return Shaped.of(value.type).dims
+
+
+@dataclass(eq=False)
+class Stage:
+    """A device kernel in the making: what it is built around, what joined it, what it reads and stores."""
+
+    kind: StageKind
+    anchor: Operation | None
+    space: Dims
+    name: str | None = None
+    members: list[Operation] = field(default_factory=list[Operation])
+    reads: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, "Stage"])
+    """Values that it reads from memory, with the stage that writes each."""
+    stored: list[SSAValue] = field(default_factory=list[SSAValue])
+    """Values that others read from memory."""
+
+    def waits_for(self, other: Stage) -> bool:
+        """Whether this stage is, or reads directly or indirectly what is written by, the other."""
+        return self is other or any(s.waits_for(other) for s in self.reads.values())
+
+    def store(self, value: SSAValue) -> None:
+        if value not in self.stored:
+            self.stored.append(value)
+
+    def read(self, needs: dict[SSAValue, Stage]) -> None:
+        """Read values that other stages write."""
+        for value, stage in needs.items():
+            if stage is not self:
+                stage.store(value)
+                self.reads[value] = stage
+
+
+def epilogue_can_reduce(op: ReduceOp, space: Dims) -> bool:
+    """Whether a contraction's epilogue can do this reduction over its output's axes.
+
+    CUTLASS reduces along N (one value per row), along M (one per column), or over both; with leading
+    axes, also over all axes, or over all but N. It has no minimum.
+    """
+    if op.kind.data is Reduction.MIN:
+        return False
+    rank, axes = len(space), tuple(op.axes.get_values())
+    m, n = rank - 2, rank - 1
+    return axes in {(n,), (m,), (m, n), tuple(range(rank)), tuple(range(rank - 1))}
+
+
+@dataclass(eq=False)
+class Partition:
+    """The stages of one kernel, and where each value lives."""
+
+    stages: list[Stage] = field(default_factory=list[Stage])
+    home: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
+    """In-flight values: computed in a stage, usable there without going through memory."""
+    written: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
+    """Values to be read from memory only: reductions, pinned values, results of map stages."""
+    pinned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """The result of a pin -> the value whose stored form it names."""
+
+    @staticmethod
+    def of(block: Block) -> Partition:
+        """Partition the operations of a kernel's block."""
+        self = Partition()
+        for op in block.ops:
+            match op:
+                case MatmulOp():
+                    self._contraction(op)
+                case ReduceOp():
+                    self._reduction(op)
+                case PinOp():
+                    self._pin(op)
+                case ReturnOp():
+                    self._outputs(op)
+                case ElementwiseOp():
+                    self._pointwise(op)
+                case _:
+                    continue
+        return self
+
+    # Looking at values
+
+    def behind_pins(self, value: SSAValue) -> SSAValue:
+        """The value that a pin's result names."""
+        while value in self.pinned:
+            value = self.pinned[value]
+        return value
+
+    def root(self, value: SSAValue) -> SSAValue:
+        """The value behind views and pins."""
+        value = self.behind_pins(value)
+        while isinstance(value.owner, VIEWS):
+            value = self.behind_pins(value.owner.operand)
+        return value
+
+    def writer(self, value: SSAValue) -> Stage | None:
+        """The stage that computes a value; None for parameters and for what no stage has claimed."""
+        return self.home.get(value) or self.written.get(value)
+
+    def needs(self, value: SSAValue) -> dict[SSAValue, Stage]:
+        """The values in memory that computing `value` afresh would read, with their writers."""
+        root = self.root(value)
+        if (stage := self.writer(root)) is not None:
+            return {root: stage}
+        found: dict[SSAValue, Stage] = {}
+        if isinstance(root.owner, ElementwiseOp):
+            for operand in root.owner.operands:
+                found |= self.needs(operand)
+        return found
+
+    # One kind of operation each
+
+    def _contraction(self, op: MatmulOp) -> None:
+        stage = Stage(StageKind.CONTRACTION, op, dims_of(op.result))
+        for operand in op.operands:
+            self._materialise(operand)
+            stage.read(self.needs(operand))
+        self.stages.append(stage)
+        self.home[op.result] = stage
+
+    def _reduction(self, op: ReduceOp) -> None:
+        stage = self.home.get(op.operand)
+        if stage is not None and epilogue_can_reduce(op, stage.space):
+            stage.members.append(op)
+        else:
+            stage = Stage(StageKind.REDUCTION, op, dims_of(op.operand))
+            stage.read(self.needs(op.operand))
+            self.stages.append(stage)
+        self.written[op.result] = stage
+        stage.store(op.result)
+
+    def _pointwise(self, op: ElementwiseOp) -> None:
+        homes = {stage for v in op.operands if (stage := self.home.get(v)) is not None}
+        fitting = [s for s in homes if s.space == dims_of(op.result)]
+        for stage in sorted(fitting, key=self.stages.index, reverse=True):
+            needs: dict[SSAValue, Stage] = {}
+            for operand in op.operands:
+                if self.home.get(operand) is not stage:
+                    needs |= self.needs(operand)
+            if not any(s.waits_for(stage) for s in needs.values()):
+                stage.members.append(op)
+                stage.read(needs)
+                self.home[op.result] = stage
+                return
+
+    def _pin(self, op: PinOp) -> None:
+        value = self.behind_pins(op.operand)
+        if isinstance(value.owner, ElementwiseOp) and self.writer(value) is None:
+            self._map([value])
+        if (stage := self.writer(value)) is None:
+            # A parameter or a view: the stage is a copy, and the pin's result is what it writes.
+            stage = self._map([op.result], copies=[op.operand])
+        else:
+            # What is pinned is read from memory from here on: nothing joins its stage through it.
+            self.pinned[op.result] = value
+            self.home.pop(value, None)
+            self.written[value] = stage
+            stage.store(value)
+        stage.name = stage.name or op.stage.data
+
+    def _outputs(self, op: ReturnOp) -> None:
+        lone: list[SSAValue] = []
+        for operand in op.operands:
+            value = self.behind_pins(operand)
+            if (stage := self.writer(value)) is not None:
+                stage.store(value)
+            else:
+                lone.append(value)
+        for group in _by_shape(lone):
+            self._map(group)
+
+    def _materialise(self, value: SSAValue) -> None:
+        """See to it that the value behind views will be in memory."""
+        root = self.root(value)
+        if isinstance(root.owner, ElementwiseOp) and self.writer(root) is None:
+            self._map([root])
+
+    def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:
+        """A map stage that writes pointwise values, or copies of what is in memory."""
+        stage = Stage(StageKind.MAP, None, dims_of(values[0]))
+        for value in copies or values:
+            stage.read(self.needs(value))
+        for value in values:
+            stage.store(value)
+            self.written[value] = stage
+        self.stages.append(stage)
+        return stage
+
+    def in_order(self) -> list[Stage]:
+        """The stages, each after those that it reads from, otherwise as they were opened."""
+        done: list[Stage] = []
+
+        def visit(stage: Stage) -> None:
+            if stage not in done:
+                for other in stage.reads.values():
+                    visit(other)
+                done.append(stage)
+
+        for stage in self.stages:
+            visit(stage)
+        return done
+
+
+def _by_shape(values: Iterable[SSAValue]) -> list[list[SSAValue]]:
+    """Values of equal shape together, in order, each once."""
+    groups: dict[Dims, list[SSAValue]] = {}
+    for value in values:
+        group = groups.setdefault(dims_of(value), [])
+        if value not in group:
+            group.append(value)
+    return list(groups.values())

@@ -1,0 +1,38 @@
+"""The table of contents of the compiler: its passes in order, and the level that each one reaches."""
+
+from __future__ import annotations
+
+from xdsl.passes import ModulePass
+
+from mucc.passes import levels
+from mucc.passes.convert_to_cutlass import ConvertToCutlass
+from mucc.passes.decompose import Decompose
+from mucc.passes.form_stages import FormStages
+from mucc.passes.fuse_epilogue import FuseEpilogue
+from mucc.passes.legalize_pipeline import LegalizePipeline
+from mucc.passes.legalize_target import LegalizeTarget
+from mucc.passes.legalize_tile import LegalizeTile
+from mucc.passes.levels import Level
+from mucc.passes.mu_canonicalize import MuCanonicalize
+from mucc.passes.plan_workspace import PlanWorkspace
+from mucc.passes.select_schedule import SelectSchedule
+
+Step = tuple[ModulePass, Level]
+
+
+def pipeline(target: str) -> tuple[Step, ...]:
+    """The steps from a frontend's `mu` module to a `cutlass` module ready for emission."""
+    return (
+        (MuCanonicalize(), levels.MU),
+        (Decompose(), levels.PRIMITIVE),
+        (MuCanonicalize(), levels.PRIMITIVE),
+        (FormStages(), levels.STAGED),
+        (ConvertToCutlass(target), levels.LOWERED),
+        (FuseEpilogue(), levels.FUSED),
+        (SelectSchedule(), levels.SCHEDULED),
+        (LegalizeTile(), levels.SCHEDULED),
+        (LegalizePipeline(), levels.RESOLVED),
+        (LegalizeTarget(), levels.RESOLVED),
+        (PlanWorkspace(), levels.CUTLASS),
+    )
+

@@ -1,0 +1,88 @@
+"""What is known about run-time dims: promises as affine sets, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineConstraintExpr,
+    AffineConstraintKind,
+    AffineDimExpr,
+    AffineExpr,
+    AffineSet,
+)
+
+_SYMBOLS = {
+    AffineBinaryOpKind.Add: "+",
+    AffineBinaryOpKind.Mul: "*",
+    AffineBinaryOpKind.Mod: "%",
+    AffineBinaryOpKind.FloorDiv: "/",
+}
+
+
+def expression_text(expr: AffineExpr, dims: Sequence[str]) -> str:
+    """An affine expression over dims in C's (and the language's) notation.
+
+    Division is C's, which agrees with floor division because dims are positive.
+    """
+    match expr:
+        case AffineDimExpr():
+            return dims[expr.position]
+        case AffineConstantExpr():
+            return str(expr.value)
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.CeilDiv):
+            lhs, rhs = expression_text(expr.lhs, dims), expression_text(expr.rhs, dims)
+            return f"(({lhs} + {rhs} - 1) / {rhs})"
+        case AffineBinaryOpExpr():
+            lhs, rhs = (_operand(e, expr.kind, dims) for e in (expr.lhs, expr.rhs))
+            if expr.kind is AffineBinaryOpKind.Add and rhs.startswith("-"):
+                return f"{lhs} - {rhs[1:]}"
+            return f"{lhs} {_SYMBOLS[expr.kind]} {rhs}"
+        case _:
+            raise ValueError(f"no notation for {expr}")
+
+
+def _operand(expr: AffineExpr, outer: AffineBinaryOpKind, dims: Sequence[str]) -> str:
+    text = expression_text(expr, dims)
+    inner_binds_less = isinstance(expr, AffineBinaryOpExpr) and (
+        outer is not AffineBinaryOpKind.Add or expr.kind is not AffineBinaryOpKind.Mul
+    )
+    return f"({text})" if inner_binds_less and not _is_sum_in_sum(expr, outer) else text
+
+
+def _is_sum_in_sum(expr: AffineExpr, outer: AffineBinaryOpKind) -> bool:
+    return (
+        isinstance(expr, AffineBinaryOpExpr)
+        and expr.kind is AffineBinaryOpKind.Add
+        and outer is AffineBinaryOpKind.Add
+    )
+
+
+def constraint_text(constraint: AffineConstraintExpr, dims: Sequence[str]) -> str:
+    """A promise as the language writes it, for example `K % 8 == 0` or `M - 16 >= 0`."""
+    symbol = {
+        AffineConstraintKind.ge: ">=",
+        AffineConstraintKind.le: "<=",
+        AffineConstraintKind.eq: "==",
+    }[constraint.kind]
+    lhs, rhs = (expression_text(e, dims) for e in (constraint.lhs, constraint.rhs))
+    return f"{lhs} {symbol} {rhs}"
+
+
+def promised_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str) -> int:
+    """The largest m for which a promise `dim % m == 0` stands alone; 1 where none does."""
+    best = 1
+    for constraint in promises.constraints if promises else ():
+        if constraint.kind is not AffineConstraintKind.eq or constraint.rhs != AffineConstantExpr(0):
+            continue
+        match constraint.lhs:
+            case AffineBinaryOpExpr(
+                kind=AffineBinaryOpKind.Mod, lhs=AffineDimExpr(position=p), rhs=AffineConstantExpr(value=m)
+            ) if dims[p] == dim:
+                best = max(best, m)
+            case _:
+                continue
+    return best

@@ -1,0 +1,105 @@
+"""Choose a schedule for every contraction: what the user pinned, the target's choice for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass
+
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.schedule import ClusterAttr, Mainloop, MainloopAttr, ScheduleOp, SchedulerAttr, TileAttr
+from mucc.dialects.mu.types import Dims
+from mucc.passes.gemm_config import a_is_k_major, b_is_k_major, epilogue_of
+from mucc.passes.support import Finding, PassError
+from mucc.target import get_target
+from mucc.target.config import Problem
+
+
+def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
+    """What the user set for a stage; settings for the stage win over those for the kernel."""
+    settings: dict[str, Attribute] = {}
+    matching = [
+        s
+        for s in schedules
+        if s.kernel.data == program.sym_name.data
+        and s.target.data == program.target.data
+        and (s.stage is None or s.stage.data == stage)
+    ]
+    for schedule in sorted(matching, key=lambda s: s.stage is not None):
+        settings |= schedule.settings.data
+    return settings
+
+
+def _extent(dims: Dims) -> int | None:
+    """A product of extents, None where a factor is a run-time value."""
+    result = 1
+    for dim in dims:
+        if isinstance(dim, str):
+            return None
+        result *= dim
+    return result
+
+
+def _select(program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute]) -> None:
+    target = get_target(program.target.data)
+    m, n, k, batch = (_extent(d) for d in gemm.shape.extents)
+    problem = Problem(
+        compute=gemm.compute.data.value,
+        a_k_major=a_is_k_major(gemm),
+        b_k_major=b_is_k_major(gemm),
+        epilogue=epilogue_of(gemm),
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+    )
+    fixed = {name: str(value.data if isinstance(value, MainloopAttr) else value) for name, value in settings.items()}
+    choice = target.default_schedule(problem, fixed)
+    gemm.tile = TileAttr.of(*choice.tile)
+    gemm.cluster = ClusterAttr.of(*choice.cluster)
+    gemm.mainloop = MainloopAttr(Mainloop(choice.mainloop))
+    gemm.scheduler = SchedulerAttr.of(choice.scheduler, choice.raster, choice.swizzle, choice.splits)
+    for name, value in settings.items():
+        gemm.properties[name] = value
+
+
+def unknown_stages(schedules: list[ScheduleOp], programs: list[c.ProgramOp]) -> Iterator[Finding]:
+    """Schedules that apply to no contraction."""
+    for schedule in schedules:
+        program = next((p for p in programs if p.sym_name.data == schedule.kernel.data), None)
+        if program is None or schedule.stage is None:
+            continue
+        stages = {k.stage.data: k for k in program.kernels}
+        kernel = stages.get(schedule.stage.data)
+        if isinstance(kernel, c.GemmOp):
+            continue
+        contractions = [name for name, k in stages.items() if isinstance(k, c.GemmOp)]
+        reason = "has no contraction to schedule" if kernel is not None else "does not exist"
+        yield Finding(
+            code="MU2001",
+            message=f"stage '{schedule.stage.data}' of kernel '{schedule.kernel.data}' {reason}",
+            location=schedule.location,
+            helps=(f"stages with a schedule: {', '.join(contractions)}",) if contractions else (),
+        )
+
+
+@dataclass(frozen=True)
+class SelectSchedule(ModulePass):
+    """Fill in tile, cluster, mainloop, scheduler of every contraction, and the stage count if pinned."""
+
+    name = "select-schedule"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        schedules = [s for s in op.body.block.ops if isinstance(s, ScheduleOp)]
+        programs = [p for p in op.body.block.ops if isinstance(p, c.ProgramOp)]
+        if findings := list(unknown_stages(schedules, programs)):
+            raise PassError(findings)
+        for program in programs:
+            for kernel in program.kernels:
+                if isinstance(kernel, c.GemmOp):
+                    _select(program, kernel, pinned(schedules, program, kernel.stage.data))
+

@@ -1,0 +1,78 @@
+"""`mucc.compile` and `mucc.check`: the compiler, called from Python."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import shutil
+import tempfile
+import warnings
+from collections.abc import Sequence
+from functools import cache as once
+from pathlib import Path
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
+from mucc.runtime.errors import MuccError
+from mucc.runtime.module import Module, load
+
+DEFAULT_TARGET = "sm_90a"
+
+
+class CompileError(MuccError):
+    """The program has errors, or the toolchain failed. `diagnostics` holds all, the text shows them."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]):
+        from mucc.diagnostics.render import render_text
+
+        errors = [d for d in diagnostics if d.severity is Severity.ERROR] or list(diagnostics)
+        super().__init__(errors[0].code, errors[0].message)
+        self.diagnostics = tuple(diagnostics)
+        self._text = "\n".join(render_text(d) for d in diagnostics).rstrip()
+
+    def __str__(self) -> str:
+        return f"the program does not compile\n\n{self._text}"
+
+
+class MuccWarning(UserWarning):
+    """What the compiler warned about."""
+
+
+def compile(text: str, target: str = DEFAULT_TARGET, cache: bool = True, *, name: str = "<string>") -> Module:
+    """Compile a program and load it. A program that was compiled before comes from the cache.
+
+    `name` is what messages call the program. Raises `CompileError` with every error found, and what `load`
+    raises; warnings come as `MuccWarning`.
+    """
+    from mucc.build import Request, build
+
+    try:
+        artefact = build(Request(text.encode(), name, "so", target, cached=cache))
+    except DiagnosticError as error:
+        raise CompileError(error.diagnostics) from None
+    for diagnostic in artefact.warnings:
+        warnings.warn(str(diagnostic), MuccWarning, stacklevel=2)
+    # The name goes with the contents, so the same program is one library to the process.
+    path = _folder() / f"{hashlib.sha256(artefact.data).hexdigest()[:16]}.so"
+    if not path.exists():
+        path.write_bytes(artefact.data)
+    return load(path)
+
+
+def check(text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>") -> tuple[Diagnostic, ...]:
+    """Every error and warning that can be found without nvcc; empty where the program is good."""
+    from mucc.build import compile_source
+
+    try:
+        compilation = compile_source(Source(name, text), target)
+        compilation.emit("cutlass")
+    except DiagnosticError as error:
+        return error.diagnostics
+    return tuple(compilation.sink.diagnostics)
+
+
+@once
+def _folder() -> Path:
+    """Where this process keeps the libraries that it compiled."""
+    folder = Path(tempfile.mkdtemp(prefix="mucc-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,38 @@
+"""What the run time raises: exceptions with a code, each also the TypeError or ValueError one expects."""
+
+from __future__ import annotations
+
+import re
+
+
+class MuccError(Exception):
+    """A failure with a code such as MU6006, and the message behind it; `mucc explain CODE` tells more."""
+
+    def __init__(self, code: str, message: str):
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class MuccTypeError(MuccError, TypeError):
+    """An argument of the wrong kind or dtype, or the wrong number of them."""
+
+
+class MuccValueError(MuccError, ValueError):
+    """An argument of the right type with a shape, device, layout or alignment that does not fit."""
+
+
+class MuccRuntimeError(MuccError, RuntimeError):
+    """A failure that is not the arguments' fault: a file, CUDA, memory."""
+
+
+_CODED = re.compile(r"(MU\d{4}): (.*)", re.DOTALL)
+
+
+def translated(error: BaseException) -> BaseException:
+    """The coded exception that a library's own error stands for; other errors come back as they are."""
+    if isinstance(error, MuccError) or not (match := _CODED.match(str(error))):
+        return error
+    kinds = {TypeError: MuccTypeError, ValueError: MuccValueError}
+    kind = next((ours for theirs, ours in kinds.items() if isinstance(error, theirs)), MuccRuntimeError)
+    return kind(match[1], match[2])

@@ -1,0 +1,119 @@
+"""A kernel as a Python callable."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mucc.manifest import KernelInfo
+from mucc.runtime.errors import MuccRuntimeError, MuccTypeError, translated
+
+if TYPE_CHECKING:
+    from mucc.runtime.torch_glue import TorchKernel
+
+
+class Kernel:
+    """One kernel of a loaded library.
+
+    Four ways to call it, from the most convenient to the leanest:
+
+    * `kernel(x, w, b)`: torch tensors by position or by name, outputs are allocated and returned;
+    * `kernel.op(x, w, b)`: the torch operator, for `torch.compile` and `torch.export`;
+    * `kernel.launch(x, w, b, y)`: any DLPack tensors, outputs included;
+    * `kernel.ffi(x, w, b, y)`: the same without a Python layer; errors are plain TypeError and ValueError.
+
+    All run on the tensors' device, on the framework's current stream of that device, asynchronously.
+    Results are not differentiable.
+    """
+
+    def __init__(self, info: KernelInfo, ffi: Callable[..., Any], ffi_workspace: Callable[..., Any]):
+        self.info = info
+        self.name = info.name
+        self.ffi = ffi
+        self.ffi_workspace = ffi_workspace
+        self.source_hash = ""
+        self._names = [a.name for a in info.inputs]
+        self._torch: TorchKernel | None = None
+        # Bound now, where it can be: torch.compile would otherwise have to trace the registration of the
+        # operator.
+        if "torch" in sys.modules:
+            self._bind()
+
+    def __call__(
+        self, *tensors: Any, out: Any = None, workspace: Any = None, stream: Any = None, **named: Any
+    ) -> Any:
+        """Run the kernel over torch tensors and Python numbers; returns the output, or a tuple of outputs.
+
+        `out` is a tensor, or one per output, to write into. `workspace` is a uint8 vector on the device,
+        else one is kept per device and stream. `stream` is a torch stream or a raw stream handle, else
+        torch's current one. Raises `MuccTypeError` and `MuccValueError` with the codes MU6001 to MU6019 and
+        MU6040 to MU6042.
+        """
+        glue = self._torch or self._bind()
+        if named:
+            tensors = self._by_name(tensors, named)
+        if glue.compiling():
+            if out is None and workspace is None and stream is None:
+                return glue.op(*tensors)
+            raise MuccTypeError(
+                "MU6040", f"{self.name}: under torch.compile call it without out, workspace and stream"
+            )
+        return glue.call(tensors, out, workspace, stream)
+
+    def launch(self, *args: Any) -> None:
+        """Run the kernel over inputs, then outputs: DLPack tensors on one CUDA device, and Python numbers.
+
+        One argument more is the workspace (a uint8 vector on the device); without it the library keeps one
+        per device and stream. Raises as `__call__` does.
+        """
+        try:
+            self.ffi(*args)
+        except Exception as error:
+            raise translated(error) from None
+
+    def workspace_bytes(self, *args: Any) -> int:
+        """The bytes of workspace that `launch` with these arguments needs."""
+        try:
+            return self.ffi_workspace(*args)
+        except Exception as error:
+            raise translated(error) from None
+
+    @cached_property
+    def op(self) -> Any:
+        """The torch operator `torch.ops.mucc.<name>_<hash>.default`."""
+        return (self._torch or self._bind()).op
+
+    def _bind(self) -> TorchKernel:
+        try:
+            from mucc.runtime.torch_glue import TorchKernel
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MuccRuntimeError(
+                "MU6042", f"{self.name}(...) needs torch; kernel.launch(...) does not"
+            ) from None
+        self._torch = TorchKernel(self)
+        return self._torch
+
+    def _by_name(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
+        """Arguments in calling order. Raises MU6040."""
+        names = self._names
+        args = list(given) + [named.pop(n) for n in names[len(given) :] if n in named]
+        if not named and len(args) == len(names):
+            return tuple(args)
+        if twice := [n for n in named if n in names]:
+            problem = (
+                f"argument '{twice[0]}' came twice"
+                if twice[0] in names[: len(given)]
+                else "an argument is missing"
+            )
+        elif named:
+            problem = f"there is no argument '{next(iter(named))}'"
+        else:
+            problem = f"{len(names)} arguments are needed, {len(args)} came"
+        raise MuccTypeError("MU6040", f"{problem}; the signature is {self.info.signature}")
+
+    def __repr__(self) -> str:
+        return f"<mucc.Kernel {self.info.signature}>"

@@ -1,0 +1,132 @@
+"""The GPU side of `mucc run`: inputs, launch, reference, and times. Imports torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from mucc.build import build
+from mucc.manifest import Arg, KernelInfo
+from mucc.runtime.errors import MuccError
+from mucc.runtime.report import Report
+from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
+from mucc.runtime.verify import compare, input_scales
+
+if TYPE_CHECKING:
+    from mucc.driver import Compilation
+
+    from mucc.build import Request
+
+torch: Any = importlib.import_module("torch")
+
+
+def empty(arg: Arg, dims: dict[str, int], device: Any) -> Any:
+    """An uninitialised tensor of the argument's dtype, shape and layout."""
+    shape = list(arg.extents(dims))
+    if arg.layout == "row_major":
+        return torch.empty(shape, dtype=DTYPES[arg.dtype], device=device)
+    if arg.layout == "col_major":
+        shape[-2:] = reversed(shape[-2:])
+        packed = torch.empty(shape, dtype=DTYPES[arg.dtype], device=device)
+        return packed.transpose(-1, -2) if len(shape) > 1 else packed
+    return torch.empty_strided(shape, packed_strides(arg, shape), dtype=DTYPES[arg.dtype], device=device)
+
+
+def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any) -> dict[str, Any]:
+    """Inputs by name: tensors on the device, floats for by-value scalars."""
+    generator = torch.Generator(device).manual_seed(seed)
+    scales = input_scales(info, dims)
+    inputs: dict[str, Any] = {}
+    for arg in info.inputs:
+        if arg.role == "scalar":
+            number = torch.rand((), generator=generator, device=device, dtype=torch.float32) + 0.5
+            inputs[arg.name] = float(number)
+            continue
+        values = torch.randn(arg.extents(dims), generator=generator, device=device, dtype=torch.float32)
+        inputs[arg.name] = empty(arg, dims, device).copy_(values * scales[arg.name])
+    return inputs
+
+
+def time_us(launch: Callable[[], Any], iters: int, device: Any) -> list[float]:
+    """Times of single launches by device events, in microseconds, each with a cold L2.
+
+    The write that flushes L2 also keeps the GPU busy while the host gets ahead, so that no launch overhead
+    is timed.
+    """
+    flush = torch.empty(
+        4 * torch.cuda.get_device_properties(device).L2_cache_size, dtype=torch.uint8, device=device
+    )
+    pairs = [
+        (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(iters)
+    ]
+    for _ in range(max(iters // 10, 3)):
+        launch()
+    for start, end in pairs:
+        flush.zero_()
+        start.record()
+        launch()
+        end.record()
+    torch.cuda.synchronize(device)
+    return [start.elapsed_time(end) * 1e3 for start, end in pairs]
+
+
+def run_on_gpu(
+    compilation: Compilation,
+    info: KernelInfo,
+    dims: dict[str, int],
+    seed: int,
+    request: Request,
+    iters: int,
+    progress: Callable[[str], None],
+) -> Report:
+    """Build, run over poisoned outputs, compare with the float64 interpreter on the GPU, and time."""
+    import tempfile
+    from pathlib import Path
+
+    from mucc.diagnostics.core import Diagnostic, DiagnosticError
+    from mucc.runtime.module import load
+
+    artefact = build(request, progress)
+    with tempfile.TemporaryDirectory(prefix="mucc-") as folder:
+        path = Path(folder) / f"{request.stem}.so"
+        path.write_bytes(artefact.data)
+        kernel = load(path)[info.name]
+    device = torch.device("cuda", torch.cuda.current_device())
+    inputs = random_inputs(info, dims, seed, device)
+    args = list(inputs.values())
+    outs = TorchKernel(kernel).allocate(args)
+    for out in outs:
+        out.fill_(float("nan"))
+    try:
+        size = kernel.workspace_bytes(*args, *outs)
+        workspace = [torch.empty(size, dtype=torch.uint8, device=device)] if size else []
+        kernel.launch(*args, *outs, *workspace)
+        torch.cuda.synchronize(device)
+    except MuccError as error:
+        raise DiagnosticError(Diagnostic(error.code, error.message)) from None
+    progress("interpreting the program in float64")
+    wide = {n: v.to(torch.float64) if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
+    expected = compilation.interpret(info.name, wide, torch)
+    verdicts = [
+        compare(a.name, a.dtype, out.to(torch.float64), want.to(DTYPES[a.dtype]).to(torch.float64), torch)
+        for a, out, want in zip(info.outputs, outs, expected, strict=True)
+    ]
+    del wide, expected
+    times = time_us(lambda: kernel.ffi(*args, *outs, *workspace), iters, device)
+    middle = median(times)
+    flops = sum(info.count(terms, dims) for unit, terms in info.flops.items() if unit.startswith("tensor"))
+    return Report(
+        info.name,
+        info.signature,
+        dims,
+        seed,
+        torch.cuda.get_device_name(device),
+        "the kernel's outputs, poisoned before the run",
+        verdicts,
+        middle,
+        min(times),
+        flops / middle / 1e6 if flops else None,
+        info.count(info.bytes, dims) / middle / 1e3,
+    )

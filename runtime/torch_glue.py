@@ -1,0 +1,206 @@
+"""Torch's side of a kernel: output allocation, workspace, stream, operator. Importing this imports torch."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mucc.manifest import ITEM_BYTES, Arg
+from mucc.runtime.errors import MuccTypeError, translated
+
+if TYPE_CHECKING:
+    from mucc.runtime.kernel import Kernel
+
+# Untyped, since mucc is also type-checked where there is no torch.
+torch: Any = importlib.import_module("torch")
+Tensor = Any
+
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
+_PLAIN = {torch.Tensor, torch.nn.Parameter, float, int, bool}
+_LIBRARY = torch.library.Library("mucc", "FRAGMENT")
+
+
+def packed_strides(arg: Arg, shape: Sequence[Any]) -> list[Any]:
+    """The strides (elements) that an output of explicit strides is allocated with.
+
+    Fixed strides stay; a free one, from the last axis outwards, is the smallest that neither overlaps nor
+    is misaligned.
+    """
+    strides = list(arg.layout)
+    unit = max(arg.align // ITEM_BYTES[arg.dtype], 1)
+    span = 1
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride is not None:
+            span = max(span, stride * extent)
+    for axis in reversed(range(len(shape))):
+        if strides[axis] is None:
+            strides[axis] = -(-span // unit) * unit
+            span = strides[axis] * shape[axis]
+    return strides
+
+
+def _has_own_rules(value: Any) -> bool:
+    """Whether a value is a tensor subclass, whose dispatch must see an operator, not a foreign call."""
+    return isinstance(value, torch.Tensor) and type(value) not in _PLAIN
+
+
+class TorchKernel:
+    """What `Kernel.__call__` does with torch tensors."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self.compiling: Callable[[], bool] = torch.compiler.is_compiling
+        info = kernel.info
+        self.ffi = kernel.ffi
+        self.n_inputs = len(info.inputs)
+        self.n_outputs = len(info.outputs)
+        self.needs_workspace = info.workspace
+        self.first_tensor = next(i for i, a in enumerate(info.inputs) if a.role == "input")
+        self._workspaces: dict[tuple[int, int], Tensor] = {}
+        places = {
+            e: (i, axis)
+            for i, a in enumerate(info.inputs)
+            for axis, e in enumerate(a.shape)
+            if isinstance(e, str)
+        }
+        # Per output, per axis: a number, or (argument, axis) to read it from.
+        self._plans = [(a, DTYPES[a.dtype], [self._place(e, places) for e in a.shape]) for a in info.outputs]
+        self._simple = all(a.layout == "row_major" for a in info.outputs)
+        self.op: Any = self._register()
+
+    def _place(self, extent: str | int, places: dict[str, tuple[int, int]]) -> int | tuple[int, int]:
+        if isinstance(extent, int):
+            return extent
+        bound = self.kernel.info.dims[extent]
+        return places[extent] if bound is None else bound
+
+    def allocate(self, tensors: Sequence[Any]) -> list[Tensor]:
+        """Empty outputs for these inputs, on the device of the first tensor. Extents may be symbolic."""
+        device = tensors[self.first_tensor].device
+        outs: list[Tensor] = []
+        for arg, dtype, plan in self._plans:
+            shape = [p if isinstance(p, int) else tensors[p[0]].shape[p[1]] for p in plan]
+            if self._simple or arg.layout == "row_major":
+                outs.append(torch.empty(shape, dtype=dtype, device=device))
+            elif arg.layout == "col_major":
+                shape[-2:] = reversed(shape[-2:])
+                out = torch.empty(shape, dtype=dtype, device=device)
+                outs.append(out.transpose(-1, -2) if len(shape) > 1 else out)
+            else:
+                outs.append(
+                    torch.empty_strided(shape, packed_strides(arg, shape), dtype=dtype, device=device)
+                )
+        return outs
+
+    def call(self, tensors: Sequence[Any], out: Any, workspace: Any, stream: Any) -> Any:
+        """What `Kernel.__call__` returns. Tensors without memory (fake, functional) go through the operator."""
+        if stream is not None:
+            with torch.cuda.stream(self._stream(stream, tensors)):
+                return self.run(tensors, out, workspace)
+        if not _PLAIN.issuperset(map(type, tensors)) and any(map(_has_own_rules, tensors)):
+            return self.op(*tensors)
+        return self.run(tensors, out, workspace)
+
+    def run(self, tensors: Sequence[Any], out: Any = None, workspace: Any = None) -> Any:
+        """Allocate what is missing, and launch."""
+        if out is None:
+            try:
+                outs = self.allocate(tensors)
+            except Exception as error:
+                raise self._blame(tensors) or error from None
+            if outs[0].is_meta:
+                return outs[0] if self.n_outputs == 1 else tuple(outs)
+        else:
+            outs = [*out] if type(out) in (list, tuple) else [out]
+        try:
+            if self.needs_workspace and workspace is None:
+                workspace = self._workspace(tensors, outs)
+            if workspace is None:
+                self.ffi(*tensors, *outs)
+            else:
+                self.ffi(*tensors, *outs, workspace)
+        except Exception as error:
+            raise self._blame(tensors, outs) or translated(error) from None
+        return outs[0] if self.n_outputs == 1 else tuple(outs)
+
+    def _stream(self, stream: Any, tensors: Sequence[Any]) -> Any:
+        if isinstance(stream, torch.cuda.Stream):
+            return stream
+        if isinstance(stream, int):
+            return torch.cuda.ExternalStream(stream, device=tensors[self.first_tensor].device)
+        raise MuccTypeError(
+            "MU6040", f"{self.kernel.name}: stream must be a torch stream or a handle, got {stream!r}"
+        )
+
+    def _workspace(self, tensors: Sequence[Any], outs: Sequence[Tensor]) -> Tensor:
+        """The workspace of this call: kept per device and stream, but for one that a graph will own."""
+        if not (size := self.kernel.ffi_workspace(*tensors, *outs)):
+            return None
+        device = outs[0].device
+        with torch.cuda.device(device):
+            if torch.cuda.is_current_stream_capturing():
+                return torch.empty(size, dtype=torch.uint8, device=device)
+            key = (outs[0].get_device(), torch.cuda.current_stream().cuda_stream)
+            found = self._workspaces.get(key)
+            if found is None or found.numel() < size:
+                found = self._workspaces[key] = torch.empty(size, dtype=torch.uint8, device=device)
+            return found
+
+    def _blame(self, tensors: Sequence[Any], outs: Sequence[Any] | None = None) -> BaseException | None:
+        """What is wrong with these arguments, where it is something that the library cannot tell."""
+        name, inputs = self.kernel.name, self.kernel.info.inputs
+        if len(tensors) != self.n_inputs:
+            came = f"{len(inputs)} arguments are needed, {len(tensors)} came"
+            return MuccTypeError("MU6040", f"{came}; the signature is {self.kernel.info.signature}")
+        for arg, value in zip(inputs, tensors, strict=True):
+            if arg.role == "input" and hasattr(value, "__dlpack__") and not isinstance(value, torch.Tensor):
+                what = f"expected a torch tensor, got {type(value).__module__}.{type(value).__name__}"
+                return MuccTypeError(
+                    "MU6041",
+                    f"argument '{arg.name}' of {name}: {what}; kernel.launch(...) takes any DLPack tensor",
+                )
+        if outs is not None:
+            if len(outs) == self.n_outputs:
+                return None
+            return MuccTypeError("MU6040", f"{name} has {self.n_outputs} outputs, out= holds {len(outs)}")
+        try:
+            # The library goes through the inputs first, and says what is wrong with them.
+            self.ffi(*tensors, *[None] * self.n_outputs)
+        except Exception as error:
+            return translated(error)
+        return None
+
+    def _register(self) -> Any:
+        """Define the operator, with what it does and what it would return.
+
+        The name holds a hash of program and signature, since an operator lives as long as the process: two
+        libraries of the same program share one, which launches the library that was loaded last.
+        """
+        info = self.kernel.info
+        digest = hashlib.sha256(f"{self.kernel.source_hash}{info}".encode()).hexdigest()[:12]
+        name = f"{info.name}_{digest}"
+        _IMPLEMENTATIONS[name] = self
+        if not hasattr(torch.ops.mucc, name):
+            params = ", ".join(
+                f"{'float' if a.role == 'scalar' else 'Tensor'} a{i}" for i, a in enumerate(info.inputs)
+            )
+            result = "Tensor" if self.n_outputs == 1 else f"({', '.join(['Tensor'] * self.n_outputs)})"
+            _LIBRARY.define(f"{name}({params}) -> {result}")
+
+            def run(*tensors: Any) -> Any:
+                return _IMPLEMENTATIONS[name].run(tensors)
+
+            def fake(*tensors: Any) -> Any:
+                outs = _IMPLEMENTATIONS[name].allocate(tensors)
+                return outs[0] if len(outs) == 1 else tuple(outs)
+
+            # For every backend: a tensor on the CPU is then refused by name, like everything else that does
+            # not fit.
+            _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+            torch.library.register_fake(f"mucc::{name}", fake, lib=_LIBRARY)
+        return getattr(torch.ops.mucc, name).default
+
+
+_IMPLEMENTATIONS: dict[str, TorchKernel] = {}
