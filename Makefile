@@ -70,3 +70,10 @@ $(STAMPS)/nvcc: pyproject.toml | $(BIN)/python
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/nvcc
 	python -m pip install -q -e '.[dev]'
 	@touch $@
+
+# The run-time tests call kernels with torch tensors; a build for the CPU is enough for them. Without
+# one they are skipped, and say so.
+$(STAMPS)/torch: $(STAMPS)/dev
+	python -c 'import torch' 2>/dev/null || python -m pip install -q --retries 1 'torch==2.13.0+cpu' \
+	  --extra-index-url https://download.pytorch.org/whl/cpu || echo "no CPU build of torch: going on without"
+	@touch $@

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from mucc.cache import Cache, Entry, artefact_key, request_key
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
@@ -28,7 +29,8 @@ class Request:
 
     `data` is the source text in UTF-8 and `name` what it is called in messages. `nvcc` is the path of
     an nvcc or of a CUDA toolkit; `timeout` is in seconds; `save_temps` is a directory; `print_ir`
-    gets the IR after every pass. The last two make a cached result useless, so they build anew.
+    gets the IR after every pass, or after those in `print_after`. With `save_temps` nvcc runs even
+    where the result is known: only then there is something to save.
     """
 
     data: bytes
@@ -40,13 +42,14 @@ class Request:
     timeout: float | None = None
     verbose: bool = False
     save_temps: str | None = None
-    print_ir: IO[str] | None = None
+    print_ir: TextIO | None = None
+    print_after: tuple[str, ...] = ()
 
     @property
     def stem(self) -> str:
         """The name without directory and suffix, for the files that a build leaves behind."""
         stem = os.path.splitext(os.path.basename(self.name))[0]
-        return stem if stem and stem[0] != "<" else "kernel"
+        return re.sub(r"[^\w.-]", "_", stem, flags=re.ASCII).strip("_.-") or "kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,17 @@ class Artefact:
     cached: bool
 
 
-def compile_source(source: Source, target: str, print_ir: IO[str] | None = None) -> Compilation:
+def compile_source(
+    source: Source,
+    target: str,
+    print_ir: TextIO | None = None,
+    print_after: tuple[str, ...] = (),
+) -> Compilation:
     """The program down to C++. Raises DiagnosticError with every error in it."""
     from mucc.driver import Options, compile_text
 
     try:
-        compilation = compile_text(source, Options(target=target, print_ir_after_all=print_ir))
+        compilation = compile_text(source, Options(target, print_ir, print_after))
         compilation.sink.raise_if_errors()
     except DiagnosticError as error:
         raise DiagnosticError(_placed(error.diagnostics, source)) from error
@@ -91,7 +99,7 @@ def build(request: Request, progress: Callable[[str], None] = lambda text: None)
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
 
     source = decode(request.data, request.name)
-    compilation = compile_source(source, request.target, request.print_ir)
+    compilation = compile_source(source, request.target, request.print_ir, request.print_after)
     if request.save_temps:
         _save_texts(compilation, request.save_temps, request.stem)
     if toolchain is None:
@@ -126,7 +134,7 @@ def _artefact(
             request.kind,
             toolchain,
             target=request.target,
-            name=request.stem,
+            name=request.stem if request.save_temps else "kernel",
             timeout=request.timeout,
             verbose=request.verbose,
             save_temps=request.save_temps,

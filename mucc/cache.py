@@ -93,7 +93,7 @@ def artefact_key(ir: str, code: str, flags: tuple[str, ...], versions: tuple[str
     lines of the code and the file name in its manifest do not count: an artefact's manifest names
     the text that it was first made from.
     """
-    code = _PROVENANCE.sub(r'"\1": ""', _COMMENT.sub("", code))
+    ir, code = (_PROVENANCE.sub(r'"\1": ""', text) for text in (ir, _COMMENT.sub("", code)))
     contents: list[str | bytes] = []
     for path, _, _ in sorted(_package_files(headers)):
         with open(path, "rb") as file:

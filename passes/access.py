@@ -18,7 +18,6 @@ from mucc.dialects.mu.ops import (
     ExpandOp,
     MatmulOp,
     ReduceOp,
-    StageKind,
     StageOp,
     TransposeOp,
 )
@@ -238,5 +237,3 @@ def operand_fits(access: Access, rank: int) -> bool:
 def _layout_folds(access: Access) -> bool:
     type = access.base.type
     return isinstance(type, TensorType) and type.layout.kind.data != "strides" and None not in access.axes
-
-

@@ -122,7 +122,7 @@ class _Kernel:
 
     def destinations(self, value: SSAValue) -> list[SSAValue]:
         """Where a stage's result goes: outputs of the program, else a place in the workspace."""
-        places = [self.outputs[i] for i, r in enumerate(self.returned) if r is value]
+        places: list[SSAValue] = [self.outputs[i] for i, r in enumerate(self.returned) if r is value]
         if not places:
             assert isinstance(value.type, TensorType)
             self.block.add_op(workspace := c.WorkspaceOp(value.type))
@@ -165,8 +165,8 @@ class _Kernel:
         assert isinstance(matmul, MatmulOp)
         rank = len(stage.space)
         problem = problem_of(stage)
-        a = self.operand(stage, self.at(lhs_access(stage, matmul)), problem, rank, Shaped.of(matmul.lhs.type).dims)
-        b = self.operand(stage, self.at(rhs_access(stage, matmul)), problem, rank, Shaped.of(matmul.rhs.type).dims)
+        a = self.operand(stage, lhs_access(stage, matmul), rank, Shaped.of(matmul.lhs.type).dims)
+        b = self.operand(stage, rhs_access(stage, matmul), rank, Shaped.of(matmul.rhs.type).dims)
         places = [self.destinations(r) for r in stage.outputs]
         body = _Body(self, stage, problem)
         values: list[tuple[SSAValue, SSAValue]] = []
@@ -204,8 +204,9 @@ class _Kernel:
             node = c.RowReductionOp
         body.add(node(op.kind, value, target))
 
-    def operand(self, stage: StageOp, access: Access, problem: Problem, rank: int, dims: Dims) -> SSAValue:
+    def operand(self, stage: StageOp, access: Access, rank: int, dims: Dims) -> SSAValue:
         """A contraction's operand as a view that TMA can read, copied first where it cannot."""
+        access = self.at(access)
         if not operand_fits(access, rank):
             access = self.copy(stage, access, rank, dims)
         return build_view(access, rank, self.block)
@@ -289,8 +290,9 @@ class _Body:
         """The value before a rounding that the store does anyway."""
         assert isinstance(destination.type, TensorType)
         match value.owner:
-            case CastOp(operand=inner) if isinstance(inner.owner, CastOp) and inner.type == destination.type.element_type:
-                return inner.owner.operand if inner.owner.operand.type == f32 else value
+            case CastOp(operand=narrow) if narrow.type == destination.type.element_type:
+                inner = narrow.owner
+                return inner.operand if isinstance(inner, CastOp) and inner.operand.type == f32 else value
             case _:
                 return value
 

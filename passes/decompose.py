@@ -73,9 +73,7 @@ EXPANSIONS: dict[type[Operation], Callable[[Emit, e.ElementwiseOp], SSAValue]] =
     e.SeluOp: lambda b, op: b(e.MulOp(_elu(b, op.operands[0], SELU_ALPHA), b.number(SELU_SCALE))),
     e.SiluOp: lambda b, op: b(e.MulOp(op.operands[0], b(e.SigmoidOp(op.operands[0])))),
     e.SoftsignOp: lambda b, op: _softsign(b, op.operands[0]),
-    e.MishOp: lambda b, op: b(
-        e.MulOp(op.operands[0], b(e.TanhOp(b(e.SoftplusOp(op.operands[0])))))
-    ),
+    e.MishOp: lambda b, op: b(e.MulOp(op.operands[0], b(e.TanhOp(b(e.SoftplusOp(op.operands[0])))))),
     e.HardsigmoidOp: lambda b, op: _hardsigmoid(b, op.operands[0]),
     e.HardswishOp: lambda b, op: b(e.MulOp(op.operands[0], _hardsigmoid(b, op.operands[0]))),
     e.HardtanhOp: lambda b, op: _hardtanh(b, op),  # type: ignore[arg-type]

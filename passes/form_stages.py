@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
@@ -23,7 +23,7 @@ from mucc.dialects.mu.ops import (
     YieldOp,
 )
 from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.passes.partition import Partition, Stage
+from mucc.passes.partition import Partition, Stage, dims_of
 
 
 class _StageBuilder:
@@ -77,7 +77,7 @@ def _stored_type(value: SSAValue) -> TensorType:
     return TensorType.of(shaped.dims, shaped.element_type)
 
 
-def _locations(stage: Stage) -> Iterator[UnknownLoc]:
+def _locations(stage: Stage) -> Iterator[LocationAttr]:
     """Places in the source that stand for a stage, the best first."""
     owners = [stage.anchor, *(v.owner for v in stage.stored)]
     for op in owners:
@@ -89,12 +89,15 @@ def _name_stages(stages: list[Stage], kernel: KernelOp, partition: Partition) ->
     """Pinned names first, then the name of the result that a stage writes, then a number."""
     last = kernel.body.block.last_op
     assert isinstance(last, ReturnOp)
-    results = {partition.behind_pins(v): n.data for v, n in zip(last.operands, kernel.result_names, strict=True)}
+    results = {
+        partition.behind_pins(v): n.data for v, n in zip(last.operands, kernel.result_names, strict=True)
+    }
     names: dict[Stage, str] = {s: s.name for s in stages if s.name is not None}
     for stage in stages:
         if stage in names:
             continue
-        wanted = next((results[v] for v in stage.stored if v in results), None)
+        returned = sorted((v for v in stage.stored if v in results), key=lambda v: -len(dims_of(v)))
+        wanted = results[returned[0]] if returned else None
         taken = set(names.values())
         if wanted is None or wanted in taken:
             wanted = next(n for i in range(len(stages) + 1) if (n := f"s{i}") not in taken)

@@ -22,7 +22,7 @@ def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[lis
 
     def visit(value: SSAValue) -> None:
         owner = value.owner
-        if value is not root and value in done or not isinstance(owner, Pointwise):
+        if (value is not root and value in done) or not isinstance(owner, Pointwise):
             if value not in inputs:
                 inputs.append(value)
         elif owner not in inside:
@@ -46,7 +46,7 @@ def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> c.ComputeOp:
         mapping[op.results[0]] = new.results[0]
     block.add_op(c.YieldOp(mapping[root]))
     compute = c.ComputeOp([done.get(v, v) for v in inputs], Region(block))
-    compute.location = root.owner.location if isinstance(root.owner, Operation) else compute.location
+    compute.location = inside[-1].location
     return compute
 
 
@@ -56,7 +56,8 @@ def _fuse(kernel: c.DeviceKernelOp) -> None:
     stores = kernel.stores
     done: dict[SSAValue, SSAValue] = {}
     # Values that others are computed from come first, so that nothing is computed twice.
-    for value in sorted({s.value for s in stores if isinstance(s.value.owner, Pointwise)}, key=lambda v: order[v.owner]):  # type: ignore[index]
+    computed = {s.value: order[s.value.owner] for s in stores if isinstance(s.value.owner, Pointwise)}
+    for value in sorted(computed, key=lambda v: computed[v]):
         block.insert_op_before(compute := _body(value, done), stores[0])
         done[value] = compute.result
     for store in stores:

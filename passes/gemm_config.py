@@ -26,9 +26,7 @@ def epilogue_of(gemm: c.GemmOp) -> Epilogue:
         destination=_bytes(destination.destination.type) if destination else None,
         source=_bytes(source.source.type) if source else None,
         aux_loads=_all(gemm, c.AuxLoadOp),
-        aux_stores=tuple(
-            _bytes(op.destination.type) for op in gemm.nodes if isinstance(op, c.AuxStoreOp)
-        ),
+        aux_stores=tuple(_bytes(op.destination.type) for op in gemm.nodes if isinstance(op, c.AuxStoreOp)),
         row_broadcasts=_all(gemm, c.RowBroadcastOp),
         row_reductions=sum(isinstance(op, c.RowReductionOp) for op in gemm.nodes),
         col_reductions=sum(isinstance(op, c.ColReductionOp) for op in gemm.nodes),

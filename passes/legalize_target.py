@@ -38,7 +38,9 @@ def _name(program: c.ProgramOp, value: SSAValue) -> str:
     return "an intermediate"
 
 
-def _check(program: c.ProgramOp, value: SSAValue, op: Operation, granule: int) -> c.RequirementAttr | Finding | None:
+def _check(
+    program: c.ProgramOp, value: SSAValue, op: Operation, granule: int
+) -> c.RequirementAttr | Finding | None:
     """The requirement that a tensor's rows be whole granules, or what is wrong with them."""
     type = value.type
     assert isinstance(type, TensorType) and type.unit_axis is not None
@@ -58,10 +60,11 @@ def _check(program: c.ProgramOp, value: SSAValue, op: Operation, granule: int) -
             notes=(f"the contiguous extent must be a multiple of {multiple} for {type.dtype}",),
             helps=(f"pad the extent to {padded}",),
         )
-    promised = promised_multiple(program.promises.data if program.promises else None, program.dim_names, extent)
-    if promised % multiple == 0:
+    promises = program.promises.data if program.promises else None
+    if promised_multiple(promises, program.dim_names, extent) % multiple == 0:
         return None
-    return c.RequirementAttr.of(extent, multiple, f"rows of {name} are copied in multiples of {granule} bytes")
+    reason = f"rows of {name} are copied in multiples of {granule} bytes"
+    return c.RequirementAttr.of(extent, multiple, reason)
 
 
 def _legalise(program: c.ProgramOp) -> list[Finding]:

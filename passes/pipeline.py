@@ -35,4 +35,3 @@ def pipeline(target: str) -> tuple[Step, ...]:
         (LegalizeTarget(), levels.RESOLVED),
         (PlanWorkspace(), levels.CUTLASS),
     )
-

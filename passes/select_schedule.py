@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
@@ -44,6 +44,17 @@ def _extent(dims: Dims) -> int | None:
     return result
 
 
+def _text(value: Attribute) -> str:
+    """A setting's value as source text."""
+    match value:
+        case MainloopAttr():
+            return value.data.value
+        case IntegerAttr():
+            return str(value.value.data)
+        case _:
+            return str(value)
+
+
 def _select(program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute]) -> None:
     target = get_target(program.target.data)
     m, n, k, batch = (_extent(d) for d in gemm.shape.extents)
@@ -57,8 +68,7 @@ def _select(program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute]
         k=k,
         batch=batch,
     )
-    fixed = {name: str(value.data if isinstance(value, MainloopAttr) else value) for name, value in settings.items()}
-    choice = target.default_schedule(problem, fixed)
+    choice = target.default_schedule(problem, {name: _text(value) for name, value in settings.items()})
     gemm.tile = TileAttr.of(*choice.tile)
     gemm.cluster = ClusterAttr.of(*choice.cluster)
     gemm.mainloop = MainloopAttr(Mainloop(choice.mainloop))
@@ -102,4 +112,3 @@ class SelectSchedule(ModulePass):
             for kernel in program.kernels:
                 if isinstance(kernel, c.GemmOp):
                     _select(program, kernel, pinned(schedules, program, kernel.stage.data))
-

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
-from mucc.manifest import KernelInfo, Manifest
+from mucc.signature import KernelInfo, Manifest
 
 
 def usage_fault(code: str, message: str, *helps: str) -> DiagnosticError:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mucc.manifest import KernelInfo
 from mucc.runtime.errors import MuccRuntimeError, MuccTypeError, translated
+from mucc.signature import KernelInfo
 
 if TYPE_CHECKING:
     from mucc.runtime.torch_glue import TorchKernel
@@ -28,17 +28,19 @@ class Kernel:
     Results are not differentiable.
     """
 
-    def __init__(self, info: KernelInfo, ffi: Callable[..., Any], ffi_workspace: Callable[..., Any]):
+    def __init__(
+        self, info: KernelInfo, ffi: Callable[..., Any], ffi_workspace: Callable[..., Any], digest: str = ""
+    ):
         self.info = info
         self.name = info.name
         self.ffi = ffi
         self.ffi_workspace = ffi_workspace
-        self.source_hash = ""
+        self.digest = digest
         self._names = [a.name for a in info.inputs]
         self._torch: TorchKernel | None = None
         # Bound now, where it can be: torch.compile would otherwise have to trace the registration of the
         # operator.
-        if "torch" in sys.modules:
+        if sys.modules.get("torch"):
             self._bind()
 
     def __call__(
@@ -57,9 +59,8 @@ class Kernel:
         if glue.compiling():
             if out is None and workspace is None and stream is None:
                 return glue.op(*tensors)
-            raise MuccTypeError(
-                "MU6040", f"{self.name}: under torch.compile call it without out, workspace and stream"
-            )
+            # A plain exception: torch.compile cannot trace the constructor of a coded one.
+            raise TypeError("MU6040: under torch.compile call a kernel without out, workspace and stream")
         return glue.call(tensors, out, workspace, stream)
 
     def launch(self, *args: Any) -> None:

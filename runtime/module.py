@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mucc.manifest import Manifest
 from mucc.runtime.elf import read_manifest
 from mucc.runtime.errors import MuccRuntimeError
 from mucc.runtime.kernel import Kernel
+from mucc.signature import Manifest
 
 
 class Module:
@@ -30,10 +30,10 @@ class Module:
         self.info = info
         self._ffi = ffi  # keeps the library loaded
         self._kernels = {
-            k.name: Kernel(k, getattr(ffi, k.ffi), getattr(ffi, f"{k.ffi}_workspace")) for k in info.kernels
+            k.name: Kernel(k, getattr(ffi, k.ffi), getattr(ffi, f"{k.ffi}_workspace"), info.digest)
+            for k in info.kernels
         }
         for kernel in self._kernels.values():
-            kernel.source_hash = info.source_hash
             if not hasattr(self, kernel.name):
                 setattr(self, kernel.name, kernel)
 

@@ -8,16 +8,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mucc.build import build
-from mucc.manifest import Arg, KernelInfo
 from mucc.runtime.errors import MuccError
 from mucc.runtime.report import Report
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 from mucc.runtime.verify import compare, input_scales
+from mucc.signature import Arg, KernelInfo, evaluate
 
 if TYPE_CHECKING:
-    from mucc.driver import Compilation
-
     from mucc.build import Request
+    from mucc.driver import Compilation
 
 torch: Any = importlib.import_module("torch")
 
@@ -34,18 +33,18 @@ def empty(arg: Arg, dims: dict[str, int], device: Any) -> Any:
     return torch.empty_strided(shape, packed_strides(arg, shape), dtype=DTYPES[arg.dtype], device=device)
 
 
-def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any) -> dict[str, Any]:
-    """Inputs by name: tensors on the device, floats for by-value scalars."""
+def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any) -> list[Any]:
+    """Inputs in order: tensors on the device, floats for by-value scalars."""
     generator = torch.Generator(device).manual_seed(seed)
     scales = input_scales(info, dims)
-    inputs: dict[str, Any] = {}
+    inputs: list[Any] = []
     for arg in info.inputs:
         if arg.role == "scalar":
             number = torch.rand((), generator=generator, device=device, dtype=torch.float32) + 0.5
-            inputs[arg.name] = float(number)
+            inputs.append(float(number))
             continue
         values = torch.randn(arg.extents(dims), generator=generator, device=device, dtype=torch.float32)
-        inputs[arg.name] = empty(arg, dims, device).copy_(values * scales[arg.name])
+        inputs.append(empty(arg, dims, device).copy_(values * scales[arg.name]))
     return inputs
 
 
@@ -94,8 +93,7 @@ def run_on_gpu(
         path.write_bytes(artefact.data)
         kernel = load(path)[info.name]
     device = torch.device("cuda", torch.cuda.current_device())
-    inputs = random_inputs(info, dims, seed, device)
-    args = list(inputs.values())
+    args = random_inputs(info, dims, seed, device)
     outs = TorchKernel(kernel).allocate(args)
     for out in outs:
         out.fill_(float("nan"))
@@ -107,16 +105,15 @@ def run_on_gpu(
     except MuccError as error:
         raise DiagnosticError(Diagnostic(error.code, error.message)) from None
     progress("interpreting the program in float64")
-    wide = {n: v.to(torch.float64) if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
-    expected = compilation.interpret(info.name, wide, torch)
+    expected = compilation.interpret(info.name, args)
     verdicts = [
         compare(a.name, a.dtype, out.to(torch.float64), want.to(DTYPES[a.dtype]).to(torch.float64), torch)
         for a, out, want in zip(info.outputs, outs, expected, strict=True)
     ]
-    del wide, expected
+    del expected
     times = time_us(lambda: kernel.ffi(*args, *outs, *workspace), iters, device)
     middle = median(times)
-    flops = sum(info.count(terms, dims) for unit, terms in info.flops.items() if unit.startswith("tensor"))
+    flops = sum(evaluate(terms, dims) for unit, terms in info.flops.items() if unit.startswith("tensor"))
     return Report(
         info.name,
         info.signature,
@@ -128,5 +125,5 @@ def run_on_gpu(
         middle,
         min(times),
         flops / middle / 1e6 if flops else None,
-        info.count(info.bytes, dims) / middle / 1e3,
+        evaluate(info.bytes, dims) / middle / 1e3,
     )

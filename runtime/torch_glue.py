@@ -7,8 +7,8 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mucc.manifest import ITEM_BYTES, Arg
 from mucc.runtime.errors import MuccTypeError, translated
+from mucc.signature import ITEM_BYTES, Arg
 
 if TYPE_CHECKING:
     from mucc.runtime.kernel import Kernel
@@ -95,7 +95,7 @@ class TorchKernel:
         return outs
 
     def call(self, tensors: Sequence[Any], out: Any, workspace: Any, stream: Any) -> Any:
-        """What `Kernel.__call__` returns. Tensors without memory (fake, functional) go through the operator."""
+        """What `Kernel.__call__` returns. Tensors without memory (fake ones) go through the operator."""
         if stream is not None:
             with torch.cuda.stream(self._stream(stream, tensors)):
                 return self.run(tensors, out, workspace)
@@ -105,6 +105,8 @@ class TorchKernel:
 
     def run(self, tensors: Sequence[Any], out: Any = None, workspace: Any = None) -> Any:
         """Allocate what is missing, and launch."""
+        if len(tensors) != self.n_inputs:
+            raise self._blame(tensors) or AssertionError
         if out is None:
             try:
                 outs = self.allocate(tensors)
@@ -179,7 +181,7 @@ class TorchKernel:
         libraries of the same program share one, which launches the library that was loaded last.
         """
         info = self.kernel.info
-        digest = hashlib.sha256(f"{self.kernel.source_hash}{info}".encode()).hexdigest()[:12]
+        digest = hashlib.sha256(f"{self.kernel.digest}{info}".encode()).hexdigest()[:12]
         name = f"{info.name}_{digest}"
         _IMPLEMENTATIONS[name] = self
         if not hasattr(torch.ops.mucc, name):

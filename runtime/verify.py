@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mucc.manifest import KernelInfo
+from mucc.signature import KernelInfo
 
 ROUNDOFF = {"bf16": 2.0**-9, "f16": 2.0**-12, "f32": 2.0**-25}
 """Half the relative distance of neighbouring numbers: the error of one rounding to nearest at most."""

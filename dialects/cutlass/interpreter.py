@@ -158,13 +158,17 @@ class CutlassFunctions(MuFunctions):
         return ()
 
     @impl(c.RowReductionOp)
-    def row_reduction(self, interpreter: Interpreter, op: c.RowReductionOp, args: PythonValues) -> PythonValues:
+    def row_reduction(
+        self, interpreter: Interpreter, op: c.RowReductionOp, args: PythonValues
+    ) -> PythonValues:
         rank = len(self.launch.space)
         kept = len(Shaped.of(op.destination.type).dims)
         return self.reduced(op, args, (rank - 2,) if kept == rank - 1 else range(rank - 1))
 
     @impl(c.ColReductionOp)
-    def col_reduction(self, interpreter: Interpreter, op: c.ColReductionOp, args: PythonValues) -> PythonValues:
+    def col_reduction(
+        self, interpreter: Interpreter, op: c.ColReductionOp, args: PythonValues
+    ) -> PythonValues:
         return self.reduced(op, args, (len(self.launch.space) - 1,))
 
     @impl(c.ScalarReductionOp)
@@ -198,4 +202,3 @@ def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:
     interpreter.register_implementations(CutlassFunctions(arrays, sizes))
     interpreter.run_ssacfg_region(program.body, (*values, *outputs), program.sym_name.data)
     return [CutlassFunctions.read(o) for o in outputs]
-

@@ -156,7 +156,9 @@ class ProgramOp(IRDLOperation):
 
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
-    def __init__(self, types: Sequence[Attribute], attributes: dict[str, Attribute | None], body: Region | None):
+    def __init__(
+        self, types: Sequence[Attribute], attributes: dict[str, Attribute | None], body: Region | None
+    ):
         super().__init__(
             attributes={"function_type": FunctionType.from_lists(list(types), []), **attributes},
             regions=[body if body is not None else Region(Block(arg_types=list(types)))],
@@ -333,9 +335,7 @@ class MapOp(DeviceKernelOp):
     assembly_format = "$stage `space` $space $body attr-dict"
 
     def __init__(self, stage: str, space: Sequence[Dim], body: Region):
-        super().__init__(
-            properties={"stage": StringAttr(stage), "space": _dims_attr(space)}, regions=[body]
-        )
+        super().__init__(properties={"stage": StringAttr(stage), "space": _dims_attr(space)}, regions=[body])
 
     @property
     def extents(self) -> Dims:

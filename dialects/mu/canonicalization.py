@@ -27,7 +27,7 @@ class DoubleTranspose(RewritePattern):
 
 
 class TransposedProduct(RewritePattern):
-    """`transpose(matmul(a, b))` -> `matmul(transpose(b), transpose(a))`, where nobody else reads the product."""
+    """`transpose(matmul(a, b))` -> `matmul(transpose(b), transpose(a))`, if nobody else reads the product."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, ops.TransposeOp):

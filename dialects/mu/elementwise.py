@@ -8,13 +8,12 @@ interpreters, operation counts and code generation know only the primitive ones.
 from __future__ import annotations
 
 from abc import ABC
-from enum import auto
 from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, f64, i1
-from xdsl.ir import Attribute, EnumAttribute, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
-    AnyOf,
     BaseAttr,
     IRDLOperation,
     ParsePropInAttrDict,
@@ -35,15 +34,14 @@ from mucc.dialects.mu.types import DTYPES, ElementType, TensorType
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, IntegerType  # isort: skip
 
-ValueConstraint = AnyOf(
-    [
-        BaseAttr(TensorType),
-        BaseAttr(Float32Type),
-        BaseAttr(BFloat16Type),
-        BaseAttr(Float16Type),
-        BaseAttr(IntegerType),
-    ]
+ValueConstraint = (
+    BaseAttr(TensorType)
+    | BaseAttr(Float32Type)
+    | BaseAttr(BFloat16Type)
+    | BaseAttr(Float16Type)
+    | BaseAttr(IntegerType)
 )
+"""A tensor, or a plain scalar."""
 
 
 def number(value: float | FloatAttr) -> FloatAttr:
@@ -148,7 +146,7 @@ class MinOp(BinaryOp):
     """The smaller of two values; NaN where one is NaN."""
 
     name = "mu.min"
-    SURFACE: ClassVar[str] = "min"
+    SURFACE: ClassVar[str | None] = "min"
 
 
 @irdl_op_definition
@@ -156,7 +154,7 @@ class MaxOp(BinaryOp):
     """The larger of two values; NaN where one is NaN."""
 
     name = "mu.max"
-    SURFACE: ClassVar[str] = "max"
+    SURFACE: ClassVar[str | None] = "max"
 
 
 @irdl_op_definition
@@ -164,7 +162,7 @@ class PowOp(BinaryOp):
     """`lhs` raised to `rhs`."""
 
     name = "mu.pow"
-    SURFACE: ClassVar[str] = "pow"
+    SURFACE: ClassVar[str | None] = "pow"
 
 
 @irdl_op_definition
@@ -172,7 +170,7 @@ class NegOp(UnaryOp):
     """Negation, spelled `-a` or `neg(a)`."""
 
     name = "mu.neg"
-    SURFACE: ClassVar[str] = "neg"
+    SURFACE: ClassVar[str | None] = "neg"
 
 
 @irdl_op_definition
@@ -180,7 +178,7 @@ class AbsOp(UnaryOp):
     """Absolute value."""
 
     name = "mu.abs"
-    SURFACE: ClassVar[str] = "abs"
+    SURFACE: ClassVar[str | None] = "abs"
 
 
 # Elementary functions
@@ -191,7 +189,7 @@ class ExpOp(UnaryOp):
     """e to the power of x."""
 
     name = "mu.exp"
-    SURFACE: ClassVar[str] = "exp"
+    SURFACE: ClassVar[str | None] = "exp"
 
 
 @irdl_op_definition
@@ -199,7 +197,7 @@ class LogOp(UnaryOp):
     """Natural logarithm."""
 
     name = "mu.log"
-    SURFACE: ClassVar[str] = "log"
+    SURFACE: ClassVar[str | None] = "log"
 
 
 @irdl_op_definition
@@ -207,7 +205,7 @@ class SqrtOp(UnaryOp):
     """Square root."""
 
     name = "mu.sqrt"
-    SURFACE: ClassVar[str] = "sqrt"
+    SURFACE: ClassVar[str | None] = "sqrt"
 
 
 @irdl_op_definition
@@ -215,7 +213,7 @@ class RsqrtOp(UnaryOp):
     """1 / sqrt(x)."""
 
     name = "mu.rsqrt"
-    SURFACE: ClassVar[str] = "rsqrt"
+    SURFACE: ClassVar[str | None] = "rsqrt"
 
 
 @irdl_op_definition
@@ -223,7 +221,7 @@ class TanhOp(UnaryOp):
     """Hyperbolic tangent."""
 
     name = "mu.tanh"
-    SURFACE: ClassVar[str] = "tanh"
+    SURFACE: ClassVar[str | None] = "tanh"
 
 
 @irdl_op_definition
@@ -231,7 +229,7 @@ class ErfOp(UnaryOp):
     """Error function."""
 
     name = "mu.erf"
-    SURFACE: ClassVar[str] = "erf"
+    SURFACE: ClassVar[str | None] = "erf"
 
 
 @irdl_op_definition
@@ -239,7 +237,7 @@ class SigmoidOp(UnaryOp):
     """1 / (1 + exp(-x))."""
 
     name = "mu.sigmoid"
-    SURFACE: ClassVar[str] = "sigmoid"
+    SURFACE: ClassVar[str | None] = "sigmoid"
 
 
 class Approximation(StrEnum):
@@ -259,7 +257,7 @@ class GeluOp(UnaryOp):
     """x times the normal distribution function: by erf, or by the tanh approximation."""
 
     name = "mu.gelu"
-    SURFACE: ClassVar[str] = "gelu"
+    SURFACE: ClassVar[str | None] = "gelu"
 
     approximate = opt_prop_def(ApproximationAttr)
 
@@ -278,7 +276,7 @@ class SoftplusOp(UnaryOp):
     """log(1 + exp(beta * x)) / beta, without overflow."""
 
     name = "mu.softplus"
-    SURFACE: ClassVar[str] = "softplus"
+    SURFACE: ClassVar[str | None] = "softplus"
     PARAMS: ClassVar[dict[str, float]] = {"beta": 1.0}
 
     beta = prop_def(FloatAttr)
@@ -296,7 +294,7 @@ class ReluOp(CompositeOp):
     """max(x, 0)."""
 
     name = "mu.relu"
-    SURFACE: ClassVar[str] = "relu"
+    SURFACE: ClassVar[str | None] = "relu"
 
 
 @irdl_op_definition
@@ -304,7 +302,7 @@ class LeakyReluOp(CompositeOp):
     """x where x > 0, else slope * x."""
 
     name = "mu.leaky_relu"
-    SURFACE: ClassVar[str] = "leaky_relu"
+    SURFACE: ClassVar[str | None] = "leaky_relu"
     PARAMS: ClassVar[dict[str, float]] = {"slope": 0.01}
 
     slope = prop_def(FloatAttr)
@@ -315,7 +313,7 @@ class EluOp(CompositeOp):
     """x where x > 0, else alpha * (exp(x) - 1)."""
 
     name = "mu.elu"
-    SURFACE: ClassVar[str] = "elu"
+    SURFACE: ClassVar[str | None] = "elu"
     PARAMS: ClassVar[dict[str, float]] = {"alpha": 1.0}
 
     alpha = prop_def(FloatAttr)
@@ -326,7 +324,7 @@ class SeluOp(CompositeOp):
     """elu with the self-normalising constants of Klambauer et al. 2017."""
 
     name = "mu.selu"
-    SURFACE: ClassVar[str] = "selu"
+    SURFACE: ClassVar[str | None] = "selu"
 
 
 @irdl_op_definition
@@ -334,7 +332,7 @@ class SiluOp(CompositeOp):
     """x * sigmoid(x)."""
 
     name = "mu.silu"
-    SURFACE: ClassVar[str] = "silu"
+    SURFACE: ClassVar[str | None] = "silu"
 
 
 @irdl_op_definition
@@ -342,7 +340,7 @@ class SoftsignOp(CompositeOp):
     """x / (1 + |x|)."""
 
     name = "mu.softsign"
-    SURFACE: ClassVar[str] = "softsign"
+    SURFACE: ClassVar[str | None] = "softsign"
 
 
 @irdl_op_definition
@@ -350,7 +348,7 @@ class MishOp(CompositeOp):
     """x * tanh(softplus(x))."""
 
     name = "mu.mish"
-    SURFACE: ClassVar[str] = "mish"
+    SURFACE: ClassVar[str | None] = "mish"
 
 
 @irdl_op_definition
@@ -358,7 +356,7 @@ class HardsigmoidOp(CompositeOp):
     """clamp(x / 6 + 1/2, 0, 1)."""
 
     name = "mu.hardsigmoid"
-    SURFACE: ClassVar[str] = "hardsigmoid"
+    SURFACE: ClassVar[str | None] = "hardsigmoid"
 
 
 @irdl_op_definition
@@ -366,7 +364,7 @@ class HardswishOp(CompositeOp):
     """x * hardsigmoid(x)."""
 
     name = "mu.hardswish"
-    SURFACE: ClassVar[str] = "hardswish"
+    SURFACE: ClassVar[str | None] = "hardswish"
 
 
 @irdl_op_definition
@@ -374,7 +372,7 @@ class HardtanhOp(CompositeOp):
     """clamp(x, lo, hi) with numbers for bounds."""
 
     name = "mu.hardtanh"
-    SURFACE: ClassVar[str] = "hardtanh"
+    SURFACE: ClassVar[str | None] = "hardtanh"
     PARAMS: ClassVar[dict[str, float]] = {"lo": -1.0, "hi": 1.0}
 
     lo = prop_def(FloatAttr)
@@ -386,7 +384,7 @@ class ClampOp(ElementwiseOp):
     """min(max(x, lo), hi); the bounds may be values."""
 
     name = "mu.clamp"
-    SURFACE: ClassVar[str] = "clamp"
+    SURFACE: ClassVar[str | None] = "clamp"
     COMPOSITE: ClassVar[bool] = True
 
     operand = operand_def(ValueConstraint)
@@ -495,9 +493,7 @@ class SelectOp(ElementwiseOp):
     on_true = operand_def(ValueConstraint)
     on_false = operand_def(ValueConstraint)
 
-    assembly_format = (
-        "$condition `,` $on_true `,` $on_false attr-dict `:` functional-type(operands, results)"
-    )
+    assembly_format = "$condition `,` $on_true `,` $on_false attr-dict `:` functional-type(operands, results)"
 
     def __init__(
         self,

@@ -231,7 +231,5 @@ def interpret_kernel(kernel: ops.KernelOp, inputs: Sequence[Any]) -> list[Any]:
     interpreter.register_implementations(functions)
     results = interpreter.run_ssacfg_region(kernel.body, tuple(values), kernel.sym_name.data)
     return [
-        r + arrays.full(functions.shape(t), 0.0) for r, t in zip(results, kernel.result_types, strict=True)
+        r + arrays.full(functions.shape(t), 0.0) for r, t in zip(results, kernel.output_types, strict=True)
     ]
-
-

@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import (
     StringAttr,
     i64,
 )
-from xdsl.dialects.utils import parse_func_op_like, print_func_op_like
-from xdsl.ir import Attribute, Block, EnumAttribute, Operation, Region, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.dialects.utils import EnumAttribute, parse_func_op_like, print_func_op_like
+from xdsl.ir import Attribute, Block, Operation, Region, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.ir.affine import AffineSet
 from xdsl.irdl import (
     IRDLOperation,
@@ -26,7 +26,6 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_attr_def,
-    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -239,9 +238,7 @@ class PinOp(IRDLOperation):
 
     def __init__(self, stage: str, operand: SSAValue | Operation):
         value = SSAValue.get(operand)
-        super().__init__(
-            operands=[value], result_types=[value.type], properties={"stage": StringAttr(stage)}
-        )
+        super().__init__(operands=[value], result_types=[value.type], properties={"stage": StringAttr(stage)})
 
 
 @irdl_op_definition
@@ -287,7 +284,9 @@ class KernelOp(IRDLOperation):
                 "arg_names": ArrayAttr([StringAttr(n) for n, _ in args]),
                 "result_names": ArrayAttr([StringAttr(n) for n, _ in results]),
                 "dims": ArrayAttr([StringAttr(d) for d in dims]),
-                "bound": DictionaryAttr({k: IntegerAttr(v, i64) for k, v in bound.items()}) if bound else None,
+                "bound": DictionaryAttr({k: IntegerAttr(v, i64) for k, v in bound.items()})
+                if bound
+                else None,
                 "promises": AffineSetAttr(promises) if promises else None,
             },
             regions=[body],
@@ -305,7 +304,7 @@ class KernelOp(IRDLOperation):
         return {k: v.value.data for k, v in self.bound.data.items() if isinstance(v, IntegerAttr)}
 
     @property
-    def result_types(self) -> tuple[TensorType, ...]:
+    def output_types(self) -> tuple[TensorType, ...]:
         return tuple(t for t in self.function_type.outputs if isinstance(t, TensorType))
 
     @classmethod

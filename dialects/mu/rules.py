@@ -66,7 +66,9 @@ def promote(values: Sequence[Shaped]) -> Attribute:
     kinds = {v.element_type for v in ranked}
     if i1 in {v.element_type for v in values}:
         raise TypeRuleError(
-            "MU1021", "arithmetic on a bool", helps=("use `where(condition, a, b)` or `cast(condition, f32)`",)
+            "MU1021",
+            "arithmetic on a bool",
+            helps=("use `where(condition, a, b)` or `cast(condition, f32)`",),
         )
     return kinds.pop() if len(kinds) == 1 else f32
 

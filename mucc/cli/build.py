@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
+from typing import TextIO
 
 from mucc.cli import files
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
 from mucc.cli.reporting import Reporter
-from mucc.diagnostics.core import DiagnosticError
+from mucc.diagnostics.core import DiagnosticError, did_you_mean
 from mucc.source import STDIN, decode
 from mucc.toolchain.flags import Kind
 
@@ -24,7 +25,7 @@ TEXT_KINDS = {
     "manifest": "the manifest inside the .so, as JSON",
 }
 NVCC_KINDS: dict[str, Kind] = {"ptx": "ptx", "cubin": "cubin", "so": "so"}
-EMIT = (*TEXT_KINDS, *NVCC_KINDS)
+EMIT = {**TEXT_KINDS, "ptx": "PTX", "cubin": "machine code of the GPU", "so": "the loadable library"}
 
 BY_SUFFIX = {".cu": "cu", ".ptx": "ptx", ".cubin": "cubin", ".h": "header", ".so": "so"}
 """What `-o NAME` asks for where --emit does not say."""
@@ -35,6 +36,8 @@ DESCRIPTION = "Compile a .mcu program into a loadable .so, or print one of the l
 def parser() -> Parser:
     """The options of the default command."""
     p = Parser("build", DESCRIPTION, usage="mucc FILE [-o OUT] [options]")
+    kinds = "\n".join(f"  {kind:<9} {text}" for kind, text in EMIT.items())
+    p.epilog = f"kinds of --emit:\n{kinds}"
     p.add_argument("files", nargs="*", metavar="FILE", help="a .mcu file, or - for stdin")
     p.add_argument(
         "-o",
@@ -46,11 +49,17 @@ def parser() -> Parser:
         "--emit",
         choices=EMIT,
         metavar="KIND",
-        help=f"what to make: {', '.join(EMIT)} (default: as the name of OUT ends, or so)",
+        help="what to make, see below (default: as the name of OUT ends, or so)",
     )
     add_target(p)
     p.add_argument(
         "--print-ir-after-all", action="store_true", help="print the IR after every pass to stderr"
+    )
+    p.add_argument(
+        "--print-ir-after",
+        action="append",
+        metavar="PASS",
+        help="print the IR after this pass to stderr; may be given several times",
     )
     p.add_argument(
         "--save-temps",
@@ -75,12 +84,23 @@ class Arguments:
     emit: str | None = None
     target: str = DEFAULT_TARGET
     print_ir_after_all: bool = False
+    print_ir_after: list[str] = field(default_factory=list[str])
     save_temps: str | None = None
     no_cache: bool = False
     nvcc: str | None = None
     timeout: float | None = None
     diagnostics: str = "text"
     verbose: bool = False
+
+    @property
+    def print_ir(self) -> TextIO | None:
+        """Where the IR goes after passes, if anywhere."""
+        return sys.stderr if self.print_ir_after_all or self.print_ir_after else None
+
+    @property
+    def print_after(self) -> tuple[str, ...]:
+        """The passes after which it goes there; none stands for all."""
+        return () if self.print_ir_after_all else tuple(self.print_ir_after)
 
 
 def main(argv: list[str], reporter: Reporter) -> int:
@@ -94,8 +114,10 @@ def main(argv: list[str], reporter: Reporter) -> int:
             f"-o {args.output} names one output, but there are {len(args.files)} input files",
             "leave out -o to get one output for each file, or run mucc once for each",
         )
-    if args.print_ir_after_all and reporter.json:
+    if args.print_ir and reporter.json:
         raise usage_error("--print-ir-after-all and --diagnostics=json both want stderr", "use one of them")
+    if args.print_ir_after:
+        _check_passes(args.print_ir_after)
     if args.timeout is not None and args.timeout <= 0:
         raise usage_error("--timeout needs a number of seconds above 0")
     for path in args.files:
@@ -104,6 +126,17 @@ def main(argv: list[str], reporter: Reporter) -> int:
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
     return 0
+
+
+def _check_passes(names: list[str]) -> None:
+    from mucc.passes import get_all_passes
+
+    known = get_all_passes()
+    for name in names:
+        if name not in known:
+            meant = did_you_mean(name, known)
+            helps = (f"did you mean '{meant}'?",) if meant else ()
+            raise usage_error(f"there is no pass '{name}'", *helps, f"choose from {', '.join(known)}")
 
 
 def _one(path: str, args: Arguments, reporter: Reporter) -> None:
@@ -143,7 +176,7 @@ def _text(path: str, data: bytes, kind: str, args: Arguments, reporter: Reporter
     from mucc.build import compile_source
 
     source = decode(data, path)
-    compilation = compile_source(source, args.target, sys.stderr if args.print_ir_after_all else None)
+    compilation = compile_source(source, args.target, args.print_ir, args.print_after)
     reporter.add(compilation.sink.diagnostics, source)
     return compilation.emit(kind).rstrip("\n").encode() + b"\n"
 
@@ -163,7 +196,8 @@ def _built(path: str, data: bytes, kind: Kind, args: Arguments, reporter: Report
             timeout=args.timeout,
             verbose=args.verbose,
             save_temps=args.save_temps if args.save_temps != "" else f"{_stem(path)}.temps",
-            print_ir=sys.stderr if args.print_ir_after_all else None,
+            print_ir=args.print_ir,
+            print_after=args.print_after,
         ),
         reporter.progress,
     )

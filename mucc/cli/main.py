@@ -31,7 +31,7 @@ Exit status: 0 good, 1 errors in the program, 2 wrong usage, 3 toolchain or envi
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived: unwind, so that child processes end and temporary files go."""
+    """SIGTERM or SIGHUP arrived: unwind, so that child processes end and temporary files go."""
 
 
 def help_text() -> str:
@@ -136,6 +136,8 @@ def entry() -> NoReturn:
     import signal
 
     signal.signal(signal.SIGTERM, _on_terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # but not under nohup
+        signal.signal(signal.SIGHUP, _on_terminate)
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -13,17 +13,22 @@ from typing import IO, NoReturn
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.targets import get_all_targets
 from xdsl.transforms import get_all_passes as get_xdsl_passes
-from xdsl.utils.exceptions import DiagnosticException, ParseError, PassFailedException
+from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source
 from mucc.diagnostics.render import render_text
+from mucc.passes.support import PassError
 from mucc.source import decode
 from mucc.universe import MUCC_UNIVERSE
 from mucc.version import __version__
 
 GENERAL_PASSES = ("canonicalize", "cse", "dce")
 """Passes of xDSL that work on our dialects too."""
+
+
+class _UsageError(Exception):
+    """The command line names a pass, an option or a file that is not there."""
 
 
 def _as_exception(error: DiagnosticError, source: Source | None = None) -> DiagnosticException:
@@ -55,6 +60,18 @@ class OptMain(xDSLOptMain):
         super().register_all_frontends()
         self.available_frontends["mcu"] = self._parse_mcu
 
+    def setup_pipeline(self) -> None:
+        try:
+            super().setup_pipeline()
+        except (ValueError, ParseError) as error:
+            raise _UsageError(error) from error
+
+    def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
+        try:
+            return super().prepare_input()
+        except (OSError, ValueError) as error:
+            raise _UsageError(error) from error
+
     def _parse_mcu(self, io: IO[bytes]) -> ModuleOp:
         """A `.mcu` program as `mu` IR."""
         from mucc.frontend import lower, parse
@@ -83,20 +100,19 @@ class OptMain(xDSLOptMain):
     def apply_passes(self, prog: ModuleOp) -> None:
         try:
             super().apply_passes(prog)
-        except DiagnosticError as error:
-            raise _as_exception(error) from error
+        except PassError as error:
+            raise DiagnosticException(str(error)) from error
 
 
 def run(args: Sequence[str] | None = None) -> int:
     """One command line to an exit status; what is wrong with the input goes to stderr."""
-    tool = OptMain("mucc-opt: the passes of mucc on textual IR and on .mcu files", args)
     try:
-        tool.run()
-    except (DiagnosticException, ParseError, PassFailedException) as error:
+        OptMain("mucc-opt: the passes of mucc on textual IR and on .mcu files", args).run()
+    except (DiagnosticException, ParseError) as error:
         print(error, file=sys.stderr)
         return 1
-    except OSError as error:
-        print(f"mucc-opt: {error}", file=sys.stderr)
+    except _UsageError as error:
+        print(f"mucc-opt: error: {error}", file=sys.stderr)
         return 2
     return 0
 

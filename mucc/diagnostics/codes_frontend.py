@@ -135,7 +135,8 @@ _NAMES: dict[str, tuple[str, str]] = {
     ),
     "MU1003": _entry(
         "name defined twice",
-        "Dims, parameters and values of a kernel share one set of names, and each is defined once; so are the "
+        "Dims, parameters and values of a kernel share one set of names, and each is defined once; so "
+        "are the "
         "kernels of a program.",
         _body("x = relu(x)\nreturn x"),
         _body("h = relu(x)\nreturn h"),
@@ -212,7 +213,8 @@ _NAMES: dict[str, tuple[str, str]] = {
     ),
     "MU1015": _entry(
         "scalar in place of a tensor, or the other way round",
-        "A type without brackets is a scalar that is passed by value; it has the type f32. Results and stages "
+        "A type without brackets is a scalar that is passed by value; it has the type f32. Results and "
+        "stages "
         "are stored and therefore tensors: `f32[]` is a tensor that holds one number.",
         "kernel f[M](x: f32[M]) -> f32 {\n    return sum(x)\n}",
         "kernel f[M](x: f32[M]) -> f32[] {\n    return sum(x)\n}",
@@ -247,7 +249,8 @@ _NAMES: dict[str, tuple[str, str]] = {
 _SHAPES: dict[str, tuple[str, str]] = {
     "MU1020": _entry(
         "shapes do not broadcast",
-        "Shapes are aligned at their last axes, as in NumPy. Two extents agree when they are the same dim, the "
+        "Shapes are aligned at their last axes, as in NumPy. Two extents agree when they are the same "
+        "dim, the "
         "same number, or one of them is 1. A vector with one element per row needs a new axis: `b[:, None]`.",
         _body("return x + b"),
         _body("return x + b[:, None]"),
@@ -267,7 +270,8 @@ _SHAPES: dict[str, tuple[str, str]] = {
     ),
     "MU1023": _entry(
         "contraction of a vector",
-        "The operands of `@` have at least two axes. `v[:, None]` makes a column of a vector, `v[None, :]` a row.",
+        "The operands of `@` have at least two axes. `v[:, None]` makes a column of a vector, `v[None, "
+        ":]` a row.",
         _body("return x @ b"),
         _body("return x * b[:, None]"),
     ),
@@ -313,7 +317,8 @@ _PROGRAM: dict[str, tuple[str, str]] = {
     ),
     "MU1041": _entry(
         "schedule for an unknown stage",
-        "`schedule f.h` schedules the stage that `stage h = ...` pins in the kernel f; `out` is the last one.",
+        "`schedule f.h` schedules the stage that `stage h = ...` pins in the kernel f. A stage that "
+        "is not pinned is called as the result that it writes, `out` where that has no name.",
         _schedule("stages = 4", "schedule f.h for sm_90a"),
         "kernel f[M, N, K](x: bf16[M, K], w: bf16[K, N], v: bf16[N, K]) -> bf16[M, K] {\n"
         "    stage h = relu(x @ w)\n    return h @ v\n}\nschedule f.h for sm_90a {\n    stages = 4\n}",
@@ -345,7 +350,8 @@ _PROGRAM: dict[str, tuple[str, str]] = {
     ),
     "MU1046": _entry(
         "promise that is not affine",
-        "A promise adds dims and multiplies them by numbers; `%` and `/` have a positive number on their right.",
+        "A promise adds dims and multiplies them by numbers; `%` and `/` have a positive number on "
+        "their right.",
         "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N]\n    where M * N <= 4096\n{\n    return x\n}",
         "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N]\n    where M <= 64, N <= 64\n{\n    return x\n}",
     ),

@@ -315,6 +315,16 @@ was removed and made again, so the output is right.
 If it comes again, look for a failing disk; `mucc cache clear` starts afresh.
 """,
     ),
+    "MU9002": (
+        "a pass made IR that is not legal",
+        """
+The IR is checked at each boundary between passes. One of them left something behind that must not
+be there; the message names the pass, and the span the part of the program.
+
+Please report it with the program. `mucc FILE --emit=cutlass --print-ir-after-all` shows the IR up to
+that point.
+""",
+    ),
     "MU9001": (
         "an internal error of mucc",
         """

@@ -238,6 +238,16 @@ class Kernel(Node):
     open: Span
     return_span: Span
 
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """What the results are called; an unnamed one is `out`, unless a parameter is."""
+        if isinstance(self.results, tuple):
+            return tuple(r.name.text for r in self.results)
+        name = "out"
+        while any(p.name.text == name for p in self.params):
+            name += "_"
+        return (name,)
+
 
 # Schedules
 

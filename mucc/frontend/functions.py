@@ -54,7 +54,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """`leaky_relu(x, slope=0.01)`, `gelu(x, approximate=none|tanh)`: the default, or the words to choose from."""
+        """`leaky_relu(x, slope=0.01)`, `gelu(x, approximate=none|tanh)`: defaults, or the choice."""
         return f"{self.name}({', '.join(p.text for p in self.params)})"
 
 
@@ -95,7 +95,7 @@ def _reduction(kind: Reduction) -> Function:
         return ReduceOp(kind, values[0], axes if isinstance(axes, tuple) else None)
 
     params = (Parameter("x", VALUE), Parameter("axis", AXES, "all"))
-    return Function(kind.value, params, _first_line(ReduceOp), build)
+    return Function(kind.value, params, f"Reduction by {kind.value} over the axes, which are dropped", build)
 
 
 def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
@@ -130,7 +130,7 @@ def _table() -> dict[str, tuple[Function, ...]]:
                 Parameter("compute", WORD, "auto", formats),
                 Parameter("acc", WORD, "f32", ("f32",)),
             ),
-            _first_line(MatmulOp),
+            "The product `a @ b`, with its number format",
             _matmul,
         ),
         *(_elementwise(cls.SURFACE, cls) for cls in ELEMENTWISE if cls.SURFACE),

@@ -34,12 +34,11 @@ def grammar() -> str:
 
 
 def _wrapped(head: str, body: str, limit: int = 100) -> list[str]:
-    lines, line = [], head
+    lines: list[str] = []
+    line = head
     for word in re.findall(r'"[^"]*"|\(\*.*\*\)|\S+', body):
         if len(line) + len(word) > limit:
             lines.append(line.rstrip())
             line = " " * len(head)
         line += word + " "
     return [*lines, line.rstrip()]
-
-

@@ -24,7 +24,14 @@ RESERVED_KERNELS = ("last_error", "manifest")
 
 def lower_program(program: ast.Program, sink: DiagnosticSink) -> ModuleOp:
     """The module of a program; kernels with errors are left out of it."""
-    context = Context(sink)
+    found = DiagnosticSink(sink.source)
+    module = _lower(program, Context(found))
+    for diagnostic in sorted(found.diagnostics, key=lambda d: d.span.start if d.span else 0):
+        sink.emit(diagnostic)
+    return module
+
+
+def _lower(program: ast.Program, context: Context) -> ModuleOp:
     ops: list[Operation] = []
     seen: dict[str, ast.Kernel] = {}
     if not program.kernels:
@@ -104,9 +111,9 @@ class KernelGen:
         for statement in kernel.body:
             self._statement(gen, statement)
         returned = self._returns(gen, results)
-        self._warn_unused()
         if self._errors() != errors:
             return None
+        self._warn_unused()
         end = ReturnOp(returned)
         end.location = self.context.location(kernel.return_span)
         block.add_op(end)
@@ -167,12 +174,8 @@ class KernelGen:
     def _results(self) -> list[tuple[str, TensorType | None, Span]]:
         """Name, type and place of each result; None for a type with an error."""
         results = self.kernel.results
-        taken = {p.name.text for p in self.kernel.params}
         if isinstance(results, ast.Type):
-            name = "out"
-            while name in taken:
-                name += "_"
-            return [(name, self._result_type(results), results.span)]
+            return [(self.kernel.result_names[0], self._result_type(results), results.span)]
         first: dict[str, ast.Ident] = {p.name.text: p.name for p in self.kernel.params}
         found: list[tuple[str, TensorType | None, Span]] = []
         for result in results:

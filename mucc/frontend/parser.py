@@ -303,8 +303,7 @@ class Parser(ExpressionParser):
             self.advance()
             return ast.Shape(token.span, tuple(int(n) for n in token.text.split("x")))
         if token.kind == "int":
-            self._check_spaced_shape()
-            return self.integer("a number")
+            return self._loose_shape() or self.integer("a number")
         name = self.name("a value")
         args = None
         if self.kind == "(":
@@ -320,17 +319,20 @@ class Parser(ExpressionParser):
         value = self.value()
         return ast.ValueArg(self.span_from(start), name, value)
 
-    def _check_spaced_shape(self) -> None:
-        """Report `128 x 256`, which reads like a shape but is not one."""
+    def _loose_shape(self) -> ast.Shape | None:
+        """Report `128 x 256`, which is nearly a shape, and read it as one."""
         match = _LOOSE_SHAPE.match(self.source.text, self.token.start)
         if match is None:
-            return
+            return None
         shape = "".join(match.group().split())
         span = Span(*match.span())
-        raise self.error(
+        self.error(
             "MU0012",
             "a shape is written without spaces",
             span,
             helps=(f"write {shape}",),
             fixes=(Fix(span, shape, f"write {shape}"),),
         )
+        while self.token.start < span.end and self.kind != "eof":
+            self.advance()
+        return ast.Shape(span, (1,) * len(shape.split("x")))  # the sizes do not matter any more

@@ -100,10 +100,14 @@ def _combined(context: Context, expr: ast.DimBinary, lhs: AffineExpr, rhs: Affin
                 else lhs // fixed
             )
         case _:
-            needs = "one side of '*'" if expr.op == "*" else f"the right side of '{expr.op}'"
+            needs = (
+                "one side of '*' must be a number"
+                if expr.op == "*"
+                else f"the right side of '{expr.op}' must be a positive number"
+            )
             context.error(
                 "MU1046",
-                f"{needs} must be a positive number in a promise",
+                f"{needs} in a promise",
                 expr.span,
                 helps=("promises are affine: `K % 8 == 0`, `M + 2 * N <= 4096`",),
             )

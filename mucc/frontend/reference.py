@@ -33,43 +33,46 @@ schedule linear_gelu for sm_90a {
 ## Kernels
 * `kernel NAME[DIMS](PARAMS) -> RESULT { name = expr ... return expr }`. One `return`, last. Names are bound
   once; no loops, no strings, no `;`. Comments: `//`.
-* Dims are run-time sizes: `[M, N, K=4096]` binds one (a bound dim is also a number in expressions; an unbound
-  one is not). Every unbound dim must appear in a parameter's type. `where K % 8 == 0, M >= 1` states promises
-  that callers must keep (checked at each call; affine: `+ - *`, `/ %` by a number).
-* Types: `bf16[M, K]`, `f16[8, K]`, `f32[]` (tensor with one number), `f32` (scalar passed by value; only f32).
-  bool exists inside expressions only. Parameter layouts: `row_major` (default), `col_major` (last two axes
-  swapped), `strides(_, 1)` (elements, `_` = run-time). Results are row-major.
-* Several results: `-> (y: bf16[M, N], amax: f32[])` and `return h, amax(h)`. A returned value must have exactly
-  the declared shape; its dtype is converted.
+* Dims are run-time sizes: `[M, N, K=4096]` binds one (a bound dim is also a number in expressions; an
+  unbound one is not). Every unbound dim must appear in a parameter's type. `where K % 8 == 0, M >= 1`
+  states promises that callers must keep (checked at each call; affine: `+ - *`, `/ %` by a number).
+* Types: `bf16[M, K]`, `f16[8, K]`, `f32[]` (tensor with one number), `f32` (scalar passed by value; only
+  f32). bool exists inside expressions only. Parameter layouts: `row_major` (default), `col_major` (last two
+  axes swapped), `strides(_, 1)` (elements, `_` = run-time). Results are row-major.
+* Several results: `-> (y: bf16[M, N], amax: f32[])` and `return h, amax(h)`. A returned value must have
+  exactly the declared shape; its dtype is converted.
 * `stage h = expr` stores h between two device kernels and names the stage. Without it the compiler cuts by
   itself where one contraction feeds another. `h: f32[M, N] = expr` checks the shape and converts.
 
 ## Expressions
-* Loosest first: `or`, `and`, `not`, `< <= > >= == !=` (no chains), `+ -`, `* / @`, unary `-`, postfix `.T`, `[...]`.
-* `a @ b`: `[.., M, K] @ [.., K, N]`, leading axes broadcast. A weight `w: [N, K]` is used as `x @ w.T`; `.T` (last
-  two axes) is free. bf16 and f16 multiply in their own format, f32 in tf32; sums are f32.
-* Broadcasting is NumPy's, over dim names: extents agree if they are the same name, the same number, or one is 1.
-  For x `[M, N]`: `x + b` with b `[N]` adds per column; per row write `x + r[:, None]` with r `[M]`. Indexing
-  knows `:` and `None` only.
-* Arithmetic inside a stage is f32; dtypes say how values are stored. bf16 with f16 or f32 gives f32; numbers and
-  scalars never widen. `cast(x, bf16)` rounds explicitly.
+* Loosest first: `or`, `and`, `not`, `< <= > >= == !=` (no chains), `+ -`, `* / @`, unary `-`, postfix `.T`,
+  `[...]`.
+* `a @ b`: `[.., M, K] @ [.., K, N]`, leading axes broadcast. A weight `w: [N, K]` is used as `x @ w.T`;
+  `.T` (last two axes) is free. bf16 and f16 multiply in their own format, f32 in tf32; sums are f32.
+* Broadcasting is NumPy's, over dim names: extents agree if they are the same name, the same number, or one
+  is 1. For x `[M, N]`: `x + b` with b `[N]` adds per column; per row write `x + r[:, None]` with r `[M]`.
+  Indexing knows `:` and `None` only.
+* Arithmetic inside a stage is f32; dtypes say how values are stored. bf16 with f16 or f32 gives f32;
+  numbers and scalars never widen. `cast(x, bf16)` rounds explicitly.
 * Conditions: `where(x > 0 and x < 1, a, b)`.
 
 ## Functions (keywords show defaults)
 {functions}
-`min`, `max` of two values are elementwise; of one value they reduce. Reductions drop their axes and give f32;
-`axis` is an int or `(0, 1)`, negative counts from the end, left out means all; no keepdims: write `[:, None]`.
+`min`, `max` of two values are elementwise; of one value they reduce. Reductions drop their axes and give
+f32; `axis` is an int or `(0, 1)`, negative counts from the end, left out means all; no keepdims: write `[:,
+None]`.
 
 ## Schedules (optional; the default is good)
-`schedule KERNEL for sm_90a { ... }` for all contractions of a kernel, `schedule KERNEL.STAGE for ...` for one.
-* `tile = MxNxK`: M % 64 = 0, N % 8 = 0, K % 16 = 0 for 16-bit operands, K % 8 = 0 for f32. Good: 128x256x64,
-  128x128x64, 64x128x64 (f32: K of 32).
+`schedule KERNEL for sm_90a { ... }` for all contractions of a kernel, `schedule KERNEL.STAGE for ...` for
+one.
+* `tile = MxNxK`: M % 64 = 0, N % 8 = 0, K % 16 = 0 for 16-bit operands, K % 8 = 0 for f32. Good:
+  128x256x64, 128x128x64, 64x128x64 (f32: K of 32).
 * `cluster = MxN`: blocks that share loads, such as 1x1, 2x1, 1x2; at most 8 in all.
-* `mainloop = cooperative` (needs tile M >= 128), `pingpong` (tile M >= 64, no stream_k), `warpspecialized` (no
-  scheduler choice), `multistage` (the older path, when rows are not 16-byte aligned).
+* `mainloop = cooperative` (needs tile M >= 128), `pingpong` (tile M >= 64, no stream_k), `warpspecialized`
+  (no scheduler choice), `multistage` (the older path, when rows are not 16-byte aligned).
 * `stages = auto` or a number >= 2: (M + N) x K x element bytes for each, 227 KB in all with the epilogue.
-* `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, `stream_k(splits=n)`, `split_k(n)`;
-  the last two for few tiles and a long K.
+* `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, `stream_k(splits=n)`,
+  `split_k(n)`; the last two for few tiles and a long K.
 * Alignment: TMA loads need 16 bytes, so the contiguous extent must be a multiple of 8 (16-bit) or 4 (f32):
   promise it in `where` or bind the dim.
 
@@ -88,12 +91,9 @@ schedule mlp.h for sm_90a {
 ```
 
 ```mcu
-// scales per row and column, a run-time scalar, two results
-kernel scaled[M, N, K](x: f16[M, K], w: f16[K, N], r: f32[M], c: f32[N], alpha: f32) -> (
-    y: f16[M, N],
-    rows: f32[M],
-) {
-    h = alpha * (r[:, None] * (x @ w) * c)
+// row scales, a run-time scalar, two results
+kernel scaled[M, N, K](x: f16[M, K], w: f16[K, N], r: f32[M], a: f32) -> (y: f16[M, N], s: f32[M]) {
+    h = a * (r[:, None] * (x @ w))
     y = where(h > 0, h, 0.1 * h)
     return y, sum(y, axis=1)
 }
@@ -101,8 +101,8 @@ kernel scaled[M, N, K](x: f16[M, K], w: f16[K, N], r: f32[M], c: f32[N], alpha: 
 
 ## Command line
 `mucc f.mcu -o f.so` compile; `mucc check f.mcu` errors only, fast; `mucc fmt f.mcu`; `mucc explain MU1024`;
-`mucc f.mcu --emit=ast|mu|stages|cutlass|schedule|cu`; `mucc run f.mcu --dims M=4096,N=4096,K=4096`. In Python:
-`m = mucc.load("f.so"); y = m.linear_gelu(x, w, b)` with torch tensors.
+`mucc f.mcu --emit=ast|mu|stages|cutlass|schedule|cu`; `mucc run f.mcu --dims M=4096,N=4096,K=4096`. In
+Python: `m = mucc.load("f.so"); y = m.linear_gelu(x, w, b)` with torch tensors.
 """
 
 
@@ -114,7 +114,20 @@ def card() -> str:
     return _CARD.replace("{functions}", _list(signatures))
 
 
+def function_table() -> str:
+    """Every function with its meaning, as a Markdown table: the one in docs/language.md."""
+    from mucc.frontend.functions import FUNCTIONS
+
+    lines = ["| function | meaning |", "|---|---|"]
+    for function in (f for overloads in FUNCTIONS.values() for f in overloads):
+        cells = (f"`{function.signature}`", function.doc.rstrip("."))
+        lines.append(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def _list(signatures: list[str]) -> str:
     # One character joins what must not be broken, so that lines break between signatures only.
     text = " ".join(s.replace(" ", "\0") for s in signatures)
-    return "\n".join(textwrap.wrap(text, 110, break_long_words=False, break_on_hyphens=False)).replace("\0", " ")
+    return "\n".join(textwrap.wrap(text, 110, break_long_words=False, break_on_hyphens=False)).replace(
+        "\0", " "
+    )

@@ -5,6 +5,7 @@ What is legal on a target is checked where the target is known, by the legalisat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -24,8 +25,8 @@ from mucc.dialects.mu.schedule import (
 from mucc.frontend import ast
 from mucc.frontend.context import Context
 
-LAST_STAGE = "out"
-"""The stage that computes a kernel's results where the program does not name it."""
+_NUMBERED = re.compile("s[0-9]+")
+"""Names that stage formation gives to stages that have no other; it knows which of them exist."""
 
 
 def lower_schedules(context: Context, program: ast.Program) -> list[ScheduleOp]:
@@ -71,8 +72,8 @@ def _check_names(context: Context, schedule: ast.Schedule, kernels: dict[str, as
         context.unknown("MU1040", message, schedule.kernel.span, name, kernels)
         good = False
     elif schedule.stage:
-        stages = [s.name.text for s in kernel.body if s.is_stage]
-        if schedule.stage.text not in (*stages, LAST_STAGE):
+        stages = [s.name.text for s in kernel.body if s.is_stage] + list(kernel.result_names)
+        if schedule.stage.text not in stages and not _NUMBERED.fullmatch(schedule.stage.text):
             _unknown_stage(context, kernel, schedule.stage, stages)
             good = False
     if target not in TARGETS:
@@ -92,7 +93,7 @@ def _unknown_stage(context: Context, kernel: ast.Kernel, stage: ast.Ident, stage
         stage.span,
         stage.text,
         stages,
-        (f"its stages are {', '.join([*stages, LAST_STAGE])}",),
+        (f"its stages are {', '.join(stages)}",),
         helps,
     )
 

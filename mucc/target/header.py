@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from mucc.manifest import Arg, KernelInfo, Manifest
+from mucc.signature import Arg, KernelInfo, Manifest
 
 _ROLES = {"input": "in", "scalar": "by value", "output": "out"}
 
@@ -18,11 +17,11 @@ def header_text(manifest: Mapping[str, Any]) -> str:
     It is C99 and C++. Raises `ManifestError` where `manifest` is none.
     """
     m = Manifest.parse(manifest)
-    stem = re.sub(r"\W", "_", m.source.rsplit("/", 1)[-1].removesuffix(".mcu")).upper()
-    guard = f"MUCC_KERNELS_{stem}_{m.source_hash[:8].upper()}_H_"
+    names = ", ".join(k.name for k in m.kernels)
+    guard = f"MUCC_KERNELS_{m.digest[:16].upper()}_H_"
     abi = files("mucc").joinpath("support/include/mucc/abi.h").read_text(encoding="utf-8")
     parts = [
-        _comment(f"Kernels of {m.source} for {m.target}. Made by mucc {m.version} with --emit=header."),
+        _comment(f"Made by `mucc --emit=header` ({m.version}) for {m.target}. Kernels: {names}."),
         f"#ifndef {guard}\n#define {guard}\n",
         abi.rstrip() + "\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',

@@ -19,6 +19,8 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 INSTALL_NVCC = "pip install 'mucc[nvcc]'"
 """Brings nvcc, its parts and the CUTLASS headers."""
 
+NVCC_PLACES = "the pip packages, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*"
+
 INSTALL_HOST = "apt-get install g++"
 
 SUPPORT_INCLUDE = os.path.join(
@@ -176,9 +178,7 @@ def find_toolchain(nvcc: str | None = None) -> Toolchain:
             Diagnostic(
                 "MU5101",
                 "nvcc was not found",
-                notes=(
-                    "looked at --nvcc, MUCC_NVCC, the pip packages, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*",
-                ),
+                notes=(f"looked at --nvcc, MUCC_NVCC, {NVCC_PLACES}",),
                 helps=(INSTALL_NVCC,),
             )
         )

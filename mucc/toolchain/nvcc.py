@@ -66,7 +66,7 @@ def build(
     with _directory(save_temps) as directory:
         source = os.path.join(directory, f"{name}.cu")
         output = os.path.join(directory, f"{name}.{kind}")
-        arguments = command(kind, target, toolchain, source, output)
+        arguments = command(kind, target, toolchain, os.path.basename(source), output)
         log_path = None
         if save_temps is not None:
             arguments += ["--keep", "--keep-dir", directory]

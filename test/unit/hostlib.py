@@ -1,14 +1,18 @@
-"""Building blocks of the tests that load a kernel library without a GPU: ctypes mirrors of the ABI, fake tensors."""
+"""What tests need to load and call a kernel library without a GPU: the ABI in ctypes, fake tensors."""
 
 from __future__ import annotations
 
+import atexit
 import ctypes as ct
 import json
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +25,7 @@ MANIFEST = {
     "abi": 1,
     "mucc": "0.1.0",
     "target": "sm_90a",
-    "source": "host_abi.mcu",
-    "source_hash": "0" * 64,
+    "program_hash": "0" * 64,
     "kernels": [
         {
             "name": "linear",
@@ -197,6 +200,28 @@ def scalar(value: float, dtype: str = "f32") -> Tensor:
     return t
 
 
+class DLManagedTensor(ct.Structure):
+    """DLPack's exchange structure, without a deleter: the test keeps the memory."""
+
+    _fields_ = [("tensor", Tensor), ("context", ct.c_void_p), ("deleter", ct.c_void_p)]
+
+
+class FakeArray:
+    """An array on a GPU that is not there, for whoever speaks DLPack."""
+
+    def __init__(self, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None, **more: Any):
+        self.managed = DLManagedTensor(tensor(dtype, shape, strides, **more), None, None)
+
+    def __dlpack__(self, **_options: object) -> object:
+        new = ct.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ct.py_object, [ct.c_void_p, ct.c_char_p, ct.c_void_p]
+        return new(ct.addressof(self.managed), b"dltensor", None)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device = self.managed.tensor.device
+        return device.type, device.id
+
+
 def cuda_paths() -> tuple[Path, Path] | None:
     """Include and library folders of the pip CUDA runtime, or None."""
     root = Path(sysconfig.get_paths()["purelib"]) / "nvidia" / "cu13"
@@ -238,6 +263,16 @@ def build(source: Path, out: Path, *, defines: Sequence[str] = (), link_cuda: bo
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return out
+
+
+@cache
+def host_library() -> Path:
+    """The library of host_abi.cpp, built once per test process."""
+    folder = Path(tempfile.mkdtemp(prefix="mucc-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return build(
+        Path(__file__).with_name("host_abi.cpp"), folder / "host_abi.so", defines=[raw_string(MANIFEST)]
+    )
 
 
 def raw_string(manifest: object) -> str:

@@ -26,6 +26,7 @@ PROGRAM = "kernel k\n"
 class Options:
     target: str = "sm_90a"
     print_ir_after_all: IO[str] | None = None
+    print_ir_after: tuple[str, ...] = ()
 
 
 @dataclass
@@ -52,7 +53,8 @@ class Compiler(ModuleType):
         type(self).runs += 1
         compilation = Compilation(source, options)
         if options.print_ir_after_all:
-            options.print_ir_after_all.write("IR after a pass\n")
+            which = ", ".join(options.print_ir_after) or "every pass"
+            options.print_ir_after_all.write(f"IR after {which}\n")
         if "crash" in source.text:
             raise KeyError("no such thing")
         if "interrupt" in source.text:
@@ -140,6 +142,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
         (["k.mcu", "--timeout", "-1"], "MU5001", "above 0"),
         (["k.mcu", "k.mcu", "-o", "k.so"], "MU5001", "2 input files"),
         (["--emit=cu"], "MU5001", "no input file"),
+        (["k.mcu", "--print-ir-after=form-stage"], "MU5001", "did you mean 'form-stages'?"),
         (["check"], "MU5001", "no input file"),
         (["fmt"], "MU5001", "no input file"),
         (["docs"], "MU5001", "--card"),
@@ -269,7 +272,9 @@ def test_a_byte_order_mark_is_no_text(capsys: pytest.CaptureFixture[str]):
 def test_print_ir(capsys: pytest.CaptureFixture[str]):
     assert main([write("k.mcu"), "--emit=mu", "--print-ir-after-all"]) == 0
     output = capsys.readouterr()
-    assert output.err == "IR after a pass\n" and output.out == "mu of k for sm_90a\n"
+    assert output.err == "IR after every pass\n" and output.out == "mu of k for sm_90a\n"
+    assert main(["k.mcu", "--emit=mu", "--print-ir-after=form-stages", "--print-ir-after", "decompose"]) == 0
+    assert capsys.readouterr().err == "IR after form-stages, decompose\n"
 
 
 def test_a_defect_is_an_internal_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):

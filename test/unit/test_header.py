@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hostlib import MANIFEST, build, raw_string
+from hostlib import MANIFEST, host_library
 
 from mucc.target.header import header_text
 
@@ -33,14 +33,14 @@ int main(void) {
 def test_a_c_client_compiles_and_runs(tmp_path: Path) -> None:
     if not (gcc := shutil.which("gcc")):
         pytest.skip("needs gcc")
-    library = build(
-        Path(__file__).with_name("host_abi.cpp"), tmp_path / "k.so", defines=[raw_string(MANIFEST)]
-    )
+    library = host_library()
     (tmp_path / "kernels.h").write_text(header_text(MANIFEST))
     (tmp_path / "client.c").write_text(CLIENT)
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
     command = [gcc, *flags, str(tmp_path / "client.c"), str(library), "-o", str(tmp_path / "client")]
-    done = subprocess.run([*command, f"-Wl,-rpath,{tmp_path}"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, f"-Wl,-rpath,{library.parent}"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     ran = subprocess.run([tmp_path / "client"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0
@@ -75,5 +75,5 @@ def test_it_tells_every_argument_and_promise() -> None:
 
 def test_a_comment_cannot_be_closed_from_inside() -> None:
     manifest = copy.deepcopy(MANIFEST)
-    manifest["source"] = "*/ int evil; /*.mcu"
+    manifest["kernels"][0]["promises"][0]["why"] = "*/ int evil; /*"
     assert "*/ int evil" not in header_text(manifest)

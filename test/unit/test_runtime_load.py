@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hostlib import MANIFEST, build, raw_string
+from hostlib import MANIFEST, build, host_library, raw_string
 
 from mucc.runtime import MuccError, MuccRuntimeError, load
 from mucc.runtime.elf import read_manifest
@@ -21,9 +21,8 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("load") / "kernels.so"
-    return build(HERE / "host_abi.cpp", out, defines=[raw_string(MANIFEST)])
+def library() -> Path:
+    return host_library()
 
 
 def refused(path: Path) -> MuccError:
@@ -94,7 +93,11 @@ def patched(data: bytes, offset: int, new: bytes) -> bytes:
         (lambda d: patched(d, 40, struct.pack("<Q", 2**60)), "MU6031", "is cut off"),
         (lambda d: patched(d, 62, struct.pack("<H", 60000)), "MU6031", "is damaged"),
         (lambda d: d.replace(b".mucc_manifest\0", b".nope_manifest\0"), "MU6033", "mucc did not make it"),
-        (lambda d: d.replace(b'{"abi": 1,', b'{"abi": 2,'), "MU6034", "it is of ABI 2, this mucc knows 1"),
+        (
+            lambda d: d.replace(b'{"abi": 1,', b'{"abi": 2,'),
+            "MU6034",
+            "it is of ABI 2 (mucc 0.1.0), this mucc knows 1",
+        ),
         (lambda d: d.replace(b'{"abi": 1,', b'!"abi": 1,'), "MU6035", "it is not JSON"),
         (lambda d: d.replace(b'"target"', b'"tarmac"'), "MU6035", "a field 'target' is missing"),
         (lambda d: d.replace(b"\0__tvm_ffi_laid\0", b"\0__tvm_ffi_lost\0"), "MU6036", "it does not export"),
@@ -136,7 +139,9 @@ def test_the_seal_notices_one_flipped_bit(library: Path, tmp_path: Path) -> None
 def test_an_ordinary_library_is_not_run(tmp_path: Path) -> None:
     source = tmp_path / "foreign.cpp"
     source.write_text(
-        "#include <cstdlib>\n__attribute__((constructor)) void f() { std::exit(3); }\nint mucc_manifest = 1;\n"
+        "#include <cstdlib>\n"
+        "__attribute__((constructor)) void f() { std::exit(3); }\n"
+        "int mucc_manifest = 1;\n"
     )
     assert refused(build(source, tmp_path / "foreign.so")).code == "MU6033"
 

@@ -43,6 +43,27 @@ struct Each {
 template <class Body, class Output = float>
 using Compute = fusion::Sm90Compute<Each<Body>::template Function, Output, float, kNearest>;
 
+struct Identity {
+  static MUCC_DEVICE float apply(float x) { return x; }
+};
+
+// ---- further matrices -----------------------------------------------------------------------------------
+
+// How an epilogue cuts its tile up, and how many pieces it has under way.
+template <class TileShape, class ElementC, class ElementD, class Schedule>
+using Tiles = cutlass::epilogue::collective::detail::EpilogueDescriptor<
+    TileShape, cutlass::epilogue::collective::EpilogueTileAuto, ElementC, ElementD, Schedule>;
+
+template <class Tiles, class Element, class Stride,
+          class D = cutlass::epilogue::collective::detail::AuxLoadDescriptor<Tiles, Stride, Element>>
+using AuxLoad = fusion::Sm90AuxLoad<D::Stages, typename D::EpilogueTile, Element, typename D::Stride,
+                                    typename D::SmemLayoutAtom, typename D::CopyOpS2R>;
+
+template <class Tiles, class Element, class Stride,
+          class D = cutlass::epilogue::collective::detail::AuxStoreDescriptor<Tiles, Stride, Element>>
+using AuxStore = fusion::Sm90AuxStore<D::Stages, typename D::EpilogueTile, Element, kNearest, typename D::Stride,
+                                      typename D::SmemLayoutAtom, typename D::CopyOpR2S>;
+
 // ---- reductions -----------------------------------------------------------------------------------------
 
 // The steps of a reduction as CUTLASS's nodes call them: per element, between lanes, on memory.

@@ -1,0 +1,74 @@
+"""What all benchmarks share: the form of a result, and where it is written."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+
+Row = Mapping[str, object]
+
+
+def cpu_label() -> str:
+    """A directory name for this machine where no GPU takes part: `cpu-x86_64-2`, architecture and cores."""
+    return f"cpu-{platform.machine()}-{len(os.sched_getaffinity(0))}"
+
+
+def versions(*distributions: str) -> dict[str, str]:
+    """The versions of Python, of mucc, and of further distributions that are installed."""
+    found = {"python": platform.python_version()}
+    for name in ("mucc", "xdsl", *distributions):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str:
+    """The commit that was measured, with `+` where the checkout differs from it; empty outside git."""
+
+    def git(*arguments: str) -> str:
+        run = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+        return run.stdout.strip() if run.returncode == 0 else ""
+
+    # A result file is no reason to call the checkout changed: benchmarks write them one after another.
+    changed = git("status", "--porcelain", "--", ".", ":!bench/results")
+    return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+
+
+def write_result(
+    card: str,
+    name: str,
+    rows: Sequence[Row],
+    summary: Mapping[str, float],
+    *,
+    extra_versions: Mapping[str, str] | None = None,
+) -> Path:
+    """Write `results/<card>/<name>.json` and return its path.
+
+    `rows` are the measurements one by one; `summary` maps dotted figure names to numbers.
+    """
+    result: dict[str, Any] = {
+        "card": card,
+        "versions": {**versions(), **(extra_versions or {})},
+        "command": " ".join(["python", "-m", f"bench.{name}", *sys.argv[1:]]),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "rows": list(rows),
+        "summary": dict(summary),
+    }
+    path = RESULTS / card / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    return path

@@ -1,0 +1,107 @@
+"""Fused GEMMs against PyTorch, all on the same tensors in one run.
+
+    python -m bench.fused [--shapes 8192x8192x8192,...] [--iters N]
+
+For every shape: `examples/linear_gelu.mcu` with its default schedule, torch.matmul alone (which does
+less work), and torch's linear followed by gelu. Inputs are random; the L2 cache is flushed before
+each timed call; contenders take turns; figures are medians of device events. The error is the
+relative Frobenius distance to a float64 product of the same inputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from bench.common import ROOT, write_result
+
+SHAPES = ("8192x8192x8192", "4096x4096x4096", "2048x8192x4096", "1000x4096x4096", "128x4096x4096")
+
+
+def parse_shape(text: str) -> tuple[int, int, int]:
+    """`MxNxK` as numbers."""
+    m, n, k = (int(part) for part in text.split("x"))
+    return m, n, k
+
+
+def time_all(torch: Any, contenders: dict[str, Callable[[], Any]], iters: int) -> dict[str, float]:
+    """Median device time in ms of each contender; they take turns so that all see the same clocks."""
+    flush = torch.empty(256 * 2**20, dtype=torch.uint8, device="cuda")
+    for call in contenders.values():
+        for _ in range(5):
+            call()
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(iters):
+        for name, call in contenders.items():
+            flush.zero_()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            samples[name].append(start.elapsed_time(end))
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def measure(torch: Any, kernel: Any, shape: tuple[int, int, int], iters: int) -> dict[str, object]:
+    """One row: times, rates and the error of one shape."""
+    m, n, k = shape
+    x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
+    w = torch.randn(n, k, device="cuda", dtype=torch.bfloat16) * k**-0.5
+    b = torch.randn(n, device="cuda", dtype=torch.bfloat16)
+    y = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+    kernel(x, w, b, out=y)
+    exact = torch.nn.functional.gelu(x.double() @ w.double().T + b.double())
+    error = float((y.double() - exact).norm() / exact.norm())
+    del exact
+    functional = torch.nn.functional
+    times = time_all(
+        torch,
+        {
+            "mucc": lambda: kernel(x, w, b, out=y),
+            "matmul": lambda: torch.matmul(x, w.T),
+            "eager": lambda: functional.gelu(functional.linear(x, w, b)),
+        },
+        iters,
+    )
+    flop = 2 * m * n * k
+    return {
+        "shape": f"{m}x{n}x{k}",
+        "error": error,
+        **{f"{name}_ms": ms for name, ms in times.items()},
+        **{f"{name}_tflops": flop / ms * 1e-9 for name, ms in times.items()},
+        "matmul_over_mucc": times["matmul"] / times["mucc"],
+        "eager_over_mucc": times["eager"] / times["mucc"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="comma-separated MxNxK")
+    parser.add_argument("--iters", type=int, default=30)
+    parser.add_argument("--so", help="a compiled linear_gelu; compiled first when left out")
+    args = parser.parse_args()
+    torch = importlib.import_module("torch")
+    import mucc
+
+    source = (ROOT / "examples" / "linear_gelu.mcu").read_text()
+    module = mucc.load(args.so) if args.so else mucc.compile(source)
+    rows = [measure(torch, module.linear_gelu, parse_shape(s), args.iters) for s in args.shapes.split(",")]
+    for row in rows:
+        print("  ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items()))
+    summary = {
+        "fused.linear_gelu_8192_over_matmul": float(str(rows[0]["matmul_over_mucc"])),
+        "fused.linear_gelu_8192_error": float(str(rows[0]["error"])),
+    }
+    card = torch.cuda.get_device_name().split()[-1].lower()
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "gpu": torch.cuda.get_device_name()}
+    print(write_result(card, "fused", rows, summary, extra_versions=versions))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Host overhead of a call, in microseconds: `python -m bench.launch kernel.so [--kernel NAME] [--size 256]`.
+
+Every contender makes many calls in a row without waiting for the GPU, in batches that fit the launch queue,
+and the GPU work of a call is small. What is measured is the time that the calling thread spends per call:
+the median over batches. `repeated` calls pass the same tensors each time, `changing` ones cycle through
+more sets of tensors than a library remembers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.common import write_result
+
+BATCH = 400
+"""Calls between two waits: a GPU's queue holds about a thousand launches."""
+
+BATCHES = 60
+SETS = 16
+"""Sets of tensors that `changing` calls cycle through; a library remembers four."""
+
+
+def c_tensors(torch: Any, values: Sequence[Any]) -> tuple[Any, object]:
+    """Tensors and numbers as the C door takes them: an array of MuccTensor, and what must outlive it.
+
+    A MuccTensor is a DLTensor, and that is what a DLPack capsule points to.
+    """
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsules = [(torch.tensor(v) if isinstance(v, float) else v).__dlpack__() for v in values]
+    size = 48
+    data = b"".join(ctypes.string_at(pointer(c, b"dltensor"), size) for c in capsules)
+    return ctypes.create_string_buffer(data, len(data)), capsules
+
+
+def per_call_us(
+    torch: Any, function: Callable[..., Any], sets: Sequence[tuple[Any, ...]]
+) -> tuple[float, float]:
+    """Median and least time per call in microseconds, with the arguments taken from `sets` in turn."""
+    calls = list(islice(cycle(sets), BATCH))
+    times: list[float] = []
+    for batch in range(BATCHES + 5):
+        torch.cuda.synchronize()
+        start = time.perf_counter_ns()
+        for args in calls:
+            function(*args)
+        stop = time.perf_counter_ns()
+        if batch >= 5:  # the first ones warm up
+            times.append((stop - start) / BATCH / 1e3)
+    torch.cuda.synchronize()
+    return median(times), min(times)
+
+
+def main() -> None:
+    """Measure, print a table, and write the result."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("so", type=Path, help="a kernel library, made with `mucc kernel.mcu -o kernel.so`")
+    parser.add_argument("--kernel", help="which kernel (default: the first)")
+    parser.add_argument("--size", type=int, default=256, help="the extent of every free dim (default: 256)")
+    options = parser.parse_args()
+
+    torch: Any = importlib.import_module("torch")
+    import mucc
+    from mucc.runtime.run_gpu import random_inputs
+    from mucc.runtime.torch_glue import TorchKernel
+
+    module = mucc.load(options.so)
+    kernel = module[options.kernel] if options.kernel else module.kernels[0]
+    info = kernel.info
+    dims = {n: options.size if v is None else v for n, v in info.dims.items()}
+    device = torch.device("cuda", torch.cuda.current_device())
+    glue = TorchKernel(kernel)
+    inputs = [tuple(random_inputs(info, dims, seed, device)) for seed in range(SETS)]
+    full = [(*args, *glue.allocate(args)) for args in inputs]
+    space = torch.empty(max(kernel.workspace_bytes(*full[0]), 1), dtype=torch.uint8, device=device)
+
+    door = ctypes.CDLL(str(module.path))[info.symbol]
+    door.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    stream = torch.cuda.current_stream().cuda_stream
+    packed = [c_tensors(torch, args) for args in full]
+    c_args = [(data, len(info.args), space.data_ptr(), space.numel(), stream) for data, _ in packed]
+    if door(*c_args[0]):
+        raise SystemExit("the C door refused the call")
+
+    n = options.size
+    x, w = (torch.randn(n, n, dtype=torch.bfloat16, device=device) for _ in range(2))
+    contenders: list[tuple[str, Callable[..., Any], Sequence[tuple[Any, ...]]]] = [
+        ("tvm_ffi", kernel.ffi, full),
+        ("launch", kernel.launch, full),
+        ("call", kernel, inputs),
+        ("torch_op", kernel.op, inputs),
+        ("c_ctypes", door, c_args),
+        ("torch_linear", torch.nn.functional.linear, [(x, w)]),
+    ]
+    rows: list[dict[str, object]] = []
+    summary: dict[str, float] = {}
+    for name, function, sets in contenders:
+        for kind, chosen in (("repeated", sets[:1]), ("changing", sets)):
+            if kind == "changing" and len(sets) == 1:
+                continue
+            middle, least = per_call_us(torch, function, chosen)
+            rows.append({"contender": name, "tensors": kind, "median_us": middle, "min_us": least})
+            summary[f"launch.{name}_us" if kind == "repeated" else f"launch.{name}_{kind}_us"] = round(
+                middle, 3
+            )
+            print(f"{name:<14}{kind:<10}{middle:8.2f} µs{least:8.2f} µs at best", flush=True)
+    card = torch.cuda.get_device_name(device).split()[-1].lower()
+    extra = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    print(write_result(card, "launch", rows, summary, extra_versions=extra))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The codes of the passes and targets: MU2 fusion and stages, MU3 schedules, MU4 targets.
+
+Every explanation of MU3 holds a program that triggers its code and a mended one; the tests run both.
+"""
+
+from __future__ import annotations
+
+
+def _entry(title: str, cause: str, wrong: str, mended: str) -> tuple[str, str]:
+    """A title and an explanation in Markdown, with the two programs in fenced blocks."""
+    return title, f"{cause}\n\nWrong:\n\n```mcu\n{wrong}\n```\n\nMended:\n\n```mcu\n{mended}\n```\n"
+
+
+def _kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "x @ w.T") -> str:
+    return f"kernel f[M, N, K](x: {dtype}[{x}], w: {dtype}[{w}]) -> {dtype}[M, N] {{\n    return {body}\n}}"
+
+
+_GEMM = _kernel()
+_A_BY_COLUMNS = "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}"
+_ROW_SUMS = (
+    "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
+    "    y = x @ w.T\n    return y, sum(y, axis=0)\n}"
+)
+
+
+def _scheduled(*settings: str, kernel: str = _GEMM) -> str:
+    lines = "\n".join(f"    {setting}" for setting in settings)
+    return f"{kernel}\n\nschedule f for sm_90a {{\n{lines}\n}}"
+
+
+_TILES: dict[str, tuple[str, str]] = {
+    "MU3001": _entry(
+        "tile M does not fit the mainloop",
+        "A wgmma instruction computes 64 rows, so tile M is a multiple of 64. The cooperative mainloop gives "
+        "each of two warp groups half of a tile: there tile M is a multiple of 128. Change the tile, or take "
+        "another mainloop: `pingpong` and `warpspecialized` work from 64 rows on.",
+        _scheduled("tile = 64x128x64", "mainloop = cooperative"),
+        _scheduled("tile = 64x128x64", "mainloop = pingpong"),
+    ),
+    "MU3002": _entry(
+        "tile N does not fit the operands",
+        "wgmma works on multiples of 8 columns, but a pipeline stage of B must be made of whole swizzle "
+        "patterns: tile N is a multiple of 16 for 16-bit operands, and of 32 for tf32. Extents that divide "
+        "into 256, 128, 64 or 32 columns use the largest instructions.",
+        _scheduled("tile = 128x120x64"),
+        _scheduled("tile = 128x128x64"),
+    ),
+    "MU3003": _entry(
+        "tile K does not fit the operands",
+        "A wgmma instruction takes 32 bytes along K: 16 elements of bf16 or f16, 8 of tf32. Tile K is a "
+        "multiple of that; 128 bytes (64 and 32 elements) suit the copy engine best.",
+        _scheduled("tile = 128x128x40"),
+        _scheduled("tile = 128x128x64"),
+    ),
+    "MU3005": _entry(
+        "tile does not fit into shared memory",
+        "A pipeline needs two stages of A and B beside the epilogue's buffers, in the 227 KB that a thread "
+        "block has. The notes say what a stage and the epilogue take. Shorten tile K first; then the tile.",
+        _scheduled("tile = 256x128x256"),
+        _scheduled("tile = 256x128x64"),
+    ),
+    "MU3006": _entry(
+        "tile takes too many registers",
+        "The accumulators of a tile are shared by its consumer threads: 256 in the cooperative mainloop, 128 "
+        "in the others, in one 32-bit register for each element. Beyond 192 registers they spill to memory. "
+        "tf32 operands that are not contiguous along K take registers for A as well. Take a smaller tile, or "
+        "`mainloop = cooperative`.",
+        _scheduled("tile = 128x256x64", "mainloop = pingpong"),
+        _scheduled("tile = 128x128x64", "mainloop = pingpong"),
+    ),
+    "MU3007": _entry(
+        "tile is larger than one copy",
+        "The tensor memory accelerator moves boxes of at most 256 elements along each axis.",
+        _scheduled("tile = 512x32x64"),
+        _scheduled("tile = 256x32x64"),
+    ),
+    "MU3014": _entry(
+        "tile K does not fit the operands' layout",
+        "wgmma reads 32-bit operands only where they are contiguous along K. Where A is not, it passes through "
+        "registers in blocks of 32 elements along K; where B is not either, it is transposed in shared memory, "
+        "and tile K must be 32. Change the tile, or store the operands along K.",
+        _scheduled("tile = 128x128x16", kernel=_A_BY_COLUMNS),
+        _scheduled("tile = 128x128x32", kernel=_A_BY_COLUMNS),
+    ),
+    "MU3015": _entry(
+        "row reduction needs a larger buffer",
+        "A reduction over M adds up one partial row from each warp in the buffer that stages the output. The "
+        "epilogue works on 32 columns at a time if 32 divides tile N, else on fewer, and then a 16-bit output "
+        "leaves too small a buffer for a wide tile. Take a tile N that is a multiple of 32.",
+        _scheduled("tile = 128x240x64", kernel=_ROW_SUMS),
+        _scheduled("tile = 128x256x64", kernel=_ROW_SUMS),
+    ),
+    "MU3016": (
+        "tf32 operands lie the wrong way round",
+        "wgmma reads 32-bit operands only where they are contiguous along K, and only the first may be "
+        "rearranged on its way through registers. A product whose first operand is contiguous along K and whose "
+        "second is not has to be computed with the operands exchanged, and this one was not. Store the second "
+        "operand transposed, `w: f32[N, K]`, and write `x @ w.T`.",
+    ),
+}
+
+_PIPELINE: dict[str, tuple[str, str]] = {
+    "MU3004": _entry(
+        "pipeline does not fit into shared memory",
+        "Each stage of the pipeline holds one tile of A and one of B; the notes say what it takes. Ask for "
+        "fewer stages, leave the count to the compiler with `stages = auto`, or take a smaller tile.",
+        _scheduled("tile = 128x256x64", "stages = 8"),
+        _scheduled("tile = 128x256x64", "stages = auto"),
+    ),
+    "MU3017": _entry(
+        "too few pipeline stages",
+        "One stage is filled while another is consumed: a pipeline has at least two.",
+        _scheduled("stages = 1"),
+        _scheduled("stages = 2"),
+    ),
+}
+
+_GRID: dict[str, tuple[str, str]] = {
+    "MU3008": _entry(
+        "cluster is not possible",
+        "A cluster has 1, 2, 4 or 8 thread blocks, and 1, 2, 4 or 8 along each axis. Larger ones do not "
+        "launch on every card.",
+        _scheduled("cluster = 4x4"),
+        _scheduled("cluster = 2x4"),
+    ),
+    "MU3009": _entry(
+        "cluster cannot share the tile",
+        "The blocks of a cluster along M need the same tile of B; each loads an equal part of it, in groups of "
+        "8 columns, and hands it to the others. Tile N must be a multiple of 8 for each of them. Take a smaller "
+        "cluster along M, or a wider tile.",
+        _scheduled("tile = 128x16x64", "cluster = 4x1"),
+        _scheduled("tile = 128x16x64", "cluster = 2x1"),
+    ),
+    "MU3010": _entry(
+        "mainloop does not have this scheduler",
+        "`stream_k` and `split_k` divide K among thread blocks and add up their tiles, which only the "
+        "cooperative mainloop can.",
+        _scheduled("tile = 128x128x64", "mainloop = pingpong", "scheduler = stream_k(splits=1)"),
+        _scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = stream_k(splits=1)"),
+    ),
+    "MU3011": _entry(
+        "target does not have this mainloop",
+        "Contractions of sm_90a load their operands by TMA, in the mainloops `cooperative`, `pingpong` and "
+        "`warpspecialized`. `cooperative` is the one for large tiles.",
+        _scheduled("mainloop = multistage"),
+        _scheduled("mainloop = cooperative"),
+    ),
+    "MU3012": _entry(
+        "swizzle is not possible",
+        "The persistent scheduler walks blocks of 1, 2, 4 or 8 tiles across. The warpspecialized mainloop is "
+        "not persistent: it launches one thread block per tile and has no swizzle.",
+        _scheduled("scheduler = persistent(swizzle=3)"),
+        _scheduled("scheduler = persistent(swizzle=4)"),
+    ),
+    "MU3013": _entry(
+        "K cannot be divided into so many parts",
+        "The parts of K run at the same time on different multiprocessors: there are at most as many as "
+        "multiprocessors, 132.",
+        _scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = split_k(1000)"),
+        _scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = split_k(8)"),
+    ),
+}
+
+_TARGETS: dict[str, tuple[str, str]] = {
+    "MU4001": (
+        "unknown target",
+        "mucc compiles for the GPUs that `mucc targets` lists. The `a` in `sm_90a` belongs to the name: it "
+        "stands for the matrix instructions that only this architecture has.\n\n"
+        "Wrong:\n\n```sh\nmucc --target sm_90 linear.mcu\n```\n\n"
+        "Mended:\n\n```sh\nmucc --target sm_90a linear.mcu\n```\n",
+    ),
+}
+
+CODES: dict[str, tuple[str, str]] = {**_TILES, **_PIPELINE, **_GRID, **_TARGETS}
+"""Title and explanation of each code."""

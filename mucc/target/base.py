@@ -1,0 +1,135 @@
+"""What every target offers to the compiler, and the facts that a target's data file holds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mucc.target.config import GemmConfig, Problem, Schedule, Violation
+
+DATA = Path(__file__).parent / "data"
+"""Where the data files are: `<target>.toml`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds a schedule. Sizes in bytes unless the name says otherwise."""
+
+    shared_memory: int
+    """Shared memory of one thread block."""
+    accumulator_registers: int
+    """32-bit registers of one consumer thread for accumulators and operands."""
+    cluster_blocks: int
+    """Thread blocks in a portable cluster."""
+    copy_extent: int
+    """Elements along one axis of a box that the copy engine moves."""
+    copy_granule: int
+    """Alignment of the contiguous extent of what the copy engine moves."""
+    swizzles: tuple[int, ...]
+    """Swizzles of the persistent scheduler."""
+    splits: int
+    """Parts that K may be divided into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """One multiprocessor. Rates are results per clock cycle."""
+
+    shared_memory: int
+    registers: int
+    fp32_per_cycle: int
+    special_per_cycle: int
+    tensor_flops_per_cycle: Mapping[str, int]
+    """Dense tensor-core operations per cycle by compute type; a multiply-add is two."""
+    l2_bytes_per_cycle: int
+    """What a multiprocessor can load from L2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A card of a target.
+
+    `datasheet` is what the maker states, `measured` what a benchmark reached on such a card: operations
+    per second by compute type, and `dram_bandwidth` in bytes per second.
+    """
+
+    name: str
+    multiprocessors: int
+    l2_bytes: int
+    memory_bytes: int
+    datasheet: Mapping[str, float]
+    measured: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The contents of a target's data file. The first device is the one that defaults are chosen for."""
+
+    name: str
+    title: str
+    limits: Limits
+    multiprocessor: Multiprocessor
+    devices: tuple[Device, ...]
+
+
+def load_facts(name: str) -> Facts:
+    """Read `data/<name>.toml`. Raises `TypeError` where a table lacks a key or has one too many."""
+    import tomllib
+
+    table: dict[str, Any] = tomllib.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"))
+    limits: dict[str, Any] = table["limits"]
+    limits["swizzles"] = tuple(limits["swizzles"])
+    devices: list[dict[str, Any]] = table["device"]
+    return Facts(
+        table["name"],
+        table["title"],
+        Limits(**limits),
+        Multiprocessor(**table["multiprocessor"]),
+        tuple(Device(**device) for device in devices),
+    )
+
+
+class Target(ABC):
+    """A kind of GPU: what fits it, and what suits it. Facts are read on first use."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    @cached_property
+    def facts(self) -> Facts:
+        return load_facts(self.name)
+
+    @property
+    def smem_bytes(self) -> int:
+        """Bytes of shared memory that one thread block may use."""
+        return self.facts.limits.shared_memory
+
+    @property
+    def copy_granule(self) -> int:
+        """Bytes that the contiguous extent of every matrix must be a multiple of."""
+        return self.facts.limits.copy_granule
+
+    @abstractmethod
+    def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
+        """Bytes of shared memory that the kernel uses with that many mainloop stages."""
+
+    @abstractmethod
+    def max_stages(self, config: GemmConfig) -> int:
+        """The most mainloop stages that fit; below 2 the kernel cannot be built."""
+
+    @abstractmethod
+    def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
+        """Every rule that a configuration breaks; `stages` is None where the count is left open."""
+
+    @abstractmethod
+    def default_schedule(self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({})) -> Schedule:
+        """A sound schedule for a contraction.
+
+        `fixed` holds the text of settings that are chosen already, by name: `tile`, `cluster`,
+        `mainloop`, `scheduler`, `stages`. The rest is chosen to be legal with them where that is possible.
+        """

@@ -1,0 +1,162 @@
+"""Compute bodies: straight-line C++ on floats, one line per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects.builtin import f32, i1
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.cutlass.ops import ComputeOp, YieldOp
+from mucc.dialects.mu import elementwise as e
+from mucc.dialects.mu.types import dtype_name
+from mucc.target.cuda.memory import EmissionError
+from mucc.target.cuda.names import Namer, float_literal
+
+INFIX: dict[type[Operation], str] = {
+    e.AddOp: "+",
+    e.SubOp: "-",
+    e.MulOp: "*",
+    e.AndOp: "&&",
+    e.OrOp: "||",
+}
+
+RELATIONS = {
+    e.Relation.LT: "<",
+    e.Relation.LE: "<=",
+    e.Relation.GT: ">",
+    e.Relation.GE: ">=",
+    e.Relation.EQ: "==",
+    e.Relation.NE: "!=",
+}
+
+CALLS: dict[type[Operation], str] = {
+    e.MinOp: "mucc::min",
+    e.MaxOp: "mucc::max",
+    e.AbsOp: "fabsf",
+    e.ExpOp: "mucc::exp",
+    e.LogOp: "mucc::log",
+    e.SqrtOp: "mucc::sqrt",
+    e.RsqrtOp: "mucc::rsqrt",
+    e.TanhOp: "mucc::tanh",
+    e.ErfOp: "mucc::erf",
+    e.SigmoidOp: "mucc::sigmoid",
+}
+
+_INTEGER_POWERS = range(-8, 9)
+
+
+def _constant(value: SSAValue) -> float | None:
+    return op.value.value.data if isinstance(op := value.owner, e.ConstantOp) else None
+
+
+def _minus(op: e.NegOp, x: str) -> str:
+    return f"-({x})" if x.startswith("-") else f"-{x}"
+
+
+def _divide(op: e.DivOp, a: str, b: str) -> str:
+    divisor = _constant(op.rhs)
+    if divisor and (inverse := 1.0 / divisor) and abs(divisor).hex().startswith("0x1.0000000000000p"):
+        return f"{a} * {float_literal(inverse)}"
+    return f"mucc::div({a}, {b})"
+
+
+def _power(op: e.PowOp, a: str, b: str) -> str:
+    match _constant(op.rhs):
+        case 0.5:
+            return f"mucc::sqrt({a})"
+        case -0.5:
+            return f"mucc::rsqrt({a})"
+        case float() as x if x.is_integer() and int(x) in _INTEGER_POWERS:
+            return f"mucc::powi<{int(x)}>({a})"
+        case _:
+            return f"mucc::pow({a}, {b})"
+
+
+def _softplus(op: e.SoftplusOp, x: str) -> str:
+    beta = op.beta.value.data
+    return f"mucc::softplus({x})" if beta == 1.0 else f"mucc::softplus({x}, {float_literal(beta)})"
+
+
+def _is_plain_softplus(value: SSAValue) -> bool:
+    return isinstance(op := value.owner, e.SoftplusOp) and op.beta.value.data == 1.0
+
+
+def _cast(op: e.CastOp, x: str) -> str:
+    if op.operand.type == i1:
+        return f"mucc::from_bool({x})"
+    return f"mucc::round_{dtype_name(op.element_type)}({x})"
+
+
+SPECIAL: dict[type[Operation], Callable[..., str]] = {
+    e.NegOp: _minus,
+    e.DivOp: _divide,
+    e.PowOp: _power,
+    e.SoftplusOp: _softplus,
+    e.CastOp: _cast,
+    e.GeluOp: lambda op, x: f"mucc::gelu_{'tanh' if op.uses_tanh else 'erf'}({x})",
+    e.CmpOp: lambda op, a, b: f"{a} {RELATIONS[op.relation.data]} {b}",
+    e.NotOp: lambda op, x: f"!{x}",
+    e.SelectOp: lambda op, c, a, b: f"{c} ? {a} : {b}",
+}
+
+
+def expression(op: Operation, operands: Sequence[str]) -> str:
+    """The C++ of one primitive operation. Raises EmissionError for what is no primitive."""
+    if (write := SPECIAL.get(type(op))) is not None:
+        return write(op, *operands)
+    if (call := CALLS.get(type(op))) is not None:
+        return f"{call}({', '.join(operands)})"
+    if (sign := INFIX.get(type(op))) is not None:
+        return f" {sign} ".join(operands)
+    raise EmissionError(f"{op.name} cannot be written as C++")
+
+
+def _is_rounding_back(op: Operation) -> bool:
+    """A cast to f32 of a value that is rounded already: bodies hold everything in f32."""
+    return isinstance(op, e.CastOp) and op.element_type == f32 and op.operand.type != i1
+
+
+def body_struct(name: str, op: ComputeOp, parameters: Sequence[str]) -> list[str]:
+    """A struct whose `apply` computes the body; `parameters` are C++ names of its inputs."""
+    namer = Namer(*parameters)
+    texts: dict[SSAValue, str] = dict(zip(op.body.block.args, parameters, strict=True))
+    lines: list[str] = []
+    block = list(op.body.block.ops)
+    unwanted = {
+        inner.operand
+        for inner in block
+        if isinstance(inner, e.TanhOp)
+        and _is_plain_softplus(inner.operand)
+        and len(set(inner.operand.uses)) == 1
+    }
+    for inner in block:
+        operands = [texts[v] for v in inner.operands if v in texts]
+        match inner:
+            case e.ConstantOp():
+                texts[inner.result] = float_literal(inner.value.value.data)
+            case YieldOp():
+                lines.append(f"return {texts[inner.value]};")
+            case e.CastOp() if _is_rounding_back(inner):
+                texts[inner.result] = operands[0]
+            case e.SoftplusOp() if inner.result in unwanted:
+                continue
+            case _:
+                result = inner.results[0]
+                if isinstance(inner, e.TanhOp) and inner.operand in unwanted:
+                    owner = inner.operand.owner
+                    assert isinstance(owner, e.SoftplusOp)
+                    text = f"mucc::tanh_softplus({texts[owner.operand]})"
+                else:
+                    text = expression(inner, operands)
+                texts[result] = namer(f"v{len(lines)}")
+                kind = "bool" if result.type == i1 else "float"
+                lines.append(f"{kind} const {texts[result]} = {text};")
+    signature = ", ".join(f"float {p}" for p in parameters)
+    return [
+        f"struct {name} {{",
+        f"  static MUCC_DEVICE float apply({signature}) {{",
+        *(f"    {line}" for line in lines),
+        "  }",
+        "};",
+    ]

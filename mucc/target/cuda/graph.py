@@ -1,0 +1,347 @@
+"""The epilogue of a contraction as CUTLASS visitor types: a tree where it is one, else a graph in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.cutlass.ops import (
+    AccFetchOp,
+    AuxLoadOp,
+    AuxStoreOp,
+    ColBroadcastOp,
+    ColReductionOp,
+    ComputeOp,
+    GemmOp,
+    LoadNode,
+    ReductionNode,
+    RowBroadcastOp,
+    RowReductionOp,
+    ScalarBroadcastOp,
+    ScalarReductionOp,
+    SrcFetchOp,
+    StoreDOp,
+    StoreNode,
+)
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.target.cuda.body import body_struct
+from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Memory, Places, Product, Scalar
+from mucc.target.cuda.names import Namer
+from mucc.target.cuda.pointwise import REDUCTIONS
+
+# Leaves that cost nothing to have twice, so that they do not make a graph of a tree.
+_FREE = AccFetchOp | SrcFetchOp | ScalarBroadcastOp
+
+
+@dataclass(frozen=True)
+class Node:
+    """A visitor type, and the C++ expression of its host arguments."""
+
+    type: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix of the problem: its memory and its strides over (rows, columns, batch)."""
+
+    memory: Memory
+    strides: tuple[Product, Product, Product]
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether neighbours along the second axis are adjacent."""
+        return self.strides[1].is_one
+
+    @property
+    def type(self) -> str:
+        """The cute stride type: `cute::Stride<int64_t, cute::_1, cute::_0>`."""
+        return stride_type(self.strides, 1 if self.is_row_major else 0)
+
+    @property
+    def value(self) -> str:
+        """The braces that make a stride of that type."""
+        return stride_value(self.strides, 1 if self.is_row_major else 0)
+
+
+def stride_type(strides: Sequence[Product], unit: int | None) -> str:
+    """A cute stride with its unit axis and its zeros static."""
+    parts = [
+        "cute::_1" if i == unit else "cute::_0" if s.is_zero else "int64_t" for i, s in enumerate(strides)
+    ]
+    return f"cute::Stride<{', '.join(parts)}>"
+
+
+def stride_value(strides: Sequence[Product], unit: int | None) -> str:
+    """The initialiser of `stride_type`."""
+    if all(i == unit or s.is_zero for i, s in enumerate(strides)):
+        return "{}"
+    return "{" + ", ".join("{}" if i == unit or s.is_zero else str(s) for i, s in enumerate(strides)) + "}"
+
+
+@dataclass
+class Problem:
+    """The axes of a contraction's result: batch, rows, columns, each several extents taken as one."""
+
+    places: Places
+    batch: Dims
+    m: Dims
+    n: Dims
+
+    @property
+    def space(self) -> Dims:
+        return (*self.batch, *self.m, *self.n)
+
+    def strides(self, value: SSAValue) -> tuple[Memory, tuple[Product, Product, Product]]:
+        """The strides of a tensor over rows, columns and batch."""
+        memory, axes = self.places.view(value, self.space)
+        b, m = len(self.batch), len(self.m)
+
+        def along(extents: Dims, part: Sequence[Axis]) -> Product:
+            return self.places.collapse(memory.name, extents, part)
+
+        rows = along(self.m, axes[b : b + m])
+        columns = along(self.n, axes[b + m :])
+        return memory, (rows, columns, along(self.batch, axes[:b]))
+
+    def matrix(self, value: SSAValue) -> Matrix:
+        """A full matrix; one of its axes must be contiguous."""
+        memory, strides = self.strides(value)
+        matrix = Matrix(memory, strides)
+        if not (strides[0].is_one or strides[1].is_one):
+            raise EmissionError(f"{memory.name} is contiguous along neither rows nor columns")
+        return matrix
+
+    def vector(self, value: SSAValue, axis: int | None) -> tuple[Memory, Product]:
+        """A vector that is read along `axis` (0 rows, 1 columns, None one number) and its batch stride."""
+        memory, strides = self.strides(value)
+        self._check_vector(memory, strides[:2], axis)
+        return memory, strides[2]
+
+    def reduced(self, value: SSAValue, axis: int | None) -> tuple[Memory, Product]:
+        """A vector that a reduction writes along `axis`, and its batch stride: 0 where batches are reduced too."""
+        kept: Dims = () if axis is None else (self.m, self.n)[axis]
+        dims = Shaped.of(value.type).dims
+        batch = self.batch if dims == (*self.batch, *kept) else ()
+        if dims != (*batch, *kept):
+            raise EmissionError(f"a reduction to {list(dims)} in a kernel over {list(self.space)}")
+        memory, axes = self.places.view(value, dims)
+        along = self.places.collapse(memory.name, kept, axes[len(batch) :])
+        strides = [ZERO, ZERO]
+        if axis is not None:
+            strides[axis] = along
+        self._check_vector(memory, strides, axis)
+        return memory, self.places.collapse(memory.name, batch, axes[: len(batch)])
+
+    def _check_vector(self, memory: Memory, strides: Sequence[Product], axis: int | None) -> None:
+        for i, extents in enumerate((self.m, self.n)):
+            if self.places.count(extents).is_one:
+                continue
+            if i == axis and not strides[i].is_one:
+                raise EmissionError(f"{memory.name} is not contiguous along the axis that it is a vector of")
+            if i != axis and not strides[i].is_zero:
+                raise EmissionError(f"{memory.name} varies along more than one axis")
+
+
+@dataclass
+class Epilogue:
+    """What the text of one epilogue is made of."""
+
+    op: GemmOp
+    problem: Problem
+    namer: Namer
+    element_d: str
+    bodies: list[str] = field(default_factory=list[str])
+    usings: list[str] = field(default_factory=list[str])
+    locals: list[str] = field(default_factory=list[str])
+    fills: list[str] = field(default_factory=list[str])
+    nodes: dict[Operation, Node] = field(default_factory=dict[Operation, Node])
+    names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+    root: Node = Node("")
+    trees: int = 0
+
+    def build(self) -> Epilogue:
+        """Write all nodes, then the visitor; `root` is it."""
+        for op in self.op.nodes:
+            match op:
+                case AccFetchOp():
+                    self.names[op.result] = "acc"
+                    self.nodes[op] = self._alias("Acc", "fusion::Sm90AccFetch")
+                case SrcFetchOp():
+                    memory = self.problem.strides(op.source)[0]
+                    self.names[op.result] = memory.name
+                    self.nodes[op] = self._alias("Source", "fusion::Sm90SrcFetch<ElementC>")
+                case LoadNode():
+                    self.nodes[op] = self._load(op)
+                case ComputeOp():
+                    self.names[op.result] = f"y{len(self.bodies)}"
+                    self.nodes[op] = self._compute(op)
+                case ReductionNode():
+                    self.nodes[op] = self._reduction(op)
+                case AuxStoreOp():
+                    self.nodes[op] = self._aux_store(op)
+                case StoreDOp():
+                    continue
+                case _:
+                    raise EmissionError(f"{op.name} in the epilogue of a gemm")
+        self.root = self._tree() or self._graph()
+        return self
+
+    # Nodes
+
+    def _alias(self, hint: str, type: str, arguments: str | None = None) -> Node:
+        name = self.namer(hint)
+        self.usings.append(f"using {name} = {type};")
+        if arguments is None:
+            return Node(name)
+        local = self.namer(name.lower())
+        self.locals.append(f"{name}::Arguments const {local}{arguments};")
+        return Node(name, local)
+
+    def _load(self, op: LoadNode) -> Node:
+        if not isinstance(op.source.type, TensorType):
+            scalar = self.problem.places.find(op.source)
+            assert isinstance(scalar, Scalar)
+            self.names[op.result] = scalar.name
+            return self._alias(
+                f"Scalar_{scalar.name}",
+                "fusion::Sm90ScalarBroadcast<float>",
+                f"{{{{{scalar.expression}}}, {{nullptr}}, {{}}}}",
+            )
+        memory = self.problem.strides(op.source)[0]
+        self.names[op.result] = memory.name
+        element = CUTLASS_TYPES[memory.type.dtype]
+        data = memory.data(element)
+        match op:
+            case AuxLoadOp():
+                matrix = self.problem.matrix(op.source)
+                type = f"mucc::gemm::AuxLoad<Tiles, {element}, {matrix.type}>"
+                return self._alias(f"Aux_{memory.name}", type, f"{{{data}, {{}}, {matrix.value}}}")
+            case RowBroadcastOp():
+                stride, value = self._vector_stride(op.source, 1)
+                type = f"fusion::Sm90RowBroadcast<0, TileShape, {element}, float, {stride}>"
+                return self._alias(f"Row_{memory.name}", type, f"{{{data}, {{}}, {value}}}")
+            case ColBroadcastOp():
+                stride, value = self._vector_stride(op.source, 0)
+                type = f"fusion::Sm90ColBroadcast<0, TileShape, {element}, float, {stride}>"
+                return self._alias(f"Col_{memory.name}", type, f"{{{data}, {{}}, {value}}}")
+            case _:
+                stride, value = self._vector_stride(op.source, None)
+                type = f"fusion::Sm90ScalarBroadcast<{element}, {stride}>"
+                return self._alias(f"Scalar_{memory.name}", type, f"{{{{}}, {{{data}}}, {{{value}}}}}")
+
+    def _vector_stride(self, value: SSAValue, axis: int | None) -> tuple[str, str]:
+        return self._vector_type(self.problem.vector(value, axis)[1], axis)
+
+    def _vector_type(self, batch: Product, axis: int | None) -> tuple[str, str]:
+        strides = (ZERO, ZERO, batch)
+        return stride_type(strides, axis), stride_value(strides, axis)
+
+    def _compute(self, op: ComputeOp) -> Node:
+        name = self.namer(f"Body{len(self.bodies)}")
+        parameters = Namer()
+        names = [parameters(self.names[v]) for v in op.inputs]
+        self.bodies.append("\n".join(body_struct(name, op, names)))
+        uses = [use.operation for use in op.result.uses]
+        only_d = len(uses) == 1 and isinstance(uses[0], StoreDOp)
+        return Node(f"mucc::gemm::Compute<{name}, {'ElementD' if only_d else 'float'}>")
+
+    def _aux_store(self, op: AuxStoreOp) -> Node:
+        matrix = self.problem.matrix(op.destination)
+        element = CUTLASS_TYPES[matrix.memory.type.dtype]
+        type = f"mucc::gemm::AuxStore<Tiles, {element}, {matrix.type}>"
+        return self._alias(
+            f"Aux_{matrix.memory.name}", type, f"{{{matrix.memory.data(element)}, {matrix.value}}}"
+        )
+
+    def _reduction(self, op: ReductionNode) -> Node:
+        axis = {RowReductionOp: 1, ColReductionOp: 0, ScalarReductionOp: None}[type(op)]
+        memory, batch = self.problem.reduced(op.destination, axis)
+        if memory.type.dtype != "f32":
+            raise EmissionError(f"{memory.name} is {memory.type.dtype}, but reductions in an epilogue are f32")
+        stride, value = self._vector_type(batch, axis)
+        kind = REDUCTIONS[op.kind.data]
+        prefix, type_name = {
+            1: ("Rows", f"RowReduction<{kind}, TileShape, {stride}>"),
+            0: ("Cols", f"ColReduction<{kind}, TileShape, {stride}>"),
+            None: ("All", f"ScalarReduction<{kind}, {stride}>"),
+        }[axis]
+        data = memory.data("float")
+        places = self.problem.places
+        extents: Dims = () if axis is None else (self.problem.m, self.problem.n)[axis]
+        rows = "" if batch.is_zero else f", {places.count(self.problem.batch)}, {batch}"
+        self.fills.append(f"mucc::fill(c, {data}, {kind}::identity, {places.count(extents)}{rows})")
+        return self._alias(
+            f"{prefix}_{memory.name}", f"mucc::gemm::{type_name}", f"{{{data}, {kind}::identity, {value}}}"
+        )
+
+    # Composition
+
+    def _stores(self, value: SSAValue) -> list[StoreNode]:
+        return [op for op in self.op.stores if op.value is value and not isinstance(op, StoreDOp)]
+
+    def _readers(self, value: SSAValue) -> int:
+        """How often a value is read, but for stores that pass it on."""
+        return sum(isinstance(use.operation, ComputeOp | StoreDOp) for use in value.uses)
+
+    def _values(self) -> list[SSAValue]:
+        return [op.results[0] for op in self.op.nodes if op.results]
+
+    def _tree(self) -> Node | None:
+        """Nested tree visitors, or None where a value is needed twice or there are several roots."""
+        values = self._values()
+        if any(self._readers(v) > 1 and not isinstance(v.owner, _FREE) for v in values):
+            return None
+        destination = self.op.destination
+        loose = [v for v in values if not self._readers(v) and self._stores(v)]
+        roots = [destination.value, *loose] if destination is not None else loose
+        if len(roots) != 1:
+            return None
+        return self._subtree(roots[0], set())
+
+    def _subtree(self, value: SSAValue, stored: set[SSAValue]) -> Node:
+        owner = value.owner
+        assert isinstance(owner, Operation)
+        node = self.nodes[owner]
+        if isinstance(owner, ComputeOp):
+            node = self._nest(node, [self._subtree(v, stored) for v in owner.inputs])
+        if value not in stored:
+            stored.add(value)
+            for store in self._stores(value):
+                node = self._nest(self.nodes[store], [node])
+        return node
+
+    def _nest(self, node: Node, children: Sequence[Node]) -> Node:
+        type = f"fusion::Sm90EVT<{', '.join([node.type, *(c.type for c in children)])}>"
+        self.trees += 1
+        return self._alias(f"Tree{self.trees - 1}", type, "{" + ", ".join([*(c.arguments for c in children), node.arguments]) + "}")
+
+    def _graph(self) -> Node:
+        """One topological visitor; its last node gives what D gets."""
+        destination = self.op.destination
+        order = list(self.nodes)
+        last = destination.value.owner if destination is not None else None
+        if isinstance(last, ComputeOp) and len(set(last.result.uses)) == 1:
+            order.remove(last)
+            order.append(last)
+        position = {op: i for i, op in enumerate(order)}
+
+        def inputs(op: Operation) -> list[int]:
+            if isinstance(op, ComputeOp):
+                return [position[v.owner] for v in op.inputs if isinstance(v.owner, Operation)]
+            if isinstance(op, StoreNode) and isinstance(owner := op.value.owner, Operation):
+                return [position[owner]]
+            return []
+
+        nodes = [self.nodes[op] for op in order]
+        edges = [inputs(op) for op in order]
+        if last is not None and order[-1] is not last:
+            assert isinstance(last, Operation)
+            nodes.append(Node("mucc::gemm::Compute<mucc::gemm::Identity, ElementD>"))
+            edges.append([position[last]])
+        sequences = ", ".join(f"cute::seq<{', '.join(map(str, e))}>" for e in edges)
+        types = ", ".join(n.type for n in nodes)
+        type = f"fusion::Sm90TopologicalVisitor<float, cute::tuple<{sequences}>, {types}>"
+        return self._alias("Graph", type, "{" + ", ".join(n.arguments for n in nodes) + "}")

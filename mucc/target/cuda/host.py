@@ -1,0 +1,248 @@
+"""The host side of a program: tables of its signature, promises, workspace, the launches in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineConstraintExpr,
+    AffineDimExpr,
+    AffineExpr,
+)
+
+from mucc.dialects.cutlass.ops import (
+    AuxLoadOp,
+    AuxStoreOp,
+    GemmOp,
+    ProgramOp,
+    SrcFetchOp,
+    StoreDOp,
+    WorkspaceOp,
+)
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
+from mucc.target.cuda.gemm import needs_scratch
+from mucc.target.cuda.memory import EmissionError, Places
+from mucc.target.cuda.names import comment_text, string_literal
+from mucc.target.cuda.pointwise import dim_locals
+
+_DTYPES = {"bf16": "mucc::kBF16", "f16": "mucc::kF16", "f32": "mucc::kF32"}
+
+_TMA_ALIGNMENT = 16
+
+_TIGHTNESS = {
+    AffineBinaryOpKind.Add: 0,
+    AffineBinaryOpKind.Mul: 1,
+    AffineBinaryOpKind.Mod: 1,
+    AffineBinaryOpKind.FloorDiv: 1,
+}
+
+_SIGNS = {
+    AffineBinaryOpKind.Add: "+",
+    AffineBinaryOpKind.Mul: "*",
+    AffineBinaryOpKind.Mod: "%",
+    AffineBinaryOpKind.FloorDiv: "/",
+}
+
+
+def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
+    """The bytes that each argument's data pointer and free strides must be a multiple of.
+
+    TMA needs 16 for a contraction's operands and full matrices; everything else only needs what its
+    elements need, since pointwise kernels look at the addresses of each call. Scalars have 1.
+    """
+    args = program.body.block.args
+    result = [dtype_bytes(a.type.element_type) if isinstance(a.type, TensorType) else 1 for a in args]
+    for op in program.kernels:
+        if not isinstance(op, GemmOp):
+            continue
+        values = [op.a, op.b]
+        for node in op.nodes:
+            if isinstance(node, SrcFetchOp | AuxLoadOp):
+                values.append(node.source)
+            elif isinstance(node, StoreDOp | AuxStoreOp):
+                values.append(node.destination)
+        for value in values:
+            base = view_of(value).base
+            if base in args:
+                result[args.index(base)] = _TMA_ALIGNMENT
+    return tuple(result)
+
+
+# Conditions on the dims
+
+
+def affine_text(expr: AffineExpr, names: Sequence[str], level: int = 0) -> str:
+    """An affine expression with the dims given names; `/` and `%` as in C++, which agree for extents."""
+    match expr:
+        case AffineConstantExpr():
+            return str(expr.value)
+        case AffineDimExpr():
+            return names[expr.position]
+        case AffineBinaryOpExpr() if expr.kind in _SIGNS:
+            own = _TIGHTNESS[expr.kind]
+            sign, rhs = _SIGNS[expr.kind], expr.rhs
+            left = affine_text(expr.lhs, names, own)
+            if sign == "+" and isinstance(rhs, AffineConstantExpr) and rhs.value < 0:
+                text = f"{left} - {-rhs.value}"
+            elif sign == "+" and (negated := _negated(rhs)) is not None:
+                text = f"{left} - {affine_text(negated, names, own + 1)}"
+            else:
+                text = f"{left} {sign} {affine_text(rhs, names, own + 1)}"
+            return f"({text})" if own < level else text
+        case _:
+            raise EmissionError(f"a condition that C++ has no operator for: {expr}")
+
+
+def _negated(expr: AffineExpr) -> AffineExpr | None:
+    """x where the expression is x * -1."""
+    match expr:
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr(value=-1)):
+            return expr.lhs
+        case _:
+            return None
+
+
+def constraint_text(constraint: AffineConstraintExpr, names: Sequence[str]) -> str:
+    """A condition as the language spells it: `K % 8 == 0`. A constant difference goes to the right."""
+    lhs, rhs = constraint.lhs, constraint.rhs
+    if rhs == AffineConstantExpr(0):
+        match lhs:
+            case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add, rhs=AffineConstantExpr() as shift):
+                lhs, rhs = lhs.lhs, AffineConstantExpr(-shift.value)
+            case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add) if (right := _negated(lhs.rhs)) is not None:
+                lhs, rhs = lhs.lhs, right
+            case _:
+                pass
+    return f"{affine_text(lhs, names)} {constraint.kind.value} {affine_text(rhs, names)}"
+
+
+# Tables
+
+
+def _extent(program: ProgramOp, dim: Dim) -> str:
+    return f"mucc::fixed({dim})" if isinstance(dim, int) else f"mucc::dim({program.dim_names.index(dim)})"
+
+
+def _layout(type: TensorType) -> str:
+    if type.layout.kind.data != "strides":
+        return f"mucc::{type.layout.kind.data}()"
+    return "mucc::strides({" + ", ".join("-1" if s is None else str(s) for s in type.layout.stride_values) + "})"
+
+
+def _argument(program: ProgramOp, index: int, align: int) -> str:
+    arg = program.body.block.args[index]
+    name = string_literal(program.arg_names.data[index].data)
+    if not isinstance(arg.type, TensorType):
+        return f"    mucc::scalar_in({name}, {_DTYPES[dtype_name(arg.type)]}),"
+    kind = "in" if index < program.num_inputs.value.data else "out"
+    extents = ", ".join(_extent(program, d) for d in arg.type.dims)
+    return (
+        f"    mucc::tensor_{kind}({name}, {_DTYPES[arg.type.dtype]}, {{{extents}}}, {_layout(arg.type)}, {align}),"
+    )
+
+
+def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Text, C++ over `d`, and reason of everything that the dims must fulfil."""
+    by_index = [f"d[{i}]" for i in range(len(names))]
+    found: list[tuple[str, str, str]] = []
+    if program.promises is not None:
+        for c in program.promises.data.constraints:
+            found.append((constraint_text(c, names), constraint_text(c, by_index), "declared"))
+    if isinstance(program.requirements, ArrayAttr):
+        for r in program.requirements:
+            condition = f"% {r.multiple.data} == 0"
+            index = names.index(r.dim.data)
+            found.append((f"{r.dim.data} {condition}", f"d[{index}] {condition}", r.reason.data))
+    return found
+
+
+def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
+    """The struct that says where the tensors between kernels lie; empty where there are none."""
+    slots = [list(slot) for slot in program.slots or ()]
+    if not slots:
+        return []
+    held: list[list[str]] = [[] for _ in slots]
+    for op in program.body.block.ops:
+        if isinstance(op, WorkspaceOp) and op.slot is not None:
+            held[op.slot.value.data].append(f"{op.result.name_hint or 'value'}: {op.result.type}")
+    lines: list[str] = []
+    previous = "0"
+    for i, types in enumerate(slots):
+        sizes = list(dict.fromkeys(str(places.bytes(t)) for t in types))
+        bytes = sizes[0] if len(sizes) == 1 else f"std::max<int64_t>({{{', '.join(sizes)}}})"
+        lines.append(f"    slot{i} = {previous};  // {comment_text(', '.join(held[i]))}")
+        previous = f"slot{i} + mucc::aligned({bytes})"
+    used = {d for slot in slots for t in slot for d in t.dims if isinstance(d, str)}
+    return [
+        "// Where the tensors between the kernels lie in the workspace, in bytes from its start.",
+        "struct Workspace {",
+        f"  int64_t {', '.join(f'slot{i}' for i in range(len(slots)))}, end;",
+        "  explicit Workspace(mucc::Call const& c) {",
+        *(f"  {line}" for line in dim_locals(places, used)),
+        *lines,
+        f"    end = {previous};",
+        "  }",
+        "};",
+    ]
+
+
+def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[str]:
+    """The contents of the program's namespace after its kernels; `stages` are their namespaces in order."""
+    names = program.dim_names
+    aligns = argument_alignments(program)
+    lines = ["constexpr mucc::ArgSpec args[] = {"]
+    lines += [_argument(program, i, align) for i, align in enumerate(aligns)]
+    lines.append("};")
+    if names:
+        lines.append("constexpr mucc::DimSpec dims[] = {")
+        lines += [f"    {{{string_literal(n)}, {places.bound.get(n, -1)}}}," for n in names]
+        lines.append("};")
+    conditions = _conditions(program, names)
+    for i, (text, condition, _) in enumerate(conditions):
+        lines.append(f"bool holds{i}(int64_t const* d) {{ return {condition}; }}  // {comment_text(text)}")
+    if conditions:
+        lines.append("constexpr mucc::Promise promises[] = {")
+        lines += [
+            f"    {{{string_literal(text)}, holds{i}, {string_literal(why)}}}," for i, (text, _, why) in enumerate(conditions)
+        ]
+        lines.append("};")
+    return [*lines, "", *_launch(program, stages), "", *_workspace(program, stages)]
+
+
+def _scratch_stages(program: ProgramOp, stages: Sequence[str]) -> list[str]:
+    return [s for s, op in zip(stages, program.kernels, strict=True) if isinstance(op, GemmOp) and needs_scratch(op)]
+
+
+def _launch(program: ProgramOp, stages: Sequence[str]) -> list[str]:
+    scratched = _scratch_stages(program, stages)
+    lines = ["int launch(mucc::Call const& c) {"]
+    if scratched:
+        start = "Workspace(c).end" if program.slots else "0"
+        lines.append(f"  void* const scratch = mucc::at(c, {start});  // the kernels use it one after the other")
+    for stage, op in zip(stages, program.kernels, strict=True):
+        scratch = "" if not isinstance(op, GemmOp) else ", scratch" if stage in scratched else ", nullptr"
+        lines.append(f"  if (int failed = {stage}::run(c{scratch})) return failed;")
+    return [*lines, "  return 0;", "}"]
+
+
+def _workspace(program: ProgramOp, stages: Sequence[str]) -> list[str]:
+    scratched = _scratch_stages(program, stages)
+    start = "Workspace(c).end" if program.slots else "0"
+    if not scratched:
+        parameter = "c" if program.slots else ""
+        return [f"int64_t workspace(mucc::Call const& {parameter}) {{ return {start}; }}".replace("& )", "&)")]
+    return [
+        "int64_t workspace(mucc::Call const& c) {",
+        "  int64_t scratch = 0;",
+        f"  for (int64_t need : {{{', '.join(f'{s}::scratch_bytes(c)' for s in scratched)}}}) {{",
+        "    if (need < 0) return need;",
+        "    scratch = std::max(scratch, need);",
+        "  }",
+        f"  return {start} + scratch;" if program.slots else "  return scratch;",
+        "}",
+    ]

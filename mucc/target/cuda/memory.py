@@ -1,0 +1,199 @@
+"""Where tensors lie: pointers and strides as C++ expressions over the dims of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import BlockArgument, SSAValue
+
+from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
+
+CUTLASS_TYPES = {"bf16": "cutlass::bfloat16_t", "f16": "cutlass::half_t", "f32": "float"}
+CUDA_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float"}
+
+
+class EmissionError(Exception):
+    """IR that no kernel can be written for: an earlier pass should have prevented it."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A number times names: an extent, a stride, a count of elements."""
+
+    factor: int
+    names: tuple[str, ...] = ()
+
+    def __mul__(self, other: Product) -> Product:
+        factor = self.factor * other.factor
+        return Product(factor, tuple(sorted((*self.names, *other.names))) if factor else ())
+
+    @property
+    def is_zero(self) -> bool:
+        return self.factor == 0
+
+    @property
+    def is_one(self) -> bool:
+        return self.factor == 1 and not self.names
+
+    def __str__(self) -> str:
+        """As C++; a leading name makes the arithmetic 64 bits wide."""
+        numbers = [str(self.factor)] if self.factor != 1 or not self.names else []
+        return " * ".join([*self.names, *numbers])
+
+
+ZERO = Product(0)
+ONE = Product(1)
+
+
+def product(factors: Sequence[Product]) -> Product:
+    """The product of all factors, 1 for none."""
+    result = ONE
+    for factor in factors:
+        result = result * factor
+    return result
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A tensor of the program: an argument, or a place in the workspace.
+
+    `strides` are in elements, one per axis. `pointer` has the C++ element type left open.
+    """
+
+    type: TensorType
+    name: str
+    pointer: str
+    strides: tuple[Product, ...]
+
+    def data(self, element: str) -> str:
+        """A C++ expression of the pointer to the first element."""
+        return self.pointer.replace("<>", f"<{element}>")
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that the caller passes by value."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a view: its extent and its stride; the stride is 0 where the tensor is repeated."""
+
+    extent: Dim
+    stride: Product
+
+
+class Places:
+    """Looks up where the values of one program lie.
+
+    `dim_names` maps each dim to its C++ name. Dims that the program binds become numbers.
+    """
+
+    def __init__(self, program: ProgramOp, dim_names: dict[str, str]):
+        self.program = program
+        self.dim_names = dim_names
+        self.bound = program.bound_dims
+
+    def extent(self, dim: Dim) -> Product:
+        """An extent as a product."""
+        if isinstance(dim, int):
+            return Product(dim)
+        if dim in self.bound:
+            return Product(self.bound[dim])
+        return Product(1, (self.dim_names[dim],))
+
+    def count(self, dims: Dims) -> Product:
+        """The number of elements of a shape."""
+        return product([self.extent(d) for d in dims])
+
+    def bytes(self, type: TensorType) -> Product:
+        """The bytes of a contiguous tensor."""
+        return self.count(type.dims) * Product(dtype_bytes(type.element_type))
+
+    def index(self, value: SSAValue) -> int | None:
+        """The position of a program argument, None for a place in the workspace."""
+        if isinstance(value, BlockArgument) and value.block is self.program.body.block:
+            return value.index
+        return None
+
+    def find(self, value: SSAValue) -> Memory | Scalar:
+        """Where a base value (no view) lies."""
+        index = self.index(value)
+        if index is not None:
+            name = self.program.arg_names.data[index].data
+            if not isinstance(value.type, TensorType):
+                return Scalar(name, f"float(c.scalar({index}))")
+            return Memory(value.type, name, f"c.data<>({index})", self._strides(value.type, index))
+        if isinstance(op := value.owner, WorkspaceOp):
+            if op.slot is None:
+                raise EmissionError("a workspace without a slot: plan-workspace has not run")
+            name = value.name_hint or f"slot{op.slot.value.data}"
+            pointer = f"mucc::at<>(c, offsets.slot{op.slot.value.data})"
+            assert isinstance(value.type, TensorType)
+            return Memory(value.type, name, pointer, self._strides(value.type, None))
+        raise EmissionError(f"{value} is neither an argument of the program nor workspace")
+
+    def _strides(self, type: TensorType, index: int | None) -> tuple[Product, ...]:
+        rank = type.rank
+        order = list(range(rank))
+        match type.layout.kind.data:
+            case "strides":
+                if index is None:
+                    raise EmissionError("a workspace is row_major or col_major")
+                return tuple(
+                    Product(1, (f"c.stride({index}, {axis})",)) if s is None else Product(s)
+                    for axis, s in enumerate(type.layout.stride_values)
+                )
+            case "col_major":
+                order[-2], order[-1] = order[-1], order[-2]
+            case _:
+                pass
+        strides = [ONE] * rank
+        for slower, faster in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
+            strides[slower] = strides[faster] * self.extent(type.dims[faster])
+        return tuple(strides)
+
+    def uses_workspace(self, value: SSAValue) -> bool:
+        """Whether a value looks into the workspace."""
+        return isinstance(view_of(value).base.owner, WorkspaceOp)
+
+    def view(self, value: SSAValue, space: Dims) -> tuple[Memory, list[Axis]]:
+        """A tensor as seen from a space of extents: one axis each, aligned from the right."""
+        view = view_of(value)
+        memory = self.find(view.base)
+        if not isinstance(memory, Memory):
+            raise EmissionError(f"{memory.name} is a number where a tensor is needed")
+        dims = Shaped.of(value.type).dims
+        leading = len(dims) - len(space)
+        if any(d != 1 for d in dims[: max(leading, 0)]):
+            raise EmissionError(f"{memory.name} has more axes than the kernel that reads it")
+        axes = [Axis(1, ZERO)] * max(-leading, 0)
+        for position, dim in enumerate(dims):
+            if position < leading:
+                continue
+            base_axis = view.axes[position]
+            wanted = space[position - leading]
+            if base_axis is None or (dim == 1 and wanted != 1):
+                axes.append(Axis(1, ZERO))
+            else:
+                axes.append(Axis(dim, memory.strides[base_axis]))
+        return memory, axes
+
+    def collapse(self, what: str, space: Dims, axes: Sequence[Axis]) -> Product:
+        """The stride of several axes taken as one.
+
+        Raises EmissionError where the axes do not follow each other in memory.
+        """
+        walked = [(e, a.stride) for e, a in zip(space, axes, strict=True) if e != 1]
+        if not walked:
+            return axes[-1].stride if axes else ZERO
+        for (_, slower), (extent, faster) in zip(walked, walked[1:], strict=False):
+            if slower != faster * self.extent(extent):
+                raise EmissionError(f"axes {list(space)} of {what} do not follow each other in memory")
+        return walked[-1][1]

@@ -1,0 +1,80 @@
+"""C++ names and literals."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+
+KEYWORDS = frozenset(
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl "
+    "const constexpr const_cast continue decltype default delete do double dynamic_cast else enum explicit export "
+    "extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr "
+    "operator or or_eq private protected public register reinterpret_cast return short signed sizeof static "
+    "static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename "
+    "union unsigned using virtual void volatile wchar_t while xor xor_eq".split()
+)
+
+# Namespaces that the generated code looks into, and macros of the headers.
+RESERVED = frozenset("mucc mu cute cutlass std fusion cuda main INFINITY NAN NULL linux unix assert errno".split())
+
+
+def identifier(text: str) -> str:
+    """`text` with everything that C++ does not allow in a name replaced by underscores."""
+    name = re.sub(r"\W", "_", text, flags=re.ASCII)
+    name = re.sub(r"_+", "_", name).strip("_") or "value"
+    return f"v_{name}" if name[0].isdigit() else name
+
+
+class Namer:
+    """Gives out C++ names, each once, as close to what is asked for as possible."""
+
+    def __init__(self, *taken: str):
+        self._taken = {*KEYWORDS, *RESERVED, *taken}
+
+    def __call__(self, text: str) -> str:
+        """A fresh name made from `text`."""
+        name = stem = identifier(text)
+        count = 1
+        while name in self._taken:
+            count += 1
+            name = f"{stem}_{count}" if count > 2 else f"{stem}_"
+        self._taken.add(name)
+        return name
+
+
+def float_literal(value: float) -> str:
+    """The shortest C++ literal of the f32 nearest to `value`: `0.5f`, `-INFINITY`."""
+    if math.isnan(value):
+        return "NAN"
+    try:
+        single = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        single = math.copysign(math.inf, value)
+    if math.isinf(single):
+        return "INFINITY" if single > 0 else "-INFINITY"
+    for digits in range(1, 10):
+        text = f"{single:.{digits}g}"
+        if struct.unpack("f", struct.pack("f", float(text)))[0] == single:
+            break
+    else:
+        text = f"{single:.9g}"
+    return f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"
+
+
+def string_literal(text: str) -> str:
+    """A C++ string literal of any text."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+def raw_string_literal(text: str, delimiter: str) -> str:
+    """A raw string literal; the delimiter is lengthened until the text does not end the literal."""
+    while f'){delimiter}"' in text:
+        delimiter += "_"
+    return f'R"{delimiter}({text}){delimiter}"'
+
+
+def comment_text(text: str) -> str:
+    """Text that may stand behind `//`: a backslash at the end would take in the next line."""
+    return text.rstrip().rstrip("\\").rstrip()

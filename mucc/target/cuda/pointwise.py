@@ -1,0 +1,326 @@
+"""Map and reduction kernels: a struct of views for the templates of mucc/map.cuh and mucc/reduce.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.cutlass.ops import (
+    ComputeOp,
+    LoadNode,
+    LoadOp,
+    MapOp,
+    ReduceOp,
+    ReduceStoreOp,
+    StoreOp,
+)
+from mucc.dialects.mu.ops import Reduction
+from mucc.dialects.mu.types import Dims, TensorType
+from mucc.target.cuda.body import body_struct
+from mucc.target.cuda.memory import (
+    CUDA_TYPES,
+    ONE,
+    ZERO,
+    Axis,
+    EmissionError,
+    Memory,
+    Places,
+    Product,
+    Scalar,
+    product,
+)
+from mucc.target.cuda.names import Namer, comment_text, string_literal
+
+REDUCTIONS = {
+    Reduction.SUM: "mucc::Sum",
+    Reduction.MAX: "mucc::Max",
+    Reduction.MIN: "mucc::Min",
+    Reduction.AMAX: "mucc::Amax",
+}
+
+# What the generated struct and the functions in it define themselves.
+_MEMBERS = (
+    "Op Kinds V P c p v kRank kKept kVector kRows kDense run fits store values fill shared result count".split()
+)
+
+_MAX_SHARED_VALUES = 4  # reduce_columns keeps 4 KB of shared memory per value at 8 lanes; 48 KB are static
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor of the kernel with its strides over the kernel's space, before axes are merged."""
+
+    member: str
+    memory: Memory
+    strides: list[Product]
+
+
+def _lane_kind(stride: Product) -> str:
+    return "kUnit" if stride.is_one else "kSame" if stride.is_zero else "kAny"
+
+
+class Space:
+    """The axes that a kernel runs over, with adjacent ones merged where every tensor allows it."""
+
+    def __init__(self, extents: Sequence[Product], groups: Sequence[Sequence[int]]):
+        self.extents = list(extents)
+        self.groups = [[a for a in group if not self.extents[a].is_one] for group in groups]
+
+    def merge(self, operands: Sequence[Operand]) -> list[list[list[int]]]:
+        """For each group, its merged axes; each is a list of the original ones, slowest first."""
+        merged: list[list[list[int]]] = []
+        for group in self.groups:
+            runs: list[list[int]] = []
+            for axis in group:
+                if runs and all(self._follow(o.strides, runs[-1][-1], axis) for o in operands):
+                    runs[-1].append(axis)
+                else:
+                    runs.append([axis])
+            merged.append(runs or [[]])
+        return merged
+
+    def _follow(self, strides: Sequence[Product], slower: int, faster: int) -> bool:
+        return strides[slower] == strides[faster] * self.extents[faster]
+
+
+class Pointwise:
+    """Collects loads, bodies and stores of a map or reduction kernel."""
+
+    def __init__(self, op: MapOp | ReduceOp, places: Places):
+        self.op = op
+        self.places = places
+        self.space = op.extents
+        self.namer = Namer(*_MEMBERS)
+        self.structs: list[str] = []
+        self.statements: list[str] = []
+        self.lanes: dict[SSAValue, str] = {}
+        self.loads: list[Operand] = []
+        self.scalars: list[tuple[str, Scalar]] = []
+        self.outputs: list[Operand] = []
+        self.stored: list[StoreOp] = []
+        self.reduced: list[ReduceStoreOp] = []
+        for node in op.nodes:
+            match node:
+                case LoadOp():
+                    self._load(node)
+                case ComputeOp():
+                    self._compute(node)
+                case StoreOp():
+                    self.outputs.append(self._output(node.destination, self.space))
+                    self.stored.append(node)
+                case ReduceStoreOp():
+                    self.outputs.append(self._reduced_output(node))
+                    self.reduced.append(node)
+                case _:
+                    raise EmissionError(f"{node.name} in a {op.name}")
+
+    def _strides(self, axes: Sequence[Axis]) -> list[Product]:
+        return [ZERO if a.extent == 1 else a.stride for a in axes]
+
+    def _load(self, node: LoadNode) -> None:
+        if not isinstance(node.source.type, TensorType):
+            scalar = self.places.find(node.source)
+            assert isinstance(scalar, Scalar)
+            member = self.namer(scalar.name)
+            self.scalars.append((member, scalar))
+            self._lanes(node.result, member, f"mucc::Lanes<V>({member})")
+            return
+        memory, axes = self.places.view(node.source, self.space)
+        member = self.namer(memory.name)
+        self.loads.append(Operand(member, memory, self._strides(axes)))
+        self._lanes(node.result, member, f"{member}.template load<V>(p)")
+
+    def _lanes(self, value: SSAValue, hint: str, text: str) -> None:
+        name = self.namer(f"{hint}_v")
+        self.lanes[value] = name
+        self.statements.append(f"auto const {name} = {text};")
+
+    def _compute(self, node: ComputeOp) -> None:
+        name = self.namer(f"Body{len(self.structs)}")
+        parameters = Namer()
+        hints = [self.lanes[v].removesuffix("_v") for v in node.inputs]
+        self.structs.append("\n".join(body_struct(name, node, [parameters(h) for h in hints])))
+        inputs = ", ".join(self.lanes[v] for v in node.inputs)
+        call = f"mucc::each<{name}>({inputs})" if inputs else f"mucc::Lanes<V>({name}::apply())"
+        self._lanes(node.result, f"y{len(self.structs) - 1}", call)
+
+    def _output(self, destination: SSAValue, space: Dims) -> Operand:
+        memory, axes = self.places.view(destination, space)
+        return Operand(self.namer(memory.name), memory, self._strides(axes))
+
+    def _reduced_output(self, node: ReduceStoreOp) -> Operand:
+        assert isinstance(self.op, ReduceOp)
+        gone = set(self.op.axes.get_values())
+        kept = [a for a in range(len(self.space)) if a not in gone]
+        operand = self._output(node.destination, tuple(self.space[a] for a in kept))
+        strides = [ZERO] * len(self.space)
+        for axis, stride in zip(kept, operand.strides, strict=True):
+            strides[axis] = stride
+        return Operand(operand.member, operand.memory, strides)
+
+    # Text
+
+    def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
+        element = CUDA_TYPES[operand.memory.type.dtype]
+        axis = "" if fast == rank - 1 else f", {fast}"
+        return f"mucc::View<{element}, {rank}, mucc::Along::{lanes}{axis}>"
+
+    def _merged_strides(self, operand: Operand, axes: Sequence[Sequence[int]]) -> list[Product]:
+        return [operand.strides[run[-1]] if run else ZERO for run in axes]
+
+    def _vector(self) -> int:
+        widest = max(8 if o.memory.type.dtype != "f32" else 4 for o in [*self.loads, *self.outputs])
+        return widest if len(self.reduced) <= _MAX_SHARED_VALUES else min(widest, 4)
+
+    def kernel(self) -> list[str]:
+        """The definitions of the kernel's namespace."""
+        is_reduction = isinstance(self.op, ReduceOp)
+        operands = [*self.loads, *self.outputs]
+        extents = [self.places.extent(d) for d in self.space]
+        gone = set(self.op.axes.get_values()) if isinstance(self.op, ReduceOp) else set[int]()
+        kept = [a for a in range(len(self.space)) if a not in gone]
+        groups = [kept, sorted(gone)] if is_reduction else [kept]
+        merged = Space(extents, groups).merge(operands)
+        axes = [run for group in merged for run in group]
+        rank = len(axes)
+        rows = is_reduction and self._rows(gone, extents)
+        fast = rank - 1 if rows or not is_reduction else len(merged[0]) - 1
+        members: list[str] = []
+        values: list[str] = []
+        fitting: list[str] = []
+        for operand in operands:
+            strides = self._merged_strides(operand, axes)
+            free = is_reduction and operand in self.outputs
+            lanes = "kAny" if free else _lane_kind(strides[fast])
+            members.append(
+                f"{self._view_type(operand, rank, fast, lanes)} {operand.member};"
+                f"  // {comment_text(f'{operand.memory.name}: {operand.memory.type}')}"
+            )
+            data = operand.memory.data(CUDA_TYPES[operand.memory.type.dtype])
+            values.append(f"{{{data}, {{{', '.join(map(str, strides))}}}}}")
+            if lanes == "kUnit":
+                fitting.append(f"{operand.member}.fits(v)")
+        for member, scalar in self.scalars:
+            members.append(f"float {member};")
+            values.append(scalar.expression)
+        constants = f"static constexpr int kRank = {rank}, kVector = {self._vector()};"
+        if is_reduction:
+            constants = (
+                f"static constexpr int kRank = {rank}, kKept = {len(merged[0])}, kVector = {self._vector()};\n"
+                f"  static constexpr bool kRows = {_bool(rows)}, kDense = {_bool(self._dense(extents, kept))};"
+            )
+        sizes = [str(product([extents[a] for a in run])) for run in axes]
+        launch = "reduce" if is_reduction else "map"
+        return [
+            *(f"{text}\n" for text in self.structs),
+            f"struct Op {{\n  {constants}",
+            *self._kinds(),
+            "",
+            *(f"  {m}" for m in members),
+            "",
+            f"  bool fits({'int v' if fitting else 'int'}) const {{ return {' && '.join(fitting) or 'true'}; }}",
+            *self._functions(is_reduction),
+            *self._fill(),
+            "};\n",
+            "int run(mucc::Call const& c) {",
+            *self._locals(),
+            "  Op const op{",
+            *(f"      {v}," for v in values),
+            "  };",
+            f"  return mucc::launch_{launch}(c, {string_literal(self.op.stage.data)}, op, {{{{{', '.join(sizes)}}}}});",
+            "}",
+        ]
+
+    def _locals(self) -> list[str]:
+        return self.places_locals([*self.loads, *self.outputs])
+
+    def places_locals(self, operands: Sequence[Operand]) -> list[str]:
+        """Declarations of the dims and of the workspace that the kernel's `run` mentions."""
+        names = {d for d in self.places.dim_names if d not in self.places.bound}
+        used = {d for d in names if d in {x for o in operands for x in o.memory.type.dims} or d in self.space}
+        lines = dim_locals(self.places, used)
+        if any("offsets." in o.memory.pointer for o in operands):
+            lines.append("  Workspace const offsets(c);")
+        return lines
+
+    def _rows(self, gone: set[int], extents: Sequence[Product]) -> bool:
+        """Whether the innermost axis that has more than one element is reduced."""
+        walked = [a for a in range(len(self.space)) if not extents[a].is_one]
+        return not walked or walked[-1] in gone
+
+    def _dense(self, extents: Sequence[Product], kept: Sequence[int]) -> bool:
+        """Whether every output is contiguous f32 in the order of the kept axes, so that it can be filled at once."""
+        for output in self.outputs:
+            expected = ONE
+            for axis in reversed(kept):
+                if not extents[axis].is_one and output.strides[axis] != expected:
+                    return False
+                expected = expected * extents[axis]
+            if output.memory.type.dtype != "f32":
+                return False
+        return True
+
+    def _kinds(self) -> list[str]:
+        if not self.reduced:
+            return []
+        kinds = ", ".join(REDUCTIONS[node.kind.data] for node in self.reduced)
+        return [f"  using Kinds = mucc::Reductions<{kinds}>;"]
+
+    def _functions(self, is_reduction: bool) -> list[str]:
+        body = [f"    {s}" for s in self.statements]
+        if not is_reduction:
+            stores = [
+                f"    {o.member}.store(p, {self.lanes[node.value]});"
+                for o, node in zip(self.outputs, self.stored, strict=True)
+            ]
+            return ["  template <int V, class P>", "  MUCC_DEVICE void run(P const& p) const {", *body, *stores, "  }"]
+        count = len(self.reduced)
+        results = ", ".join(self.lanes[node.value] for node in self.reduced)
+        writes = [
+            f"    {o.member}.template reduce<{REDUCTIONS[node.kind.data]}>(p, result[{k}], shared);"
+            for k, (o, node) in enumerate(zip(self.outputs, self.reduced, strict=True))
+        ]
+        return [
+            "  template <int V, class P>",
+            f"  MUCC_DEVICE mucc::Values<V, {count}> values(P const& p) const {{",
+            *body,
+            f"    return {{{{{results}}}}};",
+            "  }",
+            "  template <class P>",
+            f"  MUCC_DEVICE void store(P const& p, float const (&result)[{count}], bool shared) const {{",
+            *writes,
+            "  }",
+        ]
+
+    def _fill(self) -> list[str]:
+        """The function that fills the outputs with the identity, for results that blocks share."""
+        if not self.reduced:
+            return []
+        if any(o.memory.type.dtype != "f32" for o in self.outputs):
+            return ["  int fill(mucc::Call const&, int64_t) const { return 0; }  // blocks share f32 results only"]
+        fills = " || ".join(
+            f"mucc::fill(c, {o.member}.data, {REDUCTIONS[node.kind.data]}::identity, count)"
+            for o, node in zip(self.outputs, self.reduced, strict=True)
+        )
+        return [f"  int fill(mucc::Call const& c, int64_t count) const {{ return {fills}; }}"]
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def dim_locals(places: Places, used: set[str]) -> list[str]:
+    """`int64_t const M = c.dims[0], …;` for the dims that are used and not bound."""
+    free = [
+        f"{places.dim_names[d]} = c.dims[{i}]"
+        for i, d in enumerate(places.program.dim_names)
+        if d in used and d not in places.bound
+    ]
+    return [f"  int64_t const {', '.join(free)};"] if free else []
+
+
+def pointwise_kernel(op: MapOp | ReduceOp, places: Places) -> list[str]:
+    """The C++ of a map or reduction kernel: its bodies, its views, and `run(c)` which launches it."""
+    return Pointwise(op, places).kernel()

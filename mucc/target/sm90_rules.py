@@ -1,0 +1,347 @@
+"""Which configurations sm_90a has: every rule with its code, the fact that decides, and a legal value.
+
+The rules are those of CUTLASS 4.2 (static assertions, `can_implement`) and of its copy and matrix
+instructions. Rules on single settings come first; those that weigh settings against each other are
+tried once the former hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import log2
+
+from mucc.target import sm90_memory as memory
+from mucc.target.base import Limits
+from mucc.target.config import GemmConfig, Violation
+
+MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")
+ROWS = {"cooperative": 128, "pingpong": 64, "warpspecialized": 64}
+"""Rows that the consumers of a mainloop share: 64 for each warp group that works on one tile."""
+
+TILE_M = (64, 128, 192, 256)
+TILE_N = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+TILE_K = (8, 16, 32, 64, 128)
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4), (8, 1), (1, 8))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A configuration and stage count, and the value of a setting that leads to it."""
+
+    text: str
+    config: GemmConfig
+    stages: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A broken rule; `fixes` proposes values for its setting, the most likely first."""
+
+    code: str
+    setting: str
+    message: str
+    notes: tuple[str, ...]
+    fixes: Callable[[], Iterator[Candidate]]
+
+
+def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
+    """Every broken rule, each with a value that is legal with the other settings where there is one."""
+    found = [
+        Violation(b.code, b.setting, b.message, b.notes, _fix(limits, b))
+        for b in broken(limits, config, stages)
+    ]
+    if memory.uses_register_operand(config) and config.a_k_major:
+        found.insert(0, _EXCHANGED)
+    return found
+
+
+_EXCHANGED = Violation(
+    "MU3016",
+    "operands",
+    "tf32 operands lie the wrong way round: A is contiguous along K, but B is not",
+    ("wgmma takes 32-bit operands contiguous along K; only the first may pass through registers",),
+)
+"""No setting of a schedule is to blame for this one, and none mends it."""
+
+
+def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    """The broken rules; those across settings only where every setting is good by itself."""
+    first = list(_single(limits, config, stages))
+    yield from first or _across(limits, config, stages)
+
+
+def count(limits: Limits, config: GemmConfig, stages: int | None = None) -> int:
+    """How many rules a configuration breaks."""
+    return sum(1 for _ in broken(limits, config, stages))
+
+
+def _fix(limits: Limits, rule: Broken) -> str | None:
+    """The first proposal that breaks no rule, else the one that breaks fewest and not this one."""
+    best: tuple[int, str] | None = None
+    for candidate in rule.fixes():
+        left = [b.code for b in broken(limits, candidate.config, candidate.stages)]
+        if not left:
+            return candidate.text
+        if rule.code not in left and (best is None or len(left) < best[0]):
+            best = len(left), candidate.text
+    return best[1] if best else None
+
+
+# Proposals
+
+
+def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
+    """Tiles, the closest to the present one first; of equally close ones the smaller."""
+
+    def distance(tile: tuple[int, int, int]) -> tuple[float, int]:
+        steps = sum(abs(log2(x / max(x0, 1))) for x, x0 in zip(tile, config.tile, strict=True))
+        return steps, tile[0] * tile[1] * tile[2]
+
+    m, n, k = config.tile
+    tiles = ((x, y, z) for x in {*TILE_M, m} for y in {*TILE_N, n} for z in {*TILE_K, k})
+    for tile in sorted(tiles, key=distance):
+        yield Candidate(f"{tile[0]}x{tile[1]}x{tile[2]}", replace(config, tile=tile), stages)
+
+
+def _clusters(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
+    m, n = config.cluster
+    for cluster in sorted(CLUSTERS, key=lambda c: (abs(c[0] - m) + abs(c[1] - n), c[0] * c[1])):
+        yield Candidate(f"{cluster[0]}x{cluster[1]}", replace(config, cluster=cluster), stages)
+
+
+def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
+    for mainloop in MAINLOOPS:
+        yield Candidate(mainloop, replace(config, mainloop=mainloop), stages)
+
+
+def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Candidate]:
+    """The scheduler with a legal argument, then the persistent one, which every mainloop has."""
+    splits = min(max(config.splits, 1), limits.splits)
+    if config.scheduler != "persistent":
+        text = f"{config.scheduler}({'splits=' * (config.scheduler == 'stream_k')}{splits})"
+        yield Candidate(text, replace(config, splits=splits, swizzle=1), stages)
+    for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.swizzle), s)):
+        text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
+        yield Candidate(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
+
+
+def _stage_counts(config: GemmConfig, stages: int) -> Iterator[Candidate]:
+    yield Candidate(str(stages), config, stages)
+    yield Candidate("auto", config, None)
+
+
+# Rules on single settings
+
+
+def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    if config.mainloop not in MAINLOOPS:
+        yield Broken(
+            "MU3011",
+            "mainloop",
+            f"sm_90a has no {config.mainloop} mainloop",
+            ("contractions of sm_90a load by TMA; its mainloops are " + ", ".join(MAINLOOPS),),
+            partial(_mainloops, config, stages),
+        )
+    yield from _tile(limits, config, stages)
+    yield from _cluster(limits, config, stages)
+    yield from _scheduler(limits, config, stages)
+
+
+def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    m, n, k = config.tile
+    fixes = partial(_tiles, config, stages)
+    rows = ROWS.get(config.mainloop, 64)
+    if m < 1 or m % rows:
+        yield Broken(
+            "MU3001",
+            "tile",
+            f"tile M = {m} is not a multiple of {rows}, as the {config.mainloop} mainloop needs",
+            (
+                "the two consumer warp groups of a cooperative mainloop compute 64 rows each"
+                if rows == 128
+                else "a wgmma instruction computes 64 rows",
+            ),
+            fixes,
+        )
+    columns = 8 * config.element_bytes
+    if n < 1 or n % columns:
+        yield Broken(
+            "MU3002",
+            "tile",
+            f"tile N = {n} is not a multiple of {columns}, as {8 * config.element_bytes}-bit operands need",
+            (f"a stage of B must be whole swizzle patterns, {columns} columns each",),
+            fixes,
+        )
+    if fact := _k_rule(config, k):
+        yield Broken(*fact, fixes)
+    if (widest := max(config.tile)) > limits.copy_extent:
+        yield Broken(
+            "MU3007",
+            "tile",
+            f"tile extent {widest} is larger than the {limits.copy_extent} that one copy moves",
+            (f"a TMA box has at most {limits.copy_extent} elements along each axis",),
+            fixes,
+        )
+
+
+def _k_rule(config: GemmConfig, k: int) -> tuple[str, str, str, tuple[str, ...]] | None:
+    """What is wrong with the tile's K extent: code, setting, message and notes."""
+    if memory.transposes_b(config):
+        if k == 32:
+            return None
+        note = "neither tf32 operand is contiguous along K: B is transposed 128 bytes at a time"
+        return "MU3014", "tile", f"tile K = {k} must be 32 for these operands", (note,)
+    if memory.uses_register_operand(config):
+        if k > 0 and k % 32 == 0:
+            return None
+        note = "tf32 A is not contiguous along K: it passes through registers in blocks of 32"
+        return "MU3014", "tile", f"tile K = {k} is not a multiple of 32, as these operands need", (note,)
+    step = 32 // config.element_bytes
+    if k > 0 and k % step == 0:
+        return None
+    note = f"a wgmma instruction takes 32 bytes of K, {step} {config.compute} elements"
+    return "MU3003", "tile", f"tile K = {k} is not a multiple of {step}, as {config.compute} needs", (note,)
+
+
+def _cluster(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    m, n = config.cluster
+    fixes = partial(_clusters, config, stages)
+    if any(x < 1 or x & (x - 1) for x in (m, n)):
+        message = f"cluster {m}x{n} is not made of powers of two"
+    elif m * n > limits.cluster_blocks:
+        message = f"cluster {m}x{n} has {m * n} thread blocks, but {limits.cluster_blocks} are the most"
+    else:
+        return
+    note = f"every sm_90a card launches clusters of up to {limits.cluster_blocks} blocks"
+    yield Broken("MU3008", "cluster", message, (note,), fixes)
+
+
+def _scheduler(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    fixes = partial(_schedulers, config, stages, limits)
+    if config.scheduler != "persistent" and config.mainloop in ("pingpong", "warpspecialized"):
+        yield Broken(
+            "MU3010",
+            "scheduler",
+            f"the {config.mainloop} mainloop cannot divide K: it takes no {config.scheduler} scheduler",
+            ("only the cooperative mainloop adds up partial tiles of several thread blocks",),
+            fixes,
+        )
+    if config.mainloop == "warpspecialized" and config.swizzle != 1:
+        yield Broken(
+            "MU3012",
+            "scheduler",
+            "the warpspecialized mainloop has no swizzle",
+            ("it launches one thread block per tile, in the order of the grid",),
+            fixes,
+        )
+    elif config.swizzle not in limits.swizzles:
+        yield Broken(
+            "MU3012",
+            "scheduler",
+            f"swizzle {config.swizzle} is none of {', '.join(map(str, limits.swizzles))}",
+            ("the scheduler walks blocks of tiles whose side is a power of two",),
+            fixes,
+        )
+    if not 1 <= config.splits <= limits.splits:
+        yield Broken(
+            "MU3013",
+            "scheduler",
+            f"K cannot be divided into {config.splits} parts: 1 to {limits.splits} are possible",
+            (f"the scheduler uses at most one part per multiprocessor, and there are {limits.splits}",),
+            fixes,
+        )
+
+
+# Rules across settings
+
+
+def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    tiles = partial(_tiles, config, stages)
+    m, n, k = config.tile
+    threads = 256 if config.mainloop == "cooperative" else 128
+    accumulators = m * n // threads
+    operand = m * k // threads if memory.uses_register_operand(config) else 0
+    if (registers := accumulators + operand) > limits.accumulator_registers:
+        notes = (f"{m} x {n} accumulators are shared by {threads} threads",)
+        if operand:
+            notes += (f"{operand} registers hold A, which is not contiguous along K",)
+        yield Broken(
+            "MU3006",
+            "tile",
+            f"tile {m}x{n} takes {registers} registers of each thread for operands and results, "
+            f"but {limits.accumulator_registers} are free",
+            notes,
+            tiles,
+        )
+    slice_rows = 8 * config.cluster[0]
+    if n % slice_rows:
+        yield Broken(
+            "MU3009",
+            "cluster",
+            f"a cluster of {config.cluster[0]} blocks along M cannot share tile N = {n}",
+            (f"each block loads an equal part of B, in groups of 8: N must be a multiple of {slice_rows}",),
+            partial(_clusters, config, stages),
+        )
+    yield from _reduction(config, tiles)
+    yield from _shared_memory(limits, config, stages)
+
+
+def _reduction(config: GemmConfig, fixes: Callable[[], Iterator[Candidate]]) -> Iterator[Broken]:
+    """A row reduction collects one partial row per warp, of 16 rows each, in one stage of D's buffer."""
+    rows, columns = memory.epilogue_tile(config)
+    buffer = rows * columns * memory.staged_bytes(config)
+    needed = rows // 16 * config.tile[1] * 4
+    if config.epilogue.row_reductions and needed > buffer:
+        yield Broken(
+            "MU3015",
+            "tile",
+            f"reducing rows of a tile with N = {config.tile[1]} needs a buffer of {needed} bytes, "
+            f"but the epilogue has {buffer}",
+            (
+                f"the epilogue works on {rows}x{columns} elements at a time, 32 columns if they divide N",
+            ),
+            fixes,
+        )
+
+
+def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    capacity = limits.shared_memory
+    fitting = memory.max_stages(config, capacity)
+    m, n, k = config.tile
+    notes = (
+        f"a stage takes {_kb(memory.stage_bytes(config))}: {m}x{k} of A and {n}x{k} of B, "
+        f"{config.element_bytes} bytes each",
+        f"the epilogue takes {_kb(memory.epilogue_storage(config).size)}",
+    )
+    if fitting < 2:
+        used = memory.kernel_storage(config, 2)
+        yield Broken(
+            "MU3005",
+            "tile",
+            f"tile {m}x{n}x{k} does not fit: 2 stages take {_kb(used)} of {_kb(capacity)} of shared memory",
+            notes,
+            partial(_tiles, config, stages),
+        )
+    elif stages is not None and stages < 2:
+        yield Broken(
+            "MU3017",
+            "stages",
+            f"a pipeline needs at least 2 stages, not {stages}",
+            ("one stage is filled while the other is consumed",),
+            partial(_stage_counts, config, 2),
+        )
+    elif stages is not None and stages > fitting:
+        yield Broken(
+            "MU3004",
+            "stages",
+            f"pipeline needs {stages} stages but {fitting} fit in {capacity // 1024} KB of shared memory",
+            notes,
+            partial(_stage_counts, config, fitting),
+        )
+
+
+def _kb(size: int) -> str:
+    """A size in KB with one decimal where it is not whole."""
+    return f"{size / 1024:.1f}".removesuffix(".0") + " KB"

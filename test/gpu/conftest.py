@@ -1,0 +1,41 @@
+"""Tests that run kernels. They are skipped, with the reason, where there is no GPU that mucc compiles for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mucc
+from mucc.runtime.run import gpu_problem
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parents[1] / "examples"
+TARGET = "sm_90a"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mine = [item for item in items if HERE in item.path.parents]
+    problem = gpu_problem(TARGET) if mine else None
+    for item in mine:
+        item.add_marker(pytest.mark.gpu)
+        if problem:
+            item.add_marker(pytest.mark.skip(reason=problem))
+
+
+@pytest.fixture(scope="session")
+def example() -> Callable[[str], Any]:
+    """The library of an example: `NAME.so` in the folder MUCC_TEST_SO_DIR, else compiled now or cached."""
+
+    @cache
+    def load(name: str) -> Any:
+        if folder := os.environ.get("MUCC_TEST_SO_DIR"):
+            return mucc.load(Path(folder) / f"{name}.so")
+        path = EXAMPLES / f"{name}.mcu"
+        return mucc.compile(path.read_text(encoding="utf-8"), name=path.name)
+
+    return load

@@ -1,0 +1,195 @@
+"""Hypothesis strategies for programs. Reused by every property test that needs a `.mcu` text."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import strategies as st
+
+from mucc.diagnostics.core import DiagnosticSink, Source
+from mucc.frontend.grammar import rules
+from mucc.frontend.lexer import KEYWORDS, lex
+from mucc.frontend.parser import DTYPES
+
+UNARY = ("relu", "gelu", "silu", "sigmoid", "tanh", "exp", "abs", "neg", "hardswish", "mish", "softsign")
+BINARY = ("+", "-", "*", "/")
+SIZES = (8, 16, 24, 64, 128)
+
+
+# Well-typed programs
+
+
+@st.composite
+def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> str:
+    """One kernel that type-checks: a contraction in a random layout and a random epilogue.
+
+    `stages` allows a second contraction, pinned or not; `reductions` allows a second, reduced result.
+    """
+    sizes = {d: draw(st.one_of(st.none(), st.sampled_from(SIZES))) for d in "MNK"}
+    dims = ", ".join(d if size is None else f"{d}={size}" for d, size in sizes.items())
+    dtype = draw(st.sampled_from(DTYPES))
+    a_transposed, b_transposed = draw(st.booleans()), draw(st.booleans())
+    layout = draw(st.sampled_from(("", " row_major", " col_major")))
+    params = [
+        f"a: {dtype}[{'K, M' if a_transposed else 'M, K'}]{layout}",
+        f"b: {dtype}[{'N, K' if b_transposed else 'K, N'}]",
+    ]
+    extras = {
+        "row": f"{draw(st.sampled_from(DTYPES))}[N]",
+        "col": "f32[M]",
+        "full": f"{draw(st.sampled_from(DTYPES))}[M, N]",
+        "alpha": "f32",
+        "cell": "f32[]",
+    }
+    used = draw(st.lists(st.sampled_from(sorted(extras)), unique=True))
+    params += [f"{name}: {extras[name]}" for name in used]
+    leaves = ["acc", *("col[:, None]" if n == "col" else n for n in used)]
+    leaves += [n for n, size in sizes.items() if size is not None]
+
+    lines = [f"acc = {'a.T' if a_transposed else 'a'} @ {'b.T' if b_transposed else 'b'}"]
+    head = f"{draw(epilogues(leaves))} + acc"  # so that the shape is [M, N], whatever the leaves are
+    result = f"{draw(st.sampled_from(DTYPES))}[M, N]"
+    if stages and draw(st.booleans()):
+        word = "stage " if draw(st.booleans()) else ""
+        lines.append(f"{word}h = cast({head}, {dtype})")
+        params.append(f"v: {dtype}[N, K]")
+        head, result = "h @ v", f"{dtype}[M, K]"
+    lines.append(f"y = {head}")
+    results, returned = result, "y"
+    if reductions and draw(st.booleans()):
+        kind, axis = draw(st.sampled_from((("amax", ""), ("sum", ", axis=1"), ("max", ", axis=-2"))))
+        shape = {"": "[]", ", axis=1": "[M]", ", axis=-2": f"[{result[-2]}]"}[axis]
+        results, returned = f"(first: {result}, second: f32{shape})", f"y, {kind}(y{axis})"
+    promises = draw(st.sampled_from(("", "where K % 8 == 0 ", "where M >= 1, (N + K) / 2 < 4096 ")))
+    if sizes["K"] is not None or sizes["N"] is not None:
+        promises = ""  # with bound dims it might never hold
+    body = "\n".join(lines)
+    return f"kernel f[{dims}]({', '.join(params)}) -> {results} {promises}{{\n{body}\nreturn {returned}\n}}\n"
+
+
+def epilogues(leaves: list[str]) -> st.SearchStrategy[str]:
+    """Pointwise expressions over the given leaves and numbers."""
+    numbers = st.sampled_from(("0.5", "2", "1e-3", "3.25"))
+    leaf = st.one_of(st.sampled_from(leaves), numbers)
+
+    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        pair = st.tuples(inner, inner)
+        return st.one_of(
+            st.tuples(st.sampled_from(UNARY), inner).map(lambda t: f"{t[0]}({t[1]})"),
+            st.tuples(pair, st.sampled_from(BINARY)).map(lambda t: f"({t[0][0]} {t[1]} {t[0][1]})"),
+            st.tuples(pair, st.sampled_from(("min", "max"))).map(lambda t: f"{t[1]}({t[0][0]}, {t[0][1]})"),
+            st.tuples(pair, pair).map(
+                lambda t: f"where({t[0][0]} < {t[0][1]} or not {t[1][0]} >= 0, {t[1][0]}, {t[1][1]})"
+            ),
+            inner.map(lambda e: f"-{e}"),
+            inner.map(lambda e: f"clamp({e}, lo=-1, hi=1)"),
+            inner.map(lambda e: f"leaky_relu({e}, slope=0.2)"),
+            inner.map(lambda e: f"cast({e}, bf16)"),
+        )
+
+    return st.recursive(leaf, grow, max_leaves=8)
+
+
+# Sentences of the grammar: right in form, free of meaning
+
+
+_TERMINAL = re.compile(r'"([^"]*)"|([a-z_]+)|([\[\](){}|])')
+_NAMES = ("a", "b", "c", "x", "y", "gelu", "sum", "M", "N", "K", "tile", "persistent", "out")
+_TOKENS: dict[str, st.SearchStrategy[str]] = {
+    "name": st.one_of(
+        st.sampled_from(_NAMES),
+        st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,3}", fullmatch=True).filter(lambda n: n not in KEYWORDS),
+    ),
+    "integer": st.integers(0, 2**63 - 1).map(str),
+    "number": st.one_of(st.integers(0, 9999).map(str), st.sampled_from(("0.5", "1e-6", "12.25E+3"))),
+    "shape": st.lists(st.integers(0, 512), min_size=2, max_size=4).map(lambda v: "x".join(map(str, v))),
+}
+
+
+class _Sentence:
+    """Draws one sentence, choosing the shortest ways out once its budget is spent."""
+
+    def __init__(self, draw: st.DrawFn, budget: int):
+        self.draw = draw
+        self.budget = budget
+        self.rules = {name: self._tokens(rule) for name, rule in rules().items() if name != "comment"}
+
+    @staticmethod
+    def _tokens(rule: str) -> list[str]:
+        body = re.sub(r"\(\*.*?\*\)", "", rule.split("=", 1)[1])
+        return [f'"{t}' if t else (n or b) for t, n, b in _TERMINAL.findall(body)]
+
+    def rule(self, name: str) -> list[str]:
+        if name in _TOKENS:
+            return [self.draw(_TOKENS[name])]
+        self.budget -= 1
+        return self._alternatives(list(self.rules[name]), name)
+
+    def _alternatives(self, tokens: list[str], name: str) -> list[str]:
+        """Draw from alternatives in `tokens`, up to a closing bracket or the end."""
+        found: list[list[str]] = [[]]
+        depth = 0
+        for token in tokens:
+            depth += token in ("(", "[", "{")
+            depth -= token in (")", "]", "}")
+            if token == "|" and depth == 0:
+                found.append([])
+            else:
+                found[-1].append(token)
+        if self.budget < 0 and len(found) > 1:
+            # The rules are written so that one alternative of each is short.
+            choice = {"primary": 1, "value": 0, "not": 1, "unary": 1, "argument": 0}.get(name, 0)
+            return self._sequence(found[choice])
+        return self._sequence(found[self.draw(st.integers(0, len(found) - 1))])
+
+    def _sequence(self, tokens: list[str]) -> list[str]:
+        words: list[str] = []
+        position = 0
+        while position < len(tokens):
+            token = tokens[position]
+            position += 1
+            if token in ("(", "[", "{"):
+                start, depth = position, 1
+                while depth:
+                    depth += (tokens[position] in ("(", "[", "{")) - (tokens[position] in (")", "]", "}"))
+                    position += 1
+                inner = tokens[start : position - 1]
+                for _ in range(self._repeats(token)):
+                    words += self._alternatives(list(inner), "")
+            elif token.startswith('"'):
+                words.append(token[1:])
+            elif token == "type":
+                words += self._type()
+            else:
+                words += self.rule(token)
+        return words
+
+    def _repeats(self, bracket: str) -> int:
+        if bracket == "(":
+            return 1
+        if self.budget < 0:
+            return 0
+        return self.draw(st.integers(0, 1 if bracket == "[" else 2))
+
+    def _type(self) -> list[str]:
+        return [self.draw(st.sampled_from(DTYPES)), *self.rule("type")[1:]]
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> str:
+    """A program drawn from the EBNF grammar itself."""
+    budget = draw(st.integers(5, 120))
+    return " ".join(_Sentence(draw, budget).rule("program"))
+
+
+@st.composite
+def untidy(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> str:
+    """A program with its tokens spread over lines at random, and comments between them."""
+    source = Source("untidy", draw(texts))
+    tokens, _ = lex(source, DiagnosticSink(source))
+    pieces: list[str] = []
+    gap = st.sampled_from((" ", " ", " ", "\n", "\n\n\n", "\t", "  // note\n", "\n// a line of its own\n"))
+    for n, token in enumerate(tokens):
+        space = draw(gap) if draw(st.integers(0, 3)) == 0 else " "
+        pieces += [space.replace("note", f"note {n}").replace("own", f"own {n}"), token.text]
+    return "".join(pieces)

@@ -1,0 +1,35 @@
+"""The form in which benchmarks leave their figures, and the table made from it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import common, report
+from bench.compile import program
+from mucc.diagnostics import Source
+from mucc.frontend import format
+
+
+def test_results_have_one_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    rows = [{"name": "a", "min_s": 0.5}]
+    path = common.write_result("h200", "launch", rows, {"launch.us": 1.25}, extra_versions={"cuda": "13.0"})
+    assert path == tmp_path / "h200" / "launch.json"
+    result = json.loads(path.read_text())
+    assert set(result) == {"card", "versions", "command", "date", "commit", "rows", "summary"}
+    assert result["rows"] == rows and result["summary"] == {"launch.us": 1.25}
+    assert result["command"].startswith("python -m bench.launch")
+    assert result["versions"]["cuda"] == "13.0" and "mucc" in result["versions"]
+
+    results = report.load(tmp_path)
+    lines = report.table(results, []).splitlines()
+    assert lines[0].split() == ["figure", "value", "card", "commit", "date"]
+    assert lines[1].split()[:3] == ["launch.us", "1.25", "h200"]
+    assert len(report.table(results, ["gemm"]).splitlines()) == 1
+
+
+def test_the_program_of_the_compile_benchmark():
+    text = program(100)
+    assert 100 <= text.count("\n") <= 110
+    assert format(Source("long.mcu", text)) == text
