@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from mucc.version import __version__
 
 if TYPE_CHECKING:
-    from mucc.runtime import compile, load
+    from mucc.runtime import check, compile, load
 
-__all__ = ["__version__", "compile", "load"]
+__all__ = ["__version__", "check", "compile", "load"]
 
-_LAZY = {"compile": "mucc.runtime", "load": "mucc.runtime"}
+_LAZY = dict.fromkeys(("check", "compile", "load"), "mucc.runtime")
 
 
 def __getattr__(name: str) -> object:

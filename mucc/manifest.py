@@ -12,14 +12,13 @@ from mucc.analysis.counts import compulsory_bytes, flops
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_bytes, dtype_name
 from mucc.passes.legalize_target import tma_tensors
 from mucc.passes.promises import constraint_text
+from mucc.signature import ABI_VERSION
 from mucc.target import get_target
 from mucc.version import __version__
-
-ABI = 1
-"""Version of the doors and of this manifest; a loader refuses newer ones."""
 
 
 def _layout(layout: LayoutAttr) -> str | list[int | None]:
@@ -81,6 +80,13 @@ def _stage(kernel: c.DeviceKernelOp) -> dict[str, Any]:
             return {"name": kernel.stage.data, "kind": "map"}
 
 
+def _has_scratch(kernel: c.DeviceKernelOp) -> bool:
+    """Whether CUTLASS wants memory of its own: partial sums of a divided K."""
+    if not isinstance(kernel, c.GemmOp) or kernel.scheduler is None:
+        return False
+    return kernel.scheduler.kind.data != SchedulerKind.PERSISTENT
+
+
 def _promises(program: c.ProgramOp) -> list[dict[str, str]]:
     declared = program.promises.data.constraints if program.promises else ()
     derived = program.requirements or ()
@@ -106,12 +112,12 @@ def build_manifest(mu: ModuleOp, lowered: ModuleOp) -> dict[str, Any]:
                 "args": _args(program),
                 "promises": _promises(program),
                 "stages": [_stage(k) for k in program.kernels],
-                "workspace": bool(program.slots),
+                "workspace": bool(program.slots) or any(_has_scratch(k) for k in program.kernels),
                 "sol": {"flops": flops(kernels[name]), "bytes": compulsory_bytes(kernels[name])},
             }
         )
     return {
-        "abi": ABI,
+        "abi": ABI_VERSION,
         "mucc": __version__,
         "target": programs[0].target.data if programs else None,
         "program_hash": hashlib.sha256(str(mu).encode()).hexdigest(),

@@ -52,8 +52,12 @@ def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> c.ComputeOp:
 
 def _fuse(kernel: c.DeviceKernelOp) -> None:
     block = kernel.body.block
-    order = {op: i for i, op in enumerate(block.ops)}
     stores = kernel.stores
+    for store in stores:
+        # Loads and arithmetic first, then all stores: bodies go between the two.
+        store.detach()
+        block.add_op(store)
+    order = {op: i for i, op in enumerate(block.ops)}
     done: dict[SSAValue, SSAValue] = {}
     # Values that others are computed from come first, so that nothing is computed twice.
     computed = {s.value: order[s.value.owner] for s in stores if isinstance(s.value.owner, Pointwise)}

@@ -10,7 +10,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.signature import KernelInfo, Manifest
 
 
-def usage_fault(code: str, message: str, *helps: str) -> DiagnosticError:
+def fault(code: str, message: str, *helps: str) -> DiagnosticError:
     """An error to raise: one diagnostic without a place in the source."""
     return DiagnosticError(Diagnostic(code, message, helps=helps))
 
@@ -21,14 +21,12 @@ def parse_dims(words: list[str]) -> dict[str, int]:
     for word in (w.strip() for text in words for w in text.split(",") if w.strip()):
         name, equals, number = (part.strip() for part in word.partition("="))
         if not equals or not name.isidentifier():
-            raise usage_fault(
-                "MU6050", f"cannot read '{word}' in --dims", "write --dims M=4096,N=4096,K=4096"
-            )
+            raise fault("MU6050", f"cannot read '{word}' in --dims", "write --dims M=4096,N=4096,K=4096")
         digits = number.replace("_", "")
         if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= 2**31 - 1:
-            raise usage_fault("MU6050", f"dim {name} must be a number from 1 to 2147483647, got '{number}'")
+            raise fault("MU6050", f"dim {name} must be a number from 1 to 2147483647, got '{number}'")
         if name in dims:
-            raise usage_fault("MU6050", f"dim {name} comes twice in --dims")
+            raise fault("MU6050", f"dim {name} comes twice in --dims")
         dims[name] = int(digits)
     return dims
 
@@ -43,15 +41,15 @@ def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
                 if meant
                 else (f"its dims are {', '.join(info.dims) or 'none'}",)
             )
-            raise usage_fault("MU6051", f"{info.name} has no dim '{name}'", *helps)
+            raise fault("MU6051", f"{info.name} has no dim '{name}'", *helps)
     if missing := [n for n, v in info.dims.items() if v is None and n not in given]:
         example = ",".join(f"{n}={given.get(n, 4096)}" for n, v in info.dims.items() if v is None)
-        raise usage_fault(
+        raise fault(
             "MU6051", f"--dims lacks {', '.join(missing)} of {info.signature}", f"add --dims {example}"
         )
     for name, value in info.dims.items():
         if value is not None and given.get(name, value) != value:
-            raise usage_fault("MU6052", f"dim {name} is {value} in the source, --dims says {given[name]}")
+            raise fault("MU6052", f"dim {name} is {value} in the source, --dims says {given[name]}")
     return {n: given[n] if v is None else v for n, v in info.dims.items()}
 
 
@@ -60,7 +58,7 @@ def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
     for text, why in info.promises:
         if not holds(text, dims):
             values = ", ".join(f"{k} = {v}" for k, v in dims.items())
-            raise usage_fault("MU6052", f"{info.name} needs {text} ({why}), --dims says {values}")
+            raise fault("MU6052", f"{info.name} needs {text} ({why}), --dims says {values}")
 
 
 def holds(text: str, dims: Mapping[str, int]) -> bool:
@@ -117,12 +115,12 @@ def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:
     listed = ", ".join(kernels)
     if name is None:
         if len(kernels) != 1:
-            raise usage_fault(
+            raise fault(
                 "MU6053", f"the file holds {len(kernels)} kernels: {listed}", "choose one with --kernel NAME"
             )
         return manifest.kernels[0]
     if name not in kernels:
         meant = did_you_mean(name, kernels)
         helps = (f"did you mean '{meant}'?",) if meant else ()
-        raise usage_fault("MU6053", f"the file has no kernel '{name}', it has {listed}", *helps)
+        raise fault("MU6053", f"the file has no kernel '{name}', it has {listed}", *helps)
     return kernels[name]

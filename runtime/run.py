@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mucc.diagnostics.core import DiagnosticError, ExitStatus
-from mucc.runtime.dims import check_promises, choose_kernel, complete_dims, parse_dims, usage_fault
+from mucc.runtime.dims import check_promises, choose_kernel, complete_dims, fault, parse_dims
+from mucc.runtime.errors import MuccError
 from mucc.runtime.report import Report
 from mucc.signature import KernelInfo, Manifest
 
@@ -110,23 +111,26 @@ def main(argv: list[str], reporter: Reporter) -> int:
     check_promises(info, dims)
     problem = gpu_problem(args.target)
     if args.device == "cuda" and problem:
-        raise usage_fault(
+        raise fault(
             "MU6070", f"cannot run on a GPU: {problem}", "leave out --device to check the lowered program"
         )
     seed = secrets.randbits(31) if args.seed is None else args.seed
     request = Request(data, source.name, "so", args.target, nvcc=args.nvcc, cached=not args.no_cache)
-    if problem or args.device == "cpu":
-        report = _on_cpu(compilation, info, dims, seed, request, reporter.progress)
-        report.notes.insert(0, f"nothing ran on a GPU: {problem or '--device cpu was given'}")
-    else:
-        from mucc.runtime.run_gpu import run_on_gpu
+    try:
+        if problem or args.device == "cpu":
+            report = _on_cpu(compilation, info, dims, seed, request, reporter.progress)
+            report.notes.insert(0, f"nothing ran on a GPU: {problem or '--device cpu was given'}")
+        else:
+            from mucc.runtime.run_gpu import run_on_gpu
 
-        report = run_on_gpu(compilation, info, dims, seed, request, args.iters, reporter.progress)
+            report = run_on_gpu(compilation, info, dims, seed, request, args.iters, reporter.progress)
+    except MuccError as error:
+        raise fault(error.code, error.message) from None
     sys.stdout.write(json.dumps(report.as_json(), indent=2) + "\n" if args.json else report.as_text())
     if report.good:
         return ExitStatus.GOOD
     bad = ", ".join(v.name for v in report.verdicts if not v.good)
-    raise usage_fault(
+    raise fault(
         "MU6060",
         f"{info.name}: {bad} differs from the float64 interpreter",
         f"the same inputs again: --seed {seed}",

@@ -8,7 +8,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mucc.build import build
-from mucc.runtime.errors import MuccError
 from mucc.runtime.report import Report
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 from mucc.runtime.verify import compare, input_scales
@@ -84,7 +83,6 @@ def run_on_gpu(
     import tempfile
     from pathlib import Path
 
-    from mucc.diagnostics.core import Diagnostic, DiagnosticError
     from mucc.runtime.module import load
 
     artefact = build(request, progress)
@@ -97,13 +95,10 @@ def run_on_gpu(
     outs = TorchKernel(kernel).allocate(args)
     for out in outs:
         out.fill_(float("nan"))
-    try:
-        size = kernel.workspace_bytes(*args, *outs)
-        workspace = [torch.empty(size, dtype=torch.uint8, device=device)] if size else []
-        kernel.launch(*args, *outs, *workspace)
-        torch.cuda.synchronize(device)
-    except MuccError as error:
-        raise DiagnosticError(Diagnostic(error.code, error.message)) from None
+    size = kernel.workspace_bytes(*args, *outs)
+    workspace = [torch.empty(size, dtype=torch.uint8, device=device)] if size else []
+    kernel.launch(*args, *outs, *workspace)
+    torch.cuda.synchronize(device)
     progress("interpreting the program in float64")
     expected = compilation.interpret(info.name, args)
     verdicts = [

@@ -40,7 +40,6 @@ def main(argv: list[str], reporter: Reporter) -> int:
         try:
             source = files.read_source(path)
             compilation = compile_source(source, args.target)
-            compilation.emit("cutlass")
             reporter.add(compilation.sink.diagnostics, source)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 
 from mucc.diagnostics.core import Diagnostic, ExitStatus, Severity, Source
 
-_STATUS = {"MU50": ExitStatus.USAGE, "MU502": ExitStatus.PROGRAM, "MU5": ExitStatus.TOOLCHAIN}
+_STATUS = {
+    "MU50": ExitStatus.USAGE,
+    "MU502": ExitStatus.PROGRAM,
+    "MU5": ExitStatus.TOOLCHAIN,
+    "MU605": ExitStatus.USAGE,
+    "MU607": ExitStatus.TOOLCHAIN,
+}
 """Exit status by the longest matching prefix of a code; see `exit_status`."""
 
 

@@ -10,8 +10,9 @@ but its own.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import NamedTuple
+
+from mucc.diagnostics import codes_frontend, codes_passes, codes_runtime, codes_toolchain
 
 
 class CodeInfo(NamedTuple):
@@ -21,19 +22,15 @@ class CodeInfo(NamedTuple):
     explanation: str
 
 
-def _load() -> dict[str, CodeInfo]:
+def _merged() -> dict[str, CodeInfo]:
     codes: dict[str, CodeInfo] = {}
-    for area in ("frontend", "passes", "toolchain", "runtime"):
-        try:
-            module = import_module(f"mucc.diagnostics.codes_{area}")
-        except ModuleNotFoundError:
-            continue
-        for code, (title, explanation) in module.CODES.items():
+    for area in (codes_frontend, codes_passes, codes_toolchain, codes_runtime):
+        for code, (title, explanation) in area.CODES.items():
             if code in codes:
                 raise ValueError(f"diagnostic code {code} is registered twice")
             codes[code] = CodeInfo(title, explanation.strip() + "\n")
     return dict(sorted(codes.items()))
 
 
-CODES: dict[str, CodeInfo] = _load()
+CODES: dict[str, CodeInfo] = _merged()
 """Every code, in order."""

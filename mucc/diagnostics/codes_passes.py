@@ -76,26 +76,26 @@ _TILES: dict[str, tuple[str, str]] = {
     ),
     "MU3014": _entry(
         "tile K does not fit the operands' layout",
-        "wgmma reads 32-bit operands only where they are contiguous along K. Where A is not, it passes through "
-        "registers in blocks of 32 elements along K; where B is not either, it is transposed in shared memory, "
-        "and tile K must be 32. Change the tile, or store the operands along K.",
+        "wgmma reads 32-bit operands only where they are contiguous along K. Where A is not, it passes "
+        "through registers in blocks of 32 elements along K; where B is not either, it is transposed in "
+        "shared memory, and tile K must be 32. Change the tile, or store the operands along K.",
         _scheduled("tile = 128x128x16", kernel=_A_BY_COLUMNS),
         _scheduled("tile = 128x128x32", kernel=_A_BY_COLUMNS),
     ),
     "MU3015": _entry(
         "row reduction needs a larger buffer",
-        "A reduction over M adds up one partial row from each warp in the buffer that stages the output. The "
-        "epilogue works on 32 columns at a time if 32 divides tile N, else on fewer, and then a 16-bit output "
-        "leaves too small a buffer for a wide tile. Take a tile N that is a multiple of 32.",
+        "A reduction over M adds up one partial row from each warp in the buffer that stages the output. "
+        "The epilogue works on 32 columns at a time if 32 divides tile N, else on fewer, and then a 16-bit "
+        "output leaves too small a buffer for a wide tile. Take a tile N that is a multiple of 32.",
         _scheduled("tile = 128x240x64", kernel=_ROW_SUMS),
         _scheduled("tile = 128x256x64", kernel=_ROW_SUMS),
     ),
     "MU3016": (
         "tf32 operands lie the wrong way round",
         "wgmma reads 32-bit operands only where they are contiguous along K, and only the first may be "
-        "rearranged on its way through registers. A product whose first operand is contiguous along K and whose "
-        "second is not has to be computed with the operands exchanged, and this one was not. Store the second "
-        "operand transposed, `w: f32[N, K]`, and write `x @ w.T`.",
+        "rearranged on its way through registers. A product whose first operand is contiguous along K and "
+        "whose second is not has to be computed with the operands exchanged, and this one was not. Store "
+        "the second operand transposed, `w: f32[N, K]`, and write `x @ w.T`.",
     ),
 }
 
@@ -125,9 +125,9 @@ _GRID: dict[str, tuple[str, str]] = {
     ),
     "MU3009": _entry(
         "cluster cannot share the tile",
-        "The blocks of a cluster along M need the same tile of B; each loads an equal part of it, in groups of "
-        "8 columns, and hands it to the others. Tile N must be a multiple of 8 for each of them. Take a smaller "
-        "cluster along M, or a wider tile.",
+        "The blocks of a cluster along M need the same tile of B; each loads an equal part of it, in "
+        "groups of 8 columns, and hands it to the others. Tile N must be a multiple of 8 for each of them. "
+        "Take a smaller cluster along M, or a wider tile.",
         _scheduled("tile = 128x16x64", "cluster = 4x1"),
         _scheduled("tile = 128x16x64", "cluster = 2x1"),
     ),

@@ -100,11 +100,8 @@ def _reduction(kind: Reduction) -> Function:
 
 def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
     op = MatmulOp(values[0], values[1])
-    dtype, compute, own = (
-        op.result.type.dtype,
-        options.get("compute"),
-        ComputeAttr.default(op.result.type.dtype).data,
-    )
+    dtype, compute = op.result.type.dtype, options.get("compute")
+    own = next(c.value for c in Compute if ComputeAttr(c) == op.properties["compute"])
     if compute not in (None, own):
         raise TypeRuleError(
             "MU1010",

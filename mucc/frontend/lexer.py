@@ -15,6 +15,8 @@ CONTEXT_WORDS = frozenset({"T", "_", "row_major", "col_major", "strides"})
 
 PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : .""".split())  # noqa: SIM905
 MAX_INT = 2**63 - 1
+MAX_ERRORS = 100
+"""Syntax errors reported per run; a file with more of them is something else than a program."""
 
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r\n\f\v\ufeff]+)"
@@ -104,35 +106,27 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
 
 
 def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Token:
-    end = start + len(word)
+    span = Span(start, start + len(word))
     match = _NUMBER.fullmatch(word)
     if match is None:
         help_ = "write a number as 12, 0.5 or 1e-6, and a tile shape as 128x256x64"
-        sink.emit(
-            Diagnostic(
-                "MU0003", f"'{_short(word)}' is not a number", Span(start, end), helps=(help_,), source=source
-            )
+        _report(
+            sink,
+            Diagnostic("MU0003", f"'{_short(word)}' is not a number", span, helps=(help_,), source=source),
         )
-        return Token("int", "0", start, end)
+        return Token("int", "0", span.start, span.end)
     kind = match.lastgroup or "int"
-    too_large = (
-        float(word) == float("inf")
-        if kind == "float"
-        else any(len(p.lstrip("0")) > 19 or int(p) > MAX_INT for p in word.split("x"))
-    )
+    if kind == "float":
+        too_large, limit = float(word) == float("inf"), "the largest double is about 1.8e308"
+    else:
+        # The length comes first: Python refuses to convert thousands of digits.
+        too_large = any(len(p) > len(str(MAX_INT)) or int(p) > MAX_INT for p in word.split("x"))
+        limit = f"integers go up to {MAX_INT}"
     if too_large:
-        limit = "the largest double is about 1.8e308" if kind == "float" else f"integers go up to {MAX_INT}"
-        sink.emit(
-            Diagnostic(
-                "MU0003",
-                f"the number '{_short(word)}' is too large",
-                Span(start, end),
-                notes=(limit,),
-                source=source,
-            )
-        )
-        return Token("int", "0", start, end)
-    return Token(kind, word, start, end)
+        message = f"the number '{_short(word)}' is too large"
+        _report(sink, Diagnostic("MU0003", message, span, notes=(limit,), source=source))
+        return Token("int", "0", span.start, span.end)
+    return Token(kind, word, span.start, span.end)
 
 
 def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) -> None:
@@ -142,16 +136,14 @@ def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) 
     shown = _short(word) if word.isprintable() else f"U+{ord(word[0]):04X}"
     if advice is None and not word.isascii():
         advice = "names and operators are ASCII; other characters may stand in comments"
-    sink.emit(
-        Diagnostic(
-            "MU0002",
-            f"unexpected character '{shown}'",
-            span,
-            helps=(advice,) if advice else (),
-            fixes=fixes,
-            source=source,
-        )
-    )
+    helps = (advice,) if advice else ()
+    message = f"unexpected character '{shown}'"
+    _report(sink, Diagnostic("MU0002", message, span, helps=helps, fixes=fixes, source=source))
+
+
+def _report(sink: DiagnosticSink, diagnostic: Diagnostic) -> None:
+    if len(sink.diagnostics) < MAX_ERRORS:
+        sink.emit(diagnostic)
 
 
 def _short(word: str) -> str:

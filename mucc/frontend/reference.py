@@ -65,16 +65,18 @@ None]`.
 ## Schedules (optional; the default is good)
 `schedule KERNEL for sm_90a { ... }` for all contractions of a kernel, `schedule KERNEL.STAGE for ...` for
 one.
-* `tile = MxNxK`: M % 64 = 0, N % 8 = 0, K % 16 = 0 for 16-bit operands, K % 8 = 0 for f32. Good:
-  128x256x64, 128x128x64, 64x128x64 (f32: K of 32).
-* `cluster = MxN`: blocks that share loads, such as 1x1, 2x1, 1x2; at most 8 in all.
-* `mainloop = cooperative` (needs tile M >= 128), `pingpong` (tile M >= 64, no stream_k), `warpspecialized`
-  (no scheduler choice), `multistage` (the older path, when rows are not 16-byte aligned).
+* `tile = MxNxK`: M % 64 = 0 (cooperative: M % 128 = 0); N % 16 = 0 (f32: N % 32 = 0); K % 16 = 0 (f32:
+  K % 8 = 0, or 32 where an operand is not contiguous along K); no extent above 256; M x N
+  at most 128x256 (cooperative), 128x128 or 64x256 (others). Good: 128x256x64, 128x128x64, 64x128x64; for
+  f32 a K of 32.
+* `cluster = MxN`: blocks that share loads; powers of two, at most 8 in all: 1x1, 2x1, 1x2, 2x2.
+* `mainloop = cooperative` (two warpgroups per tile, M >= 128), `pingpong` (a tile each), `warpspecialized`
+  (one tile per block, no swizzle).
 * `stages = auto` or a number >= 2: (M + N) x K x element bytes for each, 227 KB in all with the epilogue.
-* `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, `stream_k(splits=n)`,
-  `split_k(n)`; the last two for few tiles and a long K.
+* `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, or `stream_k(splits=n)`,
+  `split_k(n)` (only with cooperative; for few tiles and a long K).
 * Alignment: TMA loads need 16 bytes, so the contiguous extent must be a multiple of 8 (16-bit) or 4 (f32):
-  promise it in `where` or bind the dim.
+  promise it in `where` or bind the dim. f32 operands are best contiguous along K: `x @ w.T`.
 
 ## More programs
 ```mcu

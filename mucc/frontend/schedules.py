@@ -182,7 +182,6 @@ _SCHEDULER_PARAMS: dict[str, Sequence[str]] = {
     SchedulerKind.STREAM_K: ("splits",),
     SchedulerKind.SPLIT_K: ("splits",),
 }
-_SWIZZLES = (1, 2, 4, 8)
 
 
 def _scheduler(context: Context, setting: ast.Setting) -> Attribute | None:
@@ -236,10 +235,9 @@ def _scheduler_value(context: Context, name: str, value: ast.Value) -> str | int
             context.unknown("MU1044", f"'raster' must be {wanted}", value.span, value.text, tuple(Raster))
             return None
     else:
-        allowed = isinstance(value, ast.IntLit) and value.value >= 1
-        if isinstance(value, ast.IntLit) and allowed and (name != "swizzle" or value.value in _SWIZZLES):
+        if isinstance(value, ast.IntLit) and value.value >= 1:
             return value.value
-        wanted = "1, 2, 4 or 8" if name == "swizzle" else "a number of at least 1"
+        wanted = "a number of at least 1"
     context.error("MU1044", f"'{name}' must be {wanted}", value.span)
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Source, Span, did_you_mean
 from mucc.frontend.ast import Ident
-from mucc.frontend.lexer import KEYWORDS, Token, lex
+from mucc.frontend.lexer import KEYWORDS, MAX_ERRORS, Token, lex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Stream:
         fixes: tuple[Fix, ...] = (),
     ) -> Bail:
         """Report an error at `span` (the current token if None), unless one was reported at this token."""
-        if self._reported_at != self.position:
-            self._reported_at = self.position
+        repeated, self._reported_at = self._reported_at == self.position, self.position
+        if not repeated and len(self.sink.diagnostics) < MAX_ERRORS:
             self.sink.emit(
                 Diagnostic(
                     code,

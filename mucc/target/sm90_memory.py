@@ -14,8 +14,8 @@ C++'s rules for padding. Sources, below `cutlass/`:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from mucc.target.config import GemmConfig
 
@@ -23,8 +23,7 @@ BARRIER = 8
 """Bytes of a cluster barrier; a pipeline stage has two, full and empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Size and alignment of a C++ type, in bytes."""
 
     size: int

@@ -35,22 +35,34 @@ class Candidate:
     stages: int | None
 
 
+Fixes = Callable[[GemmConfig, int | None], Iterator[Candidate]]
+"""Proposes values for a setting of a configuration, the most likely first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A broken rule; `fixes` proposes values for its setting, the most likely first."""
+    """A broken rule, and proposals for the setting to blame."""
 
     code: str
     setting: str
     message: str
     notes: tuple[str, ...]
-    fixes: Callable[[], Iterator[Candidate]]
+    fixes: Fixes
 
 
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
     """Every broken rule, each with a value that is legal with the other settings where there is one."""
+    rules = list(broken(limits, config, stages))
+    settings = {rule.setting for rule in rules}
     found = [
-        Violation(b.code, b.setting, b.message, b.notes, _fix(limits, b))
-        for b in broken(limits, config, stages)
+        Violation(
+            rule.code,
+            rule.setting,
+            rule.message,
+            rule.notes,
+            _fix(limits, rule, *_mended(config, stages, settings - {rule.setting})),
+        )
+        for rule in rules
     ]
     if memory.uses_register_operand(config) and config.a_k_major:
         found.insert(0, _EXCHANGED)
@@ -77,16 +89,29 @@ def count(limits: Limits, config: GemmConfig, stages: int | None = None) -> int:
     return sum(1 for _ in broken(limits, config, stages))
 
 
-def _fix(limits: Limits, rule: Broken) -> str | None:
-    """The first proposal that breaks no rule, else the one that breaks fewest and not this one."""
-    best: tuple[int, str] | None = None
-    for candidate in rule.fixes():
+def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
+    """The configuration with harmless values for some settings."""
+    if "mainloop" in settings:
+        config = replace(config, mainloop="pingpong")
+    if "cluster" in settings:
+        config = replace(config, cluster=(1, 1))
+    if "scheduler" in settings:
+        config = replace(config, scheduler="persistent", splits=1, swizzle=1)
+    if "tile" in settings:
+        config = replace(config, tile=(128, 128, 128 // config.element_bytes))
+    return config, None if "stages" in settings else stages
+
+
+def _fix(limits: Limits, rule: Broken, config: GemmConfig, stages: int | None) -> str | None:
+    """The first proposal that breaks no rule, else the first that does not break this one."""
+    second: str | None = None
+    for candidate in rule.fixes(config, stages):
         left = [b.code for b in broken(limits, candidate.config, candidate.stages)]
         if not left:
             return candidate.text
-        if rule.code not in left and (best is None or len(left) < best[0]):
-            best = len(left), candidate.text
-    return best[1] if best else None
+        if second is None and rule.code not in left:
+            second = candidate.text
+    return second
 
 
 # Proposals
@@ -99,7 +124,7 @@ def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
         steps = sum(abs(log2(x / max(x0, 1))) for x, x0 in zip(tile, config.tile, strict=True))
         return steps, tile[0] * tile[1] * tile[2]
 
-    m, n, k = config.tile
+    m, n, k = (max(extent, 1) for extent in config.tile)
     tiles = ((x, y, z) for x in {*TILE_M, m} for y in {*TILE_N, n} for z in {*TILE_K, k})
     for tile in sorted(tiles, key=distance):
         yield Candidate(f"{tile[0]}x{tile[1]}x{tile[2]}", replace(config, tile=tile), stages)
@@ -127,8 +152,8 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
         yield Candidate(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
 
 
-def _stage_counts(config: GemmConfig, stages: int) -> Iterator[Candidate]:
-    yield Candidate(str(stages), config, stages)
+def _stage_counts(config: GemmConfig, stages: int | None, most: int) -> Iterator[Candidate]:
+    yield Candidate(str(most), config, most)
     yield Candidate("auto", config, None)
 
 
@@ -142,7 +167,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             "mainloop",
             f"sm_90a has no {config.mainloop} mainloop",
             ("contractions of sm_90a load by TMA; its mainloops are " + ", ".join(MAINLOOPS),),
-            partial(_mainloops, config, stages),
+            _mainloops,
         )
     yield from _tile(limits, config, stages)
     yield from _cluster(limits, config, stages)
@@ -151,7 +176,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     m, n, k = config.tile
-    fixes = partial(_tiles, config, stages)
+    fixes = _tiles
     rows = ROWS.get(config.mainloop, 64)
     if m < 1 or m % rows:
         yield Broken(
@@ -207,7 +232,7 @@ def _k_rule(config: GemmConfig, k: int) -> tuple[str, str, str, tuple[str, ...]]
 
 def _cluster(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     m, n = config.cluster
-    fixes = partial(_clusters, config, stages)
+    fixes = _clusters
     if any(x < 1 or x & (x - 1) for x in (m, n)):
         message = f"cluster {m}x{n} is not made of powers of two"
     elif m * n > limits.cluster_blocks:
@@ -219,7 +244,7 @@ def _cluster(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator
 
 
 def _scheduler(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    fixes = partial(_schedulers, config, stages, limits)
+    fixes = partial(_schedulers, limits=limits)
     if config.scheduler != "persistent" and config.mainloop in ("pingpong", "warpspecialized"):
         yield Broken(
             "MU3010",
@@ -258,7 +283,7 @@ def _scheduler(limits: Limits, config: GemmConfig, stages: int | None) -> Iterat
 
 
 def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    tiles = partial(_tiles, config, stages)
+    tiles = _tiles
     m, n, k = config.tile
     threads = 256 if config.mainloop == "cooperative" else 128
     accumulators = m * n // threads
@@ -282,13 +307,13 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             "cluster",
             f"a cluster of {config.cluster[0]} blocks along M cannot share tile N = {n}",
             (f"each block loads an equal part of B, in groups of 8: N must be a multiple of {slice_rows}",),
-            partial(_clusters, config, stages),
+            _clusters,
         )
     yield from _reduction(config, tiles)
     yield from _shared_memory(limits, config, stages)
 
 
-def _reduction(config: GemmConfig, fixes: Callable[[], Iterator[Candidate]]) -> Iterator[Broken]:
+def _reduction(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
     """A row reduction collects one partial row per warp, of 16 rows each, in one stage of D's buffer."""
     rows, columns = memory.epilogue_tile(config)
     buffer = rows * columns * memory.staged_bytes(config)
@@ -299,9 +324,7 @@ def _reduction(config: GemmConfig, fixes: Callable[[], Iterator[Candidate]]) -> 
             "tile",
             f"reducing rows of a tile with N = {config.tile[1]} needs a buffer of {needed} bytes, "
             f"but the epilogue has {buffer}",
-            (
-                f"the epilogue works on {rows}x{columns} elements at a time, 32 columns if they divide N",
-            ),
+            (f"the epilogue works on {rows}x{columns} elements at a time, 32 columns if they divide N",),
             fixes,
         )
 
@@ -322,7 +345,7 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
             "tile",
             f"tile {m}x{n}x{k} does not fit: 2 stages take {_kb(used)} of {_kb(capacity)} of shared memory",
             notes,
-            partial(_tiles, config, stages),
+            _tiles,
         )
     elif stages is not None and stages < 2:
         yield Broken(
@@ -330,7 +353,7 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
             "stages",
             f"a pipeline needs at least 2 stages, not {stages}",
             ("one stage is filled while the other is consumed",),
-            partial(_stage_counts, config, 2),
+            partial(_stage_counts, most=2),
         )
     elif stages is not None and stages > fitting:
         yield Broken(
@@ -338,7 +361,7 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
             "stages",
             f"pipeline needs {stages} stages but {fitting} fit in {capacity // 1024} KB of shared memory",
             notes,
-            partial(_stage_counts, config, fitting),
+            partial(_stage_counts, most=fitting),
         )
 
 

@@ -21,6 +21,7 @@ from mucc.diagnostics.core import Diagnostic, Source
 from mucc.dialects.mu import Mu
 from mucc.dialects.mu.elementwise import ELEMENTWISE
 from mucc.dialects.mu.ops import KernelOp, ReduceOp
+from mucc.driver import compile_text
 from mucc.frontend.functions import FUNCTIONS
 from mucc.frontend.reference import card, function_table
 
@@ -103,6 +104,23 @@ def test_programs_in_documents_are_good_and_canonical(text: str) -> None:
     _, found = lower(text)
     assert not found
     assert frontend.format(Source("test.mcu", text)) == text
+
+
+@pytest.mark.parametrize("text", [*mcu_blocks(LANGUAGE), *mcu_blocks(card())])
+def test_schedules_in_documents_are_legal(text: str) -> None:
+    assert not compile_text(Source("test.mcu", text)).sink.diagnostics
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.mcu")), ids=lambda p: p.stem)
+def test_chosen_schedules_can_be_pasted_back(path: Path) -> None:
+    compilation = compile_text(Source(path.name, path.read_text()))
+    assert not compilation.sink.diagnostics
+    chosen = compilation.emit("schedule")
+    kernels = re.sub(r"(?ms)^schedule .*?^\}\n", "", path.read_text())
+    pasted = compile_text(Source(path.name, kernels + chosen))
+    assert not pasted.sink.diagnostics
+    assert pasted.emit("schedule") == chosen
+    assert frontend.format(Source("chosen.mcu", chosen)) == chosen
 
 
 def test_card_is_short_and_complete() -> None:
@@ -353,7 +371,7 @@ def test_fixes_mend_the_program(text: str) -> None:
         (body("return x") + "schedule f for sm_90a { scheduler = split_k() }", "MU1044"),
         (body("return x") + "schedule f for sm_90a { scheduler = split_k(2, 3) }", "MU1044"),
         (body("return x") + "schedule f for sm_90a { scheduler = persistent(4) }", "MU1044"),
-        (body("return x") + "schedule f for sm_90a { scheduler = persistent(swizzle=3) }", "MU1044"),
+        (body("return x") + "schedule f for sm_90a { scheduler = persistent(swizzle=0) }", "MU1044"),
         (body("return x") + "schedule f for sm_90a { scheduler = stream_k(splits=along_n) }", "MU1044"),
     ],
 )

@@ -259,3 +259,11 @@ def test_a_missing_toolchain_is_a_note(command: Any, capsys: Any, monkeypatch: p
     monkeypatch.setattr(mucc.build, "build", missing)
     assert command("--dims", "M=5,N=16,K=24") == 0
     assert "note: the .so was not built: no nvcc was found" in capsys.readouterr().out
+
+
+def test_a_library_that_does_not_load_is_reported(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(request: Any, progress: Any) -> Any:
+        return mucc.build.Artefact(b"not a library", (), cached=True)
+
+    monkeypatch.setattr(mucc.build, "build", broken)
+    assert code_of(command, "--dims", "M=5,N=16,K=24").code == "MU6031"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Operation, SSAValue
@@ -50,14 +51,10 @@ def _constant(value: SSAValue) -> float | None:
     return op.value.value.data if isinstance(op := value.owner, e.ConstantOp) else None
 
 
-def _minus(op: e.NegOp, x: str) -> str:
-    return f"-({x})" if x.startswith("-") else f"-{x}"
-
-
 def _divide(op: e.DivOp, a: str, b: str) -> str:
     divisor = _constant(op.rhs)
-    if divisor and (inverse := 1.0 / divisor) and abs(divisor).hex().startswith("0x1.0000000000000p"):
-        return f"{a} * {float_literal(inverse)}"
+    if divisor and math.isfinite(divisor) and abs(math.frexp(divisor)[0]) == 0.5:
+        return f"{a} * {float_literal(1.0 / divisor)}"  # by a power of two: exact
     return f"mucc::div({a}, {b})"
 
 
@@ -73,43 +70,41 @@ def _power(op: e.PowOp, a: str, b: str) -> str:
             return f"mucc::pow({a}, {b})"
 
 
-def _softplus(op: e.SoftplusOp, x: str) -> str:
-    beta = op.beta.value.data
-    return f"mucc::softplus({x})" if beta == 1.0 else f"mucc::softplus({x}, {float_literal(beta)})"
-
-
 def _is_plain_softplus(value: SSAValue) -> bool:
     return isinstance(op := value.owner, e.SoftplusOp) and op.beta.value.data == 1.0
 
 
-def _cast(op: e.CastOp, x: str) -> str:
-    if op.operand.type == i1:
-        return f"mucc::from_bool({x})"
-    return f"mucc::round_{dtype_name(op.element_type)}({x})"
-
-
-SPECIAL: dict[type[Operation], Callable[..., str]] = {
-    e.NegOp: _minus,
-    e.DivOp: _divide,
-    e.PowOp: _power,
-    e.SoftplusOp: _softplus,
-    e.CastOp: _cast,
-    e.GeluOp: lambda op, x: f"mucc::gelu_{'tanh' if op.uses_tanh else 'erf'}({x})",
-    e.CmpOp: lambda op, a, b: f"{a} {RELATIONS[op.relation.data]} {b}",
-    e.NotOp: lambda op, x: f"!{x}",
-    e.SelectOp: lambda op, c, a, b: f"{c} ? {a} : {b}",
-}
-
-
-def expression(op: Operation, operands: Sequence[str]) -> str:
-    """The C++ of one primitive operation. Raises EmissionError for what is no primitive."""
-    if (write := SPECIAL.get(type(op))) is not None:
-        return write(op, *operands)
+def expression(op: Operation, x: Sequence[str]) -> str:
+    """The C++ of one primitive operation on operands `x`. Raises EmissionError for what is no primitive."""
     if (call := CALLS.get(type(op))) is not None:
-        return f"{call}({', '.join(operands)})"
+        return f"{call}({', '.join(x)})"
     if (sign := INFIX.get(type(op))) is not None:
-        return f" {sign} ".join(operands)
-    raise EmissionError(f"{op.name} cannot be written as C++")
+        return f" {sign} ".join(x)
+    match op:
+        case e.NegOp():
+            return f"-({x[0]})" if x[0].startswith("-") else f"-{x[0]}"
+        case e.DivOp():
+            return _divide(op, x[0], x[1])
+        case e.PowOp():
+            return _power(op, x[0], x[1])
+        case e.SoftplusOp() if _is_plain_softplus(op.result):
+            return f"mucc::softplus({x[0]})"
+        case e.SoftplusOp():
+            return f"mucc::softplus({x[0]}, {float_literal(op.beta.value.data)})"
+        case e.GeluOp():
+            return f"mucc::gelu_{'tanh' if op.uses_tanh else 'erf'}({x[0]})"
+        case e.CmpOp():
+            return f"{x[0]} {RELATIONS[op.relation.data]} {x[1]}"
+        case e.NotOp():
+            return f"!{x[0]}"
+        case e.SelectOp():
+            return f"{x[0]} ? {x[1]} : {x[2]}"
+        case e.CastOp() if op.operand.type == i1:
+            return f"mucc::from_bool({x[0]})"
+        case e.CastOp():
+            return f"mucc::round_{dtype_name(op.element_type)}({x[0]})"
+        case _:
+            raise EmissionError(f"{op.name} cannot be written as C++")
 
 
 def _is_rounding_back(op: Operation) -> bool:
@@ -119,7 +114,7 @@ def _is_rounding_back(op: Operation) -> bool:
 
 def body_struct(name: str, op: ComputeOp, parameters: Sequence[str]) -> list[str]:
     """A struct whose `apply` computes the body; `parameters` are C++ names of its inputs."""
-    namer = Namer(*parameters)
+    namer = Namer(parameters)
     texts: dict[SSAValue, str] = dict(zip(op.body.block.args, parameters, strict=True))
     lines: list[str] = []
     block = list(op.body.block.ops)

@@ -15,13 +15,13 @@ from mucc.dialects.mu.elementwise import ElementwiseOp
 from mucc.target.cuda.gemm import Gemm, kernel_header
 from mucc.target.cuda.host import host_side, workspace_struct
 from mucc.target.cuda.memory import EmissionError, Places
-from mucc.target.cuda.names import Namer, comment_text, raw_string_literal
+from mucc.target.cuda.names import Namer, comment_text, raw_string_literal, words
 from mucc.target.cuda.pointwise import pointwise_kernel
 
 # What the functions around a kernel define themselves; a dim of the same name is renamed.
-_LOCALS = "c m n k l op Op arguments memo offsets scratch Workspace describe run scratch_bytes Kernel".split()
+_LOCALS = words("c m n k l op Op arguments memo offsets scratch Workspace describe run scratch_bytes Kernel")
 
-_PROGRAM_NAMES = "args dims promises launch workspace Workspace scratch failed need c d".split()
+_PROGRAM_NAMES = words("args dims promises launch workspace Workspace scratch failed need c d")
 
 
 def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None = None) -> str:
@@ -33,7 +33,8 @@ def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None
     module = _decomposed(module)
     programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
     namer = Namer()
-    parts = [_header(manifest, programs), "\n".join(_includes(programs))]
+    name = source.name if source is not None else str(manifest.get("source", "FILE.mcu"))
+    parts = [_header(name, manifest, programs), "\n".join(_includes(programs))]
     parts += [_program(p, namer(p.sym_name.data), source) for p in programs]
     text = json.dumps(manifest, ensure_ascii=True, separators=(", ", ": "))
     parts.append(f"MUCC_MODULE({raw_string_literal(text, 'manifest')})")
@@ -51,12 +52,11 @@ def _decomposed(module: ModuleOp) -> ModuleOp:
     return clone
 
 
-def _header(manifest: Mapping[str, object], programs: list[ProgramOp]) -> str:
-    source = comment_text(str(manifest.get("source", "FILE.mcu")))
+def _header(name: str, manifest: Mapping[str, object], programs: list[ProgramOp]) -> str:
     version = manifest.get("mucc", "")
     targets = sorted({p.target.data for p in programs})
     return (
-        f"// Made by `mucc {source} --emit=cu` (mucc {version}) for {', '.join(targets)}.\n"
+        f"// Made by `mucc {comment_text(name)} --emit=cu` (mucc {version}) for {', '.join(targets)}.\n"
         "// Change the source, not this file."
     )
 
@@ -65,23 +65,19 @@ def _includes(programs: list[ProgramOp]) -> Iterator[str]:
     kernels = [op for p in programs for op in p.kernels]
     gemms = [op for op in kernels if isinstance(op, GemmOp)]
     yield "#include <mucc/host.h>"
-    yield "#include <mucc/launch.h>"
+    if gemms:
+        yield "#include <mucc/gemm.cuh>"
+        yield from (f"#include <{header}>" for header in sorted({kernel_header(op) for op in gemms}))
     if any(isinstance(op, MapOp) for op in kernels):
         yield "#include <mucc/map.cuh>"
     if any(isinstance(op, ReduceOp) for op in kernels):
         yield "#include <mucc/reduce.cuh>"
-    if gemms:
-        yield "#include <mucc/gemm.cuh>"
-        yield from (f"#include <{header}>" for header in sorted({kernel_header(op) for op in gemms}))
-    yield "#include <mucc/math.cuh>"
-    yield ""
-    yield "#include <algorithm>"
 
 
 def _program(program: ProgramOp, name: str, source: Source | None) -> str:
-    dims = Namer(*_LOCALS)
+    dims = Namer(_LOCALS)
     places = Places(program, {d: dims(d) for d in program.dim_names})
-    stages = Namer(*_PROGRAM_NAMES)
+    stages = Namer(_PROGRAM_NAMES)
     scope = f"mu::{name}"
     parts: list[str] = []
     if workspace := workspace_struct(program, places):
@@ -89,7 +85,9 @@ def _program(program: ProgramOp, name: str, source: Source | None) -> str:
     names: list[str] = []
     for op in program.kernels:
         names.append(stages(op.stage.data))
-        parts.append(_kernel(op, places, f"{scope}::{names[-1]}", f"{program.sym_name.data}.{op.stage.data}", source))
+        parts.append(
+            _kernel(op, places, f"{scope}::{names[-1]}", f"{program.sym_name.data}.{op.stage.data}", source)
+        )
     parts.append(_namespace(scope, host_side(program, places, names)))
     tables = ", ".join(
         "mucc::none" if not present else f"{scope}::{table}"
@@ -120,7 +118,9 @@ def _kernel(op: DeviceKernelOp, places: Places, scope: str, title: str, source: 
 
 
 def _namespace(name: str, lines: list[str]) -> str:
-    extra = ["namespace fusion = cutlass::epilogue::fusion;\n"] if any("fusion::Sm90" in x for x in lines) else []
+    extra = (
+        ["namespace fusion = cutlass::epilogue::fusion;\n"] if any("fusion::Sm90" in x for x in lines) else []
+    )
     return "\n".join([f"namespace {name} {{\n", *extra, *lines, "", f"}}  // namespace {name}"])
 
 

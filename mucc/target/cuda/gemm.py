@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 
 from xdsl.dialects.builtin import IntegerAttr
@@ -18,11 +17,11 @@ from mucc.dialects.mu.schedule import (
     SchedulerKind,
     TileAttr,
 )
-from mucc.dialects.mu.types import Dims, TensorType
+from mucc.dialects.mu.types import Dims
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem, stride_type
 from mucc.target.cuda.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Places
-from mucc.target.cuda.names import Namer, comment_text, string_literal
-from mucc.target.cuda.pointwise import dim_locals
+from mucc.target.cuda.names import Namer, comment_text, string_literal, words
+from mucc.target.cuda.pointwise import used_locals
 
 _SHARED_MEMORY = 232448  # bytes that one block of sm_90a may have
 
@@ -41,6 +40,15 @@ _HEADERS = {
 _RASTERS = {Raster.ALONG_M: "AlongM", Raster.ALONG_N: "AlongN", Raster.HEURISTIC: "Heuristic"}
 
 _BYTES = {"bf16": 2, "f16": 2, "f32": 4}
+
+# What the kernel's namespace defines besides the nodes of its epilogue.
+_NAMES = words(
+    """
+    TileShape ClusterShape Tiles ElementA ElementB ElementC ElementD StrideA StrideB StrideC StrideD
+    EpilogueSchedule Visitor CollectiveEpilogue CollectiveMainloop Kernel
+    c m n k l arguments memo offsets scratch describe run scratch_bytes
+    """
+)
 
 # The type of the shared memory that an epilogue keeps though it stores no matrix.
 _NO_MATRIX = "cutlass::bfloat16_t"
@@ -87,18 +95,17 @@ class Gemm:
         self.scheduler = _scheduler(op)
         self.m, self.n, self.k, self.batch = op.shape.extents
         problem = Problem(places, self.batch, self.m, self.n)
-        self.a = self._operand(op.a.type, "a", self.m, self.k)
-        self.b = self._operand(op.b.type, "b", self.n, self.k)
-        self.namer = Namer(*places.dim_names.values(), "Tiles", "Kernel", "TileShape", "ClusterShape", "Visitor",
-                           "CollectiveMainloop", "CollectiveEpilogue", *(f"Element{x}" for x in "ABCD"),
-                           *(f"Stride{x}" for x in "ABCD"))  # fmt: skip
+        self.a = self._operand("a", self.m)
+        self.b = self._operand("b", self.n)
+        self.namer = Namer([*places.dim_names.values(), *_NAMES])
         self.c = problem.matrix(op.source.source) if op.source is not None else None
         self.d = problem.matrix(op.destination.destination) if op.destination is not None else None
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
         self.epilogue = Epilogue(op, problem, self.namer, element_d).build()
 
-    def _operand(self, type: TensorType, which: str, outer: Dims, k: Dims) -> Matrix:
+    def _operand(self, which: str, outer: Dims) -> Matrix:
         """A as (M, K, L) or B as (N, K, L)."""
+        k = self.k
         value = self.op.a if which == "a" else self.op.b
         inner: Dims = (*outer, *k) if which == "a" else (*k, *outer)
         memory, axes = self.places.view(value, (*self.batch, *inner))
@@ -137,14 +144,15 @@ class Gemm:
         uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
         tensor_core = "tf32" if self.op.compute.data is Compute.TF32 else self.op.compute.data.value
         scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
+        too_much = f"stage {self.op.stage.data} needs more shared memory than a block has"
         common = "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp"
         lines = [
             f"using TileShape = {_shape(*self.tile.sizes)};",
             f"using ClusterShape = {_shape(*self.cluster.sizes, 1)};",
             f"using ElementA = {element};  // multiplied as {tensor_core}",
-            f"using StrideA = {self.a.type};  // {comment_text(f'{self.a.memory.name}: {self.a.memory.type}')}",
+            f"using StrideA = {self.a.type};  // {_tensor(self.a)}",
             f"using ElementB = {element};",
-            f"using StrideB = {self.b.type};  // {comment_text(f'{self.b.memory.name}: {self.b.memory.type}')}",
+            f"using StrideB = {self.b.type};  // {_tensor(self.b)}",
             f"using ElementC = {element_c};",
             f"using StrideC = {self.c.type if self.c else self.d.type if self.d else plain};",
             f"using ElementD = {self.epilogue.element_d};",
@@ -152,12 +160,12 @@ class Gemm:
             f"using EpilogueSchedule = cutlass::epilogue::{epilogue_schedule};",
         ]
         if uses_tiles:
-            lines.append(f"using Tiles = mucc::gemm::Tiles<TileShape, ElementC, {'ElementD' if self.d else _NO_MATRIX}, "
-                         "EpilogueSchedule>;")  # fmt: skip
+            tiles = f"TileShape, ElementC, {'ElementD' if self.d else _NO_MATRIX}, EpilogueSchedule"
+            lines.append(f"using Tiles = mucc::gemm::Tiles<{tiles}>;")
         lines += ["", *self.epilogue.usings]
         if self.d is None:
             lines += [
-                "// No matrix is stored as D; CUTLASS still wants a type for the shared memory of its epilogue.",
+                "// No matrix is stored as D, but CUTLASS wants a type for the epilogue's shared memory.",
                 f"struct Visitor : {self.epilogue.root.type} {{",
                 f"  using ElementAux = {_NO_MATRIX};",
                 f"  using {self.epilogue.root.type}::{self.epilogue.root.type};",
@@ -169,18 +177,21 @@ class Gemm:
             "",
             "using CollectiveEpilogue = typename cutlass::epilogue::collective::CollectiveBuilder<",
             *_wrap(
-                f"{common}, TileShape, ClusterShape, cutlass::epilogue::collective::EpilogueTileAuto, float, float, "
-                f"ElementC, StrideC, {align_c}, ElementD, StrideD, {align_d}, EpilogueSchedule, Visitor>::CollectiveOp;"
+                f"{common}, TileShape, ClusterShape, cutlass::epilogue::collective::EpilogueTileAuto, "
+                f"float, float, ElementC, StrideC, {align_c}, ElementD, StrideD, {align_d}, "
+                "EpilogueSchedule, Visitor>::CollectiveOp;"
             ),
             "using CollectiveMainloop = typename cutlass::gemm::collective::CollectiveBuilder<",
             *_wrap(
-                f"{common}, ElementA, StrideA, {align}, ElementB, StrideB, {align}, float, TileShape, ClusterShape, "
-                f"cutlass::gemm::collective::StageCount<{self.stages}>, cutlass::gemm::{kernel_schedule}>::CollectiveOp;"
+                f"{common}, ElementA, StrideA, {align}, ElementB, StrideB, {align}, float, TileShape, "
+                f"ClusterShape, mucc::gemm::Stages<{self.stages}>, "
+                f"cutlass::gemm::{kernel_schedule}>::CollectiveOp;"
             ),
-            "using Kernel = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, CollectiveMainloop,",
-            f"    CollectiveEpilogue, cutlass::gemm::{scheduler}>;",
+            "using Kernel = cutlass::gemm::kernel::GemmUniversal<",
+            "    cute::Shape<int, int, int, int>, CollectiveMainloop, CollectiveEpilogue,",
+            f"    cutlass::gemm::{scheduler}>;",
             f"static_assert(sizeof(typename Kernel::SharedStorage) <= {_SHARED_MEMORY},",
-            f"              {string_literal(f'stage {self.op.stage.data} needs more shared memory than a block has')});",
+            f"              {string_literal(too_much)});",
         ]
         return lines
 
@@ -194,9 +205,9 @@ class Gemm:
         }
         if self.batch:
             sizes["l"] = ("L", self.places.count(self.batch))
-        checks = [f"mucc::gemm::extent(c, {stage}, \"{name}\", {p}, {v})" for v, (name, p) in sizes.items()]
+        checks = [f'mucc::gemm::extent(c, {stage}, "{name}", {p}, {v})' for v, (name, p) in sizes.items()]
         body = [
-            f"  int {', '.join(sizes)};",
+            f"  int {', '.join(f'{v} = 0' for v in sizes)};",
             "  if (" + " ||\n      ".join(checks) + ")\n    return 1;",
             f"  arguments.mode = cutlass::gemm::GemmUniversalMode::{'kBatched' if self.batch else 'kGemm'};",
             f"  arguments.problem_shape = {{m, n, k, {'l' if self.batch else '1'}}};",
@@ -206,9 +217,11 @@ class Gemm:
             f"  arguments.mainloop.dB = {self.b.value};",
             *(f"  {line}" for line in self.epilogue.locals),
             *self._thread(),
-            "  arguments.epilogue.ptr_C = " + (f"{self.c.memory.data('ElementC')};" if self.c else "nullptr;"),
+            "  arguments.epilogue.ptr_C = "
+            + (f"{self.c.memory.data('ElementC')};" if self.c else "nullptr;"),
             *([f"  arguments.epilogue.dC = {self.c.value};"] if self.c else []),
-            "  arguments.epilogue.ptr_D = " + (f"{self.d.memory.data('ElementD')};" if self.d else "nullptr;"),
+            "  arguments.epilogue.ptr_D = "
+            + (f"{self.d.memory.data('ElementD')};" if self.d else "nullptr;"),
             *([f"  arguments.epilogue.dD = {self.d.value};"] if self.d else []),
             *self._schedule(),
             "  return mucc::gemm::hardware<Kernel>(c, arguments.hw_info);",
@@ -217,7 +230,7 @@ class Gemm:
         return [
             "// What a call says about the problem, as CUTLASS takes it.",
             "int describe(mucc::Call const& c, Kernel::Arguments& arguments) {",
-            *self._locals(*body),
+            *used_locals(self.places, *body),
             *body,
         ]
 
@@ -244,17 +257,11 @@ class Gemm:
             ]
         return lines
 
-    def _locals(self, *texts: str) -> list[str]:
-        """Declarations of what some C++ text mentions: dims, places in the workspace."""
-        words = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
-        lines = dim_locals(self.places, {d for d, name in self.places.dim_names.items() if name in words})
-        return [*lines, "  Workspace const offsets(c);"] if "offsets" in words else lines
-
     def _run(self) -> list[str]:
         stage = string_literal(self.op.stage.data)
         lines = ["int run(mucc::Call const& c, void* scratch) {"]
         if self.epilogue.fills:
-            lines += self._locals(*self.epilogue.fills)
+            lines += used_locals(self.places, *self.epilogue.fills)
             lines.append("  if (" + " ||\n      ".join(self.epilogue.fills) + ")\n    return 1;")
         lines += [
             "  static thread_local mucc::Memo<mucc::gemm::Prepared<Kernel>> memo;",
@@ -264,7 +271,9 @@ class Gemm:
         if needs_scratch(self.op):
             lines += [
                 "",
-                "int64_t scratch_bytes(mucc::Call const& c) { return mucc::gemm::scratch<Kernel>(c, describe); }",
+                "int64_t scratch_bytes(mucc::Call const& c) {",
+                "  return mucc::gemm::scratch<Kernel>(c, describe);",
+                "}",
             ]
         return lines
 
@@ -281,3 +290,7 @@ class Gemm:
 
 def _wrap(text: str) -> list[str]:
     return textwrap.wrap(text, 116, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+
+
+def _tensor(matrix: Matrix) -> str:
+    return comment_text(f"{matrix.memory.name}: {matrix.memory.type}")

@@ -20,7 +20,6 @@ from mucc.dialects.cutlass.ops import (
     RowBroadcastOp,
     RowReductionOp,
     ScalarBroadcastOp,
-    ScalarReductionOp,
     SrcFetchOp,
     StoreDOp,
     StoreNode,
@@ -121,7 +120,7 @@ class Problem:
         return memory, strides[2]
 
     def reduced(self, value: SSAValue, axis: int | None) -> tuple[Memory, Product]:
-        """A vector that a reduction writes along `axis`, and its batch stride: 0 where batches are reduced too."""
+        """A vector that a reduction writes along `axis`, and its batch stride (0: batches are reduced)."""
         kept: Dims = () if axis is None else (self.m, self.n)[axis]
         dims = Shaped.of(value.type).dims
         batch = self.batch if dims == (*self.batch, *kept) else ()
@@ -257,10 +256,12 @@ class Epilogue:
         )
 
     def _reduction(self, op: ReductionNode) -> Node:
-        axis = {RowReductionOp: 1, ColReductionOp: 0, ScalarReductionOp: None}[type(op)]
+        axis = 1 if isinstance(op, RowReductionOp) else 0 if isinstance(op, ColReductionOp) else None
         memory, batch = self.problem.reduced(op.destination, axis)
         if memory.type.dtype != "f32":
-            raise EmissionError(f"{memory.name} is {memory.type.dtype}, but reductions in an epilogue are f32")
+            raise EmissionError(
+                f"{memory.name} is {memory.type.dtype}, but reductions in an epilogue are f32"
+            )
         stride, value = self._vector_type(batch, axis)
         kind = REDUCTIONS[op.kind.data]
         prefix, type_name = {
@@ -316,7 +317,11 @@ class Epilogue:
     def _nest(self, node: Node, children: Sequence[Node]) -> Node:
         type = f"fusion::Sm90EVT<{', '.join([node.type, *(c.type for c in children)])}>"
         self.trees += 1
-        return self._alias(f"Tree{self.trees - 1}", type, "{" + ", ".join([*(c.arguments for c in children), node.arguments]) + "}")
+        return self._alias(
+            f"Tree{self.trees - 1}",
+            type,
+            "{" + ", ".join([*(c.arguments for c in children), node.arguments]) + "}",
+        )
 
     def _graph(self) -> Node:
         """One topological visitor; its last node gives what D gets."""

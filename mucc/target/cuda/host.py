@@ -5,14 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
-    AffineConstraintExpr,
-    AffineDimExpr,
-    AffineExpr,
-)
 
 from mucc.dialects.cutlass.ops import (
     AuxLoadOp,
@@ -25,28 +17,15 @@ from mucc.dialects.cutlass.ops import (
 )
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
+from mucc.passes.promises import constraint_text
 from mucc.target.cuda.gemm import needs_scratch
-from mucc.target.cuda.memory import EmissionError, Places
+from mucc.target.cuda.memory import Places, workspace_name
 from mucc.target.cuda.names import comment_text, string_literal
 from mucc.target.cuda.pointwise import dim_locals
 
 _DTYPES = {"bf16": "mucc::kBF16", "f16": "mucc::kF16", "f32": "mucc::kF32"}
 
 _TMA_ALIGNMENT = 16
-
-_TIGHTNESS = {
-    AffineBinaryOpKind.Add: 0,
-    AffineBinaryOpKind.Mul: 1,
-    AffineBinaryOpKind.Mod: 1,
-    AffineBinaryOpKind.FloorDiv: 1,
-}
-
-_SIGNS = {
-    AffineBinaryOpKind.Add: "+",
-    AffineBinaryOpKind.Mul: "*",
-    AffineBinaryOpKind.Mod: "%",
-    AffineBinaryOpKind.FloorDiv: "/",
-}
 
 
 def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
@@ -73,54 +52,6 @@ def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
     return tuple(result)
 
 
-# Conditions on the dims
-
-
-def affine_text(expr: AffineExpr, names: Sequence[str], level: int = 0) -> str:
-    """An affine expression with the dims given names; `/` and `%` as in C++, which agree for extents."""
-    match expr:
-        case AffineConstantExpr():
-            return str(expr.value)
-        case AffineDimExpr():
-            return names[expr.position]
-        case AffineBinaryOpExpr() if expr.kind in _SIGNS:
-            own = _TIGHTNESS[expr.kind]
-            sign, rhs = _SIGNS[expr.kind], expr.rhs
-            left = affine_text(expr.lhs, names, own)
-            if sign == "+" and isinstance(rhs, AffineConstantExpr) and rhs.value < 0:
-                text = f"{left} - {-rhs.value}"
-            elif sign == "+" and (negated := _negated(rhs)) is not None:
-                text = f"{left} - {affine_text(negated, names, own + 1)}"
-            else:
-                text = f"{left} {sign} {affine_text(rhs, names, own + 1)}"
-            return f"({text})" if own < level else text
-        case _:
-            raise EmissionError(f"a condition that C++ has no operator for: {expr}")
-
-
-def _negated(expr: AffineExpr) -> AffineExpr | None:
-    """x where the expression is x * -1."""
-    match expr:
-        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr(value=-1)):
-            return expr.lhs
-        case _:
-            return None
-
-
-def constraint_text(constraint: AffineConstraintExpr, names: Sequence[str]) -> str:
-    """A condition as the language spells it: `K % 8 == 0`. A constant difference goes to the right."""
-    lhs, rhs = constraint.lhs, constraint.rhs
-    if rhs == AffineConstantExpr(0):
-        match lhs:
-            case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add, rhs=AffineConstantExpr() as shift):
-                lhs, rhs = lhs.lhs, AffineConstantExpr(-shift.value)
-            case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add) if (right := _negated(lhs.rhs)) is not None:
-                lhs, rhs = lhs.lhs, right
-            case _:
-                pass
-    return f"{affine_text(lhs, names)} {constraint.kind.value} {affine_text(rhs, names)}"
-
-
 # Tables
 
 
@@ -131,7 +62,9 @@ def _extent(program: ProgramOp, dim: Dim) -> str:
 def _layout(type: TensorType) -> str:
     if type.layout.kind.data != "strides":
         return f"mucc::{type.layout.kind.data}()"
-    return "mucc::strides({" + ", ".join("-1" if s is None else str(s) for s in type.layout.stride_values) + "})"
+    return (
+        "mucc::strides({" + ", ".join("-1" if s is None else str(s) for s in type.layout.stride_values) + "})"
+    )
 
 
 def _argument(program: ProgramOp, index: int, align: int) -> str:
@@ -141,9 +74,8 @@ def _argument(program: ProgramOp, index: int, align: int) -> str:
         return f"    mucc::scalar_in({name}, {_DTYPES[dtype_name(arg.type)]}),"
     kind = "in" if index < program.num_inputs.value.data else "out"
     extents = ", ".join(_extent(program, d) for d in arg.type.dims)
-    return (
-        f"    mucc::tensor_{kind}({name}, {_DTYPES[arg.type.dtype]}, {{{extents}}}, {_layout(arg.type)}, {align}),"
-    )
+    given = f"{name}, {_DTYPES[arg.type.dtype]}, {{{extents}}}, {_layout(arg.type)}, {align}"
+    return f"    mucc::tensor_{kind}({given}),"
 
 
 def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -152,7 +84,7 @@ def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str
     found: list[tuple[str, str, str]] = []
     if program.promises is not None:
         for c in program.promises.data.constraints:
-            found.append((constraint_text(c, names), constraint_text(c, by_index), "declared"))
+            found.append((constraint_text(c, names), constraint_text(c, by_index), "declared in where"))
     if isinstance(program.requirements, ArrayAttr):
         for r in program.requirements:
             condition = f"% {r.multiple.data} == 0"
@@ -169,7 +101,7 @@ def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
     held: list[list[str]] = [[] for _ in slots]
     for op in program.body.block.ops:
         if isinstance(op, WorkspaceOp) and op.slot is not None:
-            held[op.slot.value.data].append(f"{op.result.name_hint or 'value'}: {op.result.type}")
+            held[op.slot.value.data].append(f"{workspace_name(op)}: {op.result.type}")
     lines: list[str] = []
     previous = "0"
     for i, types in enumerate(slots):
@@ -208,14 +140,19 @@ def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list
     if conditions:
         lines.append("constexpr mucc::Promise promises[] = {")
         lines += [
-            f"    {{{string_literal(text)}, holds{i}, {string_literal(why)}}}," for i, (text, _, why) in enumerate(conditions)
+            f"    {{{string_literal(text)}, holds{i}, {string_literal(why)}}},"
+            for i, (text, _, why) in enumerate(conditions)
         ]
         lines.append("};")
     return [*lines, "", *_launch(program, stages), "", *_workspace(program, stages)]
 
 
 def _scratch_stages(program: ProgramOp, stages: Sequence[str]) -> list[str]:
-    return [s for s, op in zip(stages, program.kernels, strict=True) if isinstance(op, GemmOp) and needs_scratch(op)]
+    return [
+        s
+        for s, op in zip(stages, program.kernels, strict=True)
+        if isinstance(op, GemmOp) and needs_scratch(op)
+    ]
 
 
 def _launch(program: ProgramOp, stages: Sequence[str]) -> list[str]:
@@ -223,7 +160,9 @@ def _launch(program: ProgramOp, stages: Sequence[str]) -> list[str]:
     lines = ["int launch(mucc::Call const& c) {"]
     if scratched:
         start = "Workspace(c).end" if program.slots else "0"
-        lines.append(f"  void* const scratch = mucc::at(c, {start});  // the kernels use it one after the other")
+        lines.append(
+            f"  void* const scratch = mucc::at(c, {start});  // the kernels use it one after the other"
+        )
     for stage, op in zip(stages, program.kernels, strict=True):
         scratch = "" if not isinstance(op, GemmOp) else ", scratch" if stage in scratched else ", nullptr"
         lines.append(f"  if (int failed = {stage}::run(c{scratch})) return failed;")
@@ -235,7 +174,9 @@ def _workspace(program: ProgramOp, stages: Sequence[str]) -> list[str]:
     start = "Workspace(c).end" if program.slots else "0"
     if not scratched:
         parameter = "c" if program.slots else ""
-        return [f"int64_t workspace(mucc::Call const& {parameter}) {{ return {start}; }}".replace("& )", "&)")]
+        return [
+            f"int64_t workspace(mucc::Call const& {parameter}) {{ return {start}; }}".replace("& )", "&)")
+        ]
     return [
         "int64_t workspace(mucc::Call const& c) {",
         "  int64_t scratch = 0;",

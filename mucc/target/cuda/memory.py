@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, StoreNode, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
@@ -89,6 +90,17 @@ class Axis:
     stride: Product
 
 
+def workspace_name(op: WorkspaceOp) -> str:
+    """What to call a tensor in the workspace: as the IR does, else as the stage that writes it."""
+    if op.result.name_hint is not None:
+        return op.result.name_hint
+    for use in op.result.uses:
+        kernel = use.operation.parent_op()
+        if isinstance(use.operation, StoreNode) and isinstance(kernel, DeviceKernelOp):
+            return kernel.stage.data
+    return "unused"
+
+
 class Places:
     """Looks up where the values of one program lie.
 
@@ -133,7 +145,7 @@ class Places:
         if isinstance(op := value.owner, WorkspaceOp):
             if op.slot is None:
                 raise EmissionError("a workspace without a slot: plan-workspace has not run")
-            name = value.name_hint or f"slot{op.slot.value.data}"
+            name = workspace_name(op)
             pointer = f"mucc::at<>(c, offsets.slot{op.slot.value.data})"
             assert isinstance(value.type, TensorType)
             return Memory(value.type, name, pointer, self._strides(value.type, None))
@@ -155,7 +167,7 @@ class Places:
             case _:
                 pass
         strides = [ONE] * rank
-        for slower, faster in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
+        for slower, faster in reversed(list(pairwise(order))):
             strides[slower] = strides[faster] * self.extent(type.dims[faster])
         return tuple(strides)
 
@@ -193,7 +205,7 @@ class Places:
         walked = [(e, a.stride) for e, a in zip(space, axes, strict=True) if e != 1]
         if not walked:
             return axes[-1].stride if axes else ZERO
-        for (_, slower), (extent, faster) in zip(walked, walked[1:], strict=False):
+        for (_, slower), (extent, faster) in pairwise(walked):
             if slower != faster * self.extent(extent):
                 raise EmissionError(f"axes {list(space)} of {what} do not follow each other in memory")
         return walked[-1][1]

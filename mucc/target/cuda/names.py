@@ -5,18 +5,27 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Iterable
 
-KEYWORDS = frozenset(
-    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl "
-    "const constexpr const_cast continue decltype default delete do double dynamic_cast else enum explicit export "
-    "extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr "
-    "operator or or_eq private protected public register reinterpret_cast return short signed sizeof static "
-    "static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename "
-    "union unsigned using virtual void volatile wchar_t while xor xor_eq".split()
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+KEYWORDS = words(
+    """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl
+    const constexpr const_cast continue decltype default delete do double dynamic_cast else enum explicit
+    export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq private protected public register reinterpret_cast return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+    typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+    """
 )
 
 # Namespaces that the generated code looks into, and macros of the headers.
-RESERVED = frozenset("mucc mu cute cutlass std fusion cuda main INFINITY NAN NULL linux unix assert errno".split())
+RESERVED = words("mucc mu cute cutlass std fusion cuda main INFINITY NAN NULL linux unix assert errno")
 
 
 def identifier(text: str) -> str:
@@ -29,7 +38,7 @@ def identifier(text: str) -> str:
 class Namer:
     """Gives out C++ names, each once, as close to what is asked for as possible."""
 
-    def __init__(self, *taken: str):
+    def __init__(self, taken: Iterable[str] = ()):
         self._taken = {*KEYWORDS, *RESERVED, *taken}
 
     def __call__(self, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ from mucc.target.cuda.memory import (
     Scalar,
     product,
 )
-from mucc.target.cuda.names import Namer, comment_text, string_literal
+from mucc.target.cuda.names import Namer, comment_text, string_literal, words
 
 REDUCTIONS = {
     Reduction.SUM: "mucc::Sum",
@@ -41,8 +42,8 @@ REDUCTIONS = {
 }
 
 # What the generated struct and the functions in it define themselves.
-_MEMBERS = (
-    "Op Kinds V P c p v kRank kKept kVector kRows kDense run fits store values fill shared result count".split()
+_MEMBERS = words(
+    "Op Kinds V P c p v kRank kKept kVector kRows kDense run fits store values fill shared result count"
 )
 
 _MAX_SHARED_VALUES = 4  # reduce_columns keeps 4 KB of shared memory per value at 8 lanes; 48 KB are static
@@ -92,7 +93,7 @@ class Pointwise:
         self.op = op
         self.places = places
         self.space = op.extents
-        self.namer = Namer(*_MEMBERS)
+        self.namer = Namer(_MEMBERS)
         self.structs: list[str] = []
         self.statements: list[str] = []
         self.lanes: dict[SSAValue, str] = {}
@@ -205,45 +206,36 @@ class Pointwise:
         for member, scalar in self.scalars:
             members.append(f"float {member};")
             values.append(scalar.expression)
-        constants = f"static constexpr int kRank = {rank}, kVector = {self._vector()};"
+        constants = [f"static constexpr int kRank = {rank}, kVector = {self._vector()};"]
         if is_reduction:
-            constants = (
-                f"static constexpr int kRank = {rank}, kKept = {len(merged[0])}, kVector = {self._vector()};\n"
-                f"  static constexpr bool kRows = {_bool(rows)}, kDense = {_bool(self._dense(extents, kept))};"
-            )
+            flags = f"kRows = {_bool(rows)}, kDense = {_bool(self._dense(extents, kept))}"
+            constants += [
+                f"static constexpr int kKept = {len(merged[0])};",
+                f"static constexpr bool {flags};",
+            ]
         sizes = [str(product([extents[a] for a in run])) for run in axes]
         launch = "reduce" if is_reduction else "map"
+        stage = string_literal(self.op.stage.data)
         return [
             *(f"{text}\n" for text in self.structs),
-            f"struct Op {{\n  {constants}",
+            "struct Op {",
+            *(f"  {c}" for c in constants),
             *self._kinds(),
             "",
             *(f"  {m}" for m in members),
             "",
-            f"  bool fits({'int v' if fitting else 'int'}) const {{ return {' && '.join(fitting) or 'true'}; }}",
+            f"  bool fits(int{' v' * bool(fitting)}) const {{ return {' && '.join(fitting) or 'true'}; }}",
             *self._functions(is_reduction),
             *self._fill(),
             "};\n",
             "int run(mucc::Call const& c) {",
-            *self._locals(),
+            *used_locals(self.places, *values, *sizes),
             "  Op const op{",
             *(f"      {v}," for v in values),
             "  };",
-            f"  return mucc::launch_{launch}(c, {string_literal(self.op.stage.data)}, op, {{{{{', '.join(sizes)}}}}});",
+            f"  return mucc::launch_{launch}(c, {stage}, op, {{{{{', '.join(sizes)}}}}});",
             "}",
         ]
-
-    def _locals(self) -> list[str]:
-        return self.places_locals([*self.loads, *self.outputs])
-
-    def places_locals(self, operands: Sequence[Operand]) -> list[str]:
-        """Declarations of the dims and of the workspace that the kernel's `run` mentions."""
-        names = {d for d in self.places.dim_names if d not in self.places.bound}
-        used = {d for d in names if d in {x for o in operands for x in o.memory.type.dims} or d in self.space}
-        lines = dim_locals(self.places, used)
-        if any("offsets." in o.memory.pointer for o in operands):
-            lines.append("  Workspace const offsets(c);")
-        return lines
 
     def _rows(self, gone: set[int], extents: Sequence[Product]) -> bool:
         """Whether the innermost axis that has more than one element is reduced."""
@@ -251,7 +243,7 @@ class Pointwise:
         return not walked or walked[-1] in gone
 
     def _dense(self, extents: Sequence[Product], kept: Sequence[int]) -> bool:
-        """Whether every output is contiguous f32 in the order of the kept axes, so that it can be filled at once."""
+        """Whether every output is contiguous f32 in the order of the kept axes: one fill covers it."""
         for output in self.outputs:
             expected = ONE
             for axis in reversed(kept):
@@ -275,7 +267,13 @@ class Pointwise:
                 f"    {o.member}.store(p, {self.lanes[node.value]});"
                 for o, node in zip(self.outputs, self.stored, strict=True)
             ]
-            return ["  template <int V, class P>", "  MUCC_DEVICE void run(P const& p) const {", *body, *stores, "  }"]
+            return [
+                "  template <int V, class P>",
+                "  MUCC_DEVICE void run(P const& p) const {",
+                *body,
+                *stores,
+                "  }",
+            ]
         count = len(self.reduced)
         results = ", ".join(self.lanes[node.value] for node in self.reduced)
         writes = [
@@ -299,7 +297,9 @@ class Pointwise:
         if not self.reduced:
             return []
         if any(o.memory.type.dtype != "f32" for o in self.outputs):
-            return ["  int fill(mucc::Call const&, int64_t) const { return 0; }  // blocks share f32 results only"]
+            return [
+                "  int fill(mucc::Call const&, int64_t) const { return 0; }  // blocks share f32 results only"
+            ]
         fills = " || ".join(
             f"mucc::fill(c, {o.member}.data, {REDUCTIONS[node.kind.data]}::identity, count)"
             for o, node in zip(self.outputs, self.reduced, strict=True)
@@ -319,6 +319,13 @@ def dim_locals(places: Places, used: set[str]) -> list[str]:
         if d in used and d not in places.bound
     ]
     return [f"  int64_t const {', '.join(free)};"] if free else []
+
+
+def used_locals(places: Places, *texts: str) -> list[str]:
+    """Declarations of what some C++ text mentions: dims, places in the workspace."""
+    found = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
+    lines = dim_locals(places, {d for d, name in places.dim_names.items() if name in found})
+    return [*lines, "  Workspace const offsets(c);"] if "offsets" in found else lines
 
 
 def pointwise_kernel(op: MapOp | ReduceOp, places: Places) -> list[str]:

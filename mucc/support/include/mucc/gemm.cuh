@@ -16,6 +16,7 @@
 #include <mucc/launch.h>
 #include <mucc/math.cuh>
 
+#include <algorithm>
 #include <climits>
 
 namespace mucc::gemm {
@@ -23,6 +24,12 @@ namespace mucc::gemm {
 namespace fusion = cutlass::epilogue::fusion;
 
 inline constexpr auto kNearest = cutlass::FloatRoundStyle::round_to_nearest;
+
+// A number of stages. The builder of mainloops with A in registers reads the number from `bytes`.
+template <int N>
+struct Stages : cutlass::gemm::collective::StageCount<N> {
+  static constexpr int bytes = N;
+};
 
 // ---- pointwise work -------------------------------------------------------------------------------------
 

@@ -1,0 +1,308 @@
+"""Targets: lookup, facts, legality, default schedules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mucc.diagnostics import DiagnosticError
+from mucc.diagnostics.codes_passes import CODES
+from mucc.target import TARGETS, get_target, target_names
+from mucc.target.config import Epilogue, GemmConfig, Problem, Violation
+
+SM90 = get_target("sm_90a")
+GOOD = GemmConfig("bf16", 2, True, True, (128, 256, 64), (2, 1), "cooperative", "persistent")
+
+
+# Lookup and facts
+
+
+def test_every_target_has_facts() -> None:
+    assert target_names() == tuple(TARGETS)
+    for name in target_names():
+        facts = get_target(name).facts
+        assert facts.name == name
+        assert all(device.datasheet["dram_bandwidth"] > 0 for device in facts.devices)
+
+
+@pytest.mark.parametrize("name", ["sm_90", "sm90a", "sm_90b"])
+def test_unknown_target_is_a_diagnostic_with_a_suggestion(name: str) -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        get_target(name)
+    (diagnostic,) = caught.value.diagnostics
+    assert str(diagnostic) == f"error[MU4001]: unknown target '{name}'"
+    assert diagnostic.notes == ("targets are sm_90a",)
+    assert diagnostic.helps == ("did you mean 'sm_90a'?",)
+
+
+def test_a_far_off_target_gets_the_list_only() -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        get_target("gfx942")
+    assert caught.value.diagnostics[0].helps == ()
+
+
+def test_looking_a_target_up_reads_no_file_and_imports_no_diagnostics() -> None:
+    code = (
+        "import sys; from mucc.target import get_target; get_target('sm_90a'); "
+        "sys.exit(any(m in sys.modules for m in ('tomllib', 'mucc.diagnostics', 'mucc.target.sm90_rules')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# Rules
+
+
+def broken(stages: int | None = None, **changes: object) -> list[Violation]:
+    return SM90.violations(replace(GOOD, **changes), stages)  # type: ignore[arg-type]
+
+
+def test_a_good_configuration_breaks_no_rule() -> None:
+    assert broken() == []
+    assert broken(stages=4) == []
+
+
+TF32 = {"compute": "tf32", "element_bytes": 4}
+
+CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
+    ("MU3001", "tile", "128x256x64", {"tile": (64, 256, 64)}),
+    ("MU3001", "tile", "128x128x64", {"tile": (96, 128, 64), "mainloop": "pingpong"}),
+    ("MU3002", "tile", "128x128x64", {"tile": (128, 120, 64)}),
+    ("MU3002", "tile", "128x64x32", {**TF32, "tile": (128, 48, 32)}),
+    ("MU3003", "tile", "128x128x32", {"tile": (128, 128, 40)}),
+    ("MU3004", "stages", "4", {"stages": 5}),
+    ("MU3005", "tile", "256x128x128", {"tile": (256, 128, 256)}),
+    ("MU3006", "tile", "256x192x64", {"tile": (256, 256, 64)}),
+    ("MU3006", "tile", "128x192x64", {"mainloop": "pingpong"}),
+    ("MU3007", "tile", "256x32x64", {"tile": (512, 32, 64)}),
+    ("MU3008", "cluster", "4x2", {"cluster": (4, 4)}),
+    ("MU3008", "cluster", "2x1", {"cluster": (3, 1)}),
+    ("MU3009", "cluster", "2x1", {"tile": (128, 16, 64), "cluster": (4, 1)}),
+    (
+        "MU3010",
+        "scheduler",
+        "persistent",
+        {"tile": (64, 128, 64), "mainloop": "pingpong", "scheduler": "stream_k"},
+    ),
+    ("MU3011", "mainloop", "cooperative", {"mainloop": "multistage"}),
+    ("MU3011", "mainloop", "pingpong", {"mainloop": "multistage", "tile": (64, 128, 64)}),
+    ("MU3012", "scheduler", "persistent(swizzle=2)", {"swizzle": 3}),
+    (
+        "MU3012",
+        "scheduler",
+        "persistent",
+        {"swizzle": 2, "mainloop": "warpspecialized", "tile": (64, 128, 64)},
+    ),
+    ("MU3013", "scheduler", "split_k(132)", {"scheduler": "split_k", "splits": 1000}),
+    ("MU3013", "scheduler", "stream_k(splits=1)", {"scheduler": "stream_k", "splits": 0}),
+    ("MU3014", "tile", "128x128x32", {**TF32, "a_k_major": False, "tile": (128, 128, 24)}),
+    (
+        "MU3014",
+        "tile",
+        "128x128x32",
+        {**TF32, "a_k_major": False, "b_k_major": False, "tile": (128, 128, 64)},
+    ),
+    ("MU3015", "tile", "128x256x64", {"tile": (128, 240, 64), "epilogue": Epilogue(row_reductions=1)}),
+    ("MU3016", "operands", None, {**TF32, "b_k_major": False, "tile": (128, 128, 32)}),
+    ("MU3017", "stages", "2", {"stages": 1}),
+]
+
+
+@pytest.mark.parametrize(("code", "setting", "fix", "changes"), CASES)
+def test_each_rule(code: str, setting: str, fix: str | None, changes: dict[str, object]) -> None:
+    (violation,) = broken(**changes)  # type: ignore[arg-type]
+    assert (violation.code, violation.setting, violation.fix) == (code, setting, fix)
+    assert violation.notes
+
+
+def test_every_rule_is_tried_and_explained() -> None:
+    tried = {code for code, *_ in CASES}
+    assert tried == {code for code in CODES if "MU3001" <= code <= "MU3099"}
+
+
+def test_messages_state_what_decides() -> None:
+    (violation,) = broken(stages=5)
+    assert violation.message == "pipeline needs 5 stages but 4 fit in 227 KB of shared memory"
+    assert violation.notes == (
+        "a stage takes 48 KB: 128x64 of A and 256x64 of B, 2 bytes each",
+        "the epilogue takes 17 KB",
+    )
+    (violation,) = broken(tile=(256, 256, 64))
+    assert violation.message == (
+        "tile 256x256 takes 256 registers of each thread for operands and results, but 192 are free"
+    )
+
+
+def test_several_rules_at_once_share_one_good_tile() -> None:
+    found = broken(tile=(100, 100, 100))
+    assert [v.code for v in found] == ["MU3001", "MU3002", "MU3003"]
+    assert {v.fix for v in found} == {"128x96x128"}
+
+
+def test_a_fix_keeps_the_pinned_stage_count() -> None:
+    (violation,) = SM90.violations(replace(GOOD, tile=(128, 250, 64)), 6)
+    m, n, k = map(int, str(violation.fix).split("x"))
+    assert SM90.violations(replace(GOOD, tile=(m, n, k)), 6) == []
+
+
+# Properties
+
+sizes = st.integers(0, 300) | st.sampled_from((16, 32, 64, 128, 192, 256))
+element = st.sampled_from((2, 4))
+epilogues = st.builds(
+    Epilogue,
+    destination=st.sampled_from((None, 2, 4)),
+    source=st.sampled_from((None, 2, 4)),
+    aux_loads=st.lists(element, max_size=2).map(tuple),
+    aux_stores=st.lists(element, max_size=2).map(tuple),
+    row_broadcasts=st.lists(element, max_size=3).map(tuple),
+    row_reductions=st.integers(0, 1),
+    destination_is_col_major=st.booleans(),
+)
+operands = st.sampled_from(
+    [(c, True, True) for c in ("bf16", "f16", "tf32")]
+    + [("bf16", False, False), ("f16", True, False), ("tf32", False, True), ("tf32", False, False)]
+)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> GemmConfig:
+    compute, a_k_major, b_k_major = draw(operands)
+    scheduler = draw(st.sampled_from(("persistent", "stream_k", "split_k")))
+    return GemmConfig(
+        compute,
+        4 if compute == "tf32" else 2,
+        a_k_major,
+        b_k_major,
+        draw(st.tuples(sizes, sizes, sizes)),
+        draw(st.tuples(st.integers(0, 9), st.integers(0, 9))),
+        draw(st.sampled_from(("cooperative", "pingpong", "warpspecialized", "multistage"))),
+        scheduler,
+        draw(epilogues),
+        splits=1 if scheduler == "persistent" else draw(st.integers(0, 200)),
+        swizzle=draw(st.integers(0, 9)) if scheduler == "persistent" else 1,
+    )
+
+
+def apply(violation: Violation, config: GemmConfig, stages: int | None) -> tuple[GemmConfig, int | None]:
+    """The configuration with a fix written into it, as the language would read it."""
+    text = str(violation.fix)
+    match violation.setting:
+        case "stages":
+            return config, None if text == "auto" else int(text)
+        case "tile" | "cluster":
+            return replace(config, **{violation.setting: tuple(map(int, text.split("x")))}), stages
+        case "mainloop":
+            return replace(config, mainloop=text), stages
+        case "scheduler":
+            kind, _, argument = text.rstrip(")").partition("(")
+            number = int(argument.split("=")[-1]) if argument else 1
+            name = "swizzle" if kind == "persistent" else "splits"
+            return replace(config, **{"scheduler": kind, "swizzle": 1, "splits": 1, name: number}), stages
+        case other:
+            raise AssertionError(other)
+
+
+@settings(max_examples=60, deadline=None)
+@given(configs(), st.none() | st.integers(0, 12))
+def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
+    for _ in range(8):
+        found = SM90.violations(config, stages)
+        if not found:
+            break
+        assert all(v.code in CODES and v.fix is not None and v.notes for v in found)
+        config, stages = apply(found[0], config, stages)
+    assert SM90.violations(config, stages) == []
+    most = SM90.max_stages(config)
+    assert most >= 2
+    assert stages is None or 2 <= stages <= most
+    assert SM90.smem_bytes_used(config, most) <= SM90.smem_bytes < SM90.smem_bytes_used(config, most + 1)
+
+
+extents = st.none() | st.integers(1, 20000)
+
+
+@settings(max_examples=60, deadline=None)
+@given(operands, epilogues, extents, extents, extents, st.none() | st.integers(1, 64))
+def test_default_schedules_break_no_rule(
+    kind: tuple[str, bool, bool],
+    epilogue: Epilogue,
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    batch: int | None,
+) -> None:
+    problem = Problem(*kind, epilogue, m, n, k, batch)
+    assert SM90.violations(config_of(problem, {})) == []
+
+
+FIXED = [
+    {"mainloop": "warpspecialized"},
+    {"mainloop": "pingpong"},
+    {"scheduler": "stream_k(splits=1)"},
+    {"scheduler": "persistent(raster=along_n, swizzle=8)"},
+    {"tile": "64x128x64"},
+    {"tile": "256x192x64"},
+    {"cluster": "8x1"},
+    {"cluster": "1x4", "mainloop": "cooperative"},
+    {"stages": "7"},
+    {"tile": "128x256x64", "stages": "3"},
+]
+
+
+def config_of(problem: Problem, fixed: dict[str, str]) -> GemmConfig:
+    choice = SM90.default_schedule(problem, fixed)
+    element_bytes = 4 if problem.compute == "tf32" else 2
+    shared = {f.name for f in fields(choice)} - {"raster"}
+    return GemmConfig(
+        problem.compute,
+        element_bytes,
+        problem.a_k_major,
+        problem.b_k_major,
+        epilogue=problem.epilogue,
+        **{name: getattr(choice, name) for name in shared},
+    )
+
+
+@pytest.mark.parametrize("fixed", FIXED)
+@pytest.mark.parametrize("n", [None, 48, 4096])
+def test_defaults_suit_what_is_fixed(fixed: dict[str, str], n: int | None) -> None:
+    config = config_of(Problem("bf16", True, True, Epilogue(row_broadcasts=(2,)), n=n), fixed)
+    stages = int(fixed["stages"]) if "stages" in fixed else None
+    assert SM90.violations(config, stages) == []
+    for name, text in fixed.items():
+        if name in ("tile", "cluster"):
+            assert "x".join(map(str, getattr(config, name))) == text
+        if name in ("mainloop", "scheduler"):
+            assert getattr(config, name) == text.partition("(")[0]
+
+
+def test_a_fixed_raster_and_swizzle_are_kept() -> None:
+    choice = SM90.default_schedule(
+        Problem("bf16", True, True), {"scheduler": "persistent(raster=along_n, swizzle=8)"}
+    )
+    assert (choice.raster, choice.swizzle) == ("along_n", 8)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "tile", "mainloop"),
+    [
+        (None, None, (128, 256, 64), "cooperative"),
+        (8192, 8192, (128, 256, 64), "cooperative"),
+        (128, 4096, (64, 64, 64), "pingpong"),  # 128 tiles: one wave
+        (16, 4096, (64, 32, 64), "pingpong"),
+        (None, 16, (64, 16, 64), "pingpong"),
+    ],
+)
+def test_default_tiles(m: int | None, n: int | None, tile: tuple[int, int, int], mainloop: str) -> None:
+    choice = SM90.default_schedule(Problem("bf16", True, True, Epilogue(row_broadcasts=(2,)), m, n, 4096))
+    assert (choice.tile, choice.mainloop) == (tile, mainloop)
+
+
+def test_a_hopeless_epilogue_still_gets_a_schedule_and_a_reason() -> None:
+    config = config_of(Problem("bf16", True, True, Epilogue(4, 4, (4,) * 60)), {})
+    assert [v.code for v in SM90.violations(config)] == ["MU3005"]

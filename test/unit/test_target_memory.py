@@ -1,0 +1,220 @@
+"""Shared memory of sm_90a kernels against what the compiler says."""
+
+from __future__ import annotations
+
+import pytest
+
+from mucc.target import get_target
+from mucc.target.config import Epilogue, GemmConfig
+from mucc.target.sm90_memory import epilogue_storage
+
+SM90 = get_target("sm_90a")
+
+
+def gemm(
+    compute: str,
+    major: str,
+    tile: str,
+    cluster: str,
+    mainloop: str,
+    epilogue: Epilogue = Epilogue(),  # noqa: B008 (frozen)
+    scheduler: str = "persistent",
+) -> GemmConfig:
+    """A configuration in short; `major` names the contiguous axes of A and B."""
+    m, n, k = map(int, tile.split("x"))
+    cluster_m, cluster_n = map(int, cluster.split("x"))
+    return GemmConfig(
+        compute,
+        4 if compute == "tf32" else 2,
+        major[0] == "k",
+        major[1] == "k",
+        (m, n, k),
+        (cluster_m, cluster_n),
+        mainloop,
+        scheduler,
+        epilogue,
+    )
+
+
+# Measured with CUTLASS 4.2.0 and g++ 13 on x86-64: the types that CollectiveBuilder makes (automatic
+# epilogue tile, one visitor node per entry of the epilogue), in a host program that prints
+#   MainloopWithStageCountAutoCarveout<sizeof(Epilogue::SharedStorage)>::DispatchPolicy::Stages,
+#   sizeof(Epilogue::SharedStorage), sizeof(Kernel::SharedStorage) with that many stages, and with 3.
+MEASURED = [
+    (gemm("bf16", "kk", "128x256x64", "2x1", "cooperative"), 4, 17408, 214016, 164864),
+    (
+        gemm("bf16", "kk", "128x256x64", "2x1", "cooperative", Epilogue(row_broadcasts=(2,))),
+        4,
+        17408,
+        214016,
+        164864,
+    ),
+    (gemm("f16", "kn", "128x128x64", "1x1", "pingpong", Epilogue(source=2)), 6, 17408, 214016, 115712),
+    (
+        gemm("bf16", "mk", "64x64x64", "1x1", "warpspecialized", Epilogue(destination=4)),
+        13,
+        18432,
+        214016,
+        50176,
+    ),
+    (
+        gemm(
+            "bf16",
+            "kk",
+            "256x128x64",
+            "2x1",
+            "cooperative",
+            Epilogue(source=2, row_broadcasts=(4,)),
+            "stream_k",
+        ),
+        4,
+        33792,
+        230400,
+        181248,
+    ),
+    (
+        gemm("bf16", "kk", "128x128x64", "1x2", "cooperative", Epilogue(aux_loads=(2,))),
+        5,
+        49664,
+        213504,
+        147968,
+    ),
+    (
+        gemm("bf16", "kk", "128x128x64", "1x1", "pingpong", Epilogue(aux_stores=(4,), row_broadcasts=(2,))),
+        6,
+        26624,
+        223232,
+        124928,
+    ),
+    (
+        gemm(
+            "bf16", "kk", "64x128x128", "1x1", "pingpong", Epilogue(destination=4, source=2, row_reductions=1)
+        ),
+        4,
+        34816,
+        231424,
+        182272,
+    ),
+    (
+        gemm(
+            "f16", "kk", "128x192x64", "1x1", "cooperative", Epilogue(row_broadcasts=(4, 4), col_reductions=1)
+        ),
+        5,
+        18432,
+        223232,
+        141312,
+    ),
+    (
+        gemm("bf16", "kk", "128x64x64", "1x1", "warpspecialized", Epilogue(source=4, row_broadcasts=(2,))),
+        7,
+        43008,
+        173056,
+        74752,
+    ),
+    (
+        gemm("tf32", "kk", "128x128x32", "2x1", "cooperative", Epilogue(destination=4, row_broadcasts=(4,))),
+        6,
+        34816,
+        231424,
+        133120,
+    ),
+    (
+        gemm("tf32", "mk", "128x128x32", "2x1", "cooperative", Epilogue(destination=4)),
+        6,
+        34816,
+        231424,
+        133120,
+    ),
+    (
+        gemm("tf32", "mn", "64x128x32", "1x1", "pingpong", Epilogue(destination=4, source=4)),
+        8,
+        34816,
+        231424,
+        108544,
+    ),
+    (gemm("tf32", "mk", "64x96x64", "1x1", "warpspecialized", Epilogue(source=2)), 5, 13312, 205824, 123904),
+    (
+        gemm("bf16", "kk", "128x24x48", "1x1", "cooperative", Epilogue(row_broadcasts=(2,))),
+        15,
+        6400,
+        225536,
+        50176,
+    ),
+    (gemm("bf16", "kn", "128x16x32", "1x1", "cooperative", Epilogue(destination=4)), 24, 9216, 230400, 36864),
+    (
+        gemm("bf16", "kk", "128x128x64", "1x1", "cooperative", Epilogue(destination_is_col_major=True)),
+        6,
+        18432,
+        215040,
+        116736,
+    ),
+    (
+        gemm(
+            "bf16",
+            "kk",
+            "64x256x64",
+            "1x1",
+            "pingpong",
+            Epilogue(destination=4, source=4, aux_loads=(2, 4), row_broadcasts=(2, 4)),
+        ),
+        3,
+        84992,
+        207872,
+        207872,
+    ),
+    (
+        gemm(
+            "bf16", "kk", "128x128x64", "1x1", "cooperative", Epilogue(destination=None, scalar_reductions=1)
+        ),
+        6,
+        34816,
+        231424,
+        133120,
+    ),
+    (
+        gemm(
+            "bf16",
+            "kk",
+            "128x128x64",
+            "1x1",
+            "cooperative",
+            Epilogue(destination=None, source=2, scalar_reductions=1),
+        ),
+        5,
+        67584,
+        231424,
+        165888,
+    ),
+    (gemm("bf16", "kk", "64x8x16", "1x1", "warpspecialized"), 99, 1280, 229760, 7040),
+    (gemm("bf16", "kk", "64x32x64", "1x1", "pingpong", Epilogue(source=2)), 18, 9216, 230400, 46080),
+    (gemm("tf32", "kk", "128x64x48", "1x1", "cooperative", Epilogue(source=2)), 5, 25600, 209920, 136192),
+]
+
+
+@pytest.mark.parametrize(("config", "automatic", "epilogue", "kernel", "kernel3"), MEASURED)
+def test_sizes_are_those_of_the_compiler(
+    config: GemmConfig, automatic: int, epilogue: int, kernel: int, kernel3: int
+) -> None:
+    assert epilogue_storage(config).size == epilogue
+    assert SM90.smem_bytes_used(config, automatic) == kernel
+    assert SM90.smem_bytes_used(config, 3) == kernel3
+
+
+@pytest.mark.parametrize(("config", "automatic"), [row[:2] for row in MEASURED])
+def test_as_many_stages_as_cutlass_finds_and_no_more_than_fit(config: GemmConfig, automatic: int) -> None:
+    stages = SM90.max_stages(config)
+    assert stages >= automatic
+    assert stages == automatic or config.mainloop == "warpspecialized"  # there CUTLASS carves out too much
+    assert SM90.smem_bytes_used(config, stages) <= SM90.smem_bytes < SM90.smem_bytes_used(config, stages + 1)
+
+
+def test_padding_between_nodes_is_counted_for_the_worst_order() -> None:
+    row_then_matrix = Epilogue(aux_loads=(2,), row_broadcasts=(2,))
+    config = gemm("bf16", "kk", "128x128x64", "1x1", "cooperative", row_then_matrix)
+    alone = gemm("bf16", "kk", "128x128x64", "1x1", "cooperative", Epilogue(aux_loads=(2,)))
+    assert epilogue_storage(config).size - epilogue_storage(alone).size == 512  # 256 bytes, aligned to 512
+
+
+def test_nothing_fits_beside_a_huge_epilogue() -> None:
+    config = gemm("bf16", "kk", "128x256x64", "1x1", "cooperative", Epilogue(4, 2, (4,) * 8))
+    assert SM90.max_stages(config) == 0
