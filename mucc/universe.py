@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 from xdsl.universe import Universe
+from xdsl.utils.target import Target
 
 from mucc.passes import get_all_passes
 
@@ -23,7 +24,14 @@ def _cutlass() -> Dialect:
     return Cutlass
 
 
+def _cuda() -> type[Target]:
+    from mucc.target.cuda.target import CudaTarget
+
+    return CudaTarget
+
+
 MUCC_UNIVERSE = Universe(
     all_dialects={"mu": _mu, "cutlass": _cutlass},
     all_passes=get_all_passes(),
+    all_targets={"cuda": _cuda},
 )

@@ -40,10 +40,22 @@ class Access:
 
     @property
     def unit_axis(self) -> int | None:
-        """The axis of the space along which the tensor's elements are adjacent."""
-        if not isinstance(type := self.base.type, TensorType) or (unit := type.unit_axis) is None:
+        """The axis of the space along which the tensor's elements are adjacent.
+
+        Axes of extent 1 do not count: `[M, 1]` in row-major order is adjacent along M.
+        """
+        if not isinstance(type := self.base.type, TensorType):
             return None
-        return self.axes[unit]
+        order = list(range(type.rank))
+        match type.layout.kind.data:
+            case "row_major":
+                long = [i for i in order if type.dims[i] != 1]
+            case "col_major":
+                order[-2:] = order[-1], order[-2]
+                long = [i for i in order if type.dims[i] != 1]
+            case _:
+                long = [i for i, s in enumerate(type.layout.stride_values) if s == 1]
+        return self.axes[long[-1]] if long else None
 
 
 class Pattern(Enum):
@@ -58,11 +70,12 @@ class Pattern(Enum):
 def classify(access: Access, rank: int) -> Pattern | None:
     """The pattern of an access from a space of `rank` axes (batch axes, M, N); None where none fits.
 
-    All batch axes are walked, or none; a matrix needs all of them, for CUTLASS loads it by TMA.
+    All batch axes are walked, with one stride, or none; a matrix needs all of them, for CUTLASS loads
+    it by TMA.
     """
     m, n, batch = rank - 2, rank - 1, frozenset(range(rank - 2))
     walked_batch = access.walked & batch
-    if walked_batch not in (batch, frozenset[int]()):
+    if walked_batch not in (batch, frozenset[int]()) or (len(walked_batch) > 1 and not _folds(access)):
         return None
     match (m in access.walked, n in access.walked):
         case (True, True):
@@ -72,7 +85,7 @@ def classify(access: Access, rank: int) -> Pattern | None:
         case (True, False):
             return Pattern.COL if access.unit_axis == m else None
         case _:
-            return Pattern.SCALAR if not walked_batch or len(batch) <= 1 or _packed(access) else None
+            return Pattern.SCALAR
 
 
 def _packed(access: Access) -> bool:
@@ -82,9 +95,15 @@ def _packed(access: Access) -> bool:
     return isinstance(type, TensorType) and type.layout.is_row_major and order == sorted(order)
 
 
+def _folds(access: Access) -> bool:
+    """Whether the batch axes, which the access walks in order, count through memory as one axis would."""
+    type = access.base.type
+    return isinstance(type, TensorType) and type.layout.kind.data != "strides"
+
+
 def identity(dims: Dims) -> Axes:
     """The axes of a value that fills the space."""
-    return tuple(range(len(dims)))
+    return tuple(None if d == 1 else i for i, d in enumerate(dims))
 
 
 def operand_axes(op: Operation, operand: SSAValue, axes: Axes) -> Axes:
@@ -151,7 +170,7 @@ def accesses(stage: StageOp) -> list[Access]:
 def root_axes(root: SSAValue, stage: StageOp) -> Axes:
     """The axes of a stored or reduced value within the stage's space, aligned at the right."""
     dims, space = Shaped.of(root.type).dims, stage.space
-    return tuple(range(len(space) - len(dims), len(space)))
+    return tuple(None if d == 1 else i for i, d in enumerate(dims, len(space) - len(dims)))
 
 
 @dataclass(frozen=True)
@@ -182,8 +201,8 @@ def problem_of(stage: StageOp) -> Problem:
 def _can_flatten(stage: StageOp, matmul: MatmulOp, rank: int) -> bool:
     lhs = lhs_access(stage, matmul)
     rhs = rhs_access(stage, matmul)
-    rows, columns, everything = frozenset(range(rank - 1)), frozenset({rank - 1}), frozenset(range(rank))
-    batch = frozenset(range(rank - 2))
+    everything = frozenset(i for i, d in enumerate(stage.space) if d != 1)
+    rows, columns, batch = (everything & set(r) for r in (range(rank - 1), (rank - 1,), range(rank - 2)))
     if rhs.walked & batch or not _packed(lhs) or lhs.walked & rows != rows:
         return False
     for access in accesses(stage):
@@ -192,7 +211,7 @@ def _can_flatten(stage: StageOp, matmul: MatmulOp, rank: int) -> bool:
         if access.walked >= rows and not _packed(access):
             return False
     reductions = [op for op in stage.body.block.ops if isinstance(op, ReduceOp)]
-    return all(frozenset(op.axes.get_values()) in (columns, rows, everything) for op in reductions)
+    return all(everything & set(op.axes.get_values()) in (columns, rows, everything) for op in reductions)
 
 
 def lhs_access(stage: StageOp, matmul: MatmulOp) -> Access:
@@ -231,9 +250,4 @@ def operand_fits(access: Access, rank: int) -> bool:
         return True
     if walked != batch:
         return False
-    return len(batch) == 1 or _layout_folds(access)
-
-
-def _layout_folds(access: Access) -> bool:
-    type = access.base.type
-    return isinstance(type, TensorType) and type.layout.kind.data != "strides" and None not in access.axes
+    return len(batch) == 1 or _folds(access)

@@ -56,21 +56,31 @@ class ViewError(Exception):
     """An access that no chain of transpositions and inserted axes expresses."""
 
 
-def build_view(access: Access, rank: int, block: Block) -> SSAValue:
-    """Append the views that align a tensor's axes with a space of `rank` axes; the aligned value.
+def _positions(axes: Axes, rank: int) -> list[int] | None:
+    """Where each axis of a tensor lies in a space of `rank` axes, extent 1 wherever there is room.
 
-    Leading axes of extent 1 are left out, as broadcasting adds them.
+    None where the axes are not in the order of the space.
     """
-    value, axes = access.base, list(access.axes)
-    if len(axes) >= 2 and None not in axes[-2:] and axes[-2] > axes[-1]:  # type: ignore[operator]
-        block.add_op(turned := TransposeOp(value))
-        value, axes[-2:] = turned.result, [axes[-1], axes[-2]]
     positions: list[int] = []
     following = rank
     for axis in reversed(axes):
         following = following - 1 if axis is None else axis
         positions.insert(0, following)
-    if positions != sorted(set(positions)) or (positions and positions[0] < 0):
+    in_order = positions == sorted(set(positions)) and (not positions or positions[0] >= 0)
+    return positions if in_order else None
+
+
+def build_view(access: Access, rank: int, block: Block) -> SSAValue:
+    """Append the views that align a tensor's axes with a space of `rank` axes; the aligned value.
+
+    Leading axes of extent 1 are left out, as broadcasting adds them.
+    """
+    value, axes = access.base, access.axes
+    if (positions := _positions(axes, rank)) is None and len(axes) >= 2:
+        positions = _positions((*axes[:-2], axes[-1], axes[-2]), rank)
+        block.add_op(turned := TransposeOp(value))
+        value = turned.result
+    if positions is None:
         raise ViewError(f"axes {access.axes} of {access.base.type}")
     if positions and (inserted := [p for p in range(positions[0], rank) if p not in positions]):
         block.add_op(expanded := ExpandOp(value, [p - positions[0] for p in inserted]))

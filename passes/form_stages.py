@@ -10,16 +10,11 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.ops import (
-    ExpandOp,
     KernelOp,
-    MatmulOp,
     PinOp,
-    ReduceOp,
     ReturnOp,
     StageOp,
-    TransposeOp,
     YieldOp,
 )
 from mucc.dialects.mu.types import Shaped, TensorType
@@ -46,9 +41,7 @@ class _StageBuilder:
         if isinstance(owner := old.owner, PinOp):
             # The stage that copies a pinned parameter or view.
             return self.value(owner.operand)
-        if not isinstance(owner, ElementwiseOp | ConstantOp | MatmulOp | ReduceOp | TransposeOp | ExpandOp):
-            return self.outer.get(old, old)
-        return self.copy(owner)
+        return self.copy(owner) if isinstance(owner, Operation) else old
 
     def copy(self, op: Operation) -> SSAValue:
         mapping = {operand: self.value(operand) for operand in op.operands}
@@ -57,7 +50,7 @@ class _StageBuilder:
         self.inner[op.results[0]] = new.results[0]
         return new.results[0]
 
-    def build(self, name: str) -> StageOp:
+    def build(self, name: str, last: ReturnOp) -> StageOp:
         stage = self.stage
         origin = [stage.anchor] if stage.anchor is not None else []
         for op in (*origin, *stage.members):
@@ -67,7 +60,7 @@ class _StageBuilder:
         self.block.add_op(yielded := YieldOp(values))
         types = [_stored_type(v) for v in values]
         result = StageOp(name, stage.kind, types, Region(self.block))
-        result.location = next(_locations(stage), result.location)
+        result.location = next(_locations(stage), last.location)
         yielded.location = result.location
         return result
 
@@ -115,7 +108,7 @@ def _form(kernel: KernelOp) -> None:
     assert isinstance(last, ReturnOp)
     outer: dict[SSAValue, SSAValue] = {}
     for stage in stages:
-        new = _StageBuilder(partition, stage, outer).build(names[stage])
+        new = _StageBuilder(partition, stage, outer).build(names[stage], last)
         block.insert_op_before(new, last)
         outer.update(zip(stage.stored, new.outputs, strict=True))
     last.operands = [outer[partition.behind_pins(v)] for v in last.operands]

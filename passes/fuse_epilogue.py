@@ -44,9 +44,9 @@ def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> c.ComputeOp:
         new = op.clone(mapping)
         block.add_op(new)
         mapping[op.results[0]] = new.results[0]
-    block.add_op(c.YieldOp(mapping[root]))
+    block.add_op(yielded := c.YieldOp(mapping[root]))
     compute = c.ComputeOp([done.get(v, v) for v in inputs], Region(block))
-    compute.location = inside[-1].location
+    yielded.location = compute.location = inside[-1].location
     return compute
 
 

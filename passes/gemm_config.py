@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops import Compute
-from mucc.dialects.mu.schedule import SchedulerAttr
-from mucc.dialects.mu.types import TensorType, dtype_bytes
-from mucc.target.config import Epilogue, GemmConfig
+from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
+from mucc.target.base import Target
+from mucc.target.config import Epilogue, GemmConfig, Problem
 
 
 def _bytes(value: object) -> int:
@@ -18,21 +20,8 @@ def _all(gemm: c.GemmOp, kind: type[c.LoadNode]) -> tuple[int, ...]:
     return tuple(_bytes(op.source.type) for op in gemm.nodes if isinstance(op, kind))
 
 
-def epilogue_of(gemm: c.GemmOp) -> Epilogue:
-    """What a gemm's epilogue moves."""
-    destination = gemm.destination
-    source = gemm.source
-    return Epilogue(
-        destination=_bytes(destination.destination.type) if destination else None,
-        source=_bytes(source.source.type) if source else None,
-        aux_loads=_all(gemm, c.AuxLoadOp),
-        aux_stores=tuple(_bytes(op.destination.type) for op in gemm.nodes if isinstance(op, c.AuxStoreOp)),
-        row_broadcasts=_all(gemm, c.RowBroadcastOp),
-        row_reductions=sum(isinstance(op, c.RowReductionOp) for op in gemm.nodes),
-        col_reductions=sum(isinstance(op, c.ColReductionOp) for op in gemm.nodes),
-        scalar_reductions=sum(isinstance(op, c.ScalarReductionOp) for op in gemm.nodes),
-        destination_is_col_major=destination is not None and not _is_row_major(destination.destination.type),
-    )
+def _count(gemm: c.GemmOp, kind: type[c.StoreNode]) -> int:
+    return sum(isinstance(op, kind) for op in gemm.nodes)
 
 
 def _is_row_major(type: object) -> bool:
@@ -40,30 +29,73 @@ def _is_row_major(type: object) -> bool:
     return type.unit_axis == type.rank - 1
 
 
-def a_is_k_major(gemm: c.GemmOp) -> bool:
-    """Whether K is A's contiguous axis."""
-    return _is_row_major(gemm.a.type)
+def is_exchanged(gemm: c.GemmOp, target: Target) -> bool:
+    """Whether the kernel computes the transposed result, with the operands' roles exchanged."""
+    a_k_major, b_k_major = _is_row_major(gemm.a.type), not _is_row_major(gemm.b.type)
+    return target.exchanges_operands(gemm.compute.data.value, a_k_major, b_k_major)
 
 
-def b_is_k_major(gemm: c.GemmOp) -> bool:
-    """Whether K is B's contiguous axis."""
-    return not _is_row_major(gemm.b.type)
+def problem_of(gemm: c.GemmOp, target: Target) -> Problem:
+    """What the schedule of a gemm is chosen for, as the kernel sees it."""
+    exchanged = is_exchanged(gemm, target)
+    m, n, k, batch = (_extent(d) for d in gemm.shape.extents)
+    a_k_major, b_k_major = _is_row_major(gemm.a.type), not _is_row_major(gemm.b.type)
+    if exchanged:
+        m, n, a_k_major, b_k_major = n, m, b_k_major, a_k_major
+    return Problem(
+        compute=gemm.compute.data.value,
+        a_k_major=a_k_major,
+        b_k_major=b_k_major,
+        epilogue=_epilogue_of(gemm, exchanged),
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+    )
 
 
-def config_of(gemm: c.GemmOp) -> GemmConfig:
+def _extent(dims: Dims) -> int | None:
+    """A product of extents, None where a factor is a run-time value."""
+    if any(isinstance(d, str) for d in dims):
+        return None
+    return prod(d for d in dims if isinstance(d, int))
+
+
+def _epilogue_of(gemm: c.GemmOp, exchanged: bool) -> Epilogue:
+    """What a gemm's epilogue moves; rows and columns trade places in an exchanged kernel."""
+    destination, source = gemm.destination, gemm.source
+    row_load: type[c.LoadNode] = c.ColBroadcastOp if exchanged else c.RowBroadcastOp
+    reductions = [_count(gemm, c.RowReductionOp), _count(gemm, c.ColReductionOp)]
+    if exchanged:
+        reductions.reverse()
+    row_major = destination is None or _is_row_major(destination.destination.type)
+    return Epilogue(
+        destination=_bytes(destination.destination.type) if destination else None,
+        source=_bytes(source.source.type) if source else None,
+        aux_loads=_all(gemm, c.AuxLoadOp),
+        aux_stores=tuple(_bytes(op.destination.type) for op in gemm.nodes if isinstance(op, c.AuxStoreOp)),
+        row_broadcasts=_all(gemm, row_load),
+        row_reductions=reductions[0],
+        col_reductions=reductions[1],
+        scalar_reductions=_count(gemm, c.ScalarReductionOp),
+        destination_is_col_major=row_major == exchanged,
+    )
+
+
+def config_of(gemm: c.GemmOp, target: Target) -> GemmConfig:
     """The whole description, once the schedule is chosen."""
     assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler
-    scheduler: SchedulerAttr = gemm.scheduler
+    problem = problem_of(gemm, target)
     return GemmConfig(
-        compute=gemm.compute.data.value,
+        compute=problem.compute,
         element_bytes=4 if gemm.compute.data is Compute.TF32 else 2,
-        a_k_major=a_is_k_major(gemm),
-        b_k_major=b_is_k_major(gemm),
+        a_k_major=problem.a_k_major,
+        b_k_major=problem.b_k_major,
         tile=gemm.tile.sizes,
         cluster=gemm.cluster.sizes,
         mainloop=gemm.mainloop.data.value,
-        scheduler=scheduler.kind.data,
-        epilogue=epilogue_of(gemm),
-        splits=scheduler.splits.data,
-        swizzle=scheduler.swizzle.data,
+        scheduler=gemm.scheduler.kind.data,
+        epilogue=problem.epilogue,
+        splits=gemm.scheduler.splits.data,
+        swizzle=gemm.scheduler.swizzle.data,
     )

@@ -23,7 +23,8 @@ class LegalizePipeline(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         findings: list[Finding] = []
         for program, gemm in gemms(op):
-            target, config = get_target(program.target.data), config_of(gemm)
+            target = get_target(program.target.data)
+            config = config_of(gemm, target)
             if gemm.stages is None:
                 gemm.stages = IntegerAttr(target.max_stages(config), i64)
             violations = target.violations(config, gemm.stages.value.data)

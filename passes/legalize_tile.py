@@ -48,7 +48,8 @@ class LegalizeTile(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         findings: list[Finding] = []
         for program, gemm in gemms(op):
-            violations = get_target(program.target.data).violations(config_of(gemm))
+            target = get_target(program.target.data)
+            violations = target.violations(config_of(gemm, target))
             findings.extend(finding_of(v, program, gemm) for v in violations)
         if findings:
             raise PassError(findings)

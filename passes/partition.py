@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops import (
+    BroadcastOp,
     ExpandOp,
     MatmulOp,
     PinOp,
@@ -28,7 +30,7 @@ from mucc.dialects.mu.ops import (
 )
 from mucc.dialects.mu.types import Dims, Shaped
 
-VIEWS = (TransposeOp, ExpandOp)
+VIEWS = (TransposeOp, ExpandOp, BroadcastOp)
 
 
 def dims_of(value: SSAValue) -> Dims:
@@ -51,7 +53,16 @@ class Stage:
 
     def waits_for(self, other: Stage) -> bool:
         """Whether this stage is, or reads directly or indirectly what is written by, the other."""
-        return self is other or any(s.waits_for(other) for s in self.reads.values())
+        seen: set[Stage] = set()
+        pending: list[Stage] = [self]
+        while pending:
+            stage = pending.pop()
+            if stage is other:
+                return True
+            if stage not in seen:
+                seen.add(stage)
+                pending += stage.reads.values()
+        return False
 
     def store(self, value: SSAValue) -> None:
         if value not in self.stored:
@@ -130,14 +141,23 @@ class Partition:
         return self.home.get(value) or self.written.get(value)
 
     def needs(self, value: SSAValue) -> dict[SSAValue, Stage]:
-        """The values in memory that computing `value` afresh would read, with their writers."""
-        root = self.root(value)
-        if (stage := self.writer(root)) is not None:
-            return {root: stage}
+        """The values in memory that computing `value` afresh would read, with their writers.
+
+        A bool has no form in memory: it is computed again wherever it is needed.
+        """
         found: dict[SSAValue, Stage] = {}
-        if isinstance(root.owner, ElementwiseOp):
-            for operand in root.owner.operands:
-                found |= self.needs(operand)
+        seen: set[SSAValue] = set()
+        pending = [value]
+        while pending:
+            root = self.root(pending.pop())
+            if root in seen:
+                continue
+            seen.add(root)
+            stage = self.writer(root)
+            if stage is not None and Shaped.of(root.type).element_type != i1:
+                found[root] = stage
+            elif isinstance(root.owner, ElementwiseOp):
+                pending += reversed(root.owner.operands)
         return found
 
     # One kind of operation each

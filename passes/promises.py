@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import lcm
 
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -73,7 +74,7 @@ def constraint_text(constraint: AffineConstraintExpr, dims: Sequence[str]) -> st
 
 
 def promised_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str) -> int:
-    """The largest m for which a promise `dim % m == 0` stands alone; 1 where none does."""
+    """The largest m that the promises `dim % m == 0` make a divisor of `dim`; 1 where there is none."""
     best = 1
     for constraint in promises.constraints if promises else ():
         if constraint.kind is not AffineConstraintKind.eq or constraint.rhs != AffineConstantExpr(0):
@@ -82,7 +83,7 @@ def promised_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str)
             case AffineBinaryOpExpr(
                 kind=AffineBinaryOpKind.Mod, lhs=AffineDimExpr(position=p), rhs=AffineConstantExpr(value=m)
             ) if dims[p] == dim:
-                best = max(best, m)
+                best = lcm(best, m)
             case _:
                 continue
     return best

@@ -12,11 +12,9 @@ from xdsl.passes import ModulePass
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.schedule import ClusterAttr, Mainloop, MainloopAttr, ScheduleOp, SchedulerAttr, TileAttr
-from mucc.dialects.mu.types import Dims
-from mucc.passes.gemm_config import a_is_k_major, b_is_k_major, epilogue_of
+from mucc.passes.gemm_config import problem_of
 from mucc.passes.support import Finding, PassError
 from mucc.target import get_target
-from mucc.target.config import Problem
 
 
 def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
@@ -34,16 +32,6 @@ def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dic
     return settings
 
 
-def _extent(dims: Dims) -> int | None:
-    """A product of extents, None where a factor is a run-time value."""
-    result = 1
-    for dim in dims:
-        if isinstance(dim, str):
-            return None
-        result *= dim
-    return result
-
-
 def _text(value: Attribute) -> str:
     """A setting's value as source text."""
     match value:
@@ -57,18 +45,9 @@ def _text(value: Attribute) -> str:
 
 def _select(program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute]) -> None:
     target = get_target(program.target.data)
-    m, n, k, batch = (_extent(d) for d in gemm.shape.extents)
-    problem = Problem(
-        compute=gemm.compute.data.value,
-        a_k_major=a_is_k_major(gemm),
-        b_k_major=b_is_k_major(gemm),
-        epilogue=epilogue_of(gemm),
-        m=m,
-        n=n,
-        k=k,
-        batch=batch,
+    choice = target.default_schedule(
+        problem_of(gemm, target), {name: _text(value) for name, value in settings.items()}
     )
-    choice = target.default_schedule(problem, {name: _text(value) for name, value in settings.items()})
     gemm.tile = TileAttr.of(*choice.tile)
     gemm.cluster = ClusterAttr.of(*choice.cluster)
     gemm.mainloop = MainloopAttr(Mainloop(choice.mainloop))

@@ -82,8 +82,10 @@ class CutlassFunctions(MuFunctions):
     @impl(c.GemmOp)
     def gemm(self, interpreter: Interpreter, op: c.GemmOp, args: PythonValues) -> PythonValues:
         a, b = (self.read(v) for v in args)
-        accumulator = a @ b
-        self.launch = _Launch(tuple(accumulator.shape), accumulator)
+        m, n, _, batch = op.shape.extents
+        space = self.extents((*batch, *m, *n))
+        # Where neither operand has batch axes, every batch has the same product.
+        self.launch = _Launch(space, self.arrays.xp.broadcast_to(a @ b, space))
         interpreter.run_ssacfg_region(op.body, (), op.stage.data)
         return ()
 

@@ -238,7 +238,15 @@ class PinOp(IRDLOperation):
 
     def __init__(self, stage: str, operand: SSAValue | Operation):
         value = SSAValue.get(operand)
-        super().__init__(operands=[value], result_types=[value.type], properties={"stage": StringAttr(stage)})
+        super().__init__(
+            operands=[value],
+            result_types=[rules.stored(value.type)],
+            properties={"stage": StringAttr(stage)},
+        )
+
+    def verify_(self) -> None:
+        if self.result.type != (expected := rules.stored(self.operand.type)):
+            raise VerifyException(f"mu.pin: result type {self.result.type} should be {expected}")
 
 
 @irdl_op_definition

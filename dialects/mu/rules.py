@@ -57,19 +57,21 @@ def broadcast(shapes: Sequence[Dims]) -> Dims:
     return tuple(result)
 
 
-def promote(values: Sequence[Shaped]) -> Attribute:
+def promote(operands: Sequence[Attribute]) -> Attribute:
     """The dtype of a result: the widest of the tensors'; rank-0 values never widen a tensor.
 
-    bf16 with f16 gives f32, because neither holds the other. Raises TypeRuleError MU1021 for bools.
+    Among rank-0 values, a literal or a scalar passed by value never widens a rank-0 tensor. bf16 with
+    f16 gives f32, because neither holds the other. Raises TypeRuleError MU1021 for bools.
     """
-    ranked = [v for v in values if v.dims] or list(values)
-    kinds = {v.element_type for v in ranked}
-    if i1 in {v.element_type for v in values}:
+    values = [Shaped.of(t) for t in operands]
+    if any(v.element_type == i1 for v in values):
         raise TypeRuleError(
             "MU1021",
             "arithmetic on a bool",
             helps=("use `where(condition, a, b)` or `cast(condition, f32)`",),
         )
+    tensors = [Shaped.of(t) for t in operands if isinstance(t, TensorType)]
+    kinds = {v.element_type for v in [v for v in tensors if v.dims] or tensors or values}
     return kinds.pop() if len(kinds) == 1 else f32
 
 
@@ -83,13 +85,13 @@ def as_type(dims: Dims, element_type: Attribute, operands: Sequence[Attribute]) 
 def elementwise(operands: Sequence[Attribute]) -> Attribute:
     """Arithmetic: broadcast the shapes, promote the dtypes."""
     values = [Shaped.of(t) for t in operands]
-    return as_type(broadcast([v.dims for v in values]), promote(values), operands)
+    return as_type(broadcast([v.dims for v in values]), promote(operands), operands)
 
 
 def compare(lhs: Attribute, rhs: Attribute) -> Attribute:
     """Comparison of two numbers: a bool of the broadcast shape."""
     values = [Shaped.of(lhs), Shaped.of(rhs)]
-    promote(values)
+    promote((lhs, rhs))
     return as_type(broadcast([v.dims for v in values]), i1, (lhs, rhs))
 
 
@@ -111,7 +113,15 @@ def select(condition: Attribute, on_true: Attribute, on_false: Attribute) -> Att
     logical([condition])
     values = [Shaped.of(on_true), Shaped.of(on_false)]
     dims = broadcast([Shaped.of(condition).dims, *(v.dims for v in values)])
-    return as_type(dims, promote(values), (condition, on_true, on_false))
+    return as_type(dims, promote((on_true, on_false)), (condition, on_true, on_false))
+
+
+def stored(operand: Attribute) -> TensorType:
+    """What a pinned value is read back as: row-major. Raises TypeRuleError MU1017 for bools."""
+    value = Shaped.of(operand)
+    if value.element_type == i1:
+        raise TypeRuleError("MU1017", "a bool cannot be stored")
+    return TensorType.of(value.dims, value.element_type)
 
 
 def cast(operand: Attribute, element_type: Attribute) -> Attribute:

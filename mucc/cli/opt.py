@@ -55,6 +55,7 @@ class OptMain(xDSLOptMain):
 
     def register_all_targets(self) -> None:
         self.available_targets["mlir"] = get_all_targets()["mlir"]
+        self.available_targets |= MUCC_UNIVERSE.all_targets
 
     def register_all_frontends(self) -> None:
         super().register_all_frontends()

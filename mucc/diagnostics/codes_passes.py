@@ -161,6 +161,29 @@ _GRID: dict[str, tuple[str, str]] = {
     ),
 }
 
+_STAGES: dict[str, tuple[str, str]] = {
+    "MU2001": _entry(
+        "schedule for a stage that has none",
+        "A schedule names a stage of a kernel: one that the program pins with `stage`, a result, or `s0`, "
+        "`s1` … for the others. Only stages that hold a product have a schedule; the help lists them. "
+        "`--emit=stages` shows which operation runs in which stage.",
+        _scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.s0 for"),
+        _scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.out for"),
+    ),
+}
+
+_SHAPES: dict[str, tuple[str, str]] = {
+    "MU3101": _entry(
+        "extent is not a multiple of what copies need",
+        "The copy engine moves rows in multiples of 16 bytes: the contiguous extent of every matrix that a "
+        "product reads or writes is a multiple of 8 elements of bf16 and f16, and of 4 of f32. A dim that is "
+        "known only at run time becomes a promise, which every call is checked against; a number that "
+        "breaks the rule is refused here. Pad the extent.",
+        _kernel(x="M, 100", w="N, 100"),
+        _kernel(x="M, 104", w="N, 104"),
+    ),
+}
+
 _TARGETS: dict[str, tuple[str, str]] = {
     "MU4001": (
         "unknown target",
@@ -171,5 +194,12 @@ _TARGETS: dict[str, tuple[str, str]] = {
     ),
 }
 
-CODES: dict[str, tuple[str, str]] = {**_TILES, **_PIPELINE, **_GRID, **_TARGETS}
+CODES: dict[str, tuple[str, str]] = {
+    **_STAGES,
+    **_TILES,
+    **_PIPELINE,
+    **_GRID,
+    **_SHAPES,
+    **_TARGETS,
+}
 """Title and explanation of each code."""

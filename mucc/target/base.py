@@ -133,3 +133,7 @@ class Target(ABC):
         `fixed` holds the text of settings that are chosen already, by name: `tile`, `cluster`,
         `mainloop`, `scheduler`, `stages`. The rest is chosen to be legal with them where that is possible.
         """
+
+    def exchanges_operands(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
+        """Whether a product has to be computed as Dᵀ = Bᵀ Aᵀ: the kernel's rows are the result's columns."""
+        return False

@@ -13,6 +13,10 @@ from mucc.target.config import GemmConfig, Problem, Schedule, Violation
 class Sm90(Target):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
 
+    def __init__(self, name: str):
+        super().__init__(name)
+        self._chosen: dict[object, Schedule] = {}
+
     def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
         return sm90_memory.kernel_storage(config, stages)
 
@@ -27,10 +31,13 @@ class Sm90(Target):
     def default_schedule(self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({})) -> Schedule:
         from mucc.target.sm90_schedule import choose
 
-        return choose(self.facts, problem, fixed)
+        # Kernels of one file often pose the same problem.
+        key = (problem, tuple(sorted(fixed.items())))
+        if key not in self._chosen:
+            self._chosen[key] = choose(self.facts, problem, fixed)
+        return self._chosen[key]
 
-    @staticmethod
-    def exchanges_operands(compute: str, a_k_major: bool, b_k_major: bool) -> bool:
+    def exchanges_operands(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
         """Whether a product has to be computed as Dᵀ = Bᵀ Aᵀ.
 
         Of tf32 operands, wgmma takes only A from registers, and B must be contiguous along K. CUTLASS

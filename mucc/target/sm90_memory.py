@@ -177,7 +177,10 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
 
 def max_stages(config: GemmConfig, capacity: int) -> int:
     """The most mainloop stages that fit into `capacity` bytes; 0 where not even one does."""
-    stages = max(0, (capacity - kernel_storage(config, 0)) // stage_bytes(config) + 2)
-    while stages > 0 and kernel_storage(config, stages) > capacity:
+    if (least := kernel_storage(config, 0)) > capacity:
+        return 0
+    spare = capacity if config.mainloop == "warpspecialized" else capacity - least
+    stages = spare // stage_bytes(config) + 2
+    while kernel_storage(config, stages) > capacity:
         stages -= 1
     return stages

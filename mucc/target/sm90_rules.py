@@ -53,16 +53,9 @@ class Broken:
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
     """Every broken rule, each with a value that is legal with the other settings where there is one."""
     rules = list(broken(limits, config, stages))
-    settings = {rule.setting for rule in rules}
     found = [
-        Violation(
-            rule.code,
-            rule.setting,
-            rule.message,
-            rule.notes,
-            _fix(limits, rule, *_mended(config, stages, settings - {rule.setting})),
-        )
-        for rule in rules
+        Violation(r.code, r.setting, r.message, r.notes, _fix(limits, r, rules, config, stages))
+        for r in rules
     ]
     if memory.uses_register_operand(config) and config.a_k_major:
         found.insert(0, _EXCHANGED)
@@ -92,7 +85,7 @@ def count(limits: Limits, config: GemmConfig, stages: int | None = None) -> int:
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
     if "mainloop" in settings:
-        config = replace(config, mainloop="pingpong")
+        config = replace(config, mainloop="pingpong" if config.scheduler == "persistent" else "cooperative")
     if "cluster" in settings:
         config = replace(config, cluster=(1, 1))
     if "scheduler" in settings:
@@ -102,15 +95,24 @@ def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple
     return config, None if "stages" in settings else stages
 
 
-def _fix(limits: Limits, rule: Broken, config: GemmConfig, stages: int | None) -> str | None:
-    """The first proposal that breaks no rule, else the first that does not break this one."""
+def _fix(
+    limits: Limits, rule: Broken, rules: list[Broken], config: GemmConfig, stages: int | None
+) -> str | None:
+    """The first proposal that breaks no rule but those that other settings are to blame for already.
+
+    Where a pinned stage count allows none the count has to give way, and then every other setting.
+    """
+    others = [other for other in rules if other.setting != rule.setting]
+    config, stages = _mended(config, stages, {other.setting for other in others})
+    tolerated = {other.code for other in others}
     second: str | None = None
-    for candidate in rule.fixes(config, stages):
-        left = [b.code for b in broken(limits, candidate.config, candidate.stages)]
-        if not left:
-            return candidate.text
-        if second is None and rule.code not in left:
-            second = candidate.text
+    for pinned in dict.fromkeys((stages, None)):
+        for candidate in rule.fixes(config, pinned):
+            left = list(broken(limits, candidate.config, candidate.stages))
+            if {b.code for b in left} <= tolerated:
+                return candidate.text
+            if second is None and all(b.setting != rule.setting for b in left):
+                second = candidate.text
     return second
 
 
@@ -172,6 +174,14 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     yield from _tile(limits, config, stages)
     yield from _cluster(limits, config, stages)
     yield from _scheduler(limits, config, stages)
+    if stages is not None and stages < 2:
+        yield Broken(
+            "MU3017",
+            "stages",
+            f"a pipeline needs at least 2 stages, not {stages}",
+            ("one stage is filled while the other is consumed",),
+            partial(_stage_counts, most=2),
+        )
 
 
 def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -346,14 +356,6 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
             f"tile {m}x{n}x{k} does not fit: 2 stages take {_kb(used)} of {_kb(capacity)} of shared memory",
             notes,
             _tiles,
-        )
-    elif stages is not None and stages < 2:
-        yield Broken(
-            "MU3017",
-            "stages",
-            f"a pipeline needs at least 2 stages, not {stages}",
-            ("one stage is filled while the other is consumed",),
-            partial(_stage_counts, most=2),
         )
     elif stages is not None and stages > fitting:
         yield Broken(

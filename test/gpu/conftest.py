@@ -28,14 +28,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def example() -> Callable[[str], Any]:
-    """The library of an example: `NAME.so` in the folder MUCC_TEST_SO_DIR, else compiled now or cached."""
+def library() -> Callable[[Path], Any]:
+    """The library of a program: `NAME.so` in the folder MUCC_TEST_SO_DIR, else compiled now or cached."""
 
     @cache
-    def load(name: str) -> Any:
+    def load(path: Path) -> Any:
         if folder := os.environ.get("MUCC_TEST_SO_DIR"):
-            return mucc.load(Path(folder) / f"{name}.so")
-        path = EXAMPLES / f"{name}.mcu"
+            return mucc.load(Path(folder) / f"{path.stem}.so")
         return mucc.compile(path.read_text(encoding="utf-8"), name=path.name)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def example(library: Callable[[Path], Any]) -> Callable[[str], Any]:
+    """The library of an example by its name."""
+    return lambda name: library(EXAMPLES / f"{name}.mcu")

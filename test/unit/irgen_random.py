@@ -29,6 +29,7 @@ EXTENTS: tuple[Dim, ...] = ("M", "N", "K", 8, 1)
 class Profile:
     """What a random kernel may hold.
 
+    With `dtypes` of f32 alone, a value of another dtype is an explicit cast, so that storing it is exact.
     `positive` keeps to inputs and operations that lose no precision (positive numbers, nothing that
     cancels), so that rounded intermediates change a result by a few roundings at most.
     """
@@ -89,6 +90,8 @@ class _Generator:
     values: list[SSAValue] = field(default_factory=list[SSAValue])
     """Number tensors, parameters first."""
     bools: list[SSAValue] = field(default_factory=list[SSAValue])
+    narrow: list[SSAValue] = field(default_factory=list[SSAValue])
+    """Casts that are read by casts back to f32, and returned, alone."""
     pins: int = 0
     line: int = 0
 
@@ -158,7 +161,7 @@ class _Generator:
         fitting = [v for v in self.values if shortest <= len(Shaped.of(v.type).dims) <= longest]
         if not fitting or self.draw(st.integers(0, 9)) == 0:
             return self.param(self.dims(max(shortest, 1), max(min(longest, 3), 1)))
-        return fitting[-1] if self.coin() else self.choose(fitting)
+        return fitting[-1] if self.draw(st.integers(0, 3)) else self.choose(fitting)
 
     # One step each
 
@@ -194,12 +197,12 @@ class _Generator:
 
     def operand(self, dims: Dims) -> SSAValue:
         """Something that broadcasts with `dims`."""
-        match self.draw(st.integers(0, 6)):
+        match self.draw(st.integers(0, 8)):
             case 0:
                 return self.number()
             case 1:
                 return self.scalar()
-            case 2 | 3 if dims:
+            case 2 | 3 | 4 | 5 if dims:
                 start = self.draw(st.integers(0, len(dims) - 1))
                 part = tuple(d if self.coin() else 1 for d in dims[start:])
                 if len(part) >= 2 and self.coin():
@@ -279,7 +282,11 @@ class _Generator:
         self.add(e.ClampOp(a, self.number(), self.operand(Shaped.of(a.type).dims)))
 
     def cast(self) -> None:
-        self.add(e.CastOp(self.value(), DTYPES[self.choose((*self.profile.casts, "f32"))]))
+        value = self.add(e.CastOp(self.value(), DTYPES[self.choose((*self.profile.casts, "f32"))]))
+        if self.profile.dtypes == ("f32",):
+            self.values.remove(value)
+            self.narrow.append(value)
+            self.add(e.CastOp(value, DTYPES["f32"]))
 
     def pin(self) -> None:
         self.pins += 1
@@ -296,10 +303,12 @@ class _Generator:
             self.broadcast,
         )
         self.param(self.dims(2, 3))
-        for _ in range(self.draw(st.integers(1, self.profile.steps))):
+        if self.draw(st.integers(0, 4)):
+            self.matmul()
+        for _ in range(self.draw(st.integers(0, self.profile.steps))):
             self.choose(steps)()
-        last = self.values[-1]
-        returned = [last, *(self.value() for _ in range(self.draw(st.integers(0, 2))))]
+        returned = [self.values[-1], *(self.value() for _ in range(self.draw(st.integers(0, 2))))]
+        returned += self.narrow if self.coin() else ()
         self.line += 1
         end = ops.ReturnOp(returned)
         end.location = FileLineColLoc(StringAttr("random.mcu"), IntAttr(self.line), IntAttr(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes_passes import CODES
+from mucc.diagnostics.core import Source
+from mucc.driver import compile_text
 from mucc.target import TARGETS, get_target, target_names
 from mucc.target.config import Epilogue, GemmConfig, Problem, Violation
 
@@ -122,6 +125,15 @@ def test_each_rule(code: str, setting: str, fix: str | None, changes: dict[str, 
 def test_every_rule_is_tried_and_explained() -> None:
     tried = {code for code, *_ in CASES}
     assert tried == {code for code in CODES if "MU3001" <= code <= "MU3099"}
+
+
+@pytest.mark.parametrize("code", sorted({code for code, *_ in CASES} - {"MU3016"}))
+def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
+    wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("wrong.mcu", wrong))
+    assert {d.code for d in caught.value.diagnostics} == {code}
+    compile_text(Source("mended.mcu", mended))
 
 
 def test_messages_state_what_decides() -> None:

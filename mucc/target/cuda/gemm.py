@@ -18,6 +18,7 @@ from mucc.dialects.mu.schedule import (
     TileAttr,
 )
 from mucc.dialects.mu.types import Dims
+from mucc.target import get_target
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem, stride_type
 from mucc.target.cuda.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
@@ -94,9 +95,16 @@ class Gemm:
         self.mainloop = _mainloop(op)
         self.scheduler = _scheduler(op)
         self.m, self.n, self.k, self.batch = op.shape.extents
-        problem = Problem(places, self.batch, self.m, self.n)
         self.a = self._operand("a", self.m)
         self.b = self._operand("b", self.n)
+        target = get_target(places.program.target.data)
+        self.exchanged = target.exchanges_operands(
+            op.compute.data.value, self.a.is_row_major, self.b.is_row_major
+        )
+        problem = Problem(places, self.batch, self.m, self.n, self.exchanged)
+        if self.exchanged:
+            self.a, self.b = self.b, self.a
+            self.m, self.n = self.n, self.m
         self.namer = Namer([*places.dim_names.values(), *_NAMES])
         self.c = problem.matrix(op.source.source) if op.source is not None else None
         self.d = problem.matrix(op.destination.destination) if op.destination is not None else None
@@ -198,9 +206,10 @@ class Gemm:
     def _describe(self) -> list[str]:
         """What a call says about the problem."""
         stage = string_literal(self.op.stage.data)
+        rows, columns = ("N", "M") if self.exchanged else ("M", "N")
         sizes = {
-            "m": ("M", self.places.count(self.m)),
-            "n": ("N", self.places.count(self.n)),
+            "m": (rows, self.places.count(self.m)),
+            "n": (columns, self.places.count(self.n)),
             "k": ("K", self.places.count(self.k)),
         }
         if self.batch:
@@ -281,6 +290,7 @@ class Gemm:
         """One line about the choices that were made."""
         count = self.places.count
         shape = " x ".join(str(count(d)).replace(" ", "") for d in (self.m, self.n, self.k))
+        shape += " (of the transposed result)" * self.exchanged
         batch = f", {str(count(self.batch)).replace(' ', '')} times" if self.batch else ""
         return (
             f"{self.op.compute.data.value} gemm {shape}{batch}: tile {self.tile}, cluster {self.cluster}, "

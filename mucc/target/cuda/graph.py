@@ -61,7 +61,7 @@ class Matrix:
 
     @property
     def value(self) -> str:
-        """The braces that make a stride of that type."""
+        """A C++ expression of that type."""
         return stride_value(self.strides, 1 if self.is_row_major else 0)
 
 
@@ -74,27 +74,52 @@ def stride_type(strides: Sequence[Product], unit: int | None) -> str:
 
 
 def stride_value(strides: Sequence[Product], unit: int | None) -> str:
-    """The initialiser of `stride_type`."""
-    if all(i == unit or s.is_zero for i, s in enumerate(strides)):
+    """A C++ expression of `stride_type`; `{}` where all of it is static."""
+    parts = [
+        "cute::_1{}" if i == unit else "cute::_0{}" if s.is_zero else str(s) if s.names else f"int64_t({s})"
+        for i, s in enumerate(strides)
+    ]
+    if all(p.startswith("cute::") for p in parts):
         return "{}"
-    return "{" + ", ".join("{}" if i == unit or s.is_zero else str(s) for i, s in enumerate(strides)) + "}"
+    return f"cute::make_stride({', '.join(parts)})"
 
 
 @dataclass
 class Problem:
-    """The axes of a contraction's result: batch, rows, columns, each several extents taken as one."""
+    """The axes of a contraction's result: batch, rows, columns, each several extents taken as one.
+
+    `exchanged` says that the kernel computes the transposed result, so that its rows are our columns.
+    What is called axis 0 or 1 here is a row or column axis of the kernel.
+    """
 
     places: Places
     batch: Dims
     m: Dims
     n: Dims
+    exchanged: bool = False
 
     @property
     def space(self) -> Dims:
         return (*self.batch, *self.m, *self.n)
 
+    def extents(self, axis: int | None) -> Dims:
+        """The extents of an axis of the kernel; none for None."""
+        if axis is None:
+            return ()
+        return self.n if (axis == 1) is not self.exchanged else self.m
+
+    def axis(self, node: LoadNode | StoreNode) -> int | None:
+        """The axis along which a vector node varies."""
+        match node:
+            case RowBroadcastOp() | RowReductionOp():
+                return 0 if self.exchanged else 1
+            case ColBroadcastOp() | ColReductionOp():
+                return 1 if self.exchanged else 0
+            case _:
+                return None
+
     def strides(self, value: SSAValue) -> tuple[Memory, tuple[Product, Product, Product]]:
-        """The strides of a tensor over rows, columns and batch."""
+        """The strides of a tensor over the kernel's rows, columns and batch."""
         memory, axes = self.places.view(value, self.space)
         b, m = len(self.batch), len(self.m)
 
@@ -103,7 +128,8 @@ class Problem:
 
         rows = along(self.m, axes[b : b + m])
         columns = along(self.n, axes[b + m :])
-        return memory, (rows, columns, along(self.batch, axes[:b]))
+        batch = along(self.batch, axes[:b])
+        return memory, (columns, rows, batch) if self.exchanged else (rows, columns, batch)
 
     def matrix(self, value: SSAValue) -> Matrix:
         """A full matrix; one of its axes must be contiguous."""
@@ -121,7 +147,7 @@ class Problem:
 
     def reduced(self, value: SSAValue, axis: int | None) -> tuple[Memory, Product]:
         """A vector that a reduction writes along `axis`, and its batch stride (0: batches are reduced)."""
-        kept: Dims = () if axis is None else (self.m, self.n)[axis]
+        kept = self.extents(axis)
         dims = Shaped.of(value.type).dims
         batch = self.batch if dims == (*self.batch, *kept) else ()
         if dims != (*batch, *kept):
@@ -135,8 +161,8 @@ class Problem:
         return memory, self.places.collapse(memory.name, batch, axes[: len(batch)])
 
     def _check_vector(self, memory: Memory, strides: Sequence[Product], axis: int | None) -> None:
-        for i, extents in enumerate((self.m, self.n)):
-            if self.places.count(extents).is_one:
+        for i in (0, 1):
+            if self.places.count(self.extents(i)).is_one:
                 continue
             if i == axis and not strides[i].is_one:
                 raise EmissionError(f"{memory.name} is not contiguous along the axis that it is a vector of")
@@ -217,19 +243,19 @@ class Epilogue:
             case AuxLoadOp():
                 matrix = self.problem.matrix(op.source)
                 type = f"mucc::gemm::AuxLoad<Tiles, {element}, {matrix.type}>"
-                return self._alias(f"Aux_{memory.name}", type, f"{{{data}, {{}}, {matrix.value}}}")
-            case RowBroadcastOp():
-                stride, value = self._vector_stride(op.source, 1)
-                type = f"fusion::Sm90RowBroadcast<0, TileShape, {element}, float, {stride}>"
-                return self._alias(f"Row_{memory.name}", type, f"{{{data}, {{}}, {value}}}")
-            case ColBroadcastOp():
-                stride, value = self._vector_stride(op.source, 0)
-                type = f"fusion::Sm90ColBroadcast<0, TileShape, {element}, float, {stride}>"
-                return self._alias(f"Col_{memory.name}", type, f"{{{data}, {{}}, {value}}}")
+                return self._alias(f"Aux_{memory.name}", type, f"{{{data}, {element}(0), {matrix.value}}}")
+            case RowBroadcastOp() | ColBroadcastOp():
+                axis = self.problem.axis(op)
+                kind = "Row" if axis == 1 else "Col"
+                stride, value = self._vector_stride(op.source, axis)
+                type = f"fusion::Sm90{kind}Broadcast<0, TileShape, {element}, float, {stride}>"
+                return self._alias(f"{kind}_{memory.name}", type, f"{{{data}, {element}(0), {value}}}")
             case _:
                 stride, value = self._vector_stride(op.source, None)
                 type = f"fusion::Sm90ScalarBroadcast<{element}, {stride}>"
-                return self._alias(f"Scalar_{memory.name}", type, f"{{{{}}, {{{data}}}, {{{value}}}}}")
+                return self._alias(
+                    f"Scalar_{memory.name}", type, f"{{{{{element}(0)}}, {{{data}}}, {{{value}}}}}"
+                )
 
     def _vector_stride(self, value: SSAValue, axis: int | None) -> tuple[str, str]:
         return self._vector_type(self.problem.vector(value, axis)[1], axis)
@@ -256,7 +282,7 @@ class Epilogue:
         )
 
     def _reduction(self, op: ReductionNode) -> Node:
-        axis = 1 if isinstance(op, RowReductionOp) else 0 if isinstance(op, ColReductionOp) else None
+        axis = self.problem.axis(op)
         memory, batch = self.problem.reduced(op.destination, axis)
         if memory.type.dtype != "f32":
             raise EmissionError(
@@ -271,7 +297,7 @@ class Epilogue:
         }[axis]
         data = memory.data("float")
         places = self.problem.places
-        extents: Dims = () if axis is None else (self.problem.m, self.problem.n)[axis]
+        extents = self.problem.extents(axis)
         rows = "" if batch.is_zero else f", {places.count(self.problem.batch)}, {batch}"
         self.fills.append(f"mucc::fill(c, {data}, {kind}::identity, {places.count(extents)}{rows})")
         return self._alias(

@@ -323,7 +323,8 @@ def dim_locals(places: Places, used: set[str]) -> list[str]:
 
 def used_locals(places: Places, *texts: str) -> list[str]:
     """Declarations of what some C++ text mentions: dims, places in the workspace."""
-    found = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
+    code = re.sub(r'"(?:[^"\\]|\\.)*"', "", " ".join(texts))
+    found = set(re.findall(r"[A-Za-z_]\w*", code))
     lines = dim_locals(places, {d for d, name in places.dim_names.items() if name in found})
     return [*lines, "  Workspace const offsets(c);"] if "offsets" in found else lines
 

@@ -7,9 +7,11 @@ from typing import IO, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.target import Target
 
 from mucc.target.cuda.emit import emit
+from mucc.target.cuda.memory import EmissionError
 from mucc.version import __version__
 
 
@@ -20,4 +22,7 @@ class CudaTarget(Target):
     name: ClassVar[str] = "cuda"
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        output.write(emit(module, {"mucc": __version__, "source": "-"}))
+        try:
+            output.write(emit(module, {"mucc": __version__, "source": "-"}))
+        except EmissionError as error:
+            raise DiagnosticException(str(error)) from error
