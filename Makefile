@@ -64,11 +64,11 @@ $(BIN)/python:
 $(STAMPS)/nvcc: pyproject.toml | $(BIN)/python
 	@command -v g++ >/dev/null || { echo "a C++ compiler is missing: apt-get install g++"; exit 1; }
 	@mkdir -p $(STAMPS)
-	python -m pip install -q -e '.[nvcc]'
+	python -m pip install -q -e '.[nvcc]' --config-settings editable_mode=compat
 	@touch $@
 
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/nvcc
-	python -m pip install -q -e '.[dev]'
+	python -m pip install -q -e '.[dev]' --config-settings editable_mode=compat
 	@touch $@
 
 # The run-time tests call kernels with torch tensors; a build for the CPU is enough for them. Without

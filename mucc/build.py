@@ -66,12 +66,19 @@ def compile_source(
     target: str,
     print_ir: TextIO | None = None,
     print_after: tuple[str, ...] = (),
+    *,
+    only_check: bool = False,
 ) -> Compilation:
-    """The program down to C++. Raises DiagnosticError with every error in it."""
+    """The program down to C++. Raises DiagnosticError with every error in it.
+
+    With `only_check` nothing can be emitted afterwards, and the compiler does not check itself.
+    """
     from mucc.driver import Options, compile_text
 
     try:
-        compilation = compile_text(source, Options(target, print_ir, print_after))
+        compilation = compile_text(
+            source, Options(target, print_ir, print_after, not only_check, not only_check)
+        )
         compilation.sink.raise_if_errors()
     except DiagnosticError as error:
         raise DiagnosticError(_placed(error.diagnostics, source)) from error

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Attribute
 
 from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Fix, Source, Span
-from mucc.passes.levels import LevelError
+from mucc.passes.levels import STAGED, LevelError
 from mucc.passes.pipeline import pipeline
 from mucc.passes.support import Finding, PassError
 
@@ -27,12 +27,17 @@ EMIT_KINDS = ("ast", "mu", "stages", "cutlass", "schedule", "cu", "header", "man
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile. `print_ir_after_all` receives the IR after every pass."""
+    """How to compile. `print_ir_after_all` receives the IR after every pass.
+
+    `verify` checks the IR against its level after every pass, to find defects of the compiler.
+    `keep_levels` keeps the IR at the levels that `emit` shows; without it only diagnostics come out.
+    """
 
     target: str = "sm_90a"
     print_ir_after_all: TextIO | None = None
     print_ir_after: tuple[str, ...] = ()
     verify: bool = True
+    keep_levels: bool = True
 
 
 @dataclass
@@ -154,15 +159,16 @@ class _Compiler:
         self.sink.raise_if_errors()
         module = frontend.lower(program, self.sink)
         self.sink.raise_if_errors()
-        mu, stages = module.clone(), None
+        mu = stages = module
+        if self.options.keep_levels:
+            mu = module.clone()
         for step, level in pipeline(self.options.target):
             self.step(step, module)
             if self.options.verify:
                 self.verify(level, module, step.name)
-            if level.name == "stages":
+            if level is STAGED and self.options.keep_levels:
                 stages = module.clone()
             self.show(step.name, module)
-        assert stages is not None
         return Compilation(self.source, self.options, self.sink, program, mu, stages, module)
 
     def step(self, step: Any, module: ModuleOp) -> None:

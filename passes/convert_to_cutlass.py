@@ -218,7 +218,10 @@ class _Kernel:
         """A contraction's operand as a view that TMA can read, copied first where it cannot."""
         access = self.at(access)
         if not operand_fits(access, rank):
-            access = self.copy(stage, access, rank, dims)
+            # A copy for every batch, or one for all.
+            walks_batch = any(axis < rank - 2 for axis in access.walked)
+            batch = stage.space[: rank - 2] if walks_batch else ()
+            access = self.copy(stage, access, rank, (*batch, *dims[-2:]))
         return build_view(access, rank, self.block)
 
     def copy(self, stage: StageOp, access: Access, rank: int, dims: Dims) -> Access:

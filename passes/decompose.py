@@ -7,7 +7,6 @@ code generation) knows a small set.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -92,7 +91,6 @@ class Expand(RewritePattern):
         rewriter.replace(op, emit.ops, [result])
 
 
-@dataclass(frozen=True)
 class Decompose(ModulePass):
     """Rewrite every composite activation into primitive operations."""
 

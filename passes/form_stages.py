@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import count
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
@@ -19,6 +19,7 @@ from mucc.dialects.mu.ops import (
 )
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.passes.partition import Partition, Stage, dims_of
+from mucc.passes.support import erase_dead
 
 
 class _StageBuilder:
@@ -62,6 +63,8 @@ class _StageBuilder:
         result = StageOp(name, stage.kind, types, Region(self.block))
         result.location = next(_locations(stage), last.location)
         yielded.location = result.location
+        # A bool of this stage that only others need is computed there.
+        erase_dead(result.body)
         return result
 
 
@@ -79,23 +82,19 @@ def _locations(stage: Stage) -> Iterator[LocationAttr]:
 
 
 def _name_stages(stages: list[Stage], kernel: KernelOp, partition: Partition) -> dict[Stage, str]:
-    """Pinned names first, then the name of the result that a stage writes, then a number."""
+    """Pinned names, then the name of the first and largest result that a stage writes, then numbers."""
     last = kernel.body.block.last_op
     assert isinstance(last, ReturnOp)
-    results = {
-        partition.behind_pins(v): n.data for v, n in zip(last.operands, kernel.result_names, strict=True)
-    }
+    results: dict[SSAValue, str] = {}
+    for value, name in zip(last.operands, kernel.result_names, strict=True):
+        results.setdefault(partition.behind_pins(value), name.data)
     names: dict[Stage, str] = {s: s.name for s in stages if s.name is not None}
     for stage in stages:
-        if stage in names:
-            continue
         returned = sorted((v for v in stage.stored if v in results), key=lambda v: -len(dims_of(v)))
-        wanted = results[returned[0]] if returned else None
-        taken = set(names.values())
-        if wanted is None or wanted in taken:
-            wanted = next(n for i in range(len(stages) + 1) if (n := f"s{i}") not in taken)
-        names[stage] = wanted
-    return names
+        if stage not in names and returned and results[returned[0]] not in names.values():
+            names[stage] = results[returned[0]]
+    free = (n for i in count() if (n := f"s{i}") not in names.values())
+    return {s: names[s] if s in names else next(free) for s in stages}
 
 
 def _form(kernel: KernelOp) -> None:
@@ -117,7 +116,6 @@ def _form(kernel: KernelOp) -> None:
         op.erase()
 
 
-@dataclass(frozen=True)
 class FormStages(ModulePass):
     """Partition each kernel into stages.
 

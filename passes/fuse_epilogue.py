@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -72,7 +70,6 @@ def _fuse(kernel: c.DeviceKernelOp) -> None:
             op.erase()
 
 
-@dataclass(frozen=True)
 class FuseEpilogue(ModulePass):
     """Collect scalar ops into compute nodes.
 

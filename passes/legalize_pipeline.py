@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
@@ -14,7 +12,6 @@ from mucc.passes.support import Finding, PassError
 from mucc.target import get_target
 
 
-@dataclass(frozen=True)
 class LegalizePipeline(ModulePass):
     """Resolve `stages = auto`, and refuse counts that do not fit."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import gcd
 
 from xdsl.context import Context
@@ -89,7 +88,6 @@ def _legalise(program: c.ProgramOp) -> list[Finding]:
     return findings
 
 
-@dataclass(frozen=True)
 class LegalizeTarget(ModulePass):
     """Derive what the caller must promise about dims, and refuse extents that break it already."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -39,7 +38,6 @@ def finding_of(violation: Violation, program: c.ProgramOp, gemm: c.GemmOp) -> Fi
     )
 
 
-@dataclass(frozen=True)
 class LegalizeTile(ModulePass):
     """Check everything that a schedule sets, except the stage count."""
 

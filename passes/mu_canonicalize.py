@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -12,7 +10,6 @@ from mucc.dialects.mu.ops import KernelOp
 from mucc.passes.support import erase_dead, rewrite
 
 
-@dataclass(frozen=True)
 class MuCanonicalize(ModulePass):
     """Apply the dialect's canonicalisation patterns, keeping source locations."""
 

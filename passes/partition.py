@@ -234,7 +234,9 @@ class Partition:
             stage.read(self.needs(value))
         for value in values:
             stage.store(value)
-            self.written[value] = stage
+            if isinstance(value.owner, Operation):
+                # A copy of a parameter is for its reader alone: others read the parameter.
+                self.written[value] = stage
         self.stages.append(stage)
         return stage
 

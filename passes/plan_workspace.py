@@ -85,7 +85,6 @@ def _plan(program: c.ProgramOp) -> None:
     program.slots = ArrayAttr(types)
 
 
-@dataclass(frozen=True)
 class PlanWorkspace(ModulePass):
     """Assign workspace slots by liveness."""
 

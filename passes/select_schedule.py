@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
@@ -76,7 +75,6 @@ def unknown_stages(schedules: list[ScheduleOp], programs: list[c.ProgramOp]) -> 
         )
 
 
-@dataclass(frozen=True)
 class SelectSchedule(ModulePass):
     """Fill in tile, cluster, mainloop, scheduler of every contraction, and the stage count if pinned."""
 

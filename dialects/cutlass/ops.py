@@ -250,6 +250,14 @@ class DeviceKernelOp(IRDLOperation, ABC):
         """The nodes that write to memory, in order."""
         return tuple(op for op in self.nodes if isinstance(op, StoreNode))
 
+    def verify_nodes(self, kinds: tuple[type[Operation], ...]) -> None:
+        """Raise VerifyException unless all nodes are of these kinds, or pointwise, and one stores."""
+        for op in self.nodes:
+            if not isinstance(op, kinds) and not isinstance(op, ElementwiseOp | ConstantOp | ComputeOp):
+                raise VerifyException(f"{op.name} is no node of a {self.name}")
+        if not self.stores:
+            raise VerifyException(f"the {self.name} stores nothing")
+
     @property
     def loads(self) -> tuple[LoadNode, ...]:
         """The nodes that read memory, in order."""
@@ -317,11 +325,7 @@ class GemmOp(DeviceKernelOp):
         for kind in (StoreDOp, SrcFetchOp, AccFetchOp):
             if sum(isinstance(op, kind) for op in self.nodes) > 1:
                 raise VerifyException(f"more than one {kind.name} in an epilogue")
-        for op in self.nodes:
-            if not isinstance(op, GEMM_NODES) and not isinstance(op, ElementwiseOp | ConstantOp):
-                raise VerifyException(f"{op.name} is no node of a gemm epilogue")
-        if not self.stores:
-            raise VerifyException("the epilogue stores nothing")
+        self.verify_nodes(GEMM_NODES)
 
 
 @irdl_op_definition
@@ -340,6 +344,9 @@ class MapOp(DeviceKernelOp):
     @property
     def extents(self) -> Dims:
         return _dims(self.space)
+
+    def verify_(self) -> None:
+        self.verify_nodes((LoadOp, StoreOp))
 
 
 @irdl_op_definition
@@ -366,6 +373,9 @@ class ReduceOp(DeviceKernelOp):
     @property
     def extents(self) -> Dims:
         return _dims(self.space)
+
+    def verify_(self) -> None:
+        self.verify_nodes((LoadOp, ReduceStoreOp))
 
 
 # Visitor nodes
@@ -478,8 +488,6 @@ class ComputeOp(IRDLOperation):
         for op in self.body.block.ops:
             if not isinstance(op, ElementwiseOp | ConstantOp | YieldOp):
                 raise VerifyException(f"{op.name} is not pointwise")
-        if not isinstance(self.body.block.last_op, YieldOp):
-            raise VerifyException("a body ends with cutlass.yield")
 
 
 @irdl_op_definition

@@ -8,7 +8,7 @@ interpreters, operation counts and code generation know only the primitive ones.
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import FloatAttr, f64, i1
 from xdsl.dialects.utils import EnumAttribute
@@ -16,7 +16,6 @@ from xdsl.ir import Attribute, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     BaseAttr,
     IRDLOperation,
-    ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -25,6 +24,8 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
@@ -73,14 +74,32 @@ class ElementwiseOp(IRDLOperation, ABC):
 
     result = result_def(ValueConstraint)
 
-    irdl_options = (ParsePropInAttrDict(),)
-
     traits = traits_def(Pure(), CanonicalizationTrait())
 
     @classmethod
     def infer(cls, operands: list[Attribute]) -> Attribute:
         """The result type for operand types. Raises TypeRuleError where they do not fit."""
         return rules.elementwise(operands)
+
+    # One parser and printer for all: a declarative format for each class would be analysed at every start.
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """`%a, %b {param = 1.0 : f64} : (types) -> type`."""
+        place = parser.pos
+        names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        properties = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parser.parse_function_type()
+        operands = parser.resolve_operands(names, type.inputs.data, place)
+        return cls.create(operands=operands, result_types=list(type.outputs), properties=properties)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_list(self.operands, printer.print_operand)
+        printer.print_op_attributes(self.properties, reserved_attr_names=("relation",))
+        printer.print_string(" : ")
+        printer.print_operation_type(self)
 
     def verify_(self) -> None:
         expected = self.infer([o.type for o in self.operands])
@@ -91,8 +110,6 @@ class ElementwiseOp(IRDLOperation, ABC):
 class UnaryOp(ElementwiseOp, ABC):
     operand = operand_def(ValueConstraint)
 
-    assembly_format = "$operand attr-dict `:` functional-type(operands, results)"
-
     def __init__(self, operand: SSAValue | Operation, **params: float | FloatAttr):
         value = SSAValue.get(operand)
         properties = {k: number(params.get(k, default)) for k, default in self.PARAMS.items()}
@@ -102,8 +119,6 @@ class UnaryOp(ElementwiseOp, ABC):
 class BinaryOp(ElementwiseOp, ABC):
     lhs = operand_def(ValueConstraint)
     rhs = operand_def(ValueConstraint)
-
-    assembly_format = "$lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
         a, b = SSAValue.get(lhs), SSAValue.get(rhs)
@@ -391,8 +406,6 @@ class ClampOp(ElementwiseOp):
     lo = operand_def(ValueConstraint)
     hi = operand_def(ValueConstraint)
 
-    assembly_format = "$operand `,` $lo `,` $hi attr-dict `:` functional-type(operands, results)"
-
     def __init__(self, operand: SSAValue | Operation, lo: SSAValue | Operation, hi: SSAValue | Operation):
         values = [SSAValue.get(v) for v in (operand, lo, hi)]
         super().__init__(operands=values, result_types=[self.infer([v.type for v in values])])
@@ -427,8 +440,6 @@ class CmpOp(ElementwiseOp):
     lhs = operand_def(ValueConstraint)
     rhs = operand_def(ValueConstraint)
 
-    assembly_format = "$relation $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
-
     def __init__(self, relation: str | RelationAttr, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
         a, b = SSAValue.get(lhs), SSAValue.get(rhs)
         if isinstance(relation, str):
@@ -442,6 +453,18 @@ class CmpOp(ElementwiseOp):
     @classmethod
     def infer(cls, operands: list[Attribute]) -> Attribute:
         return rules.compare(*operands)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """`lt %a, %b : (types) -> type`."""
+        relation = parser.parse_str_enum(Relation)
+        op = super().parse(parser)
+        op.properties["relation"] = RelationAttr(relation)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.relation.data.value}")
+        super().print(printer)
 
 
 class LogicalOp(ElementwiseOp, ABC):
@@ -493,8 +516,6 @@ class SelectOp(ElementwiseOp):
     on_true = operand_def(ValueConstraint)
     on_false = operand_def(ValueConstraint)
 
-    assembly_format = "$condition `,` $on_true `,` $on_false attr-dict `:` functional-type(operands, results)"
-
     def __init__(
         self,
         condition: SSAValue | Operation,
@@ -516,8 +537,6 @@ class CastOp(ElementwiseOp):
     name = "mu.cast"
 
     operand = operand_def(ValueConstraint)
-
-    assembly_format = "$operand attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, operand: SSAValue | Operation, element_type: ElementType):
         value = SSAValue.get(operand)

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     FunctionType,
     IntegerAttr,
     StringAttr,
+    i1,
     i64,
 )
 from xdsl.dialects.utils import EnumAttribute, parse_func_op_like, print_func_op_like
@@ -144,7 +145,11 @@ class ExpandOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        if self.result.type != (expected := rules.expand(self.operand.type, self.axes.get_values())):
+        axes = self.axes.get_values()
+        rank = len(Shaped.of(self.operand.type).dims) + len(axes)
+        if tuple(axes) != rules.normalise_axes(axes, rank):
+            raise VerifyException("mu.expand: axes must be sorted and counted from the front")
+        if self.result.type != (expected := rules.expand(self.operand.type, axes)):
             raise VerifyException(f"mu.expand: result type {self.result.type} should be {expected}")
 
 
@@ -352,6 +357,8 @@ class KernelOp(IRDLOperation):
         for type in inputs:
             if not isinstance(type, TensorType | Float32Type):
                 raise VerifyException(f"parameters are tensors or f32 scalars, not {type}")
+        if any(Shaped.of(type).element_type == i1 for type in (*inputs, *outputs)):
+            raise VerifyException("a bool cannot be stored")
         known = set(self.dim_names)
         for type in (*inputs, *outputs):
             if unknown := {d for d in Shaped.of(type).dims if isinstance(d, str)} - known:
@@ -444,6 +451,8 @@ class StageOp(IRDLOperation):
             raise VerifyException(
                 f"a {self.kind.data.value} stage holds {expected} contractions, not {len(contractions)}"
             )
+        if self.kind.data is StageKind.REDUCTION and self.anchor is None:
+            raise VerifyException("a reduction stage reduces nothing")
 
 
 @irdl_op_definition

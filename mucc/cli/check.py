@@ -39,7 +39,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     for path in args.files:
         try:
             source = files.read_source(path)
-            compilation = compile_source(source, args.target)
+            compilation = compile_source(source, args.target, only_check=True)
             reporter.add(compilation.sink.diagnostics, source)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)

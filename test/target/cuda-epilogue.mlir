@@ -53,7 +53,7 @@ builtin.module {
 // CHECK-NEXT: using Tree4 = fusion::Sm90EVT<Cols_cm, Tree3>;
 // CHECK-NEXT: using Tree5 = fusion::Sm90EVT<All_am, Tree4>;
 // CHECK-NEXT: using Visitor = Tree5;
-// CHECK:        Aux_e::Arguments const aux_e{c.data<cutlass::half_t>(3), {}, cute::make_stride(N, cute::_1{}, cute::_0{})};
+// CHECK:        Aux_e::Arguments const aux_e{c.data<cutlass::half_t>(3), cutlass::half_t(0), cute::make_stride(N, cute::_1{}, cute::_0{})};
 // CHECK:        Scalar_s::Arguments const scalar_s{{.*}}{c.data<float>(6)}{{.*}};
 // CHECK-NEXT:   Scalar_alpha::Arguments const scalar_alpha{{.*}}float(c.scalar(7)){{.*}};
 // CHECK:        Cols_cm::Arguments const cols_cm{c.data<float>(11), mucc::Max::identity, {}};

@@ -180,7 +180,9 @@ class _Generator:
             rhs = self.choose(fitting)
         else:
             name = next(n for n, t in DTYPES.items() if t == dtype)
-            batch = self.choose(((), dims[:-2], tuple(1 for _ in dims[:-2])))
+            batch = self.choose(
+                ((), dims[:-2], dims[1:-2], tuple(d if self.coin() else 1 for d in dims[:-2]))
+            )
             n = self.choose(EXTENTS)
             if self.coin():
                 rhs = self.param((*batch, dims[-1], n), name)
@@ -302,7 +304,7 @@ class _Generator:
             *(self.condition, self.select, self.reduce, self.view, self.clamp, self.cast, self.pin),
             self.broadcast,
         )
-        self.param(self.dims(2, 3))
+        self.param(self.dims(2, 4))
         if self.draw(st.integers(0, 4)):
             self.matmul()
         for _ in range(self.draw(st.integers(0, self.profile.steps))):

@@ -165,59 +165,85 @@ template <class Kernel>
 struct Prepared {
   typename Kernel::Params params;
   typename Kernel::Arguments arguments;
+  dim3 grid;
 };
 
-template <class Kernel>
-cudaLaunchConfig_t configuration(dim3 grid, cudaStream_t stream, cudaLaunchAttribute* cluster) {
-  using Cluster = typename Kernel::DispatchPolicy::ClusterShape;
-  cluster->id = cudaLaunchAttributeClusterDimension;
-  cluster->val.clusterDim.x = cute::size<0>(Cluster{});
-  cluster->val.clusterDim.y = cute::size<1>(Cluster{});
-  cluster->val.clusterDim.z = cute::size<2>(Cluster{});
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = Kernel::get_block_shape();
-  config.dynamicSmemBytes = Kernel::SharedStorageSize;
-  config.stream = stream;
-  config.attrs = cluster;
-  config.numAttrs = 1;
-  return config;
-}
+// A kernel as one device knows it.
+struct Loaded {
+  CUfunction function;
+  int clusters;  // that run at once
+};
 
-// Grants the kernel its shared memory and asks how many of its clusters a device holds at once; both once per device.
-// 0 and an error where it fails. Threads may do it at the same time: they find the same.
+// Loads the kernel, grants it its shared memory and counts its clusters; all once per device. Null and an error where
+// it fails. Threads may do it at the same time: they find the same.
 template <class Kernel>
-int clusters_of(int device) {
+Loaded const* load(int device) {
   constexpr int kDevices = 64;
-  static std::atomic<int> known[kDevices];
-  if (device < kDevices)
-    if (int count = known[device].load(std::memory_order_acquire)) return count;
+  static std::atomic<Loaded const*> known[kDevices];
+  if (device >= kDevices) return fail("MU6018", "device %d: at most %d are known", device, kDevices), nullptr;
+  if (auto* ready = known[device].load(std::memory_order_acquire)) return ready;
   DeviceScope scope;
-  if (scope.enter(device)) return 0;
+  if (scope.enter(device)) return nullptr;
   auto* kernel = cutlass::device_kernel<Kernel>;
   if (check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize),
                  "reserving shared memory"))
-    return 0;
+    return nullptr;
+  using Cluster = typename Kernel::DispatchPolicy::ClusterShape;
   cudaLaunchAttribute cluster;
-  dim3 one(cute::size<0>(typename Kernel::DispatchPolicy::ClusterShape{}),
-           cute::size<1>(typename Kernel::DispatchPolicy::ClusterShape{}), 1);
-  cudaLaunchConfig_t config = configuration<Kernel>(one, nullptr, &cluster);
-  int count = 0;
-  if (check_cuda(cudaOccupancyMaxActiveClusters(&count, kernel, &config), "counting the clusters that fit"))
-    return 0;
-  if (count < 1) return fail("MU6010", "a cluster of this kernel does not fit the device"), 0;
-  if (device < kDevices) known[device].store(count, std::memory_order_release);
-  return count;
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), cute::size<2>(Cluster{})};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), 1);
+  config.blockDim = Kernel::get_block_shape();
+  config.dynamicSmemBytes = Kernel::SharedStorageSize;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int clusters = 0;
+  if (check_cuda(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), "counting the clusters that fit"))
+    return nullptr;
+  if (clusters < 1) return fail("MU6010", "a cluster of this kernel does not fit the device"), nullptr;
+  cudaFunction_t function = nullptr;
+  if (check_cuda(cudaGetFuncBySymbol(&function, reinterpret_cast<void const*>(kernel)), "loading the kernel"))
+    return nullptr;
+  auto* ready = new Loaded{function, clusters};  // kept: calls may come while the process ends
+  known[device].store(ready, std::memory_order_release);
+  return ready;
+}
+
+// Launches through the driver: the runtime's cudaLaunchKernelExC takes 1.5 us longer for these kernels.
+template <class Kernel>
+int start(Loaded const& loaded, dim3 grid, cudaStream_t stream, typename Kernel::Params const& params,
+          char const* stage) {
+  using Launch = CUresult(CUlaunchConfig const*, CUfunction, void**, void**);
+  static std::atomic<void*> known{nullptr};
+  auto* launch_kernel = driver_function<Launch>("cuLaunchKernelEx", 11060, known);
+  if (!launch_kernel) return 1;
+  using Cluster = typename Kernel::DispatchPolicy::ClusterShape;
+  CUlaunchAttribute cluster{};
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim = {cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), cute::size<2>(Cluster{})};
+  dim3 const block = Kernel::get_block_shape();
+  CUlaunchConfig config{};
+  config.gridDimX = grid.x, config.gridDimY = grid.y, config.gridDimZ = grid.z;
+  config.blockDimX = block.x, config.blockDimY = block.y, config.blockDimZ = block.z;
+  config.sharedMemBytes = Kernel::SharedStorageSize;
+  config.hStream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  void* parameters[] = {const_cast<typename Kernel::Params*>(&params)};
+  CUresult const result = launch_kernel(&config, loaded.function, parameters, nullptr);
+  if (result == CUDA_SUCCESS) return 0;
+  return fail("MU6016", "stage %s: the CUDA driver refused the launch, error %d", stage, int(result));
 }
 
 // The device as the tile scheduler sees it.
 template <class Kernel>
 int hardware(Call const& c, cutlass::KernelHardwareInfo& info) {
-  int clusters = clusters_of<Kernel>(c.device);
-  if (!clusters) return 1;
+  Loaded const* loaded = load<Kernel>(c.device);
+  if (!loaded) return 1;
   info.device_id = c.device;
   info.sm_count = c.sm_count;
-  info.max_active_clusters = clusters;
+  info.max_active_clusters = loaded->clusters;
   return 0;
 }
 
@@ -266,15 +292,13 @@ int launch(Call const& c, char const* stage, Memo<Prepared<Kernel>>& memo, void*
     made.params = Kernel::to_underlying_arguments(made.arguments, workspace);
     if (!maps_are_made<Kernel>(made.params))
       return fail("MU6010", "%s, stage %s: the driver refused a tensor map", c.kernel->name, stage);
+    made.grid = Kernel::get_grid_shape(made.params);
     ready = memo.store(c, made);
   }
   if (Kernel::initialize_workspace(ready->arguments, workspace, stream_of(c)) != cutlass::Status::kSuccess)
     return check_cuda(cudaErrorUnknown, "clearing the workspace");
-  cudaLaunchAttribute cluster;
-  cudaLaunchConfig_t config = configuration<Kernel>(Kernel::get_grid_shape(ready->params), stream_of(c), &cluster);
-  void* parameters[] = {const_cast<typename Kernel::Params*>(&ready->params)};
-  auto* kernel = reinterpret_cast<void const*>(cutlass::device_kernel<Kernel>);
-  return check_cuda(cudaLaunchKernelExC(&config, kernel, parameters), stage);
+  Loaded const* loaded = load<Kernel>(c.device);
+  return loaded ? start<Kernel>(*loaded, ready->grid, stream_of(c), ready->params, stage) : 1;
 }
 
 }  // namespace mucc::gemm

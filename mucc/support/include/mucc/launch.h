@@ -21,13 +21,14 @@ T* at(Call const& c, int64_t offset) {
 
 inline cudaStream_t stream_of(Call const& c) { return static_cast<cudaStream_t>(c.stream); }
 
-// A function of the CUDA driver by name, so that the library needs no -lcuda. Null and an error where there is none.
+// A function of the CUDA driver by name, as CUDA `version` has it, so that the library needs no -lcuda. Null and an
+// error where there is none.
 template <class F>
-F* driver_function(char const* name, std::atomic<void*>& known) {
+F* driver_function(char const* name, unsigned version, std::atomic<void*>& known) {
   void* entry = known.load(std::memory_order_relaxed);
   if (entry) return reinterpret_cast<F*>(entry);
   cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
-  if (check_cuda(cudaGetDriverEntryPointByVersion(name, &entry, 3020, cudaEnableDefault, &status), name))
+  if (check_cuda(cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &status), name))
     return nullptr;
   if (!entry) return fail("MU6018", "the driver has no %s", name), nullptr;
   known.store(entry, std::memory_order_relaxed);
@@ -44,11 +45,11 @@ inline int fill(Call const& c, float* data, float value, int64_t count, int64_t 
   CUdeviceptr to = reinterpret_cast<CUdeviceptr>(data);
   CUresult result;
   if (rows == 1 || pitch == count) {
-    auto* set = driver_function<Fill>("cuMemsetD32Async", flat);
+    auto* set = driver_function<Fill>("cuMemsetD32Async", 3020, flat);
     if (!set) return 1;
     result = set(to, word, size_t(count * rows), stream_of(c));
   } else {
-    auto* set = driver_function<Fill2D>("cuMemsetD2D32Async", pitched);
+    auto* set = driver_function<Fill2D>("cuMemsetD2D32Async", 3020, pitched);
     if (!set) return 1;
     result = set(to, size_t(pitch) * sizeof(float), word, size_t(count), size_t(rows), stream_of(c));
   }

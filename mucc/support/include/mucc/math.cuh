@@ -1,6 +1,7 @@
 // Scalar functions of the language on the device, in f32.
 //
 // Unless said otherwise the relative error is below 1e-6. NaN goes in, NaN comes out, in `min` and `max` too.
+// Compiled for the host (tests do that) the same formulas run on the host's functions.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,9 +9,84 @@
 
 #include <cmath>
 
+#if defined(__CUDACC__)
 #define MUCC_DEVICE __device__ __forceinline__
+#else
+#define MUCC_DEVICE inline
+#endif
 
 namespace mucc {
+
+// ---- what the hardware does in one or two instructions -------------------------------------------------------
+
+// fminf and fmaxf drop a NaN operand; these keep it.
+MUCC_DEVICE float min(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+#else
+  return a != a || a < b ? a : b;
+#endif
+}
+MUCC_DEVICE float max(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+#else
+  return a != a || a > b ? a : b;
+#endif
+}
+
+// Within 2 ulp over the full range. The IEEE quotient would call a subroutine for each element.
+MUCC_DEVICE float div(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+#else
+  return a / b;
+#endif
+}
+
+// Within 1 ulp.
+MUCC_DEVICE float sqrt(float x) {
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+#else
+  return sqrtf(x);
+#endif
+}
+
+// Within 2 ulp.
+MUCC_DEVICE float rsqrt(float x) {
+#if defined(__CUDA_ARCH__)
+  return ::rsqrtf(x);
+#else
+  return 1.0f / sqrtf(x);
+#endif
+}
+
+// exp(x) with a relative error of 2^-22 + |x| 2^-24: for arguments that do not grow large.
+MUCC_DEVICE float fast_exp(float x) {
+#if defined(__CUDA_ARCH__)
+  return __expf(x);
+#else
+  return expf(x);
+#endif
+}
+
+// a / b within 2 ulp for b below 2^126, and 0 from there on.
+MUCC_DEVICE float fast_div(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fdividef(a, b);
+#else
+  return a / b;
+#endif
+}
 
 // ---- rounding to a storage dtype and back ----------------------------------------------------------------
 
@@ -18,34 +94,7 @@ MUCC_DEVICE float round_bf16(float x) { return __bfloat162float(__float2bfloat16
 MUCC_DEVICE float round_f16(float x) { return __half2float(__float2half_rn(x)); }
 MUCC_DEVICE float from_bool(bool x) { return x ? 1.0f : 0.0f; }
 
-// ---- arithmetic -----------------------------------------------------------------------------------------
-
-// fminf and fmaxf drop a NaN operand; these instructions keep it.
-MUCC_DEVICE float min(float a, float b) {
-  float r;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-  return r;
-}
-MUCC_DEVICE float max(float a, float b) {
-  float r;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-  return r;
-}
-
-// Within 2 ulp over the full range. The IEEE quotient would call a subroutine for each element.
-MUCC_DEVICE float div(float a, float b) {
-  float r;
-  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-  return r;
-}
-
-// Within 1 ulp.
-MUCC_DEVICE float sqrt(float x) {
-  float r;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
-  return r;
-}
-MUCC_DEVICE float rsqrt(float x) { return ::rsqrtf(x); }
+// ---- functions of the language --------------------------------------------------------------------------
 
 // x to an integer power that the program spells out.
 template <int N>
@@ -62,16 +111,13 @@ MUCC_DEVICE float powi(float x) {
   }
 }
 MUCC_DEVICE float pow(float x, float y) { return ::powf(x, y); }
-
-// ---- elementary functions -------------------------------------------------------------------------------
-
 MUCC_DEVICE float exp(float x) { return ::expf(x); }
 MUCC_DEVICE float log(float x) { return ::logf(x); }
 MUCC_DEVICE float tanh(float x) { return ::tanhf(x); }
 MUCC_DEVICE float erf(float x) { return ::erff(x); }
 
 // 1 / (1 + exp(-x)). For very negative x exp(-x) is infinite, and the quotient is 0 as it should be.
-MUCC_DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+MUCC_DEVICE float sigmoid(float x) { return fast_div(1.0f, 1.0f + fast_exp(-x)); }
 
 // x times the normal distribution function. Absolute error below 2e-7 |x|.
 MUCC_DEVICE float gelu_erf(float x) {
@@ -79,35 +125,37 @@ MUCC_DEVICE float gelu_erf(float x) {
   return fmaf(half, ::erff(0.707106781f * x), half);
 }
 
-// 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), written as x sigmoid(2u): one exponential, no cancellation.
+// 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), written as x sigmoid(2u): one exponential, no
+// cancellation.
 MUCC_DEVICE float gelu_tanh(float x) {
-  float const u2 = x * fmaf(0.0713548163f, x * x, 1.59576912f);
-  return x * sigmoid(u2);
+  float const twice_u = x * fmaf(0.0713548163f, x * x, 1.59576912f);
+  return x * sigmoid(twice_u);
 }
 
 // log(1 + exp(beta x)) / beta.
-MUCC_DEVICE float softplus(float x, float beta) {
-  float const z = beta * x;
-  return (fmaxf(z, 0.0f) + ::log1pf(__expf(-fabsf(z)))) * (1.0f / beta);
-}
-MUCC_DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + ::log1pf(__expf(-fabsf(x))); }
+MUCC_DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + ::log1pf(fast_exp(-fabsf(x))); }
+MUCC_DEVICE float softplus(float x, float beta) { return softplus(beta * x) * (1.0f / beta); }
 
-// tanh(log(1 + e)) with e = exp(x) is (e^2 + 2e) / (e^2 + 2e + 2): mish costs one exponential. Past x = 20 it is 1 in f32.
+// tanh(log(1 + e)) with e = exp(x) is (e^2 + 2e) / (e^2 + 2e + 2): mish costs one exponential. Past x = 20 it is 1.
 MUCC_DEVICE float tanh_softplus(float x) {
-  float const e = __expf(min(x, 20.0f));
+  float const e = fast_exp(min(x, 20.0f));
   float const n = e * (e + 2.0f);
-  return __fdividef(n, n + 2.0f);
+  return fast_div(n, n + 2.0f);
 }
 
 // ---- reductions -----------------------------------------------------------------------------------------
 
 // How to reduce: `first` maps an element before it is reduced, `combine` is associative with `identity`, and
-// `atomic` does it on memory.
+// `atomic` combines with memory.
 struct Sum {
   static constexpr float identity = 0.0f;
   static MUCC_DEVICE float first(float x) { return x; }
   static MUCC_DEVICE float combine(float a, float b) { return a + b; }
-  static MUCC_DEVICE void atomic(float* p, float x) { atomicAdd(p, x); }
+  static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
+#if defined(__CUDA_ARCH__)
+    atomicAdd(p, x);
+#endif
+  }
 };
 
 // Floats of one sign are ordered as their bits are, upwards as signed integers where positive and downwards as
@@ -116,13 +164,15 @@ struct Max {
   static constexpr float identity = -INFINITY;
   static MUCC_DEVICE float first(float x) { return x; }
   static MUCC_DEVICE float combine(float a, float b) { return max(a, b); }
-  static MUCC_DEVICE void atomic(float* p, float x) {
+  static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
+#if defined(__CUDA_ARCH__)
     int const bits = x != x ? 0x7fffffff : __float_as_int(x);
     if (bits >= 0) {
       atomicMax(reinterpret_cast<int*>(p), bits);
     } else {
       atomicMin(reinterpret_cast<unsigned*>(p), unsigned(bits));
     }
+#endif
   }
 };
 
@@ -130,13 +180,15 @@ struct Min {
   static constexpr float identity = INFINITY;
   static MUCC_DEVICE float first(float x) { return x; }
   static MUCC_DEVICE float combine(float a, float b) { return min(a, b); }
-  static MUCC_DEVICE void atomic(float* p, float x) {
+  static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
+#if defined(__CUDA_ARCH__)
     int const bits = x != x ? -1 : __float_as_int(x);
     if (bits >= 0) {
       atomicMin(reinterpret_cast<int*>(p), bits);
     } else {
       atomicMax(reinterpret_cast<unsigned*>(p), unsigned(bits));
     }
+#endif
   }
 };
 

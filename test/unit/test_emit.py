@@ -1,0 +1,190 @@
+"""Emission: C++ names and literals, addresses as symbolic products, tables of the host side."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.parser import Parser
+
+from mucc.diagnostics import Source
+from mucc.dialects.cutlass import Cutlass
+from mucc.dialects.mu import Mu
+from mucc.driver import Options, compile_text
+from mucc.target.cuda import EmissionError, argument_alignments, emit
+from mucc.target.cuda.memory import ONE, ZERO, Product
+from mucc.target.cuda.names import KEYWORDS, Namer, float_literal, raw_string_literal
+
+LINEAR = """kernel linear[M, N, K=4096](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N]
+    where M % 16 == 0
+{
+    return relu(x @ w.T + b)
+}
+"""
+
+
+def parsed(text: str) -> ModuleOp:
+    context = Context()
+    for dialect in (Builtin, Mu, Cutlass):
+        context.load_dialect(dialect)
+    return Parser(context, text).parse_module()
+
+
+def compiled(text: str, name: str = "k.mcu") -> tuple[ModuleOp, str]:
+    """The lowered module and the `.cu` of a source text."""
+    compilation = compile_text(Source(name, text), Options())
+    return compilation.cutlass, compilation.emit("cu")
+
+
+# Names and literals
+
+
+@given(st.floats(width=32))
+def test_a_literal_is_the_same_f32(value: float):
+    text = float_literal(value)
+    if math.isnan(value):
+        assert text == "NAN"
+    elif math.isinf(value):
+        assert text == ("INFINITY" if value > 0 else "-INFINITY")
+    else:
+        assert text.endswith("f") and any(c in text for c in ".e"), (
+            "a float literal, not an int with a suffix"
+        )
+        back = struct.unpack("f", struct.pack("f", float(text[:-1])))[0]
+        assert struct.pack("f", back) == struct.pack("f", value)
+
+
+def test_literals_are_short():
+    assert [float_literal(v) for v in (0.5, 1.0, -3.0, 0.1, 1e300, 1e-8)] == [
+        "0.5f",
+        "1.0f",
+        "-3.0f",
+        "0.1f",
+        "INFINITY",
+        "1e-08f",
+    ]
+
+
+@given(st.lists(st.text(max_size=12), max_size=20))
+def test_names_are_identifiers_and_differ(wanted: list[str]):
+    namer = Namer()
+    given_out = [namer(w) for w in wanted]
+    assert len(set(given_out)) == len(given_out)
+    for name in given_out:
+        assert name.isidentifier() and name.isascii() and name not in KEYWORDS
+        assert "__" not in name and not name.startswith("_"), "such names belong to the implementation"
+
+
+def test_a_raw_string_ends_where_it_should():
+    text = 'a )m" b'
+    assert raw_string_literal(text, "m") == f'R"m_({text})m_"'
+
+
+# Addresses
+
+
+@given(st.lists(st.sampled_from([Product(2), Product(1, ("M",)), Product(3, ("N",))]), max_size=6))
+def test_products_do_not_depend_on_order(factors: Sequence[Product]):
+    forwards = backwards = ONE
+    for factor in factors:
+        forwards, backwards = forwards * factor, factor * backwards
+    assert forwards == backwards
+    assert (forwards * ZERO).is_zero
+    assert eval(str(forwards), {"M": 5, "N": 7}) == math.prod(
+        f.factor * math.prod({"M": 5, "N": 7}[n] for n in f.names) for f in factors
+    )
+
+
+def test_products_start_with_a_64_bit_name():
+    assert str(Product(2, ("M",))) == "M * 2"
+    assert (str(ONE), str(ZERO), str(Product(1, ("K",)))) == ("1", "0", "K")
+
+
+# Whole files
+
+
+def test_the_comment_quotes_the_source():
+    _, text = compiled(LINEAR, "dir/linear.mcu")
+    assert "// Made by `mucc dir/linear.mcu --emit=cu`" in text
+    assert "//   dir/linear.mcu:4: return relu(x @ w.T + b)" in text
+
+
+def test_bound_dims_are_numbers_and_free_ones_are_read_from_the_call():
+    _, text = compiled(LINEAR)
+    assert '{"K", 4096},' in text and '{"M", -1},' in text
+    assert "arguments.mainloop.dA = cute::make_stride(int64_t(4096), cute::_1{}, cute::_0{});" in text
+    assert "int64_t const M = c.dims[0], N = c.dims[1];" in text
+
+
+def test_promises_become_functions_of_the_dims():
+    _, text = compiled(LINEAR)
+    assert "bool holds0(int64_t const* d) { return d[0] % 16 == 0; }  // M % 16 == 0" in text
+    assert '{"M % 16 == 0", holds0, "declared in where"},' in text
+
+
+def test_emission_is_deterministic():
+    assert compiled(LINEAR)[1] == compiled(LINEAR)[1]
+
+
+def test_only_what_tma_copies_must_be_aligned_to_16_bytes():
+    module, _ = compiled(LINEAR)
+    program = next(iter(module.body.block.ops))
+    assert argument_alignments(program) == (16, 16, 2, 16)  # type: ignore[arg-type]
+
+
+def test_awkward_names_do_not_clash():
+    _, text = compiled(
+        "kernel log[c, m](double: f32[c, m], mucc: f32[m]) -> f32[c, m] { return double + mucc }"
+    )
+    assert "namespace mu::log::" in text
+    assert "int64_t const c_ = c.dims[0], m_ = c.dims[1];" in text
+    assert "static MUCC_DEVICE float apply(float double_, float mucc_)" in text
+    assert 'mucc::tensor_in("double"' in text
+
+
+def test_composites_that_are_left_are_decomposed():
+    text = emit(
+        parsed(
+            """
+cutlass.program @p(%x: !mu.tensor<[N], f32>, %y: !mu.tensor<[N], f32>) attributes {
+    target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["N"]} {
+  cutlass.map "y" space ["N"] {
+    %0 = cutlass.load %x : !mu.tensor<[N], f32>
+    %1 = cutlass.compute %0 {
+    ^bb0(%2: f32):
+      %3 = mu.silu %2 : (f32) -> f32
+      cutlass.yield %3
+    }
+    cutlass.store %1, %y : !mu.tensor<[N], f32>
+  }
+}
+"""
+        ),
+        {},
+    )
+    assert "float const v0 = mucc::sigmoid(x);\n    float const v1 = x * v0;" in text
+
+
+def test_batch_axes_that_do_not_follow_each_other_are_refused():
+    module = parsed(
+        """
+cutlass.program @p(%x: !mu.tensor<[A, B, M, K], bf16, strides(_, _, _, 1)>, %w: !mu.tensor<[K, N], bf16>,
+                   %y: !mu.tensor<[A, B, M, N], bf16>) attributes {
+    target = "sm_90a", arg_names = ["x", "w", "y"], num_inputs = 2 : i64, dims = ["A", "B", "M", "N", "K"]} {
+  cutlass.gemm "out" bf16 %x, %w shape <[M], [N], [K], [A, B]> tile <128, 128, 64> cluster <1, 1>
+      mainloop cooperative stages 4 scheduler <persistent>
+      : !mu.tensor<[A, B, M, K], bf16, strides(_, _, _, 1)>, !mu.tensor<[K, N], bf16> {
+    %acc = cutlass.acc_fetch
+    cutlass.store_d %acc, %y : !mu.tensor<[A, B, M, N], bf16>
+  }
+}
+"""
+    )
+    with pytest.raises(EmissionError, match=r"axes \['A', 'B'\] of x do not follow each other in memory"):
+        emit(module, {})

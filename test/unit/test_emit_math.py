@@ -1,0 +1,122 @@
+"""Every function of the language, as C++ from emission run on the host, against the interpreter."""
+
+from __future__ import annotations
+
+import ctypes as ct
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hostlib import INCLUDE, cuda_paths
+
+from mucc.diagnostics import Source
+from mucc.dialects.cutlass.ops import ComputeOp, LoadOp, MapOp, ProgramOp
+from mucc.driver import Compilation, Options, compile_text
+from mucc.target.cuda.body import body_struct
+
+EXPRESSIONS = (
+    "x + y", "x - y", "x * y", "x / y", "x / 4", "x / 3", "-x", "0 - -x", "abs(x)", "min(x, y)", "max(x, y)",
+    "pow(abs(x), y)", "pow(x, 2)", "pow(x, -3)", "pow(abs(x), 0.5)", "pow(abs(x), -0.5)", "pow(x, 0)",
+    "exp(x)", "log(abs(x))", "sqrt(abs(x))", "rsqrt(abs(x))", "tanh(x)", "erf(x)", "sigmoid(x)",
+    "gelu(x)", "gelu(x, approximate=tanh)", "softplus(x)", "softplus(x, beta=2.5)", "mish(x)", "relu(x)",
+    "leaky_relu(x, slope=0.2)", "elu(x, alpha=1.5)", "selu(x)", "silu(x)", "softsign(x)", "hardsigmoid(x)",
+    "hardswish(x)", "hardtanh(x, lo=-0.5, hi=2)", "clamp(x, -1, y)", "where(x > y, x, 2 * y)",
+    "where(not (x <= 0) and y >= 0 or x == y, x, y)", "where(x != y and x < 1, x, y)",
+    "cast(cast(x, bf16), f32)", "cast(cast(x, f16), f32)", "cast(x < y, f32)",
+    "tanh(softplus(x)) + softplus(x)",
+)  # fmt: skip
+
+X = np.concatenate([np.linspace(-12, 12, 4001), np.array([0.0, -0.0, 1e-6, -1e-6, 60.0, -60.0])]).astype(
+    np.float32
+)
+Y = np.roll(X, 1234)
+
+
+@pytest.fixture(scope="module")
+def compilation() -> Compilation:
+    kernels = [
+        f"kernel f{i}[N](x: f32[N], y: f32[N]) -> f32[N] {{ return {text} }}"
+        for i, text in enumerate(EXPRESSIONS)
+    ]
+    return compile_text(Source("functions.mcu", "\n".join(kernels)), Options())
+
+
+def _function(name: str, program: ProgramOp) -> str:
+    """A C function that applies the program's body to arrays."""
+    (kernel,) = program.kernels
+    assert isinstance(kernel, MapOp)
+    (compute,) = [op for op in kernel.nodes if isinstance(op, ComputeOp)]
+    inputs = []
+    for value in compute.inputs:
+        load = value.owner
+        assert isinstance(load, LoadOp)
+        inputs.append("xy"[program.body.block.args.index(load.source)])
+    body = body_struct(f"Body_{name}", compute, [f"p{i}" for i in range(len(inputs))])
+    call = ", ".join(f"{array}[i]" for array in inputs)
+    return "\n".join(
+        [
+            *body,
+            f'extern "C" void {name}(int n, float const* x, float const* y, float* out) {{',
+            f"  for (int i = 0; i < n; ++i) out[i] = Body_{name}::apply({call});",
+            "}",
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def library(compilation: Compilation, tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
+    gxx, paths = shutil.which("g++"), cuda_paths()
+    if gxx is None or paths is None:
+        pytest.skip("needs g++ and the CUDA headers: pip install 'mucc[nvcc]'")
+    folder: Path = tmp_path_factory.mktemp("math")
+    programs = [op for op in compilation.cutlass.body.block.ops if isinstance(op, ProgramOp)]
+    functions = [_function(p.sym_name.data, p) for p in programs]
+    (folder / "f.cpp").write_text("\n".join(["#include <mucc/math.cuh>", *functions]))
+    subprocess.run(
+        [gxx, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-I{INCLUDE}", f"-I{paths[0]}",
+         str(folder / "f.cpp"), "-o", str(folder / "f.so")],
+        check=True,
+    )  # fmt: skip
+    return ct.CDLL(str(folder / "f.so"))
+
+
+def _apply(library: ct.CDLL, name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    out = np.empty_like(x)
+    pointers = [a.ctypes.data_as(ct.c_void_p) for a in (x, y, out)]
+    getattr(library, name)(len(x), *pointers)
+    return out
+
+
+@pytest.mark.parametrize("index", range(len(EXPRESSIONS)), ids=EXPRESSIONS)
+def test_a_function_agrees_with_the_interpreter(index: int, compilation: Compilation, library: ct.CDLL):
+    with np.errstate(all="ignore"):
+        (expected,) = compilation.interpret(f"f{index}", [X, Y])
+    got = _apply(library, f"f{index}", X, Y).astype(np.float64)
+    with np.errstate(over="ignore"):
+        single = expected.astype(np.float32).astype(np.float64)
+    assert np.array_equal(np.isnan(got), np.isnan(single))
+    assert np.array_equal(np.isinf(got), np.isinf(single))
+    finite = np.isfinite(single)
+    error = np.abs(got[finite] - single[finite])
+    allowed = (3e-6 * np.abs(single) + 3e-6 * (1 + np.abs(X)))[finite]
+    worst = int(np.argmax(error - allowed))
+    assert (error <= allowed).all(), (
+        X[finite][worst],
+        Y[finite][worst],
+        got[finite][worst],
+        single[finite][worst],
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["min(x, y)", "max(x, y)", "relu(x)", "clamp(x, -1, y)", "gelu(x)", "softplus(x)"]
+)
+def test_nan_is_kept(text: str, library: ct.CDLL):
+    x = np.array([np.nan, 1.0, np.nan], dtype=np.float32)
+    y = np.array([1.0, np.nan, np.nan], dtype=np.float32)
+    got = _apply(library, f"f{EXPRESSIONS.index(text)}", x, y)
+    assert np.isnan(got[0]) and np.isnan(got[2])
+    if "y" in text:
+        assert np.isnan(got[1])
