@@ -6,18 +6,15 @@ import hashlib
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 
 from mucc.analysis.counts import compulsory_bytes, flops
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops import KernelOp
 from mucc.dialects.mu.schedule import SchedulerKind
-from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_bytes, dtype_name
-from mucc.passes.legalize_target import tma_tensors
+from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_name
 from mucc.passes.promises import constraint_text
 from mucc.signature import ABI_VERSION
-from mucc.target import get_target
+from mucc.target.cuda import argument_alignments
 from mucc.version import __version__
 
 
@@ -25,28 +22,14 @@ def _layout(layout: LayoutAttr) -> str | list[int | None]:
     return list(layout.stride_values) if layout.kind.data == "strides" else layout.kind.data
 
 
-def _aligned_bases(program: c.ProgramOp) -> set[SSAValue]:
-    """Arguments whose pointers need the alignment of vector and bulk copies."""
-    bases: set[SSAValue] = set()
-    for kernel in program.kernels:
-        if isinstance(kernel, c.GemmOp):
-            bases.update(view_of(value).base for value, _ in tma_tensors(kernel))
-        else:
-            bases.update(view_of(op.source).base for op in kernel.loads)
-            bases.update(op.destination for op in kernel.stores)
-    return bases
-
-
 def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
-    aligned = _aligned_bases(program)
-    granule = get_target(program.target.data).copy_granule
+    alignments = argument_alignments(program)
     args: list[dict[str, Any]] = []
     for i, (value, name) in enumerate(zip(program.body.block.args, program.arg_names, strict=True)):
         role = "input" if i < program.num_inputs.value.data else "output"
         if not isinstance(type := value.type, TensorType):
             args.append({"name": name.data, "role": "scalar", "dtype": dtype_name(type)})
             continue
-        small = dtype_bytes(type.element_type)
         args.append(
             {
                 "name": name.data,
@@ -54,7 +37,7 @@ def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
                 "dtype": type.dtype,
                 "shape": list(type.dims),
                 "layout": _layout(type.layout),
-                "align": granule if value in aligned and type.rank else small,
+                "align": alignments[i],
             }
         )
     return args
