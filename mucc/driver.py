@@ -66,7 +66,7 @@ class Compilation:
     @property
     def cache_text(self) -> str:
         """The canonical IR: equal texts make equal machine code."""
-        return f"{self.cutlass}\n{json.dumps(self.manifest, sort_keys=True)}"
+        return f"{self.cutlass!s}\n{json.dumps(self.manifest, sort_keys=True)}"
 
     def emit(self, kind: str) -> str:
         """One of EMIT_KINDS as text. Raises KeyError for another kind."""
@@ -76,11 +76,11 @@ class Compilation:
 
                 return dump(self.program, self.source)
             case "mu":
-                return f"{self.mu}\n"
+                return f"{self.mu!s}\n"
             case "stages":
-                return f"{self.stages}\n"
+                return f"{self.stages!s}\n"
             case "cutlass":
-                return f"{self.cutlass}\n"
+                return f"{self.cutlass!s}\n"
             case "schedule":
                 return schedule_text(self._programs())
             case "cu":
@@ -196,7 +196,7 @@ class _Compiler:
     def show(self, name: str, module: ModuleOp) -> None:
         stream = self.options.print_ir_after_all
         if stream is not None and (not self.options.print_ir_after or name in self.options.print_ir_after):
-            stream.write(f"// -----// IR after {name} //----- //\n{module}\n\n")
+            stream.write(f"// -----// IR after {name} //----- //\n{module!s}\n\n")
 
     def span(self, location: Attribute | None) -> Span | None:
         """The source range of an op's location: the expression that starts there, else one word."""
@@ -244,6 +244,22 @@ class _Compiler:
                     if setting.name.text == finding.setting:
                         return setting.value.span
         return None
+
+
+def front_text(source: Source, kind: str) -> str:
+    """The `ast` or the `mu` of a source, though later passes might refuse it.
+
+    Raises DiagnosticError where the program has errors up to that level, KeyError for another kind.
+    """
+    from mucc import frontend
+
+    program, sink = frontend.parse(source)
+    sink.raise_if_errors()
+    if kind == "ast":
+        return frontend.dump(program, source)
+    module = frontend.lower(program, sink)
+    sink.raise_if_errors()
+    return {"mu": f"{module!s}\n"}[kind]
 
 
 def compile_text(source: Source, options: Options | None = None) -> Compilation:

@@ -63,14 +63,33 @@ def _is_sum_in_sum(expr: AffineExpr, outer: AffineBinaryOpKind) -> bool:
 
 
 def constraint_text(constraint: AffineConstraintExpr, dims: Sequence[str]) -> str:
-    """A promise as the language writes it, for example `K % 8 == 0` or `M - 16 >= 0`."""
+    """A promise as the language writes it, for example `K % 8 == 0` or `M >= 16`.
+
+    In an affine set everything stands on the left; here what is subtracted is back on the right.
+    """
     symbol = {
         AffineConstraintKind.ge: ">=",
         AffineConstraintKind.le: "<=",
         AffineConstraintKind.eq: "==",
     }[constraint.kind]
-    lhs, rhs = (expression_text(e, dims) for e in (constraint.lhs, constraint.rhs))
+    added, subtracted = _sides(constraint.lhs)
+    lhs, rhs = expression_text(added, dims), expression_text(subtracted + constraint.rhs, dims)
     return f"{lhs} {symbol} {rhs}"
+
+
+def _sides(expr: AffineExpr) -> tuple[AffineExpr, AffineExpr]:
+    """The terms of a sum that are added, and those that are subtracted."""
+    zero = AffineConstantExpr(0)
+    match expr:
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
+            (a, b), (c, d) = _sides(expr.lhs), _sides(expr.rhs)
+            return a + c, b + d
+        case AffineConstantExpr(value=n) if n < 0:
+            return zero, AffineConstantExpr(-n)
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr(value=n)) if n < 0:
+            return zero, expr.lhs * -n
+        case _:
+            return expr, zero
 
 
 def promised_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
     AffineSetAttr,
@@ -22,7 +23,6 @@ from xdsl.dialects.builtin import (
     f32,
     i64,
 )
-from xdsl.dialects.utils import parse_func_op_like, print_func_op_like
 from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -38,15 +38,18 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser
-from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.ops import ComputeAttr, ReductionAttr
 from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, SchedulerAttr, TileAttr
+from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
+
+if TYPE_CHECKING:
+    from xdsl.parser import AttrParser, Parser
+    from xdsl.printer import Printer
 
 
 def _dims(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
@@ -186,6 +189,8 @@ class ProgramOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> ProgramOp:
+        from xdsl.dialects.utils import parse_func_op_like
+
         name, inputs, _, region, extra, _, _ = parse_func_op_like(
             parser, reserved_attr_names=("sym_name", "function_type")
         )
@@ -193,6 +198,8 @@ class ProgramOp(IRDLOperation):
         return ProgramOp(list(inputs), {"sym_name": StringAttr(name), **attributes}, region)
 
     def print(self, printer: Printer) -> None:
+        from xdsl.dialects.utils import print_func_op_like
+
         print_func_op_like(
             printer,
             self.sym_name,
@@ -214,7 +221,7 @@ class ProgramOp(IRDLOperation):
 
 
 @irdl_op_definition
-class WorkspaceOp(IRDLOperation):
+class WorkspaceOp(FormattedOp):
     """A tensor in the workspace; `slot` is set once the workspace is planned."""
 
     name = "cutlass.workspace"
@@ -222,7 +229,7 @@ class WorkspaceOp(IRDLOperation):
     slot = opt_prop_def(IntegerAttr)
     result = result_def(TensorType)
 
-    assembly_format = "(`slot` $slot^)? attr-dict `:` type($result)"
+    FORMAT: ClassVar[str] = "(`slot` $slot^)? attr-dict `:` type($result)"
 
     def __init__(self, type: TensorType, slot: int | None = None):
         super().__init__(
@@ -233,7 +240,7 @@ class WorkspaceOp(IRDLOperation):
 # Device kernels
 
 
-class DeviceKernelOp(IRDLOperation, ABC):
+class DeviceKernelOp(FormattedOp, ABC):
     """Base of the ops that become one device kernel each. Regions read outer tensors directly."""
 
     stage = prop_def(StringAttr)
@@ -285,7 +292,7 @@ class GemmOp(DeviceKernelOp):
     a = operand_def(TensorType)
     b = operand_def(TensorType)
 
-    assembly_format = (
+    FORMAT: ClassVar[str] = (
         "$stage $compute $a `,` $b `shape` $shape (`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? attr-dict "
         "`:` type($a) `,` type($b) $body"
@@ -336,7 +343,7 @@ class MapOp(DeviceKernelOp):
 
     space = prop_def(ArrayAttr[IntAttr | StringAttr])
 
-    assembly_format = "$stage `space` $space $body attr-dict"
+    FORMAT: ClassVar[str] = "$stage `space` $space $body attr-dict"
 
     def __init__(self, stage: str, space: Sequence[Dim], body: Region):
         super().__init__(properties={"stage": StringAttr(stage), "space": _dims_attr(space)}, regions=[body])
@@ -358,7 +365,7 @@ class ReduceOp(DeviceKernelOp):
     space = prop_def(ArrayAttr[IntAttr | StringAttr])
     axes = prop_def(DenseArrayBase.constr(i64))
 
-    assembly_format = "$stage `space` $space `axes` $axes $body attr-dict"
+    FORMAT: ClassVar[str] = "$stage `space` $space `axes` $axes $body attr-dict"
 
     def __init__(self, stage: str, space: Sequence[Dim], axes: Sequence[int], body: Region):
         super().__init__(
@@ -381,13 +388,13 @@ class ReduceOp(DeviceKernelOp):
 # Visitor nodes
 
 
-class LoadNode(IRDLOperation, ABC):
+class LoadNode(FormattedOp, ABC):
     """Reads one f32 per element from a tensor or a run-time scalar."""
 
     source = operand_def()
     result = result_def(Float32Type)
 
-    assembly_format = "$source attr-dict `:` type($source)"
+    FORMAT: ClassVar[str] = "$source attr-dict `:` type($source)"
 
     traits = traits_def(Pure())
 
@@ -395,27 +402,27 @@ class LoadNode(IRDLOperation, ABC):
         super().__init__(operands=[source], result_types=[f32])
 
 
-class StoreNode(IRDLOperation, ABC):
+class StoreNode(FormattedOp, ABC):
     """Writes one value per element, or a reduction of them, to a tensor."""
 
     value = operand_def(Float32Type)
     destination = operand_def(TensorType)
 
-    assembly_format = "$value `,` $destination attr-dict `:` type($destination)"
+    FORMAT: ClassVar[str] = "$value `,` $destination attr-dict `:` type($destination)"
 
     def __init__(self, value: SSAValue, destination: SSAValue):
         super().__init__(operands=[value, destination])
 
 
 @irdl_op_definition
-class AccFetchOp(IRDLOperation):
+class AccFetchOp(FormattedOp):
     """The accumulator (Sm90AccFetch)."""
 
     name = "cutlass.acc_fetch"
 
     result = result_def(Float32Type)
 
-    assembly_format = "attr-dict"
+    FORMAT: ClassVar[str] = "attr-dict"
 
     traits = traits_def(Pure())
 
@@ -466,7 +473,7 @@ class LoadOp(LoadNode):
 
 
 @irdl_op_definition
-class ComputeOp(IRDLOperation):
+class ComputeOp(FormattedOp):
     """A pure function of scalars applied per element (Sm90Compute)."""
 
     name = "cutlass.compute"
@@ -475,7 +482,7 @@ class ComputeOp(IRDLOperation):
     body = region_def("single_block")
     result = result_def(Float32Type)
 
-    assembly_format = "$inputs $body attr-dict"
+    FORMAT: ClassVar[str] = "$inputs $body attr-dict"
 
     traits = traits_def(Pure())
 
@@ -491,14 +498,14 @@ class ComputeOp(IRDLOperation):
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(FormattedOp):
     """The value of a compute body."""
 
     name = "cutlass.yield"
 
     value = operand_def(Float32Type)
 
-    assembly_format = "$value attr-dict"
+    FORMAT: ClassVar[str] = "$value attr-dict"
 
     traits = traits_def(IsTerminator())
 
@@ -530,7 +537,7 @@ class StoreOp(StoreNode):
 class ReductionNode(StoreNode, ABC):
     kind = prop_def(ReductionAttr)
 
-    assembly_format = "$kind $value `,` $destination attr-dict `:` type($destination)"
+    FORMAT: ClassVar[str] = "$kind $value `,` $destination attr-dict `:` type($destination)"
 
     def __init__(self, kind: ReductionAttr, value: SSAValue, destination: SSAValue):
         IRDLOperation.__init__(self, operands=[value, destination], properties={"kind": kind})

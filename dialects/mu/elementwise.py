@@ -8,11 +8,10 @@ interpreters, operation counts and code generation know only the primitive ones.
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from xdsl.dialects.builtin import FloatAttr, f64, i1
-from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, Operation, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, FloatAttr, IntegerType, f64, i1
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     BaseAttr,
     IRDLOperation,
@@ -24,16 +23,17 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import DTYPES, ElementType, TensorType
 
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, IntegerType  # isort: skip
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
 
 ValueConstraint = (
     BaseAttr(TensorType)
@@ -261,7 +261,7 @@ class Approximation(StrEnum):
 
 
 @irdl_attr_definition
-class ApproximationAttr(EnumAttribute[Approximation], SpacedOpaqueSyntaxAttribute):
+class ApproximationAttr(WordAttr[Approximation]):
     """Which formula gelu uses."""
 
     name = "mu.approximation"
@@ -424,7 +424,7 @@ class Relation(StrEnum):
 
 
 @irdl_attr_definition
-class RelationAttr(EnumAttribute[Relation], SpacedOpaqueSyntaxAttribute):
+class RelationAttr(WordAttr[Relation]):
     """Which comparison `mu.cmp` makes."""
 
     name = "mu.relation"
@@ -557,7 +557,7 @@ class CastOp(ElementwiseOp):
 
 
 @irdl_op_definition
-class ConstantOp(IRDLOperation):
+class ConstantOp(FormattedOp):
     """A compile-time number."""
 
     name = "mu.constant"
@@ -565,7 +565,7 @@ class ConstantOp(IRDLOperation):
     value = prop_def(FloatAttr)
     result = result_def(Float32Type)
 
-    assembly_format = "$value attr-dict"
+    FORMAT: ClassVar[str] = "$value attr-dict"
 
     traits = traits_def(Pure())
 

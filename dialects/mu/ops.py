@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
     AffineSetAttr,
@@ -17,8 +17,7 @@ from xdsl.dialects.builtin import (
     i1,
     i64,
 )
-from xdsl.dialects.utils import EnumAttribute, parse_func_op_like, print_func_op_like
-from xdsl.ir import Attribute, Block, Operation, Region, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineSet
 from xdsl.irdl import (
     IRDLOperation,
@@ -34,15 +33,18 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.elementwise import CanonicalizationTrait, ValueConstraint
+from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
 
 
 class Compute(StrEnum):
@@ -54,7 +56,7 @@ class Compute(StrEnum):
 
 
 @irdl_attr_definition
-class ComputeAttr(EnumAttribute[Compute], SpacedOpaqueSyntaxAttribute):
+class ComputeAttr(WordAttr[Compute]):
     """In which number format a contraction multiplies."""
 
     name = "mu.compute"
@@ -66,7 +68,7 @@ class ComputeAttr(EnumAttribute[Compute], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class MatmulOp(IRDLOperation):
+class MatmulOp(FormattedOp):
     """Contraction of the last axis of `lhs` with the second-last of `rhs`, f32 accumulation."""
 
     name = "mu.matmul"
@@ -76,7 +78,7 @@ class MatmulOp(IRDLOperation):
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
 
-    assembly_format = "$compute $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+    FORMAT: ClassVar[str] = "$compute $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     traits = traits_def(Pure())
 
@@ -101,7 +103,7 @@ class MatmulOp(IRDLOperation):
 
 
 @irdl_op_definition
-class TransposeOp(IRDLOperation):
+class TransposeOp(FormattedOp):
     """A view with the last two axes swapped (`.T`)."""
 
     name = "mu.transpose"
@@ -109,7 +111,7 @@ class TransposeOp(IRDLOperation):
     operand = operand_def(TensorType)
     result = result_def(TensorType)
 
-    assembly_format = "$operand attr-dict `:` functional-type(operands, results)"
+    FORMAT: ClassVar[str] = "$operand attr-dict `:` functional-type(operands, results)"
 
     traits = traits_def(Pure(), CanonicalizationTrait())
 
@@ -123,7 +125,7 @@ class TransposeOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ExpandOp(IRDLOperation):
+class ExpandOp(FormattedOp):
     """A view with axes of extent 1 inserted (`v[:, None]`); `axes` are positions in the result."""
 
     name = "mu.expand"
@@ -132,7 +134,7 @@ class ExpandOp(IRDLOperation):
     operand = operand_def(ValueConstraint)
     result = result_def(TensorType)
 
-    assembly_format = "$operand `axes` $axes attr-dict `:` functional-type(operands, results)"
+    FORMAT: ClassVar[str] = "$operand `axes` $axes attr-dict `:` functional-type(operands, results)"
 
     traits = traits_def(Pure())
 
@@ -154,7 +156,7 @@ class ExpandOp(IRDLOperation):
 
 
 @irdl_op_definition
-class BroadcastOp(IRDLOperation):
+class BroadcastOp(FormattedOp):
     """A value repeated to the extents of the result."""
 
     name = "mu.broadcast"
@@ -162,7 +164,7 @@ class BroadcastOp(IRDLOperation):
     operand = operand_def(ValueConstraint)
     result = result_def(TensorType)
 
-    assembly_format = "$operand attr-dict `:` functional-type(operands, results)"
+    FORMAT: ClassVar[str] = "$operand attr-dict `:` functional-type(operands, results)"
 
     traits = traits_def(Pure())
 
@@ -184,14 +186,14 @@ class Reduction(StrEnum):
 
 
 @irdl_attr_definition
-class ReductionAttr(EnumAttribute[Reduction], SpacedOpaqueSyntaxAttribute):
+class ReductionAttr(WordAttr[Reduction]):
     """Which reduction: sum, max, min, or amax (the largest absolute value)."""
 
     name = "mu.reduction"
 
 
 @irdl_op_definition
-class ReduceOp(IRDLOperation):
+class ReduceOp(FormattedOp):
     """Reduce over `axes`, which are dropped; the result is f32."""
 
     name = "mu.reduce"
@@ -203,7 +205,7 @@ class ReduceOp(IRDLOperation):
     operand = operand_def(ValueConstraint)
     result = result_def(TensorType)
 
-    assembly_format = "$kind $operand `axes` $axes attr-dict `:` functional-type(operands, results)"
+    FORMAT: ClassVar[str] = "$kind $operand `axes` $axes attr-dict `:` functional-type(operands, results)"
 
     traits = traits_def(Pure())
 
@@ -230,7 +232,7 @@ class ReduceOp(IRDLOperation):
 
 
 @irdl_op_definition
-class PinOp(IRDLOperation):
+class PinOp(FormattedOp):
     """A stage boundary that the user named: the value is stored here, later code reads the stored one."""
 
     name = "mu.pin"
@@ -239,7 +241,7 @@ class PinOp(IRDLOperation):
     operand = operand_def(TensorType)
     result = result_def(TensorType)
 
-    assembly_format = "$stage $operand attr-dict `:` functional-type(operands, results)"
+    FORMAT: ClassVar[str] = "$stage $operand attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, stage: str, operand: SSAValue | Operation):
         value = SSAValue.get(operand)
@@ -322,6 +324,8 @@ class KernelOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> KernelOp:
+        from xdsl.dialects.utils import parse_func_op_like
+
         name, inputs, outputs, region, extra, _, _ = parse_func_op_like(
             parser, reserved_attr_names=("sym_name", "function_type")
         )
@@ -332,6 +336,8 @@ class KernelOp(IRDLOperation):
         return kernel
 
     def print(self, printer: Printer) -> None:
+        from xdsl.dialects.utils import print_func_op_like
+
         print_func_op_like(
             printer,
             self.sym_name,
@@ -366,14 +372,14 @@ class KernelOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ReturnOp(IRDLOperation):
+class ReturnOp(FormattedOp):
     """The results of a kernel."""
 
     name = "mu.return"
 
     values = var_operand_def(TensorType)
 
-    assembly_format = "$values attr-dict `:` type($values)"
+    FORMAT: ClassVar[str] = "$values attr-dict `:` type($values)"
 
     traits = traits_def(IsTerminator(), HasParent(KernelOp))
 
@@ -390,14 +396,14 @@ class StageKind(StrEnum):
 
 
 @irdl_attr_definition
-class StageKindAttr(EnumAttribute[StageKind], SpacedOpaqueSyntaxAttribute):
+class StageKindAttr(WordAttr[StageKind]):
     """The anchor of a stage."""
 
     name = "mu.stage_kind"
 
 
 @irdl_op_definition
-class StageOp(IRDLOperation):
+class StageOp(FormattedOp):
     """One device kernel: an anchor with the pointwise work that shares its tile.
 
     Its results are the values that it stores, at the dtype they are stored with.
@@ -412,7 +418,7 @@ class StageOp(IRDLOperation):
 
     traits = traits_def()
 
-    assembly_format = "$stage_name $kind `:` type($outputs) $body attr-dict"
+    FORMAT: ClassVar[str] = "$stage_name $kind `:` type($outputs) $body attr-dict"
 
     def __init__(self, name: str, kind: StageKind, result_types: Sequence[TensorType], body: Region):
         super().__init__(
@@ -456,14 +462,14 @@ class StageOp(IRDLOperation):
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(FormattedOp):
     """The values that a stage stores."""
 
     name = "mu.yield"
 
     values = var_operand_def(ValueConstraint)
 
-    assembly_format = "$values attr-dict `:` type($values)"
+    FORMAT: ClassVar[str] = "$values attr-dict `:` type($values)"
 
     traits = traits_def(IsTerminator(), HasParent(StageOp))
 

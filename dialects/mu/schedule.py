@@ -7,15 +7,19 @@ the target.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import DictionaryAttr, IntAttr, IntegerAttr, StringAttr
-from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
-from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, opt_prop_def, prop_def
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
+
+from mucc.dialects.mu.syntax import FormattedOp, WordAttr
+
+if TYPE_CHECKING:
+    from xdsl.parser import AttrParser
+    from xdsl.printer import Printer
 
 
 def _parse_shape(parser: AttrParser, rank: int) -> list[IntAttr]:
@@ -105,7 +109,7 @@ class Mainloop(StrEnum):
 
 
 @irdl_attr_definition
-class MainloopAttr(EnumAttribute[Mainloop], SpacedOpaqueSyntaxAttribute):
+class MainloopAttr(WordAttr[Mainloop]):
     """How the warps of a block divide loading and arithmetic."""
 
     name = "mu.mainloop"
@@ -211,7 +215,7 @@ SETTINGS: dict[str, type[Attribute]] = {
 
 
 @irdl_op_definition
-class ScheduleOp(IRDLOperation):
+class ScheduleOp(FormattedOp):
     """What the user pinned for a kernel, or for one of its stages, on one target."""
 
     name = "mu.schedule"
@@ -221,7 +225,7 @@ class ScheduleOp(IRDLOperation):
     target = prop_def(StringAttr)
     settings = prop_def(DictionaryAttr)
 
-    assembly_format = "$kernel (`stage` $stage^)? `for` $target $settings attr-dict"
+    FORMAT: ClassVar[str] = "$kernel (`stage` $stage^)? `for` $target $settings attr-dict"
 
     def __init__(self, kernel: str, stage: str | None, target: str, settings: dict[str, Attribute]):
         super().__init__(

@@ -176,6 +176,10 @@ def _text(path: str, data: bytes, kind: str, args: Arguments, reporter: Reporter
     from mucc.build import compile_source
 
     source = decode(data, path)
+    if kind in ("ast", "mu") and args.print_ir is None:
+        from mucc.driver import front_text
+
+        return front_text(source, kind).rstrip("\n").encode() + b"\n"
     compilation = compile_source(source, args.target, args.print_ir, args.print_after)
     reporter.add(compilation.sink.diagnostics, source)
     return compilation.emit(kind).rstrip("\n").encode() + b"\n"

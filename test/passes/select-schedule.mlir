@@ -92,3 +92,35 @@ cutlass.program @none(%x: !mu.tensor<[M, N], bf16>, %y: !mu.tensor<[M, N], bf16>
     cutlass.store %2, %y : !mu.tensor<[M, N], bf16>
   }
 }
+
+// -----
+
+// A schedule for another target, or for another kernel, does not count.
+
+// CHECK-LABEL: cutlass.program @others(
+// CHECK: tile <128, 256, 64> cluster <2, 1> mainloop cooperative scheduler <persistent, swizzle = 2>
+cutlass.program @others(%x: !mu.tensor<[M, M], bf16>, %y: !mu.tensor<[M, M], bf16>)
+    attributes {target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["M"]} {
+  cutlass.gemm "y" bf16 %x, %x shape <[M], [M], [M], []> : !mu.tensor<[M, M], bf16>, !mu.tensor<[M, M], bf16> {
+    %0 = cutlass.acc_fetch
+    cutlass.store_d %0, %y : !mu.tensor<[M, M], bf16>
+  }
+}
+mu.schedule "others" for "sm_100a" {tile = #mu.tile<64, 64, 64>}
+mu.schedule "another" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
+
+// -----
+
+// A schedule for a stage that has no contraction, or that is not there, is an error.
+
+// CHECK: error[MU2001]: stage 'm' of kernel 'wrong' has no contraction to schedule
+// CHECK-NEXT: error[MU2001]: stage 'z' of kernel 'wrong' does not exist
+cutlass.program @wrong(%x: !mu.tensor<[M, M], bf16>, %y: !mu.tensor<[M, M], bf16>)
+    attributes {target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["M"]} {
+  cutlass.map "m" space ["M", "M"] {
+    %0 = cutlass.load %x : !mu.tensor<[M, M], bf16>
+    cutlass.store %0, %y : !mu.tensor<[M, M], bf16>
+  }
+}
+mu.schedule "wrong" stage "m" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
+mu.schedule "wrong" stage "z" for "sm_90a" {tile = #mu.tile<64, 64, 64>}

@@ -1,0 +1,58 @@
+"""How operations and attributes are written.
+
+xDSL's own helpers for this load its parser and printer, and analyse every format as soon as an
+operation is defined. Most runs read and print no IR: here that work waits until one does.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, cast, get_args
+
+from xdsl.ir import Data, SpacedOpaqueSyntaxAttribute
+from xdsl.irdl import IRDLOperation
+from xdsl.utils.str_enum import StrEnum
+
+if TYPE_CHECKING:
+    from xdsl.irdl.declarative_assembly_format import FormatProgram
+    from xdsl.parser import AttrParser, Parser
+    from xdsl.printer import Printer
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+class WordAttr(Data[Word], SpacedOpaqueSyntaxAttribute, Generic[Word]):
+    """An attribute that is one word of an enumeration, which a subclass names as `WordAttr[Words]`."""
+
+    enum_type: ClassVar[type[StrEnum]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        (cls.enum_type,) = get_args(vars(cls)["__orig_bases__"][0])
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Word:
+        return cast(Word, parser.parse_str_enum(cls.enum_type))
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_identifier_or_string_literal(self.data.value)
+
+
+class FormattedOp(IRDLOperation):
+    """An operation written as `FORMAT` says, in the language of xDSL's declarative formats."""
+
+    FORMAT: ClassVar[str]
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        return _program(cls).parse(parser, cls)
+
+    def print(self, printer: Printer) -> None:
+        _program(type(self)).print(printer, self)
+
+
+@cache
+def _program(cls: type[FormattedOp]) -> FormatProgram:
+    from xdsl.irdl.declarative_assembly_format import FormatProgram
+
+    return FormatProgram.from_str(cls.FORMAT, cls.get_irdl_definition())
