@@ -96,6 +96,8 @@ def main() -> None:
     x, w = (torch.randn(n, n, dtype=torch.bfloat16, device=device) for _ in range(2))
     contenders: list[tuple[str, Callable[..., Any], Sequence[tuple[Any, ...]]]] = [
         ("tvm_ffi", kernel.ffi, full),
+        # The same conversions and checks, but nothing is launched: what is left of a call is the driver's.
+        ("tvm_ffi_no_launch", kernel.ffi_workspace, full),
         ("launch", kernel.launch, full),
         ("call", kernel, inputs),
         ("torch_op", kernel.op, inputs),
@@ -113,7 +115,7 @@ def main() -> None:
             summary[f"launch.{name}_us" if kind == "repeated" else f"launch.{name}_{kind}_us"] = round(
                 middle, 3
             )
-            print(f"{name:<14}{kind:<10}{middle:8.2f} µs{least:8.2f} µs at best", flush=True)
+            print(f"{name:<19}{kind:<10}{middle:8.2f} µs{least:8.2f} µs at best", flush=True)
     card = torch.cuda.get_device_name(device).split()[-1].lower()
     extra = {"torch": torch.__version__, "cuda": torch.version.cuda}
     print(write_result(card, "launch", rows, summary, extra_versions=extra))

@@ -5,7 +5,6 @@ This is what `mucc FILE -o OUT`, `mucc run` and `mucc.compile` share.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Callable
@@ -13,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from mucc.cache import Cache, Entry, artefact_key, request_key
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.program import compile_source, placed
 from mucc.seal import seal
 from mucc.source import decode
 from mucc.toolchain.discover import SUPPORT_INCLUDE, Toolchain, find_toolchain
@@ -61,30 +61,6 @@ class Artefact:
     cached: bool
 
 
-def compile_source(
-    source: Source,
-    target: str,
-    print_ir: TextIO | None = None,
-    print_after: tuple[str, ...] = (),
-    *,
-    only_check: bool = False,
-) -> Compilation:
-    """The program down to C++. Raises DiagnosticError with every error in it.
-
-    With `only_check` nothing can be emitted afterwards, and the compiler does not check itself.
-    """
-    from mucc.driver import Options, compile_text
-
-    try:
-        compilation = compile_text(
-            source, Options(target, print_ir, print_after, not only_check, not only_check)
-        )
-        compilation.sink.raise_if_errors()
-    except DiagnosticError as error:
-        raise DiagnosticError(_placed(error.diagnostics, source)) from error
-    return compilation
-
-
 def build(request: Request, progress: Callable[[str], None] = lambda text: None) -> Artefact:
     """Build a program, or find it built. `progress` gets a line before something slow.
 
@@ -102,7 +78,7 @@ def build(request: Request, progress: Callable[[str], None] = lambda text: None)
     if cache and toolchain:
         key = request_key(request.data, decisive, toolchain.fingerprint())
         if not request.save_temps and not request.print_ir and (entry := cache.find_request(key)):
-            warnings = entry.warnings and _placed(entry.warnings, decode(request.data, request.name))
+            warnings = entry.warnings and placed(entry.warnings, decode(request.data, request.name))
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
 
     source = decode(request.data, request.name)
@@ -115,7 +91,7 @@ def build(request: Request, progress: Callable[[str], None] = lambda text: None)
     made, artefact = _artefact(request, compilation, decisive, toolchain, cache, progress)
     if cache:
         cache.store_request(key, artefact, said)
-    warnings = _placed((*said, *made.warnings), source)
+    warnings = placed((*said, *made.warnings), source)
     return Artefact(made.data, (*warnings, *(cache.problems if cache else ())), cached=made.cached)
 
 
@@ -158,11 +134,6 @@ def _artefact(
         fresh = request.save_temps is not None
         entry = cache.build(key, make, fresh=fresh, waiting=lambda: progress(waiting))
     return Artefact(entry.data, entry.warnings, cached=made is None), key
-
-
-def _placed(diagnostics: tuple[Diagnostic, ...], source: Source) -> tuple[Diagnostic, ...]:
-    """Diagnostics that know what their spans point into."""
-    return tuple(d if d.source else dataclasses.replace(d, source=source) for d in diagnostics)
 
 
 def _save_texts(compilation: Compilation, directory: str, stem: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -66,6 +65,8 @@ class Compilation:
     @property
     def cache_text(self) -> str:
         """The canonical IR: equal texts make equal machine code."""
+        import json
+
         return f"{self.cutlass!s}\n{json.dumps(self.manifest, sort_keys=True)}"
 
     def emit(self, kind: str) -> str:
@@ -92,6 +93,8 @@ class Compilation:
 
                 return header_text(self.manifest)
             case "manifest":
+                import json
+
                 return json.dumps(self.manifest, indent=2) + "\n"
             case _:
                 raise KeyError(kind)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
+
+    from mucc.passes.support import Pass
 
 _MODULES = {
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
@@ -23,10 +26,18 @@ _MODULES = {
 }
 
 
+def _module_pass(cls: type[Pass]) -> type[ModulePass]:
+    """A pass in the form that xDSL's tools take; its fields become options on the command line."""
+    from xdsl.passes import ModulePass
+
+    made = type(cls.__name__, (cls, ModulePass), {"__doc__": cls.__doc__, "__module__": cls.__module__})
+    return dataclass(frozen=True)(made)
+
+
 def get_all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     """Every pass by its name on the command line; importing it is left to the caller."""
 
     def loader(module: str, name: str) -> Callable[[], type[ModulePass]]:
-        return lambda: getattr(import_module(f"mucc.passes.{module}"), name)
+        return lambda: _module_pass(getattr(import_module(f"mucc.passes.{module}"), name))
 
     return {key: loader(*where) for key, where in _MODULES.items()}

@@ -7,8 +7,8 @@ that walks along it (None where the extent is 1). Everything about broadcasting 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
@@ -26,8 +26,7 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType
 Axes = tuple[int | None, ...]
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """A tensor (or run-time scalar) outside the stage, seen from the stage's space."""
 
     base: SSAValue
@@ -173,8 +172,7 @@ def root_axes(root: SSAValue, stage: StageOp) -> Axes:
     return tuple(None if d == 1 else i for i, d in enumerate(dims, len(space) - len(dims)))
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """How a contraction's axes become M, N, K and L.
 
     `flat` takes the batch axes of A as further rows, which needs B without batch axes.

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, f32, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.elementwise import CastOp, ConstantOp, ElementwiseOp
@@ -43,7 +42,7 @@ from mucc.passes.access import (
     rhs_access,
     root_axes,
 )
-from mucc.passes.support import locate
+from mucc.passes.support import Pass, locate
 
 LOADS = {
     Pattern.ROW: c.RowBroadcastOp,
@@ -343,14 +342,14 @@ def _flat_pattern(access: Access, rank: int) -> Pattern:
 
 
 @dataclass(frozen=True)
-class ConvertToCutlass(ModulePass):
+class ConvertToCutlass(Pass):
     """Lower staged kernels to programs of device kernels for one target."""
 
     name = "convert-to-cutlass"
 
     target: str = "sm_90a"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         block = op.body.block
         for kernel in list(block.ops):
             if isinstance(kernel, KernelOp):

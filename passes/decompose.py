@@ -11,11 +11,10 @@ from collections.abc import Callable
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu import elementwise as e
-from mucc.passes.support import rewrite
+from mucc.passes.support import Pass, rewrite
 
 # Klambauer et al., Self-Normalizing Neural Networks, 2017.
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -91,10 +90,10 @@ class Expand(RewritePattern):
         rewriter.replace(op, emit.ops, [result])
 
 
-class Decompose(ModulePass):
+class Decompose(Pass):
     """Rewrite every composite activation into primitive operations."""
 
     name = "decompose"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         rewrite(op, [Expand()])

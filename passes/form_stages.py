@@ -8,7 +8,6 @@ from itertools import count
 from xdsl.context import Context
 from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 
 from mucc.dialects.mu.ops import (
     KernelOp,
@@ -19,7 +18,7 @@ from mucc.dialects.mu.ops import (
 )
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.passes.partition import Partition, Stage, dims_of
-from mucc.passes.support import erase_dead
+from mucc.passes.support import Pass, erase_dead
 
 
 class _StageBuilder:
@@ -116,7 +115,7 @@ def _form(kernel: KernelOp) -> None:
         op.erase()
 
 
-class FormStages(ModulePass):
+class FormStages(Pass):
     """Partition each kernel into stages.
 
     ```
@@ -130,7 +129,7 @@ class FormStages(ModulePass):
 
     name = "form-stages"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for kernel in op.body.block.ops:
             if isinstance(kernel, KernelOp):
                 _form(kernel)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.passes.support import Pass
 
 Pointwise = ElementwiseOp | ConstantOp
 
@@ -70,7 +70,7 @@ def _fuse(kernel: c.DeviceKernelOp) -> None:
             op.erase()
 
 
-class FuseEpilogue(ModulePass):
+class FuseEpilogue(Pass):
     """Collect scalar ops into compute nodes.
 
     ```
@@ -82,7 +82,7 @@ class FuseEpilogue(ModulePass):
 
     name = "fuse-epilogue"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for program in op.body.block.ops:
             if isinstance(program, c.ProgramOp):
                 for kernel in program.kernels:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from math import prod
+
+from xdsl.ir import Operation
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops import Compute
@@ -14,14 +17,6 @@ from mucc.target.config import Epilogue, GemmConfig, Problem
 def _bytes(value: object) -> int:
     assert isinstance(value, TensorType)
     return dtype_bytes(value.element_type)
-
-
-def _all(gemm: c.GemmOp, kind: type[c.LoadNode]) -> tuple[int, ...]:
-    return tuple(_bytes(op.source.type) for op in gemm.nodes if isinstance(op, kind))
-
-
-def _count(gemm: c.GemmOp, kind: type[c.StoreNode]) -> int:
-    return sum(isinstance(op, kind) for op in gemm.nodes)
 
 
 def _is_row_major(type: object) -> bool:
@@ -63,21 +58,28 @@ def _extent(dims: Dims) -> int | None:
 
 def _epilogue_of(gemm: c.GemmOp, exchanged: bool) -> Epilogue:
     """What a gemm's epilogue moves; rows and columns trade places in an exchanged kernel."""
-    destination, source = gemm.destination, gemm.source
-    row_load: type[c.LoadNode] = c.ColBroadcastOp if exchanged else c.RowBroadcastOp
-    reductions = [_count(gemm, c.RowReductionOp), _count(gemm, c.ColReductionOp)]
+    loads: dict[type[Operation], list[int]] = defaultdict(list)
+    stores: dict[type[Operation], list[int]] = defaultdict(list)
+    for op in gemm.nodes:
+        if isinstance(op, c.LoadNode):
+            loads[type(op)].append(_bytes(op.source.type))
+        elif isinstance(op, c.StoreNode):
+            stores[type(op)].append(_bytes(op.destination.type))
+    row_load = c.ColBroadcastOp if exchanged else c.RowBroadcastOp
+    reductions = [len(stores[c.RowReductionOp]), len(stores[c.ColReductionOp])]
     if exchanged:
         reductions.reverse()
+    destination = gemm.destination
     row_major = destination is None or _is_row_major(destination.destination.type)
     return Epilogue(
-        destination=_bytes(destination.destination.type) if destination else None,
-        source=_bytes(source.source.type) if source else None,
-        aux_loads=_all(gemm, c.AuxLoadOp),
-        aux_stores=tuple(_bytes(op.destination.type) for op in gemm.nodes if isinstance(op, c.AuxStoreOp)),
-        row_broadcasts=_all(gemm, row_load),
+        destination=next(iter(stores[c.StoreDOp]), None),
+        source=next(iter(loads[c.SrcFetchOp]), None),
+        aux_loads=tuple(loads[c.AuxLoadOp]),
+        aux_stores=tuple(stores[c.AuxStoreOp]),
+        row_broadcasts=tuple(loads[row_load]),
         row_reductions=reductions[0],
         col_reductions=reductions[1],
-        scalar_reductions=_count(gemm, c.ScalarReductionOp),
+        scalar_reductions=len(stores[c.ScalarReductionOp]),
         destination_is_col_major=row_major == exchanged,
     )
 

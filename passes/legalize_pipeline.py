@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.passes import ModulePass
 
 from mucc.passes.gemm_config import config_of
 from mucc.passes.legalize_tile import finding_of, gemms
-from mucc.passes.support import Finding, PassError
+from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
 
 
-class LegalizePipeline(ModulePass):
+class LegalizePipeline(Pass):
     """Resolve `stages = auto`, and refuse counts that do not fit."""
 
     name = "legalize-pipeline"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         findings: list[Finding] = []
         for program, gemm in gemms(op):
             target = get_target(program.target.data)

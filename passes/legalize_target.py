@@ -8,13 +8,12 @@ from math import gcd
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.passes.promises import promised_multiple
-from mucc.passes.support import Finding, PassError
+from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
 
 
@@ -88,12 +87,12 @@ def _legalise(program: c.ProgramOp) -> list[Finding]:
     return findings
 
 
-class LegalizeTarget(ModulePass):
+class LegalizeTarget(Pass):
     """Derive what the caller must promise about dims, and refuse extents that break it already."""
 
     name = "legalize-target"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         findings: list[Finding] = []
         for program in op.body.block.ops:
             if isinstance(program, c.ProgramOp):

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from mucc.dialects.cutlass import ops as c
 from mucc.passes.gemm_config import config_of
-from mucc.passes.support import Finding, PassError
+from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
 from mucc.target.config import Violation
 
@@ -38,12 +37,12 @@ def finding_of(violation: Violation, program: c.ProgramOp, gemm: c.GemmOp) -> Fi
     )
 
 
-class LegalizeTile(ModulePass):
+class LegalizeTile(Pass):
     """Check everything that a schedule sets, except the stage count."""
 
     name = "legalize-tile"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         findings: list[Finding] = []
         for program, gemm in gemms(op):
             target = get_target(program.target.data)

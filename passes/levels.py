@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -26,8 +26,7 @@ class LevelError(Exception):
         self.op = op
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """A set of legal ops: `top` in the module, `inner` directly in kernels, plus a rule for each op."""
 
     name: str

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from mucc.dialects.mu.ops import KernelOp
-from mucc.passes.support import erase_dead, rewrite
+from mucc.passes.support import Pass, erase_dead, rewrite
 
 
-class MuCanonicalize(ModulePass):
+class MuCanonicalize(Pass):
     """Apply the dialect's canonicalisation patterns, keeping source locations."""
 
     name = "mu-canonicalize"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         from mucc.dialects.mu.canonicalization import PATTERNS
 
         rewrite(op, PATTERNS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from xdsl.passes import ModulePass
-
 from mucc.passes import levels
 from mucc.passes.convert_to_cutlass import ConvertToCutlass
 from mucc.passes.decompose import Decompose
@@ -16,8 +14,9 @@ from mucc.passes.levels import Level
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.select_schedule import SelectSchedule
+from mucc.passes.support import Pass
 
-Step = tuple[ModulePass, Level]
+Step = tuple[Pass, Level]
 
 
 def pipeline(target: str) -> tuple[Step, ...]:

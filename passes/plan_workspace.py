@@ -6,19 +6,18 @@ that it ever holds, and slots lie one after another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
+from mucc.passes.support import Pass
 
 
-@dataclass(frozen=True)
-class Lifetime:
+class Lifetime(NamedTuple):
     """A value of the workspace: written by launch `first`, read last by launch `last`."""
 
     key: int
@@ -85,12 +84,12 @@ def _plan(program: c.ProgramOp) -> None:
     program.slots = ArrayAttr(types)
 
 
-class PlanWorkspace(ModulePass):
+class PlanWorkspace(Pass):
     """Assign workspace slots by liveness."""
 
     name = "plan-workspace"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for program in op.body.block.ops:
             if isinstance(program, c.ProgramOp):
                 _plan(program)

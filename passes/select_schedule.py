@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Attribute
-from xdsl.passes import ModulePass
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.schedule import ClusterAttr, Mainloop, MainloopAttr, ScheduleOp, SchedulerAttr, TileAttr
 from mucc.passes.gemm_config import problem_of
-from mucc.passes.support import Finding, PassError
+from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
 
 
@@ -75,12 +74,12 @@ def unknown_stages(schedules: list[ScheduleOp], programs: list[c.ProgramOp]) -> 
         )
 
 
-class SelectSchedule(ModulePass):
+class SelectSchedule(Pass):
     """Fill in tile, cluster, mainloop, scheduler of every contraction, and the stage count if pinned."""
 
     name = "select-schedule"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         schedules = [s for s in op.body.block.ops if isinstance(s, ScheduleOp)]
         programs = [p for p in op.body.block.ops if isinstance(p, c.ProgramOp)]
         if findings := list(unknown_stages(schedules, programs)):

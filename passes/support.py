@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Attribute, Operation, Region
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
+from xdsl.traits import Pure
 
 
-@dataclass(frozen=True)
-class Finding:
+class Pass(ABC):
+    """A step of the compiler: `mucc.passes.get_all_passes` makes a pass of xDSL of it.
+
+    It is none from the start because xDSL's pass manager, which parses pipelines, takes long to load.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
+        """Rewrite the module in place. Raises PassError where the program is at fault."""
+
+
+class Finding(NamedTuple):
     """Something a pass found wrong, in terms of the IR; the driver makes a diagnostic of it.
 
     `location` is the op's place in the source. `kernel`, `stage` and `setting` name a schedule
@@ -55,19 +65,32 @@ def locate(op: Operation, origin: Operation) -> None:
             inner.location = origin.location
 
 
+def _is_dead(op: Operation) -> bool:
+    return all(r.first_use is None for r in op.results) and op.has_trait(Pure)
+
+
 class _Located(RewritePattern):
-    """Runs patterns and gives every op that one inserts the location of the op it matched."""
+    """Erases a dead op, or applies the first pattern that matches.
+
+    Every op that a pattern inserts gets the location of the op that it matched.
+    """
 
     def __init__(self, patterns: Sequence[RewritePattern]):
-        self.inner = GreedyRewritePatternApplier(list(patterns))
+        self.patterns = patterns
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        location = op.location
+        if _is_dead(op):
+            rewriter.erase(op)
+            return
         inserted: list[Operation] = []
         handlers = rewriter.operation_insertion_handler
         handlers.append(inserted.append)
+        location = op.location
         try:
-            self.inner.match_and_rewrite(op, rewriter)
+            for pattern in self.patterns:
+                pattern.match_and_rewrite(op, rewriter)
+                if rewriter.has_done_action:
+                    break
         finally:
             handlers.remove(inserted.append)
         for new in inserted:
@@ -82,9 +105,7 @@ def rewrite(module: ModuleOp, patterns: Sequence[RewritePattern]) -> None:
 
 def erase_dead(region: Region) -> None:
     """Erase pure ops whose results nobody uses, last first, in a region without nested regions of its own."""
-    from xdsl.traits import Pure
-
     for op in reversed(list(region.block.ops)):
-        if op.has_trait(Pure) and all(r.first_use is None for r in op.results):
+        if _is_dead(op):
             op.detach()
             op.erase()

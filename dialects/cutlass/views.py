@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -10,8 +10,7 @@ from mucc.dialects.mu.ops import ExpandOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """How a value looks into `base`.
 
     `axes[i]` is the base axis behind axis i of the view, None for an inserted axis of extent 1.

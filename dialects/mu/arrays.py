@@ -23,7 +23,10 @@ class Arrays(Protocol):
         ...
 
     def round_to(self, value: Any, dtype: str) -> Any:
-        """Round to bf16, f16 or f32 (nearest, ties to even) and return float64."""
+        """Round to f32, and on to bf16 or f16 if asked (nearest, ties to even); return float64.
+
+        Kernels compute in f32, so that this is what a store of 16 bits rounds.
+        """
         ...
 
     def erf(self, value: Any) -> Any: ...
@@ -49,7 +52,9 @@ class NumpyArrays:
     def round_to(self, value: Any, dtype: str) -> Any:
         np = self.xp
         with np.errstate(over="ignore"):
-            single = np.asarray(value, dtype=np.float16 if dtype == "f16" else np.float32)
+            single = np.asarray(value, dtype=np.float32)
+            if dtype == "f16":
+                single = single.astype(np.float16)
         if dtype == "bf16":
             bits = single.view(np.uint32).astype(np.uint64)
             rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
@@ -81,7 +86,7 @@ class TorchArrays:
     def round_to(self, value: Any, dtype: str) -> Any:
         torch = self.xp
         target = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype]
-        return value.to(target).to(torch.float64)
+        return value.to(torch.float32).to(target).to(torch.float64)
 
     def erf(self, value: Any) -> Any:
         return self.xp.erf(value)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -45,7 +45,7 @@ _NAMES: dict[Attribute, str] = {t: n for n, t in DTYPES.items()}
 
 def dtype_name(element_type: Attribute) -> str:
     """The surface name of a dtype, for example `bf16`."""
-    return _NAMES.get(element_type, str(element_type))
+    return _NAMES.get(element_type) or str(element_type)
 
 
 def dtype_bytes(element_type: Attribute) -> int:
@@ -83,10 +83,12 @@ class LayoutAttr(ParametrizedAttribute):
     strides: ArrayAttr[IntAttr | StringAttr]
 
     @staticmethod
+    @cache
     def row_major() -> LayoutAttr:
         return LayoutAttr(StringAttr("row_major"), ArrayAttr([]))
 
     @staticmethod
+    @cache
     def col_major() -> LayoutAttr:
         return LayoutAttr(StringAttr("col_major"), ArrayAttr([]))
 
@@ -175,8 +177,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
     @staticmethod
     def of(dims: Sequence[Dim], element_type: Attribute, layout: LayoutAttr | None = None) -> TensorType:
         """Build a type from plain Python extents; the layout is row-major when left out."""
-        shape = ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
-        return TensorType(shape, element_type, layout or LayoutAttr.row_major())
+        return _tensor_type(tuple(dims), element_type, layout or LayoutAttr.row_major())
 
     @property
     def dims(self) -> Dims:
@@ -239,8 +240,13 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
             raise VerifyException(f"{len(self.layout.strides)} strides given for {self.rank} axes")
 
 
-@dataclass(frozen=True)
-class Shaped:
+@cache
+def _tensor_type(dims: Dims, element_type: Attribute, layout: LayoutAttr) -> TensorType:
+    shape = ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
+    return TensorType(shape, element_type, layout)
+
+
+class Shaped(NamedTuple):
     """What the type rules look at: the extents and the dtype of a value, scalar or tensor."""
 
     dims: Dims

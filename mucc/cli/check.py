@@ -34,7 +34,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     args = parser().parse(argv, Arguments())
     if not args.files:
         raise usage_error("no input file", "give the names of .mcu files: mucc check kernel.mcu")
-    from mucc.build import compile_source
+    from mucc.program import compile_source
 
     for path in args.files:
         try:

@@ -27,7 +27,7 @@ class ExitStatus(IntEnum):
     INTERNAL = 4
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, order=True)
 class Span:
     """A half-open range of character offsets into a source text."""
 
@@ -71,7 +71,7 @@ class Source:
         return self.text[start : len(self.text) if end < 0 else end]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fix:
     """A text edit that would mend the problem: replace `span` by `replacement`."""
 
@@ -80,7 +80,7 @@ class Fix:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Diagnostic:
     """One finding.
 

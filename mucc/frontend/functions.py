@@ -7,9 +7,8 @@ numbers and words it may be given; only the spelling of operand names is decided
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
+from typing import NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -24,8 +23,7 @@ Option = float | str | tuple[int, ...] | None
 VALUE, NUMBER, WORD, AXES = "a value", "a number", "a word", "an axis"
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter. `default` is the text of its default; None where an argument must be given."""
 
     name: str
@@ -40,8 +38,7 @@ class Parameter:
         return f"{self.name}={'|'.join(self.choices) or self.default}"
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(NamedTuple):
     """One function (or one of two that share a name) and how its operation is built.
 
     `build` takes the values in order and the options by name; it may raise TypeRuleError.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mucc.target.config import GemmConfig, Problem, Schedule, Violation
 
@@ -16,8 +15,7 @@ DATA = Path(__file__).parent / "data"
 """Where the data files are: `<target>.toml`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What bounds a schedule. Sizes in bytes unless the name says otherwise."""
 
     shared_memory: int
@@ -36,8 +34,7 @@ class Limits:
     """Parts that K may be divided into."""
 
 
-@dataclass(frozen=True, slots=True)
-class Multiprocessor:
+class Multiprocessor(NamedTuple):
     """One multiprocessor. Rates are results per clock cycle."""
 
     shared_memory: int
@@ -50,8 +47,7 @@ class Multiprocessor:
     """What a multiprocessor can load from L2."""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """A card of a target.
 
     `datasheet` is what the maker states, `measured` what a benchmark reached on such a card: operations
@@ -66,8 +62,7 @@ class Device:
     measured: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """The contents of a target's data file. The first device is the one that defaults are chosen for."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Epilogue:
     """What an epilogue moves, by bytes per element.
 
@@ -25,7 +26,7 @@ class Epilogue:
     destination_is_col_major: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GemmConfig:
     """One contraction kernel with all choices made but the stage count.
 
@@ -46,8 +47,7 @@ class GemmConfig:
     swizzle: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):
     """A broken rule of a target: the setting to blame, the fact that decides, a legal value.
 
     `fix` is source text for the setting, itself legal together with the other settings.
@@ -60,8 +60,7 @@ class Violation:
     fix: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """A contraction before its schedule is chosen. Extents are None where they are run-time values."""
 
     compute: str
@@ -74,7 +73,7 @@ class Problem:
     batch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schedule:
     """A chosen schedule, all but the stage count."""
 

@@ -14,6 +14,7 @@ C++'s rules for padding. Sources, below `cutlass/`:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from math import gcd
 from typing import NamedTuple
 
@@ -90,6 +91,7 @@ def epilogue_stages(config: GemmConfig) -> tuple[int, int]:
     return stages_c, stages_d
 
 
+@cache
 def epilogue_tensors(config: GemmConfig) -> Layout:
     """The tensors of the epilogue: C, D and what the visitor nodes keep.
 
@@ -175,6 +177,7 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
     return struct([struct(barriers, align=16), scheduler, tensors]).size
 
 
+@cache
 def max_stages(config: GemmConfig, capacity: int) -> int:
     """The most mainloop stages that fit into `capacity` bytes; 0 where not even one does."""
     if (least := kernel_storage(config, 0)) > capacity:

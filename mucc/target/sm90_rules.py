@@ -8,9 +8,10 @@ tried once the former hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import log2
+from typing import NamedTuple
 
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Limits
@@ -26,8 +27,7 @@ TILE_K = (8, 16, 32, 64, 128)
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4), (8, 1), (1, 8))
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A configuration and stage count, and the value of a setting that leads to it."""
 
     text: str
@@ -39,8 +39,7 @@ Fixes = Callable[[GemmConfig, int | None], Iterator[Candidate]]
 """Proposes values for a setting of a configuration, the most likely first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(NamedTuple):
     """A broken rule, and proposals for the setting to blame."""
 
     code: str

@@ -9,20 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders import context, parsed
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from irgen_random import SIZES, Profile, Sample, samples
-from xdsl.context import Context
-from xdsl.dialects.builtin import Builtin, FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from mucc.dialects.cutlass import Cutlass
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.interpreter import interpret_program
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu import Mu
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops import KernelOp
@@ -41,13 +38,6 @@ LEGALITY = ("legalize-tile", "legalize-pipeline", "legalize-target")
 def property_test(examples: int) -> Any:
     slow = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
     return settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=slow)
-
-
-def context() -> Context:
-    ctx = Context()
-    for dialect in (Builtin, Mu, Cutlass):
-        ctx.load_dialect(dialect)
-    return ctx
 
 
 def text(module: ModuleOp, generic: bool = False) -> str:
@@ -94,7 +84,7 @@ def exact_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NumpyArrays, "round_to", round_to)
 
 
-@property_test(250)
+@property_test(200)
 @given(samples(EXACT))
 def test_passes_keep_the_meaning(sample: Sample) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -119,7 +109,7 @@ def test_passes_keep_the_meaning_up_to_rounding(sample: Sample) -> None:
             np.testing.assert_allclose(got, want, rtol=0.1, atol=1e-6, err_msg=name)
 
 
-@property_test(150)
+@property_test(120)
 @given(samples(Profile(dtypes=("bf16", "f16", "f32"))))
 def test_passes_reach_their_level_and_keep_locations(sample: Sample) -> None:
     sample.module.verify()
@@ -129,13 +119,12 @@ def test_passes_reach_their_level_and_keep_locations(sample: Sample) -> None:
             assert isinstance(op, ModuleOp) or isinstance(op.location, FileLineColLoc), f"{name}: {op}"
 
 
-@property_test(100)
+@property_test(30)
 @given(samples(Profile(dtypes=("bf16", "f32"))), st.booleans())
 def test_text_round_trips_at_every_level(sample: Sample, generic: bool) -> None:
     for name, _ in [("", None), *steps(sample.module)]:
         first = text(sample.module, generic)
-        again = Parser(context(), first).parse_module()
-        again.verify()
+        again = parsed(first)
         assert sample.module.is_structurally_equivalent(again), name
         assert text(again, generic) == first, name
 
@@ -188,7 +177,7 @@ def check_matrix(strides: list[int], extents: list[int], rows: int) -> None:
     assert not any(batch) or folds(batch, e_batch)
 
 
-@property_test(250)
+@property_test(150)
 @given(samples(Profile(dtypes=("bf16", "f32"), steps=6)))
 def test_gemm_tensors_lie_as_tma_reads_them(sample: Sample) -> None:
     for name, _ in steps(sample.module):

@@ -1,0 +1,40 @@
+"""A program's text through the compiler, with every diagnostic knowing the source that it points into."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, TextIO
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+
+if TYPE_CHECKING:
+    from mucc.driver import Compilation
+
+
+def compile_source(
+    source: Source,
+    target: str,
+    print_ir: TextIO | None = None,
+    print_after: tuple[str, ...] = (),
+    *,
+    only_check: bool = False,
+) -> Compilation:
+    """The program down to C++. Raises DiagnosticError with every error in it.
+
+    With `only_check` nothing can be emitted afterwards, and the compiler does not check itself.
+    """
+    from mucc.driver import Options, compile_text
+
+    try:
+        compilation = compile_text(
+            source, Options(target, print_ir, print_after, not only_check, not only_check)
+        )
+        compilation.sink.raise_if_errors()
+    except DiagnosticError as error:
+        raise DiagnosticError(placed(error.diagnostics, source)) from error
+    return compilation
+
+
+def placed(diagnostics: tuple[Diagnostic, ...], source: Source) -> tuple[Diagnostic, ...]:
+    """Diagnostics that know what their spans point into."""
+    return tuple(d if d.source else dataclasses.replace(d, source=source) for d in diagnostics)

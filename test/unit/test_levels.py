@@ -1,0 +1,162 @@
+"""What is legal at each level, and that every pass reaches the level that it claims."""
+
+from __future__ import annotations
+
+import pytest
+from builders import context, lowered, parsed
+from xdsl.dialects.builtin import ArrayAttr
+
+from mucc.passes import get_all_passes, levels
+from mucc.passes.levels import Level, LevelError
+from mucc.passes.pipeline import pipeline
+
+KERNEL = """mu.kernel @k(%x: !mu.tensor<[M, M], bf16>, %s: f32) -> !mu.tensor<[M, M], bf16>
+    attributes {{arg_names = ["x", "s"], result_names = ["out"], dims = ["M"]}} {{
+  {body}
+  mu.return %y : !mu.tensor<[M, M], bf16>
+}}"""
+
+PROGRAM = """cutlass.program @p(%x: !mu.tensor<[M, M], bf16>, %y: !mu.tensor<[M, M], bf16>)
+    attributes {{target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["M"]}} {{
+  {body}
+}}"""
+
+RELU = "%y = mu.relu %x : (!mu.tensor<[M, M], bf16>) -> !mu.tensor<[M, M], bf16>"
+EXP = "%y = mu.exp %x : (!mu.tensor<[M, M], bf16>) -> !mu.tensor<[M, M], bf16>"
+PIN = '%y = mu.pin "h" %x : (!mu.tensor<[M, M], bf16>) -> !mu.tensor<[M, M], bf16>'
+STAGE = """%y = mu.stage "y" map : !mu.tensor<[M, M], bf16> {
+    mu.yield %x : !mu.tensor<[M, M], bf16>
+  }"""
+TENSOR = "%w = mu.exp %x : (!mu.tensor<[M, M], bf16>) -> !mu.tensor<[M, M], bf16>"
+WORKSPACE = "%w = cutlass.workspace {slot}: !mu.tensor<[M, M], bf16>"
+MAP = """cutlass.map "m" space ["M", "M"] {{
+    %0 = cutlass.load %x : !mu.tensor<[M, M], bf16>
+    {body}
+    cutlass.store %1, %y : !mu.tensor<[M, M], bf16>
+  }}"""
+LOOSE = MAP.format(body="%1 = mu.exp %0 : (f32) -> f32")
+BODY = MAP.format(
+    body="""%1 = cutlass.compute %0 {
+    ^bb0(%a: f32):
+      %b = mu.exp %a : (f32) -> f32
+      cutlass.yield %b
+    }"""
+)
+GEMM = """cutlass.gemm "g" bf16 %x, %x shape <[M], [M], [M], []> {settings}
+      : !mu.tensor<[M, M], bf16>, !mu.tensor<[M, M], bf16> {{
+    %0 = cutlass.acc_fetch
+    cutlass.store_d %0, %y : !mu.tensor<[M, M], bf16>
+  }}"""
+CHOSEN = "tile <128, 128, 64> cluster <1, 1> mainloop cooperative {stages} scheduler <persistent>"
+
+
+def in_kernel(body: str) -> str:
+    return KERNEL.format(body=body)
+
+
+def in_program(body: str) -> str:
+    return PROGRAM.format(body=body)
+
+
+RESOLVED_GEMM = GEMM.format(settings=CHOSEN.format(stages="stages 4"))
+
+
+@pytest.mark.parametrize(
+    ("level", "text"),
+    [
+        (levels.MU, in_kernel(RELU)),
+        (levels.MU, in_kernel(PIN) + '\nmu.schedule "k" for "sm_90a" {}'),
+        (levels.PRIMITIVE, in_kernel(EXP)),
+        (levels.STAGED, in_kernel(STAGE)),
+        (levels.LOWERED, in_program(LOOSE)),
+        (levels.FUSED, in_program(BODY)),
+        (levels.FUSED, in_program(GEMM.format(settings=""))),
+        (levels.SCHEDULED, in_program(GEMM.format(settings=CHOSEN.format(stages="")))),
+        (levels.RESOLVED, in_program(RESOLVED_GEMM)),
+        (levels.RESOLVED, in_program(WORKSPACE.format(slot=""))),
+        (levels.CUTLASS, in_program(WORKSPACE.format(slot="slot 0 : i64 "))),
+        (levels.CUTLASS, in_program(RESOLVED_GEMM) + '\nmu.schedule "p" for "sm_90a" {}'),
+    ],
+)
+def test_legal(level: Level, text: str) -> None:
+    level.verify(parsed(text))
+
+
+@pytest.mark.parametrize(
+    ("level", "text", "message"),
+    [
+        (levels.MU, in_program(""), "cutlass.program is not legal at level 'mu': not a top-level op"),
+        (levels.MU, in_kernel(STAGE), "mu.stage is not legal at level 'mu': not an op of mu.kernel"),
+        (levels.PRIMITIVE, in_kernel(RELU), "mu.relu is not legal at level 'primitive': composite"),
+        (levels.STAGED, in_kernel(PIN), "mu.pin is not legal at level 'stages': not an op of mu.kernel"),
+        (levels.STAGED, in_kernel(EXP), "mu.exp is not legal at level 'stages': not an op of mu.kernel"),
+        (
+            levels.STAGED,
+            in_kernel(
+                STAGE.replace("mu.yield", f"{RELU.replace('%y', '%0')}\n mu.yield").replace(
+                    "yield %x", "yield %0"
+                )
+            ),
+            "mu.relu is not legal at level 'stages': composite",
+        ),
+        (levels.LOWERED, in_kernel(EXP), "mu.kernel is not legal at level 'lowered': not a top-level op"),
+        (
+            levels.LOWERED,
+            in_program(TENSOR),
+            "mu.exp is not legal at level 'lowered': not an op of cutlass.program",
+        ),
+        (levels.FUSED, in_program(LOOSE), "mu.exp is not legal at level 'fused': outside of a compute body"),
+        (
+            levels.SCHEDULED,
+            in_program(GEMM.format(settings="tile <128, 128, 64>")),
+            "cutlass.gemm is not legal at level 'scheduled': no schedule chosen",
+        ),
+        (
+            levels.RESOLVED,
+            in_program(GEMM.format(settings=CHOSEN.format(stages=""))),
+            "cutlass.gemm is not legal at level 'resolved': stage count not resolved",
+        ),
+        (
+            levels.CUTLASS,
+            in_program(WORKSPACE.format(slot="")),
+            "cutlass.workspace is not legal at level 'cutlass': no workspace slot",
+        ),
+    ],
+)
+def test_illegal(level: Level, text: str, message: str) -> None:
+    with pytest.raises(LevelError) as caught:
+        level.verify(parsed(text))
+    assert str(caught.value) == message
+
+
+def test_a_module_that_does_not_verify_is_at_no_level() -> None:
+    module = parsed(in_kernel(EXP))
+    kernel = module.body.block.first_op
+    assert kernel is not None
+    kernel.attributes["dims"] = ArrayAttr([])
+    with pytest.raises(LevelError, match=r"not legal at level 'mu': undeclared dim 'M'"):
+        levels.MU.verify(module)
+
+
+def test_every_pass_is_in_the_pipeline_and_can_be_loaded_by_name() -> None:
+    steps = [step.name for step, _ in pipeline("sm_90a")]
+    passes = get_all_passes()
+    assert set(steps) == set(passes)
+    assert all(passes[name]().name == name for name in passes)
+
+
+def test_every_pass_reaches_its_level_from_the_one_before() -> None:
+    module = lowered(
+        """kernel k[M, N, K](x: bf16[M, K], w: bf16[N, K], v: bf16[N, N]) -> (y: bf16[M, N], s: f32[N]) {
+            stage h = silu(x @ w.T)
+            y = h @ v + h
+            return y / (1 + sum(y, axis=1)[:, None]), min(h, axis=0)
+        }"""
+    )
+    reached = levels.MU
+    for step, level in pipeline("sm_90a"):
+        reached.verify(module)
+        step.apply(context(), module)
+        level.verify(module)
+        reached = level
+    assert reached is levels.CUTLASS

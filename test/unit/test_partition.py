@@ -1,0 +1,132 @@
+"""Which operation runs in which device kernel."""
+
+from __future__ import annotations
+
+import pytest
+from builders import kernel, lowered, tensor, value
+from xdsl.ir import Operation
+
+from mucc.dialects.mu.ops import KernelOp, ReduceOp, StageKind
+from mucc.dialects.mu.types import Dims
+from mucc.passes.partition import Partition, Stage, epilogue_can_reduce
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims", "axes", "expected"),
+    [
+        ("sum", ("M", "N"), (1,), True),
+        ("max", ("M", "N"), (0,), True),
+        ("amax", ("M", "N"), (0, 1), True),
+        ("min", ("M", "N"), (1,), False),
+        ("sum", ("B", "M", "N"), (2,), True),
+        ("sum", ("B", "M", "N"), (1,), True),
+        ("sum", ("B", "M", "N"), (1, 2), True),
+        ("sum", ("B", "M", "N"), (0, 1), True),
+        ("sum", ("B", "M", "N"), (0, 1, 2), True),
+        ("sum", ("B", "M", "N"), (0,), False),
+        ("sum", ("B", "M", "N"), (0, 2), False),
+        ("sum", ("B", "H", "M", "N"), (1, 2), False),
+    ],
+)
+def test_what_an_epilogue_can_reduce(kind: str, dims: Dims, axes: tuple[int, ...], expected: bool) -> None:
+    assert epilogue_can_reduce(ReduceOp(kind, value(tensor(*dims)), axes), dims) is expected
+
+
+def partition(body: str, params: str = "x: f32[M, M], b: f32[M]", results: str = "f32[M, M]") -> Partition:
+    mcu = f"kernel k[M]({params}) -> {results} {{ {body} }}"
+    return Partition.of(kernel(mcu, "mu-canonicalize", "decompose").body.block)
+
+
+def kinds(found: Partition) -> list[StageKind]:
+    return [s.kind for s in found.in_order()]
+
+
+CONTRACTION, REDUCTION, MAP = StageKind.CONTRACTION, StageKind.REDUCTION, StageKind.MAP
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return relu(x @ x + b)", [CONTRACTION]),
+        ("return x + b", [MAP]),
+        ("return x", [MAP]),
+        ("return (x @ x).T", [CONTRACTION]),
+        ("y = x @ x return y + y.T", [CONTRACTION, MAP]),
+        ("return exp(x) @ x", [MAP, CONTRACTION]),
+        ("return exp(x.T) @ exp(x.T)", [MAP, MAP, CONTRACTION]),
+        ("y = exp(x) return y @ y", [MAP, CONTRACTION]),
+        ("return (x @ x) * (x @ x.T)", [CONTRACTION, CONTRACTION]),
+        ("y = x @ x return y / sum(y, axis=1)[:, None]", [CONTRACTION, MAP]),
+        ("return x @ x + sum(x, axis=0)", [REDUCTION, CONTRACTION]),
+        ("return x + min(x @ x, axis=0)", [CONTRACTION, REDUCTION, MAP]),
+        ("return max(x, axis=0) + x @ (x + sum(x))", [REDUCTION, REDUCTION, MAP, CONTRACTION]),
+        ("stage h = x @ x return exp(h)", [CONTRACTION, MAP]),
+        ("stage h = exp(x) return h + b", [MAP, MAP]),
+        ("stage h = x return h + b", [MAP, MAP]),
+        ("stage h = x.T return h @ h", [MAP, CONTRACTION]),
+        ("stage h = x @ x stage g = h return g + b", [CONTRACTION, MAP]),
+        # What is read by the later product, yet not through it, does not pull it forward.
+        ("y = x @ x z = y @ x return y + z", [CONTRACTION, CONTRACTION]),
+        ("y = x @ x z = exp(y) @ x return sum(z, axis=0) + y", [CONTRACTION, CONTRACTION, MAP]),
+    ],
+)
+def test_stages(body: str, expected: list[StageKind]) -> None:
+    assert kinds(partition(body)) == expected
+
+
+def names(ops: list[Operation]) -> list[str]:
+    return [op.name.removeprefix("mu.") for op in ops]
+
+
+def test_what_needs_two_products_joins_the_later_one() -> None:
+    found = partition("u = x @ x v = x @ x.T return tanh(u) * v + u")
+    first, second = found.in_order()
+    assert (names(first.members), names(second.members)) == (["tanh"], ["mul", "add"])
+    # Both forms of the first product that the second stage reads are stored.
+    assert len(first.stored) == 2 and set(second.reads) == set(first.stored)
+
+
+def test_a_value_that_a_stage_waits_for_is_not_computed_in_it() -> None:
+    # m depends on the first stage through s, so that adding it there would be a cycle.
+    found = partition("y = x @ x s = sum(y, axis=0) return y + s")
+    product, follower = found.in_order()
+    assert names(product.members) == ["reduce"]
+    assert follower.kind is MAP and set(follower.reads) == set(product.stored)
+
+
+def test_a_bool_is_never_stored() -> None:
+    found = partition("c = x @ x > 0 return where(c, x @ x.T, b)")
+    for stage in found.stages:
+        assert all(v.type.dtype != "bool" for v in stage.stored)  # type: ignore[union-attr]
+
+
+def test_every_stage_stands_after_those_that_it_reads() -> None:
+    found = partition("h = exp(x) y = h @ h z = y @ h + sum(y, axis=0) return z @ (z + y)")
+    order = found.in_order()
+    for i, stage in enumerate(order):
+        assert all(other in order[:i] for other in stage.reads.values())
+        assert all({v for v, s in stage.reads.items() if s is other} <= set(other.stored) for other in order)
+
+
+def test_long_chains_of_shared_values_take_no_time() -> None:
+    # Doubling forty times names 2^40 paths through the graph, but only forty values.
+    doubled = " ".join(f"b{i + 1} = b{i} + b{i}" for i in range(40))
+    products = " ".join(f"y{i + 2} = y{i} @ y{i + 1}" for i in range(40))
+    found = partition(f"b0 = b {doubled} y0 = x @ x y1 = x @ y0 {products} return y41 + b40 + y40")
+    assert len(found.stages) == 42
+
+
+def test_waiting() -> None:
+    a, b, c = (Stage(CONTRACTION, None, ("M", "M")) for _ in range(3))
+    b.read({value(tensor("M", "M")): a})
+    c.read({value(tensor("M", "M")): b})
+    assert c.waits_for(a) and c.waits_for(c) and not a.waits_for(c)
+
+
+def test_every_kernel_is_by_itself() -> None:
+    module = lowered(
+        "kernel a[M](x: f32[M, M]) -> f32[M, M] { return x @ x }"
+        "kernel b[M](x: f32[M]) -> f32[M] { return -x }"
+    )
+    found = [Partition.of(k.body.block) for k in module.body.block.ops if isinstance(k, KernelOp)]
+    assert [kinds(p) for p in found] == [[CONTRACTION], [MAP]]
