@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from math import prod
 
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops import Compute
-from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.target.base import Target
 from mucc.target.config import Epilogue, GemmConfig, Problem
 
 
-def _bytes(value: object) -> int:
-    assert isinstance(value, TensorType)
-    return dtype_bytes(value.element_type)
+def _bytes(type: Attribute) -> int:
+    """Bytes of an element of a tensor, or of a scalar."""
+    return dtype_bytes(Shaped.of(type).element_type)
 
 
 def _is_row_major(type: object) -> bool:
