@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "check", "compile", "load"]
 
-_LAZY = dict.fromkeys(("check", "compile", "load"), "mucc.runtime")
+_LAZY: dict[str, str] = dict.fromkeys(("check", "compile", "load"), "mucc.runtime")
 
 
 def __getattr__(name: str) -> object:

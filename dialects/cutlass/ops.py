@@ -11,10 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
-    AffineSetAttr,
     ArrayAttr,
     DenseArrayBase,
-    DictionaryAttr,
     Float32Type,
     FunctionType,
     IntAttr,
@@ -23,11 +21,10 @@ from xdsl.dialects.builtin import (
     f32,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     attr_def,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_attr_def,
@@ -41,103 +38,21 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.cutlass.attributes import GemmShapeAttr, RequirementAttr, dims_attr, dims_of
+from mucc.dialects.mu.elementwise import ConstantOp
+from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops import ComputeAttr, ReductionAttr
+from mucc.dialects.mu.pointwise import ElementwiseOp
 from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, SchedulerAttr, TileAttr
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
 
 if TYPE_CHECKING:
-    from xdsl.parser import AttrParser, Parser
-    from xdsl.printer import Printer
-
-
-def _dims(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
-    return tuple(d.data for d in attr)
-
-
-def _dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
-    return ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
-
-
-def _parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
-    def extent() -> IntAttr | StringAttr:
-        if (value := parser.parse_optional_integer(allow_boolean=False)) is not None:
-            return IntAttr(value)
-        return StringAttr(parser.parse_identifier())
-
-    return ArrayAttr(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, extent))
-
-
-@irdl_attr_definition
-class GemmShapeAttr(ParametrizedAttribute):
-    """The problem M x N x K x L of a contraction; each is a product of extents.
-
-    `#cutlass.shape<[B, M], [N], [K], []>`: the rows of B matrices taken as one, no batch.
-    """
-
-    name = "cutlass.shape"
-
-    m: ArrayAttr[IntAttr | StringAttr]
-    n: ArrayAttr[IntAttr | StringAttr]
-    k: ArrayAttr[IntAttr | StringAttr]
-    batch: ArrayAttr[IntAttr | StringAttr]
-
-    @staticmethod
-    def of(m: Sequence[Dim], n: Sequence[Dim], k: Sequence[Dim], batch: Sequence[Dim]) -> GemmShapeAttr:
-        return GemmShapeAttr(_dims_attr(m), _dims_attr(n), _dims_attr(k), _dims_attr(batch))
-
-    @property
-    def extents(self) -> tuple[Dims, Dims, Dims, Dims]:
-        """The factors of M, N, K and L."""
-        return _dims(self.m), _dims(self.n), _dims(self.k), _dims(self.batch)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            parts = [_parse_dims(parser)]
-            for _ in range(3):
-                parser.parse_punctuation(",")
-                parts.append(_parse_dims(parser))
-        return parts
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            text = ", ".join(f"[{', '.join(str(d) for d in part)}]" for part in self.extents)
-            printer.print_string(text)
-
-
-@irdl_attr_definition
-class RequirementAttr(ParametrizedAttribute):
-    """A promise that the compiler derived: `dim` is a multiple of `multiple`, because of `reason`."""
-
-    name = "cutlass.requirement"
-
-    dim: StringAttr
-    multiple: IntAttr
-    reason: StringAttr
-
-    @staticmethod
-    def of(dim: str, multiple: int, reason: str) -> RequirementAttr:
-        return RequirementAttr(StringAttr(dim), IntAttr(multiple), StringAttr(reason))
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            dim = parser.parse_identifier()
-            parser.parse_keyword("multiple_of")
-            multiple = parser.parse_integer(allow_boolean=False)
-            parser.parse_punctuation(",")
-            return [StringAttr(dim), IntAttr(multiple), StringAttr(parser.parse_str_literal())]
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(f"{self.dim.data} multiple_of {self.multiple.data}, ")
-            printer.print_string_literal(self.reason.data)
+    from xdsl.parser import Parser
 
 
 @irdl_op_definition
-class ProgramOp(IRDLOperation):
+class ProgramOp(EntryOp):
     """A host entry: parameters, then outputs as destinations; workspace, then launches in order.
 
     `slots` holds, once the workspace is planned, the types of the values that share each slot.
@@ -145,17 +60,10 @@ class ProgramOp(IRDLOperation):
 
     name = "cutlass.program"
 
-    sym_name = attr_def(StringAttr)
-    function_type = attr_def(FunctionType)
     target = attr_def(StringAttr)
-    arg_names = attr_def(ArrayAttr[StringAttr])
     num_inputs = attr_def(IntegerAttr)
-    dims = attr_def(ArrayAttr[StringAttr])
-    bound = opt_attr_def(DictionaryAttr)
-    promises = opt_attr_def(AffineSetAttr)
     requirements = opt_attr_def(ArrayAttr[RequirementAttr])
     slots = opt_attr_def(ArrayAttr[ArrayAttr[TensorType]])
-    body = region_def("single_block")
 
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
@@ -168,17 +76,6 @@ class ProgramOp(IRDLOperation):
         )
 
     @property
-    def dim_names(self) -> tuple[str, ...]:
-        return tuple(d.data for d in self.dims)
-
-    @property
-    def bound_dims(self) -> dict[str, int]:
-        """Values of the dims that the program binds."""
-        if self.bound is None:
-            return {}
-        return {k: v.value.data for k, v in self.bound.data.items() if isinstance(v, IntegerAttr)}
-
-    @property
     def kernels(self) -> Iterator[DeviceKernelOp]:
         """The device kernels in launch order."""
         return (op for op in self.body.block.ops if isinstance(op, DeviceKernelOp))
@@ -189,26 +86,8 @@ class ProgramOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> ProgramOp:
-        from xdsl.dialects.utils import parse_func_op_like
-
-        name, inputs, _, region, extra, _, _ = parse_func_op_like(
-            parser, reserved_attr_names=("sym_name", "function_type")
-        )
-        attributes: dict[str, Attribute | None] = dict(extra.data) if extra is not None else {}
-        return ProgramOp(list(inputs), {"sym_name": StringAttr(name), **attributes}, region)
-
-    def print(self, printer: Printer) -> None:
-        from xdsl.dialects.utils import print_func_op_like
-
-        print_func_op_like(
-            printer,
-            self.sym_name,
-            self.function_type,
-            self.body,
-            self.attributes,
-            reserved_attr_names=("sym_name", "function_type"),
-            print_empty_outputs=False,
-        )
+        attributes, region = cls.parse_parts(parser)
+        return ProgramOp.create(attributes=attributes, regions=[region])
 
     def verify_(self) -> None:
         args = self.body.block.args
@@ -346,11 +225,11 @@ class MapOp(DeviceKernelOp):
     FORMAT: ClassVar[str] = "$stage `space` $space $body attr-dict"
 
     def __init__(self, stage: str, space: Sequence[Dim], body: Region):
-        super().__init__(properties={"stage": StringAttr(stage), "space": _dims_attr(space)}, regions=[body])
+        super().__init__(properties={"stage": StringAttr(stage), "space": dims_attr(space)}, regions=[body])
 
     @property
     def extents(self) -> Dims:
-        return _dims(self.space)
+        return dims_of(self.space)
 
     def verify_(self) -> None:
         self.verify_nodes((LoadOp, StoreOp))
@@ -371,7 +250,7 @@ class ReduceOp(DeviceKernelOp):
         super().__init__(
             properties={
                 "stage": StringAttr(stage),
-                "space": _dims_attr(space),
+                "space": dims_attr(space),
                 "axes": DenseArrayBase.from_list(i64, list(axes)),
             },
             regions=[body],
@@ -379,7 +258,7 @@ class ReduceOp(DeviceKernelOp):
 
     @property
     def extents(self) -> Dims:
-        return _dims(self.space)
+        return dims_of(self.space)
 
     def verify_(self) -> None:
         self.verify_nodes((LoadOp, ReduceStoreOp))

@@ -20,12 +20,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineSet
 from xdsl.irdl import (
-    IRDLOperation,
     attr_def,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
-    opt_attr_def,
     prop_def,
     region_def,
     result_def,
@@ -38,13 +36,13 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules
-from mucc.dialects.mu.elementwise import CanonicalizationTrait, ValueConstraint
+from mucc.dialects.mu.entry import EntryOp
+from mucc.dialects.mu.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
-    from xdsl.printer import Printer
 
 
 class Compute(StrEnum):
@@ -257,23 +255,12 @@ class PinOp(FormattedOp):
 
 
 @irdl_op_definition
-class KernelOp(IRDLOperation):
-    """One entry point.
-
-    `dims` are its symbols in order, `bound` the ones with a fixed value, `promises` what the caller
-    guarantees about them: a set over the dims in order. Parameters are tensors and f32 scalars.
-    """
+class KernelOp(EntryOp):
+    """One entry point of a program. Parameters are tensors and f32 scalars, results are row-major tensors."""
 
     name = "mu.kernel"
 
-    sym_name = attr_def(StringAttr)
-    function_type = attr_def(FunctionType)
-    arg_names = attr_def(ArrayAttr[StringAttr])
     result_names = attr_def(ArrayAttr[StringAttr])
-    dims = attr_def(ArrayAttr[StringAttr])
-    bound = opt_attr_def(DictionaryAttr)
-    promises = opt_attr_def(AffineSetAttr)
-    body = region_def("single_block")
 
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove())
 
@@ -308,44 +295,13 @@ class KernelOp(IRDLOperation):
         )
 
     @property
-    def dim_names(self) -> tuple[str, ...]:
-        return tuple(d.data for d in self.dims)
-
-    @property
-    def bound_dims(self) -> dict[str, int]:
-        """Values of the dims that the program binds."""
-        if self.bound is None:
-            return {}
-        return {k: v.value.data for k, v in self.bound.data.items() if isinstance(v, IntegerAttr)}
-
-    @property
     def output_types(self) -> tuple[TensorType, ...]:
         return tuple(t for t in self.function_type.outputs if isinstance(t, TensorType))
 
     @classmethod
     def parse(cls, parser: Parser) -> KernelOp:
-        from xdsl.dialects.utils import parse_func_op_like
-
-        name, inputs, outputs, region, extra, _, _ = parse_func_op_like(
-            parser, reserved_attr_names=("sym_name", "function_type")
-        )
-        kernel = KernelOp(name, [("", t) for t in inputs], [], (), body=region)
-        kernel.attributes["function_type"] = FunctionType.from_lists(list(inputs), list(outputs))
-        if extra is not None:
-            kernel.attributes |= extra.data
-        return kernel
-
-    def print(self, printer: Printer) -> None:
-        from xdsl.dialects.utils import print_func_op_like
-
-        print_func_op_like(
-            printer,
-            self.sym_name,
-            self.function_type,
-            self.body,
-            self.attributes,
-            reserved_attr_names=("sym_name", "function_type"),
-        )
+        attributes, region = cls.parse_parts(parser)
+        return KernelOp.create(attributes=attributes, regions=[region])
 
     def verify_(self) -> None:
         inputs, outputs = self.function_type.inputs, self.function_type.outputs
@@ -365,6 +321,9 @@ class KernelOp(IRDLOperation):
                 raise VerifyException(f"parameters are tensors or f32 scalars, not {type}")
         if any(Shaped.of(type).element_type == i1 for type in (*inputs, *outputs)):
             raise VerifyException("a bool cannot be stored")
+        for type in outputs:
+            if not isinstance(type, TensorType) or not type.layout.is_row_major:
+                raise VerifyException(f"results are row-major tensors, not {type}")
         known = set(self.dim_names)
         for type in (*inputs, *outputs):
             if unknown := {d for d in Shaped.of(type).dims if isinstance(d, str)} - known:

@@ -7,7 +7,7 @@ A polynomial is a list of terms; a term is a number followed by the dims that it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from mucc.dialects.mu.ops import KernelOp, MatmulOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
@@ -20,11 +20,6 @@ def term(factor: int, dims: Sequence[Dim]) -> Term:
     """A term with the fixed extents multiplied into its number."""
     number = factor * math.prod(d for d in dims if isinstance(d, int))
     return [number, *(d for d in dims if isinstance(d, str))]
-
-
-def evaluate(polynomial: Sequence[Sequence[int | str]], sizes: Mapping[str, int]) -> int:
-    """The value of a polynomial for given dims. Raises KeyError for a dim without a size."""
-    return sum(math.prod(sizes[f] if isinstance(f, str) else f for f in t) for t in polynomial)
 
 
 def _matmul_term(op: MatmulOp) -> tuple[str, Term]:

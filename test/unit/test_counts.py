@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import kernel
 
-from mucc.analysis.counts import compulsory_bytes, evaluate, flops, term
+from mucc.analysis.counts import compulsory_bytes, flops, term
+from mucc.signature import evaluate
 
 SIZES = {"B": 3, "M": 16, "N": 32, "K": 64}
 

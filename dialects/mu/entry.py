@@ -1,0 +1,75 @@
+"""What a kernel has in common at every level: a signature over dims, and promises about them."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import (
+    AffineSetAttr,
+    ArrayAttr,
+    DictionaryAttr,
+    FunctionType,
+    IntegerAttr,
+    StringAttr,
+)
+from xdsl.ir import Attribute, Region
+from xdsl.irdl import IRDLOperation, attr_def, opt_attr_def, region_def
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
+
+_RESERVED = ("sym_name", "function_type")
+
+
+class EntryOp(IRDLOperation, ABC):
+    """Base of `mu.kernel` and `cutlass.program`, written like a function.
+
+    `dims` are its symbols in order, `bound` the ones with a fixed value, `promises` what the caller
+    guarantees about them: a set over the dims in order.
+    """
+
+    sym_name = attr_def(StringAttr)
+    function_type = attr_def(FunctionType)
+    arg_names = attr_def(ArrayAttr[StringAttr])
+    dims = attr_def(ArrayAttr[StringAttr])
+    bound = opt_attr_def(DictionaryAttr)
+    promises = opt_attr_def(AffineSetAttr)
+    body = region_def("single_block")
+
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        return tuple(d.data for d in self.dims)
+
+    @property
+    def bound_dims(self) -> dict[str, int]:
+        """Values of the dims that the program binds."""
+        if self.bound is None:
+            return {}
+        return {k: v.value.data for k, v in self.bound.data.items() if isinstance(v, IntegerAttr)}
+
+    @staticmethod
+    def parse_parts(parser: Parser) -> tuple[dict[str, Attribute], Region]:
+        """The attributes and the body of an entry."""
+        from xdsl.dialects.utils import parse_func_op_like
+
+        name, inputs, outputs, region, extra, _, _ = parse_func_op_like(parser, reserved_attr_names=_RESERVED)
+        attributes: dict[str, Attribute] = {
+            "sym_name": StringAttr(name),
+            "function_type": FunctionType.from_lists(list(inputs), list(outputs)),
+        }
+        return attributes | (dict(extra.data) if extra is not None else {}), region
+
+    def print(self, printer: Printer) -> None:
+        from xdsl.dialects.utils import print_func_op_like
+
+        print_func_op_like(
+            printer,
+            self.sym_name,
+            self.function_type,
+            self.body,
+            self.attributes,
+            reserved_attr_names=_RESERVED,
+            print_empty_outputs=False,
+        )

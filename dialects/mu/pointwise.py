@@ -1,0 +1,108 @@
+"""What all elementwise operations have in common: type rule, syntax, constructors."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, FloatAttr, IntegerType, f64
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import BaseAttr, IRDLOperation, operand_def, result_def, traits_def
+from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.mu import rules
+from mucc.dialects.mu.types import TensorType
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
+
+ValueConstraint = (
+    BaseAttr(TensorType)
+    | BaseAttr(Float32Type)
+    | BaseAttr(BFloat16Type)
+    | BaseAttr(Float16Type)
+    | BaseAttr(IntegerType)
+)
+"""A tensor, or a plain scalar."""
+
+
+def number(value: float | FloatAttr) -> FloatAttr:
+    """A compile-time number, kept in double precision."""
+    return value if isinstance(value, FloatAttr) else FloatAttr(float(value), f64)
+
+
+class CanonicalizationTrait(HasCanonicalizationPatternsTrait):
+    """Looks the patterns up lazily, so that loading the dialect stays cheap."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls):
+        from mucc.dialects.mu.canonicalization import PATTERNS
+
+        return PATTERNS
+
+
+class ElementwiseOp(IRDLOperation, ABC):
+    """Base of all elementwise operations."""
+
+    SURFACE: ClassVar[str | None] = None
+    """The function of this name in the language; None where the language spells it otherwise."""
+
+    PARAMS: ClassVar[dict[str, float]] = {}
+    """Numeric parameters that the language gives by keyword, with their defaults."""
+
+    COMPOSITE: ClassVar[bool] = False
+    """Whether decompose rewrites it into simpler operations."""
+
+    result = result_def(ValueConstraint)
+
+    traits = traits_def(Pure(), CanonicalizationTrait())
+
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        """The result type for operand types. Raises TypeRuleError where they do not fit."""
+        return rules.elementwise(operands)
+
+    # One parser and printer for all: a declarative format for each class would be analysed at every start.
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """`%a, %b {param = 1.0 : f64} : (types) -> type`."""
+        place = parser.pos
+        names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        properties = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parser.parse_function_type()
+        operands = parser.resolve_operands(names, type.inputs.data, place)
+        return cls.create(operands=operands, result_types=list(type.outputs), properties=properties)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_list(self.operands, printer.print_operand)
+        printer.print_op_attributes(self.properties, reserved_attr_names=("relation",))
+        printer.print_string(" : ")
+        printer.print_operation_type(self)
+
+    def verify_(self) -> None:
+        expected = self.infer([o.type for o in self.operands])
+        if self.result.type != expected:
+            raise VerifyException(f"{self.name}: result type {self.result.type} should be {expected}")
+
+
+class UnaryOp(ElementwiseOp, ABC):
+    operand = operand_def(ValueConstraint)
+
+    def __init__(self, operand: SSAValue | Operation, **params: float | FloatAttr):
+        value = SSAValue.get(operand)
+        properties = {k: number(params.get(k, default)) for k, default in self.PARAMS.items()}
+        super().__init__(operands=[value], result_types=[self.infer([value.type])], properties=properties)
+
+
+class BinaryOp(ElementwiseOp, ABC):
+    lhs = operand_def(ValueConstraint)
+    rhs = operand_def(ValueConstraint)
+
+    def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
+        a, b = SSAValue.get(lhs), SSAValue.get(rhs)
+        super().__init__(operands=[a, b], result_types=[self.infer([a.type, b.type])])
