@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
@@ -39,6 +41,38 @@ def c_tensors(torch: Any, values: Sequence[Any]) -> tuple[Any, object]:
     size = 48
     data = b"".join(ctypes.string_at(pointer(c, b"dltensor"), size) for c in capsules)
     return ctypes.create_string_buffer(data, len(data)), capsules
+
+
+LOOP = """
+#include <chrono>
+#include <cstddef>
+using Door = int (*)(const void*, int, void*, size_t, void*);
+extern "C" double loop(Door door, const void* args, int n, void* workspace, size_t bytes, void* stream,
+                       int calls) {
+  auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) door(args, n, workspace, bytes, stream);
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / calls;
+}
+"""
+
+
+def loop_us(torch: Any, door: Any, args: tuple[Any, ...]) -> tuple[float, float]:
+    """Median and least microseconds of a call through the C door in a loop of C++: no Python takes part.
+
+    What it shows beyond the checks, about 0.1, is the time that the CUDA driver takes for a launch.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        source, library = Path(directory, "loop.cpp"), Path(directory, "loop.so")
+        source.write_text(LOOP)
+        subprocess.run(["g++", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+        loop = ctypes.CDLL(str(library)).loop
+    loop.restype = ctypes.c_double
+    loop.argtypes = [ctypes.c_void_p, *door.argtypes, ctypes.c_int]
+    times: list[float] = []
+    for _ in range(BATCHES + 5):
+        torch.cuda.synchronize()
+        times.append(loop(ctypes.cast(door, ctypes.c_void_p), *args, BATCH))
+    return median(times[5:]), min(times[5:])
 
 
 def per_call_us(
@@ -108,7 +142,9 @@ def main() -> None:
     summary: dict[str, float] = {}
 
     def record(name: str, kind: str, function: Callable[..., Any], sets: Sequence[tuple[Any, ...]]) -> None:
-        middle, least = per_call_us(torch, function, sets)
+        note(name, kind, *per_call_us(torch, function, sets))
+
+    def note(name: str, kind: str, middle: float, least: float) -> None:
         rows.append({"contender": name, "tensors": kind, "median_us": middle, "min_us": least})
         key = f"launch.{name}_us" if kind == "repeated" else f"launch.{name}_{kind}_us"
         summary[key] = round(middle, 3)
@@ -118,6 +154,7 @@ def main() -> None:
         record(name, "repeated", function, sets[:1])
         if len(sets) > 1:
             record(name, "changing", function, sets)
+    note("c_loop", "repeated", *loop_us(torch, door, c_args[0]))
     # torch's default stream is CUDA's legacy one, which waits for all others: the driver takes longer there.
     with torch.cuda.stream(torch.cuda.Stream()):
         record("tvm_ffi_own_stream", "repeated", kernel.ffi, full[:1])
