@@ -36,15 +36,17 @@ def versions(*distributions: str) -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit that was measured, with `+` where the checkout differs from it; empty outside git."""
+    """The commit that was measured, with `+` where the checkout differs from it; outside git MUCC_COMMIT says."""
 
     def git(*arguments: str) -> str:
         run = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
         return run.stdout.strip() if run.returncode == 0 else ""
 
+    if not (head := git("rev-parse", "--short=12", "HEAD")):
+        return os.environ.get("MUCC_COMMIT", "")
     # A result file is no reason to call the checkout changed: benchmarks write them one after another.
     changed = git("status", "--porcelain", "--", ".", ":!bench/results")
-    return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    return head + ("+" if changed else "")
 
 
 def write_result(
