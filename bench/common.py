@@ -36,7 +36,7 @@ def versions(*distributions: str) -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit that was measured, with `+` where the checkout differs from it; outside git MUCC_COMMIT says."""
+    """The commit that was measured, `+` where the checkout differs from it; outside git MUCC_COMMIT says."""
 
     def git(*arguments: str) -> str:
         run = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
