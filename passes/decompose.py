@@ -36,9 +36,9 @@ class Emit:
 
 
 def _elu(b: Emit, x: SSAValue, alpha: float) -> SSAValue:
-    # exp sees only x <= 0, so that the unused branch cannot overflow.
+    # expm1 sees only x <= 0, so that the unused branch cannot overflow.
     zero = b.number(0.0)
-    grown = b(e.SubOp(b(e.ExpOp(b(e.MinOp(x, zero)))), b.number(1.0)))
+    grown = b(e.Expm1Op(b(e.MinOp(x, zero))))
     return b(e.SelectOp(b(e.CmpOp("gt", x, zero)), x, b(e.MulOp(grown, b.number(alpha)))))
 
 

@@ -117,6 +117,14 @@ class ExpOp(UnaryOp):
 
 
 @irdl_op_definition
+class Expm1Op(UnaryOp):
+    """exp(x) - 1, exact near 0 too."""
+
+    name = "mu.expm1"
+    SURFACE: ClassVar[str | None] = "expm1"
+
+
+@irdl_op_definition
 class LogOp(UnaryOp):
     """Natural logarithm."""
 
@@ -493,6 +501,7 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
     NegOp,
     AbsOp,
     ExpOp,
+    Expm1Op,
     LogOp,
     SqrtOp,
     RsqrtOp,

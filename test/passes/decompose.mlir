@@ -33,14 +33,12 @@ mu.kernel @leaky_relu(%x: !mu.tensor<[M], bf16>)
 
 // -----
 
-// x where x > 0, else alpha * (exp(x) - 1); exp sees only what is not positive
+// x where x > 0, else alpha * (exp(x) - 1); expm1 sees only what is not positive
 
 // CHECK-LABEL: mu.kernel @elu(
 // CHECK-NEXT: %[[V0:[0-9]+]] = mu.constant 0.000000e+00 : f64
 // CHECK-NEXT: %[[V1:[0-9]+]] = mu.min %x, %[[V0]]
-// CHECK-NEXT: %[[V2:[0-9]+]] = mu.exp %[[V1]]
-// CHECK-NEXT: %[[V3:[0-9]+]] = mu.constant 1.000000e+00 : f64
-// CHECK-NEXT: %[[V4:[0-9]+]] = mu.sub %[[V2]], %[[V3]]
+// CHECK-NEXT: %[[V4:[0-9]+]] = mu.expm1 %[[V1]]
 // CHECK-NEXT: %[[V5:[0-9]+]] = mu.cmp gt %x, %[[V0]]
 // CHECK-NEXT: %[[V6:[0-9]+]] = mu.constant 2.000000e+00 : f64
 // CHECK-NEXT: %[[V7:[0-9]+]] = mu.mul %[[V4]], %[[V6]]
@@ -60,9 +58,7 @@ mu.kernel @elu(%x: !mu.tensor<[M], bf16>)
 // CHECK-LABEL: mu.kernel @selu(
 // CHECK-NEXT: %[[V0:[0-9]+]] = mu.constant 0.000000e+00 : f64
 // CHECK-NEXT: %[[V1:[0-9]+]] = mu.min %x, %[[V0]]
-// CHECK-NEXT: %[[V2:[0-9]+]] = mu.exp %[[V1]]
-// CHECK-NEXT: %[[V3:[0-9]+]] = mu.constant 1.000000e+00 : f64
-// CHECK-NEXT: %[[V4:[0-9]+]] = mu.sub %[[V2]], %[[V3]]
+// CHECK-NEXT: %[[V4:[0-9]+]] = mu.expm1 %[[V1]]
 // CHECK-NEXT: %[[V5:[0-9]+]] = mu.cmp gt %x, %[[V0]]
 // CHECK-NEXT: %[[V6:[0-9]+]] = mu.constant 1.6732632423543772 : f64
 // CHECK-NEXT: %[[V7:[0-9]+]] = mu.mul %[[V4]], %[[V6]]

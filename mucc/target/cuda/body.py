@@ -36,6 +36,7 @@ CALLS: dict[type[Operation], str] = {
     e.MaxOp: "mucc::max",
     e.AbsOp: "fabsf",
     e.ExpOp: "mucc::exp",
+    e.Expm1Op: "mucc::expm1",
     e.LogOp: "mucc::log",
     e.SqrtOp: "mucc::sqrt",
     e.RsqrtOp: "mucc::rsqrt",

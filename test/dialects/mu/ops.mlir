@@ -53,6 +53,8 @@ mu.kernel @elementwise(%x: !mu.tensor<[M, N], bf16>, %v: !mu.tensor<[N], f32>, %
   %8 = mu.abs %s : (f32) -> f32
   // CHECK-NEXT: mu.exp
   %9 = mu.exp %v : (!mu.tensor<[N], f32>) -> !mu.tensor<[N], f32>
+  // CHECK-NEXT: mu.expm1
+  %expm1 = mu.expm1 %v : (!mu.tensor<[N], f32>) -> !mu.tensor<[N], f32>
   // CHECK-NEXT: mu.log
   %10 = mu.log %v : (!mu.tensor<[N], f32>) -> !mu.tensor<[N], f32>
   // CHECK-NEXT: mu.sqrt
