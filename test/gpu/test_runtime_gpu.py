@@ -174,6 +174,16 @@ def test_bad_arguments_launch_nothing(torch: Any, example: Example, code: str, s
     agrees(torch, kernel(*args), gelu(torch, *args))  # and the GPU is as well as before
 
 
+def test_free_strides(torch: Any, example: Example) -> None:
+    kernel = example("layouts").view
+    b = normal(torch, 64, 72, scale=72**-0.5)
+    padded = normal(torch, 33, 80)[:, :72]
+    agrees(torch, kernel(padded, b), padded.double() @ b.double().T)
+    with pytest.raises(MuccError) as refused:
+        kernel(normal(torch, 33, 75)[:, :72], b)
+    assert refused.value.code == "MU6022"
+
+
 def test_bad_outputs(torch: Any, example: Example) -> None:
     kernel = example("linear_gelu").linear_gelu
     args = layer(torch, 64, 128, 96)
