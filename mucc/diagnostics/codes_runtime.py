@@ -217,15 +217,6 @@ Code inside the kernel library threw; the door caught it, and nothing was launch
 Please report it with the program and the message.
 """,
     ),
-    "MU6022": (
-        "a run-time stride is not a multiple of 16 bytes",
-        """
-TMA addresses rows in steps of 16 bytes. The tensor has a free stride (`strides(_, 1)`), and the one that
-came is not such a step: 8 elements of a 16-bit type, 4 of f32.
-
-Mend it by slicing out of a buffer whose rows are padded to 16 bytes, or with `x.contiguous()`.
-""",
-    ),
     "MU6030": (
         "the kernel library cannot be read",
         """

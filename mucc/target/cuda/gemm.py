@@ -215,10 +215,6 @@ class Gemm:
         if self.batch:
             sizes["l"] = ("L", self.places.count(self.batch))
         checks = [f'mucc::gemm::extent(c, {stage}, "{name}", {p}, {v})' for v, (name, p) in sizes.items()]
-        for matrix in (self.a, self.b, self.c, self.d, *self.epilogue.matrices):
-            if matrix is not None:
-                size = _BYTES[matrix.memory.type.dtype]
-                checks += [f"mucc::gemm::stride_fits(c, {where}, {size})" for where in matrix.free_strides]
         body = [
             f"  int {', '.join(f'{v} = 0' for v in sizes)};",
             "  if (" + " ||\n      ".join(checks) + ")\n    return 1;",

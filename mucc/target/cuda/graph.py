@@ -55,12 +55,6 @@ class Matrix:
         return self.strides[1].is_one
 
     @property
-    def free_strides(self) -> list[str]:
-        """The arguments of `c.stride` for strides that only a call tells: `0, 1`."""
-        names = [name for stride in self.strides for name in stride.names]
-        return [name[len("c.stride(") : -1] for name in names if name.startswith("c.stride(")]
-
-    @property
     def type(self) -> str:
         """The cute stride type: `cute::Stride<int64_t, cute::_1, cute::_0>`."""
         return stride_type(self.strides, 1 if self.is_row_major else 0)
@@ -188,8 +182,6 @@ class Epilogue:
     usings: list[str] = field(default_factory=list[str])
     locals: list[str] = field(default_factory=list[str])
     fills: list[str] = field(default_factory=list[str])
-    matrices: list[Matrix] = field(default_factory=list[Matrix])
-    """The further matrices that it loads and stores."""
     nodes: dict[Operation, Node] = field(default_factory=dict[Operation, Node])
     names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     root: Node = Node("")
@@ -250,7 +242,6 @@ class Epilogue:
         match op:
             case AuxLoadOp():
                 matrix = self.problem.matrix(op.source)
-                self.matrices.append(matrix)
                 type = f"mucc::gemm::AuxLoad<Tiles, {element}, {matrix.type}>"
                 return self._alias(f"Aux_{memory.name}", type, f"{{{data}, {element}(0), {matrix.value}}}")
             case RowBroadcastOp() | ColBroadcastOp():
@@ -284,7 +275,6 @@ class Epilogue:
 
     def _aux_store(self, op: AuxStoreOp) -> Node:
         matrix = self.problem.matrix(op.destination)
-        self.matrices.append(matrix)
         element = CUTLASS_TYPES[matrix.memory.type.dtype]
         type = f"mucc::gemm::AuxStore<Tiles, {element}, {matrix.type}>"
         return self._alias(

@@ -256,14 +256,6 @@ inline int extent(Call const& c, char const* stage, char const* name, int64_t va
   return 0;
 }
 
-// TMA steps from row to row in multiples of 16 bytes; a stride that is free in the type has to keep to that.
-inline int stride_fits(Call const& c, int arg, int axis, int element_bytes) {
-  long long const stride = c.stride(arg, axis);
-  if (stride * element_bytes % 16 == 0) return 0;
-  return fail("MU6022", "argument '%s' of %s: expected strides in multiples of 16 bytes, got %lld elements along axis %d",
-              c.kernel->args[arg].name, c.kernel->name, stride, axis);
-}
-
 // cute reports a refused tensor map on stderr only; one that was made is never all zeros.
 inline bool is_made(cute::TmaDescriptor const* map) {
   static constexpr char none[sizeof(cute::TmaDescriptor)] = {};
