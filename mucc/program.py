@@ -26,9 +26,8 @@ def compile_source(
     from mucc.driver import Options, compile_text
 
     try:
-        compilation = compile_text(
-            source, Options(target, print_ir, print_after, not only_check, not only_check)
-        )
+        options = Options(target, print_ir, print_after, verify=not only_check, keep_levels=not only_check)
+        compilation = compile_text(source, options)
         compilation.sink.raise_if_errors()
     except DiagnosticError as error:
         raise DiagnosticError(placed(error.diagnostics, source)) from error

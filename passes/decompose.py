@@ -14,11 +14,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu import elementwise as e
+from mucc.dialects.mu.activations import SELU_ALPHA, SELU_SCALE
 from mucc.passes.support import Pass, rewrite
-
-# Klambauer et al., Self-Normalizing Neural Networks, 2017.
-SELU_ALPHA = 1.6732632423543772848170429916717
-SELU_SCALE = 1.0507009873554804934193349852946
 
 
 class Emit:

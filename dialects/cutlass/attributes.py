@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 
-from mucc.dialects.mu.types import Dim, Dims
+from mucc.dialects.mu.types import Dim, Dims, parse_extent
 
 if TYPE_CHECKING:
     from xdsl.parser import AttrParser
@@ -25,12 +25,7 @@ def dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
 
 
 def _parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
-    def extent() -> IntAttr | StringAttr:
-        if (value := parser.parse_optional_integer(allow_boolean=False)) is not None:
-            return IntAttr(value)
-        return StringAttr(parser.parse_identifier())
-
-    return ArrayAttr(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, extent))
+    return ArrayAttr(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_extent(parser)))
 
 
 @irdl_attr_definition

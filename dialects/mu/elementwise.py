@@ -26,6 +26,19 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.activations import (
+    ClampOp,
+    EluOp,
+    HardsigmoidOp,
+    HardswishOp,
+    HardtanhOp,
+    LeakyReluOp,
+    MishOp,
+    ReluOp,
+    SeluOp,
+    SiluOp,
+    SoftsignOp,
+)
 from mucc.dialects.mu.pointwise import BinaryOp, ElementwiseOp, UnaryOp, ValueConstraint, number
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import DTYPES, ElementType, TensorType
@@ -212,120 +225,6 @@ class SoftplusOp(UnaryOp):
     PARAMS: ClassVar[dict[str, float]] = {"beta": 1.0}
 
     beta = prop_def(FloatAttr)
-
-
-# Composite activations
-
-
-class CompositeOp(UnaryOp, ABC):
-    COMPOSITE: ClassVar[bool] = True
-
-
-@irdl_op_definition
-class ReluOp(CompositeOp):
-    """max(x, 0)."""
-
-    name = "mu.relu"
-    SURFACE: ClassVar[str | None] = "relu"
-
-
-@irdl_op_definition
-class LeakyReluOp(CompositeOp):
-    """x where x > 0, else slope * x."""
-
-    name = "mu.leaky_relu"
-    SURFACE: ClassVar[str | None] = "leaky_relu"
-    PARAMS: ClassVar[dict[str, float]] = {"slope": 0.01}
-
-    slope = prop_def(FloatAttr)
-
-
-@irdl_op_definition
-class EluOp(CompositeOp):
-    """x where x > 0, else alpha * (exp(x) - 1)."""
-
-    name = "mu.elu"
-    SURFACE: ClassVar[str | None] = "elu"
-    PARAMS: ClassVar[dict[str, float]] = {"alpha": 1.0}
-
-    alpha = prop_def(FloatAttr)
-
-
-@irdl_op_definition
-class SeluOp(CompositeOp):
-    """elu with the self-normalising constants of Klambauer et al. 2017."""
-
-    name = "mu.selu"
-    SURFACE: ClassVar[str | None] = "selu"
-
-
-@irdl_op_definition
-class SiluOp(CompositeOp):
-    """x * sigmoid(x)."""
-
-    name = "mu.silu"
-    SURFACE: ClassVar[str | None] = "silu"
-
-
-@irdl_op_definition
-class SoftsignOp(CompositeOp):
-    """x / (1 + |x|)."""
-
-    name = "mu.softsign"
-    SURFACE: ClassVar[str | None] = "softsign"
-
-
-@irdl_op_definition
-class MishOp(CompositeOp):
-    """x * tanh(softplus(x))."""
-
-    name = "mu.mish"
-    SURFACE: ClassVar[str | None] = "mish"
-
-
-@irdl_op_definition
-class HardsigmoidOp(CompositeOp):
-    """clamp(x / 6 + 1/2, 0, 1)."""
-
-    name = "mu.hardsigmoid"
-    SURFACE: ClassVar[str | None] = "hardsigmoid"
-
-
-@irdl_op_definition
-class HardswishOp(CompositeOp):
-    """x * hardsigmoid(x)."""
-
-    name = "mu.hardswish"
-    SURFACE: ClassVar[str | None] = "hardswish"
-
-
-@irdl_op_definition
-class HardtanhOp(CompositeOp):
-    """clamp(x, lo, hi) with numbers for bounds."""
-
-    name = "mu.hardtanh"
-    SURFACE: ClassVar[str | None] = "hardtanh"
-    PARAMS: ClassVar[dict[str, float]] = {"lo": -1.0, "hi": 1.0}
-
-    lo = prop_def(FloatAttr)
-    hi = prop_def(FloatAttr)
-
-
-@irdl_op_definition
-class ClampOp(ElementwiseOp):
-    """min(max(x, lo), hi); the bounds may be values."""
-
-    name = "mu.clamp"
-    SURFACE: ClassVar[str | None] = "clamp"
-    COMPOSITE: ClassVar[bool] = True
-
-    operand = operand_def(ValueConstraint)
-    lo = operand_def(ValueConstraint)
-    hi = operand_def(ValueConstraint)
-
-    def __init__(self, operand: SSAValue | Operation, lo: SSAValue | Operation, hi: SSAValue | Operation):
-        values = [SSAValue.get(v) for v in (operand, lo, hi)]
-        super().__init__(operands=values, result_types=[self.infer([v.type for v in values])])
 
 
 # Comparison, selection, conversion

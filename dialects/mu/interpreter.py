@@ -23,11 +23,9 @@ from xdsl.ir import Operation
 
 from mucc.dialects.mu import elementwise as e
 from mucc.dialects.mu import ops
+from mucc.dialects.mu.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.arrays import Arrays, arrays_for
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
-
-_SELU_ALPHA = 1.6732632423543772848170429916717
-_SELU_SCALE = 1.0507009873554804934193349852946
 
 Rule = Callable[[Arrays, Any, tuple[Any, ...]], Any]
 
@@ -103,7 +101,7 @@ _RULES: dict[type[Operation], Rule] = {
     e.ReluOp: lambda a, op, v: a.xp.maximum(v[0], _number(a, 0.0)),
     e.LeakyReluOp: lambda a, op, v: a.xp.where(v[0] > 0, v[0], op.slope.value.data * v[0]),
     e.EluOp: lambda a, op, v: _elu(a, v[0], op.alpha.value.data),
-    e.SeluOp: lambda a, op, v: _SELU_SCALE * _elu(a, v[0], _SELU_ALPHA),
+    e.SeluOp: lambda a, op, v: SELU_SCALE * _elu(a, v[0], SELU_ALPHA),
     e.SiluOp: lambda a, op, v: v[0] * _sigmoid(a, v[0]),
     e.SoftsignOp: lambda a, op, v: v[0] / (1 + a.xp.abs(v[0])),
     e.MishOp: lambda a, op, v: v[0] * a.xp.tanh(_softplus(a, v[0], 1.0)),

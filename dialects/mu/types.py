@@ -53,7 +53,7 @@ def dtype_bytes(element_type: Attribute) -> int:
     return 4 if element_type == f32 else 2
 
 
-def _parse_extent(parser: AttrParser) -> IntAttr | StringAttr:
+def parse_extent(parser: AttrParser) -> IntAttr | StringAttr:
     if (value := parser.parse_optional_integer(allow_boolean=False)) is not None:
         return IntAttr(value)
     return StringAttr(parser.parse_identifier(" or integer extent"))
@@ -141,7 +141,7 @@ class LayoutAttr(ParametrizedAttribute):
         if kind != "strides":
             return LayoutAttr(StringAttr(kind), ArrayAttr([]))
         strides = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: _parse_extent(parser), " strides"
+            parser.Delimiter.PAREN, lambda: parse_extent(parser), " strides"
         )
         return LayoutAttr(StringAttr(kind), ArrayAttr(strides))
 
@@ -205,7 +205,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
             shape = parser.parse_comma_separated_list(
-                parser.Delimiter.SQUARE, lambda: _parse_extent(parser), " in tensor shape"
+                parser.Delimiter.SQUARE, lambda: parse_extent(parser), " in tensor shape"
             )
             parser.parse_punctuation(",")
             element_type = parser.parse_type()

@@ -17,14 +17,12 @@ from mucc.dialects.mu.schedule import (
     SchedulerKind,
     TileAttr,
 )
-from mucc.dialects.mu.types import Dims
+from mucc.dialects.mu.types import Dims, dtype_bytes
 from mucc.target import get_target
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem, stride_type
 from mucc.target.cuda.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
 from mucc.target.cuda.pointwise import used_locals
-
-_SHARED_MEMORY = 232448  # bytes that one block of sm_90a may have
 
 _SCHEDULES = {
     Mainloop.COOPERATIVE: ("KernelTmaWarpSpecializedCooperative", "TmaWarpSpecializedCooperative"),
@@ -39,8 +37,6 @@ _HEADERS = {
 }
 
 _RASTERS = {Raster.ALONG_M: "AlongM", Raster.ALONG_N: "AlongN", Raster.HEURISTIC: "Heuristic"}
-
-_BYTES = {"bf16": 2, "f16": 2, "f32": 4}
 
 # What the kernel's namespace defines besides the nodes of its epilogue.
 _NAMES = words(
@@ -97,8 +93,8 @@ class Gemm:
         self.m, self.n, self.k, self.batch = op.shape.extents
         self.a = self._operand("a", self.m)
         self.b = self._operand("b", self.n)
-        target = get_target(places.program.target.data)
-        self.exchanged = target.exchanges_operands(
+        self.target = get_target(places.program.target.data)
+        self.exchanged = self.target.exchanges_operands(
             op.compute.data.value, self.a.is_row_major, self.b.is_row_major
         )
         problem = Problem(places, self.batch, self.m, self.n, self.exchanged)
@@ -129,6 +125,11 @@ class Gemm:
             raise EmissionError(f"{memory.name} is contiguous along neither of its axes")
         return Matrix(memory, (strides[0], strides[1], batch))
 
+    def _aligned(self, matrix: Matrix | None) -> int:
+        """Elements in a granule of copies; a matrix that is not there counts as one of 16-bit elements."""
+        size = dtype_bytes(matrix.memory.type.element_type) if matrix else 2
+        return self.target.copy_granule // size
+
     def kernel(self) -> list[str]:
         """The definitions of the kernel's namespace."""
         return [
@@ -144,10 +145,10 @@ class Gemm:
         kernel_schedule, epilogue_schedule = _SCHEDULES[self.mainloop]
         dtype = self.a.memory.type.dtype
         element = CUTLASS_TYPES[dtype]
-        align = 16 // _BYTES[dtype]
+        align = self._aligned(self.a)
         element_c = CUTLASS_TYPES[self.c.memory.type.dtype] if self.c else "void"
-        align_c = 16 // _BYTES[self.c.memory.type.dtype] if self.c else 8
-        align_d = 16 // _BYTES[self.d.memory.type.dtype] if self.d else 8
+        align_c = self._aligned(self.c)
+        align_d = self._aligned(self.d)
         plain = stride_type((ZERO, ZERO, ZERO), 1).replace("cute::_0", "int64_t", 1)
         uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
         tensor_core = "tf32" if self.op.compute.data is Compute.TF32 else self.op.compute.data.value
@@ -198,7 +199,7 @@ class Gemm:
             "using Kernel = cutlass::gemm::kernel::GemmUniversal<",
             "    cute::Shape<int, int, int, int>, CollectiveMainloop, CollectiveEpilogue,",
             f"    cutlass::gemm::{scheduler}>;",
-            f"static_assert(sizeof(typename Kernel::SharedStorage) <= {_SHARED_MEMORY},",
+            f"static_assert(sizeof(typename Kernel::SharedStorage) <= {self.target.smem_bytes},",
             f"              {string_literal(too_much)});",
         ]
         return lines

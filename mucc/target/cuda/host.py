@@ -6,26 +6,18 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr
 
-from mucc.dialects.cutlass.ops import (
-    AuxLoadOp,
-    AuxStoreOp,
-    GemmOp,
-    ProgramOp,
-    SrcFetchOp,
-    StoreDOp,
-    WorkspaceOp,
-)
+from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
+from mucc.passes.legalize_target import tma_tensors
 from mucc.passes.promises import constraint_text
+from mucc.target import get_target
 from mucc.target.cuda.gemm import needs_scratch
 from mucc.target.cuda.memory import Places, workspace_name
 from mucc.target.cuda.names import comment_text, string_literal
 from mucc.target.cuda.pointwise import dim_locals
 
 _DTYPES = {"bf16": "mucc::kBF16", "f16": "mucc::kF16", "f32": "mucc::kF32"}
-
-_TMA_ALIGNMENT = 16
 
 
 def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
@@ -34,21 +26,16 @@ def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
     TMA needs 16 for a contraction's operands and full matrices; everything else only needs what its
     elements need, since pointwise kernels look at the addresses of each call. Scalars have 1.
     """
+    granule = get_target(program.target.data).copy_granule
     args = program.body.block.args
     result = [dtype_bytes(a.type.element_type) if isinstance(a.type, TensorType) else 1 for a in args]
     for op in program.kernels:
         if not isinstance(op, GemmOp):
             continue
-        values = [op.a, op.b]
-        for node in op.nodes:
-            if isinstance(node, SrcFetchOp | AuxLoadOp):
-                values.append(node.source)
-            elif isinstance(node, StoreDOp | AuxStoreOp):
-                values.append(node.destination)
-        for value in values:
+        for value, _ in tma_tensors(op):
             base = view_of(value).base
             if base in args:
-                result[args.index(base)] = _TMA_ALIGNMENT
+                result[args.index(base)] = granule
     return tuple(result)
 
 
