@@ -56,13 +56,13 @@ def seconds(command: list[str], environment: Mapping[str, str], runs: int) -> li
 
 def fill_cache(directory: str, source: Path) -> None:
     """Answer the request of `source` beforehand, as a build of it would."""
+    from mucc.build import Request, decisive_flags
     from mucc.cache import Cache, Entry, request_key
     from mucc.toolchain.discover import find_toolchain
-    from mucc.toolchain.flags import ambient_flags, flags
 
-    decisive = ("so", "sm_90a", *flags("so", "sm_90a"), *ambient_flags())
+    decisive = decisive_flags(Request(b"", str(source)))
     cache = Cache(directory)
-    cache.build("00" * 32, lambda: Entry(os.urandom(ARTEFACT_BYTES), ()))
+    cache.build("artefacts", "00" * 32, lambda: Entry(os.urandom(ARTEFACT_BYTES), ()))
     cache.store_request(
         request_key(source.read_bytes(), decisive, find_toolchain().fingerprint()), "00" * 32, ()
     )

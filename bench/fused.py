@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import statistics
-from collections.abc import Callable
 from typing import Any
 
 from bench.common import write_result
+from bench.timing import card, gpu_versions, time_all
 
 PROGRAM = """\
 kernel linear_gelu[M, N, K](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N] {
@@ -31,25 +30,6 @@ def parse_shape(text: str) -> tuple[int, int, int]:
     """`MxNxK` as numbers."""
     m, n, k = (int(part) for part in text.split("x"))
     return m, n, k
-
-
-def time_all(torch: Any, contenders: dict[str, Callable[[], Any]], iters: int) -> dict[str, float]:
-    """Median device time in ms of each contender; they take turns so that all see the same clocks."""
-    flush = torch.empty(256 * 2**20, dtype=torch.uint8, device="cuda")
-    for call in contenders.values():
-        for _ in range(5):
-            call()
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(iters):
-        for name, call in contenders.items():
-            flush.zero_()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            call()
-            end.record()
-            end.synchronize()
-            samples[name].append(start.elapsed_time(end))
-    return {name: statistics.median(values) for name, values in samples.items()}
 
 
 def measure(torch: Any, kernel: Any, shape: tuple[int, int, int], iters: int) -> dict[str, object]:
@@ -102,9 +82,7 @@ def main() -> None:
         "fused.linear_gelu_8192_over_matmul": float(str(rows[0]["matmul_over_mucc"])),
         "fused.linear_gelu_8192_error": float(str(rows[0]["error"])),
     }
-    card = torch.cuda.get_device_name().split()[-1].lower()
-    versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "gpu": torch.cuda.get_device_name()}
-    print(write_result(card, "fused", rows, summary, extra_versions=versions))
+    print(write_result(card(torch), "fused", rows, summary, extra_versions=gpu_versions(torch)))
 
 
 if __name__ == "__main__":

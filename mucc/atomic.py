@@ -6,11 +6,16 @@ import contextlib
 import os
 
 
+def temporary_name(path: str) -> str:
+    """A name beside `path` that no other thread, process or machine uses."""
+    return f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+
+
 def replace_file(path: str, data: bytes, mode: int = 0o666) -> None:
     """Put `data` at `path` in one step. Raises OSError, and leaves nothing behind when it does."""
-    temporary = f"{path}.{os.getpid()}.tmp"
+    temporary = temporary_name(path)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(descriptor, "wb") as file:
             file.write(data)
         os.replace(temporary, path)

@@ -1,26 +1,34 @@
-"""From a program's bytes to the file that nvcc makes of it, through the cache.
+"""From a program's bytes to the file that the toolchain makes of it, through the cache.
 
-This is what `mucc FILE -o OUT`, `mucc run` and `mucc.compile` share.
+This is what `mucc FILE -o OUT`, `mucc run` and `mucc.compile` share. A program is built from parts (see
+`mucc.toolchain.assembly`), of which those that take long are rarely new; or, where that was asked for or
+cannot be, by one nvcc that compiles everything.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from mucc.cache import Cache, Entry, artefact_key, request_key
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity
 from mucc.program import compile_source, placed
 from mucc.seal import seal
 from mucc.source import decode
-from mucc.toolchain.discover import SUPPORT_INCLUDE, Toolchain, find_toolchain
+from mucc.toolchain.discover import SUPPORT, Toolchain, find_toolchain
 from mucc.toolchain.flags import Kind, ambient_flags, flags
 
 if TYPE_CHECKING:
     from mucc.driver import Compilation
+    from mucc.pool import Pool
+    from mucc.target.cuda import Parts
+    from mucc.toolchain.nvcc import Built
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +36,10 @@ class Request:
     """A program to be built, and how.
 
     `data` is the source text in UTF-8 and `name` what it is called in messages. `nvcc` is the path of
-    an nvcc or of a CUDA toolkit; `timeout` is in seconds; `save_temps` is a directory; `print_ir`
-    gets the IR after every pass, or after those in `print_after`. With `save_temps` nvcc runs even
-    where the result is known: only then there is something to save.
+    an nvcc or of a CUDA toolkit; with `plain` nvcc compiles the program in one piece; `timeout` is in seconds
+    for each step; `save_temps` is a directory; `print_ir` gets the IR after every pass, or after those in
+    `print_after`. With `save_temps` the compilers run even where the result is known: only then there
+    is something to save.
     """
 
     data: bytes
@@ -38,6 +47,7 @@ class Request:
     kind: Kind = "so"
     target: str = "sm_90a"
     nvcc: str | None = None
+    plain: bool = False
     cached: bool = True
     timeout: float | None = None
     verbose: bool = False
@@ -61,9 +71,14 @@ class Artefact:
     cached: bool
 
 
-def build(request: Request, progress: Callable[[str], None] = lambda text: None) -> Artefact:
+def build(
+    request: Request,
+    progress: Callable[[str], None] = lambda text: None,
+    pool: Pool | Callable[[], Pool] | None = None,
+) -> Artefact:
     """Build a program, or find it built. `progress` gets a line before something slow.
 
+    What has to run goes through `pool`, or through one for this build alone, which a function may make.
     Raises DiagnosticError: errors in the program before those of the toolchain.
     """
     missing: DiagnosticError | None = None
@@ -72,7 +87,7 @@ def build(request: Request, progress: Callable[[str], None] = lambda text: None)
         toolchain = find_toolchain(request.nvcc)
     except DiagnosticError as error:
         missing = error
-    decisive = (request.kind, request.target, *flags(request.kind, request.target), *ambient_flags())
+    decisive = decisive_flags(request)
     cache = Cache() if request.cached else None
     key = ""
     if cache and toolchain:
@@ -81,6 +96,8 @@ def build(request: Request, progress: Callable[[str], None] = lambda text: None)
             warnings = entry.warnings and placed(entry.warnings, decode(request.data, request.name))
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
 
+    if toolchain and not request.plain:
+        _warm_up()
     source = decode(request.data, request.name)
     compilation = compile_source(source, request.target, request.print_ir, request.print_after)
     if request.save_temps:
@@ -88,52 +105,124 @@ def build(request: Request, progress: Callable[[str], None] = lambda text: None)
     if toolchain is None:
         raise missing or AssertionError("there is a toolchain, or a reason why not")
     said = tuple(compilation.sink.diagnostics)
-    made, artefact = _artefact(request, compilation, decisive, toolchain, cache, progress)
+    builder = _Builder(request, compilation, toolchain, cache, progress, pool)
+    made, artefact = builder.artefact(decisive)
     if cache:
         cache.store_request(key, artefact, said)
     warnings = placed((*said, *made.warnings), source)
     return Artefact(made.data, (*warnings, *(cache.problems if cache else ())), cached=made.cached)
 
 
-def _artefact(
-    request: Request,
-    compilation: Compilation,
-    decisive: tuple[str, ...],
-    toolchain: Toolchain,
-    cache: Cache | None,
-    progress: Callable[[str], None],
-) -> tuple[Artefact, str]:
-    """Find or make what nvcc makes; with its key in the cache."""
-    from mucc.toolchain import nvcc
+def decisive_flags(request: Request) -> tuple[str, ...]:
+    """What decides the result besides the program and the toolchain."""
+    way = "plain" if request.plain else "parts"
+    return (request.kind, request.target, way, *flags(request.kind, request.target), *ambient_flags())
 
-    code = compilation.emit("cu")
-    made: nvcc.Built | None = None
 
-    def make() -> Entry:
-        nonlocal made
-        progress(f"compiling {request.name} with nvcc; a kernel that is new takes about a minute")
-        made = nvcc.build(
-            code,
+def _warm_up() -> None:
+    """Load what compiles pointwise work, while the program goes through the compiler."""
+    import threading
+
+    def load() -> None:
+        from mucc.toolchain import nvrtc
+
+        nvrtc.warm_up()
+
+    threading.Thread(target=load, name="mucc-warm-up", daemon=True).start()
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Makes one artefact."""
+
+    request: Request
+    compilation: Compilation
+    toolchain: Toolchain
+    cache: Cache | None
+    progress: Callable[[str], None]
+    pool: Pool | Callable[[], Pool] | None
+
+    def artefact(self, decisive: tuple[str, ...]) -> tuple[Artefact, str]:
+        """Find or make the artefact; with its key in the cache."""
+        request = self.request
+        parts = None if request.plain else self.compilation.parts()
+        fresh = False
+
+        def make() -> Entry:
+            nonlocal fresh
+            fresh = True
+            with self._pool() as pool:
+                built = self._from_parts(parts, pool) if parts else self._plain(pool)
+            data = seal(built.data) if request.kind == "so" else built.data
+            return Entry(data, built.warnings)
+
+        if self.cache is None:
+            entry, key = make(), ""
+        else:
+            code = parts.text if parts else self.compilation.emit("cu")
+            versions = self.toolchain.versions()
+            key = artefact_key(self.compilation.cache_text, code, decisive, versions, SUPPORT)
+            waiting = f"another mucc is compiling the same as {request.name}: waiting for it"
+            entry = self.cache.build(
+                "artefacts",
+                key,
+                make,
+                fresh=request.save_temps is not None,
+                waiting=lambda: self.progress(waiting),
+            )
+        return Artefact(entry.data, entry.warnings, cached=not fresh), key
+
+    def _pool(self) -> AbstractContextManager[Pool]:
+        from mucc.pool import Pool
+
+        if isinstance(self.pool, Pool):
+            return contextlib.nullcontext(self.pool)
+        return self.pool() if self.pool else Pool(verbose=self.request.verbose)
+
+    def _from_parts(self, parts: Parts, pool: Pool) -> Built:
+        from mucc.toolchain.assembly import Assembly, Unspliceable
+
+        request = self.request
+        assembly = Assembly(
+            self.toolchain,
+            request.target,
+            request.name,
+            pool,
+            self.cache,
+            timeout=request.timeout,
+            keep=request.save_temps,
+        )
+        try:
+            if request.kind == "so":
+                return assembly.build(parts)
+            if len(parts.images) == 1:
+                return assembly.image(parts.images[0], ptx=request.kind == "ptx")
+        except Unspliceable as error:
+            built = self._plain(pool)
+            note = Diagnostic(
+                "MU5209",
+                f"this program takes the full build by nvcc, about a minute: {error}",
+                severity=Severity.WARNING,
+                helps=("--plain-nvcc asks for that build, without this warning",),
+            )
+            return dataclasses.replace(built, warnings=(note, *built.warnings))
+        return self._plain(pool)
+
+    def _plain(self, pool: Pool) -> Built:
+        from mucc.toolchain import nvcc
+
+        request = self.request
+        return nvcc.build(
+            self.compilation.emit("cu"),
             request.kind,
-            toolchain,
+            self.toolchain,
+            pool,
             target=request.target,
+            program=request.name,
             name=request.stem if request.save_temps else "kernel",
             timeout=request.timeout,
-            verbose=request.verbose,
             save_temps=request.save_temps,
         )
-        data = seal(made.data) if request.kind == "so" else made.data
-        return Entry(data, made.warnings)
-
-    if cache is None:
-        entry, key = make(), ""
-    else:
-        versions = toolchain.versions()
-        key = artefact_key(compilation.cache_text, code, decisive, versions, SUPPORT_INCLUDE)
-        waiting = f"another mucc is compiling the same as {request.name}: waiting for it"
-        fresh = request.save_temps is not None
-        entry = cache.build(key, make, fresh=fresh, waiting=lambda: progress(waiting))
-    return Artefact(entry.data, entry.warnings, cached=made is None), key
 
 
 def _save_texts(compilation: Compilation, directory: str, stem: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mucc.dialects.cutlass.ops import ProgramOp
     from mucc.dialects.mu.ops import KernelOp
     from mucc.frontend import ast
+    from mucc.target.cuda import Parts
 
 EMIT_KINDS = ("ast", "mu", "stages", "cutlass", "schedule", "cu", "header", "manifest")
 """The texts that `Compilation.emit` makes; ptx, cubin and so come from the toolchain."""
@@ -98,6 +99,12 @@ class Compilation:
                 return json.dumps(self.manifest, indent=2) + "\n"
             case _:
                 raise KeyError(kind)
+
+    def parts(self) -> Parts:
+        """The C++ of the program in the parts that are compiled apart."""
+        from mucc.target.cuda import emit_parts
+
+        return emit_parts(self.cutlass, self.manifest)
 
     def interpret(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """What the language says a kernel computes: float64 arrays, one per result.

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from mucc.cli import files
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
 from mucc.cli.reporting import Reporter
-from mucc.diagnostics.core import DiagnosticError, did_you_mean
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.source import STDIN, decode
 from mucc.toolchain.flags import Kind
+
+if TYPE_CHECKING:
+    from mucc.pool import Pool
+    from mucc.progress import Display
 
 TEXT_KINDS = {
     "ast": "the syntax tree",
@@ -70,7 +75,19 @@ def parser() -> Parser:
         "--no-cache", action="store_true", help="neither use nor fill the cache of compiled kernels"
     )
     p.add_argument("--nvcc", metavar="PATH", help="the nvcc to use, or the CUDA toolkit that holds it")
-    p.add_argument("--timeout", type=float, metavar="SECONDS", help="stop nvcc after this time")
+    p.add_argument(
+        "--plain-nvcc",
+        action="store_true",
+        help="let nvcc compile each program in one piece, instead of from parts that the cache may know",
+    )
+    p.add_argument(
+        "-j",
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="how much runs at a time (default: as cores and memory allow)",
+    )
+    p.add_argument("--timeout", type=float, metavar="SECONDS", help="stop a compiler after this time")
     add_diagnostics(p)
     return p
 
@@ -88,6 +105,8 @@ class Arguments:
     save_temps: str | None = None
     no_cache: bool = False
     nvcc: str | None = None
+    plain_nvcc: bool = False
+    jobs: int | None = None
     timeout: float | None = None
     diagnostics: str = "text"
     verbose: bool = False
@@ -105,8 +124,7 @@ class Arguments:
 
 def main(argv: list[str], reporter: Reporter) -> int:
     """Build every file of the command line; the reporter holds what went wrong."""
-    # `--save-temps FILE` must not take FILE for the directory: only `--save-temps=DIR` names one.
-    args = parser().parse(["--save-temps=" if a == "--save-temps" else a for a in argv], Arguments())
+    args = parser().parse(list(_words(argv)), Arguments())
     if not args.files:
         raise usage_error("no input file", "give the name of a .mcu file: mucc kernel.mcu -o kernel.so")
     if len(args.files) > 1 and args.output is not None:
@@ -120,12 +138,86 @@ def main(argv: list[str], reporter: Reporter) -> int:
         _check_passes(args.print_ir_after)
     if args.timeout is not None and args.timeout <= 0:
         raise usage_error("--timeout needs a number of seconds above 0")
-    for path in args.files:
-        try:
-            _one(path, args, reporter)
-        except DiagnosticError as error:
-            reporter.add(error.diagnostics)
+    if args.jobs is not None and args.jobs < 0:
+        raise usage_error("-j needs a number of jobs above 0, or none")
+    steps = [_Step.of(path, args) for path in args.files]
+    outputs = [step.output for step in steps if step.output != STDIN]
+    for step in steps:
+        if outputs.count(step.output) > 1:
+            raise usage_error(
+                f"two programs would be written to '{step.output}'",
+                "give them different names, or -o to each",
+            )
+    if len(steps) == 1 or not any(step.kind in NVCC_KINDS for step in steps):
+        for step in steps:
+            try:
+                _write(step, _made(step, args, reporter), reporter)
+            except DiagnosticError as error:
+                reporter.add(error.diagnostics)
+        return 0
+    _several(steps, args, reporter)
     return 0
+
+
+def _words(argv: list[str]) -> Iterator[str]:
+    """The command line with values for options that may go without: else they would take a file for it."""
+    for i, word in enumerate(argv):
+        if word == "--save-temps":
+            yield "--save-temps="
+        elif word in ("-j", "--jobs") and not "".join(argv[i + 1 : i + 2]).lstrip("-").isdigit():
+            yield "--jobs=0"
+        else:
+            yield word
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One input file, what is made of it, and where it goes."""
+
+    path: str
+    kind: str
+    output: str
+
+    @staticmethod
+    def of(path: str, args: Arguments) -> _Step:
+        kind = args.emit or BY_SUFFIX.get(os.path.splitext(args.output or "")[1], "so")
+        output = args.output or _default_output(path, kind)
+        if output == STDIN and kind in ("so", "cubin"):
+            raise usage_error(f"a {kind} cannot go to stdout", f"add -o {_stem(path)}.{kind}")
+        if output != STDIN:
+            files.check_output(output, () if path == STDIN else (path,))
+        return _Step(path, kind, output)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was made of an input file, and what is to be said about it."""
+
+    data: bytes
+    warnings: tuple[Diagnostic, ...]
+    source: Source | None = None
+    cached: bool = False
+
+
+def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
+    """Build several programs at a time. What is wrong with one does not keep the others."""
+    from mucc.pool import Pool
+
+    display = _display(args, reporter)
+    with Pool(args.jobs or None, display=display, verbose=args.verbose) as pool:
+        outcomes = pool.map(lambda step: _made(step, args, reporter, pool), steps, lambda step: step.path)
+        for step, outcome in zip(steps, outcomes, strict=True):
+            with display.paused():
+                try:
+                    _write(step, outcome.get(), reporter)
+                except DiagnosticError as error:
+                    reporter.add(error.diagnostics)
+
+
+def _display(args: Arguments, reporter: Reporter) -> Display:
+    from mucc.progress import display
+
+    return display(sys.stderr, json=reporter.json, verbose=args.verbose)
 
 
 def _check_passes(names: list[str]) -> None:
@@ -139,24 +231,23 @@ def _check_passes(names: list[str]) -> None:
             raise usage_error(f"there is no pass '{name}'", *helps, f"choose from {', '.join(known)}")
 
 
-def _one(path: str, args: Arguments, reporter: Reporter) -> None:
-    """One input file to one output."""
-    kind = args.emit or BY_SUFFIX.get(os.path.splitext(args.output or "")[1], "so")
-    output = args.output or _default_output(path, kind)
-    if output == STDIN and kind in ("so", "cubin"):
-        raise usage_error(f"a {kind} cannot go to stdout", f"add -o {_stem(path)}.{kind}")
-    if output != STDIN:
-        files.check_output(output, () if path == STDIN else (path,))
-    data = files.read_bytes(path)
-    result = (
-        _built(path, data, NVCC_KINDS[kind], args, reporter)
-        if kind in NVCC_KINDS
-        else (_text(path, data, kind, args, reporter))
-    )
-    if output == STDIN:
-        files.write_stdout(result)
+def _made(step: _Step, args: Arguments, reporter: Reporter, pool: Pool | None = None) -> _Made:
+    """What is made of one input file."""
+    data = files.read_bytes(step.path)
+    if step.kind in NVCC_KINDS:
+        return _built(step.path, data, NVCC_KINDS[step.kind], args, reporter, pool)
+    return _text(step.path, data, step.kind, args)
+
+
+def _write(step: _Step, made: _Made, reporter: Reporter) -> None:
+    """Report what is to be said, and write the output."""
+    reporter.add(made.warnings, made.source)
+    if made.cached and reporter.verbose:
+        reporter.progress(f"{step.path}: found in the cache")
+    if step.output == STDIN:
+        files.write_stdout(made.data)
     else:
-        files.write_output(output, result, executable=kind == "so")
+        files.write_output(step.output, made.data, executable=step.kind == "so")
 
 
 def _stem(path: str) -> str:
@@ -171,7 +262,7 @@ def _default_output(path: str, kind: str) -> str:
     return f"{_stem(path)}.{kind}"
 
 
-def _text(path: str, data: bytes, kind: str, args: Arguments, reporter: Reporter) -> bytes:
+def _text(path: str, data: bytes, kind: str, args: Arguments) -> _Made:
     """One of the levels that need no nvcc."""
     from mucc.build import compile_source
 
@@ -179,14 +270,16 @@ def _text(path: str, data: bytes, kind: str, args: Arguments, reporter: Reporter
     if kind in ("ast", "mu") and args.print_ir is None:
         from mucc.driver import front_text
 
-        return front_text(source, kind).rstrip("\n").encode() + b"\n"
+        return _Made(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
     compilation = compile_source(source, args.target, args.print_ir, args.print_after)
-    reporter.add(compilation.sink.diagnostics, source)
-    return compilation.emit(kind).rstrip("\n").encode() + b"\n"
+    text = compilation.emit(kind).rstrip("\n").encode() + b"\n"
+    return _Made(text, tuple(compilation.sink.diagnostics), source)
 
 
-def _built(path: str, data: bytes, kind: Kind, args: Arguments, reporter: Reporter) -> bytes:
-    """What nvcc makes of the program."""
+def _built(
+    path: str, data: bytes, kind: Kind, args: Arguments, reporter: Reporter, pool: Pool | None
+) -> _Made:
+    """What the toolchain makes of the program."""
     from mucc.build import Request, build
 
     artefact = build(
@@ -196,6 +289,7 @@ def _built(path: str, data: bytes, kind: Kind, args: Arguments, reporter: Report
             kind,
             args.target,
             nvcc=args.nvcc,
+            plain=args.plain_nvcc,
             cached=not args.no_cache,
             timeout=args.timeout,
             verbose=args.verbose,
@@ -204,8 +298,13 @@ def _built(path: str, data: bytes, kind: Kind, args: Arguments, reporter: Report
             print_after=args.print_after,
         ),
         reporter.progress,
+        pool or (lambda: _pool(args, reporter)),
     )
-    if args.verbose and artefact.cached:
-        reporter.progress(f"{path}: found in the cache")
-    reporter.add(artefact.warnings)
-    return artefact.data
+    return _Made(artefact.data, artefact.warnings, cached=artefact.cached)
+
+
+def _pool(args: Arguments, reporter: Reporter) -> Pool:
+    """A pool for one program, made when something has to run."""
+    from mucc.pool import Pool
+
+    return Pool(args.jobs or None, display=_display(args, reporter), verbose=args.verbose)

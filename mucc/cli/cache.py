@@ -1,13 +1,32 @@
-"""`mucc cache`: how much is stored and how often it helped; `mucc cache clear` empties it."""
+"""`mucc cache`: how much is stored and how often it helped; clear it, fill it, check it."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-from mucc.cli.parsing import Parser
+from mucc.cli.parsing import DEFAULT_TARGET, Parser, usage_error
 from mucc.cli.reporting import Reporter
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, Severity
+
+if TYPE_CHECKING:
+    from mucc.cache.upkeep import Report, Stats
+
+DESCRIPTION = "Show, clear, fill or check the cache of what was compiled."
+
+EPILOG = """\
+actions:
+  stats     how much each level holds, and how often it helped (the default)
+  clear     remove all of it
+  warm      compile the parts that most kernels share, so that the first build is fast
+  verify    check every entry, and drop damaged ones; exit status 3 where there were any
+
+MUCC_CACHE_DIR says where the cache is, MUCC_CACHE_SIZE how much it may hold (such as 2G; default 4G), and
+MUCC_CACHE_SHARED names further caches that are read only."""
+
+SHOWN = 8
+"""The paths of damaged entries that a diagnostic lists."""
 
 
 @dataclass
@@ -16,47 +35,117 @@ class Arguments:
 
     action: str = "stats"
     json: bool = False
+    target: str | None = None
+    jobs: int | None = None
 
 
 def parser() -> Parser:
     """The options of `mucc cache`."""
-    p = Parser("cache", "Show or clear the cache of compiled kernels (MUCC_CACHE_DIR says where it is).")
-    p.add_argument(
-        "action", nargs="?", choices=("stats", "clear"), metavar="stats|clear", help="default: stats"
-    )
+    p = Parser("cache", DESCRIPTION)
+    p.epilog = EPILOG
+    choices = ("stats", "clear", "warm", "verify")
+    p.add_argument("action", nargs="?", choices=choices, metavar="|".join(choices), help="default: stats")
     p.add_argument("--json", action="store_true", help="print JSON")
+    p.add_argument("--target", metavar="ARCH", help=f"with warm: the GPU (default: {DEFAULT_TARGET})")
+    p.add_argument("-j", "--jobs", type=int, metavar="N", help="with warm: how much runs at a time")
     return p
 
 
 def main(argv: list[str], reporter: Reporter) -> int:
-    """Show the cache, or clear it and say what went. Raises MU5203 where it cannot be cleared."""
+    """Do one of the actions. Raises MU5203 where the cache cannot be cleared or looked through."""
     args = parser().parse(argv, Arguments())
+    if args.action == "warm":
+        return _warm(args, reporter)
+    if args.target is not None or args.jobs is not None:
+        raise usage_error("--target and --jobs go with `mucc cache warm` only")
     from mucc.cache import Cache
 
     cache = Cache()
+    status = ExitStatus.GOOD
     try:
-        stats = cache.clear() if args.action == "clear" else cache.stats()
+        if args.action == "verify":
+            status = _show_report(cache.verify(), args, reporter)
+        elif args.action == "clear":
+            _show_cleared(cache.clear(), args)
+        else:
+            _show_stats(cache.stats(), args)
     except OSError as error:
-        raise DiagnosticError(Diagnostic("MU5203", f"the cache cannot be cleared: {error}")) from error
+        what = "cleared" if args.action == "clear" else "read"
+        raise DiagnosticError(Diagnostic("MU5203", f"the cache cannot be {what}: {error}")) from error
+    reporter.add(cache.problems)
+    return status
+
+
+def _warm(args: Arguments, reporter: Reporter) -> int:
     if args.json:
-        import json
+        raise usage_error("--json goes with stats, clear and verify only")
+    if args.jobs is not None and args.jobs < 1:
+        raise usage_error("--jobs needs a number above 0")
+    from mucc.warm import warm
 
-        sys.stdout.write(json.dumps(asdict(stats)) + "\n")
-    elif args.action == "clear":
-        sys.stdout.write(f"removed {_kernels(stats.entries)}, {_size(stats.size)}, from {stats.path}\n")
+    warm(args.target or DEFAULT_TARGET, args.jobs, reporter)
+    return ExitStatus.GOOD
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def _show_stats(stats: Stats, args: Arguments) -> None:
+    if args.json:
+        return _print_json(asdict(stats))
+    from mucc.cache import LEVELS
+
+    rows = [["level", "entries", "size", "hits", "misses", "evicted", "holds"]]
+    for name, level in stats.levels.items():
+        numbers = (str(n) for n in (level.hits, level.misses, level.evicted))
+        rows.append([name, str(level.entries), _size(level.size), *numbers, LEVELS[name]])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f"path  {stats.path}", f"size  {_size(stats.size)} of {_size(stats.bound)}"]
+    if stats.other:
+        lines.append(f"      {_size(stats.other)} of it left by other versions or by unfinished builds")
+    lines.append("")
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:-1], widths[1:-1], strict=True))]
+        lines.append("  ".join((*cells, row[-1])))
+    sys.stdout.write("\n".join(lines) + "\n")
+    return None
+
+
+def _show_cleared(before: Stats, args: Arguments) -> None:
+    if args.json:
+        return _print_json(asdict(before))
+    sys.stdout.write(f"removed {_entries(before.entries)}, {_size(before.size)}, from {before.path}\n")
+    return None
+
+
+def _show_report(report: Report, args: Arguments, reporter: Reporter) -> ExitStatus:
+    for level, paths in report.damaged.items():
+        more = (f"and {len(paths) - SHOWN} more",) if len(paths) > SHOWN else ()
+        message = f"{_entries(len(paths))} of '{level}' had been damaged and {_were(len(paths))} dropped"
+        reporter.add([_warning("MU5204", message, (*paths[:SHOWN], *more))])
+    if report.unreadable:
+        notes = tuple(f"{path}: {why}" for path, why in list(report.unreadable.items())[:SHOWN])
+        reporter.add([_warning("MU5203", f"{_entries(len(report.unreadable))} cannot be read", notes)])
+    if args.json:
+        _print_json(asdict(report))
     else:
-        sys.stdout.write(
-            f"path     {stats.path}\n"
-            f"size     {_size(stats.size)}\n"
-            f"entries  {stats.entries}\n"
-            f"hits     {stats.hits}\n"
-            f"misses   {stats.misses}\n"
-        )
-    return 0
+        sys.stdout.write(f"{_entries(report.whole)} {_were(report.whole)} whole\n")
+    return ExitStatus.TOOLCHAIN if report.damaged or report.unreadable else ExitStatus.GOOD
 
 
-def _kernels(n: int) -> str:
+def _warning(code: str, message: str, notes: tuple[str, ...]) -> Diagnostic:
+    return Diagnostic(code, message, severity=Severity.WARNING, notes=notes)
+
+
+def _entries(n: int) -> str:
     return f"{n} {'entry' if n == 1 else 'entries'}"
+
+
+def _were(n: int) -> str:
+    return "was" if n == 1 else "were"
 
 
 def _size(size: int) -> str:

@@ -51,8 +51,13 @@ class Parser(argparse.ArgumentParser):
 
         Raises MU5001 that names the first argument that is not known.
         """
-        _, unknown = self.parse_known_args(argv, into)
+        options = {action.dest for action in self._actions if action.option_strings}
+        self.set_defaults(**{name: value for name, value in vars(into).items() if name in options})
+        parsed, unknown = self.parse_known_intermixed_args(argv)
         if not unknown:
+            for name, value in vars(parsed).items():
+                if value is not None or name in options:
+                    setattr(into, name, value)
             return into
         word = unknown[0].partition("=")[0]
         if word.startswith("-"):

@@ -260,14 +260,29 @@ A kernel takes about a minute on a small machine. Mend it by giving more time.
 """,
     ),
     "MU5110": (
-        "nvcc rejected the C++ that mucc generated",
+        "a compiler rejected what mucc generated",
         """
-Everything that a program can get wrong should be found before nvcc runs. If it was not, that is a
-defect of mucc, or the versions of nvcc and CUTLASS are not those that mucc is made for (`mucc
-doctor` shows them: CUTLASS 4.2, CUDA 13.0).
+Everything that a program can get wrong should be found before nvcc, ptxas or the host compiler
+runs. If it was not, that is a defect of mucc, or the versions of nvcc and CUTLASS are not those that
+mucc is made for (`mucc doctor` shows them: CUTLASS 4.2, CUDA 13.0).
 
 `--save-temps` keeps the generated `.cu` and the whole log, `--verbose` prints all of it. Please
 report it with the program.
+""",
+    ),
+    "MU5111": (
+        "a compiler crashed",
+        """
+A signal ended nvcc, ptxas, the host compiler or one of their parts, or a compiler reported an internal
+error of its own. The message names it.
+
+```
+error[MU5111]: ptxas crashed (SIGSEGV)
+  = note: while building gelu.mcu: machine code
+```
+
+Run it again: a crash that does not come back points at the machine (memory, disk). One that does is a
+defect of that tool, which another version may not have: `mucc doctor` shows the versions.
 """,
     ),
     "MU5201": (
@@ -295,7 +310,8 @@ Mend it by choosing another `tile` or `mainloop` in the schedule. A build with d
     "MU5203": (
         "the cache cannot be used",
         """
-The directory of the cache cannot be read, written or made. Compiling goes on, but nothing is kept.
+The directory of the cache cannot be read, written or made, or the disk is full. Compiling goes on, but
+nothing is kept. A cache that can only be read is used without a word until something is to be stored.
 
 ```
 $ MUCC_CACHE_DIR=/proc/mucc mucc kernel.mcu -o kernel.so
@@ -303,16 +319,78 @@ warning[MU5203]: the cache cannot be written, so nothing is kept
 ```
 
 Mend it by setting MUCC_CACHE_DIR to a directory that can be written; `--no-cache` says that you
-want none.
+want none. A cache of others that you may only read belongs into MUCC_CACHE_SHARED.
 """,
     ),
     "MU5204": (
         "a damaged cache entry was dropped",
         """
-An entry's checksum is wrong: the disk was full, or something else wrote into the cache. The entry
-was removed and made again, so the output is right.
+An entry's checksum is wrong: the machine lost power, or something else wrote into the cache. The entry
+was removed and is made again, so the output is right. In a cache of MUCC_CACHE_SHARED it is only
+passed over.
 
-If it comes again, look for a failing disk; `mucc cache clear` starts afresh.
+If it comes again, look for a failing disk; `mucc cache verify` checks every entry, and `mucc cache
+clear` starts afresh.
+""",
+    ),
+    "MU5205": (
+        "the size of the cache is no use",
+        """
+MUCC_CACHE_SIZE cannot be understood, and the cache may hold 4 GiB as if it were not set; or it is less
+than one entry, which is not kept then.
+
+```
+$ MUCC_CACHE_SIZE=lots mucc kernel.mcu -o kernel.so
+warning[MU5205]: MUCC_CACHE_SIZE says 'lots', which is no size above 0; the cache may hold 4 GiB
+```
+
+Mend it with a number and a unit, such as 500M or 2G (powers of 1024). `--no-cache` keeps nothing.
+""",
+    ),
+    "MU5206": (
+        "a shared cache cannot be read",
+        """
+MUCC_CACHE_SHARED names a directory that is not there, or that may not be read. Compiling goes on
+without it.
+
+```
+$ MUCC_CACHE_SHARED=/mnt/mucc mucc kernel.mcu -o kernel.so
+warning[MU5206]: MUCC_CACHE_SHARED names '/mnt/mucc', which is no directory
+```
+
+Mend the path, mount what should be there, or remove the setting. Several directories are separated by `:`.
+""",
+    ),
+    "MU5207": (
+        "there is no NVRTC that fits nvcc",
+        """
+A kernel that differs from an earlier one in its pointwise work only is built from what is in the cache and
+a few lines of new code. NVRTC, nvcc's compiler as a library, compiles these in 0.03 s. Where it is missing,
+or is of another release than nvcc, nvcc does so in about 0.5 s, with the same result. nvcc is also taken
+where NVCC_PREPEND_FLAGS or NVCC_APPEND_FLAGS is set.
+
+```
+note[MU5207]: new bodies are compiled by nvcc instead of NVRTC, which takes longer
+  = note: the Python package cuda-bindings is not installed
+```
+
+`pip install 'mucc[nvcc]'` brings nvcc and NVRTC in one release.
+""",
+    ),
+    "MU5209": (
+        "a program takes the full build",
+        """
+A program is usually built from parts, most of which are in the cache: its pointwise work is compiled alone
+and put into machine code that is there already. The work of this program cannot be cut out, for the reason
+that the message gives, so nvcc compiled all of it in one piece. The result is right and as fast; only the
+build takes about a minute.
+
+```
+$ mucc kernel.mcu -o kernel.so
+warning[MU5209]: this program takes the full build by nvcc, about a minute: stage out: …
+```
+
+`--plain-nvcc` asks for that build without the warning. Please report such a program.
 """,
     ),
     "MU9002": (

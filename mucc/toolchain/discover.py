@@ -23,9 +23,10 @@ NVCC_PLACES = "the pip packages, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*"
 
 INSTALL_HOST = "apt-get install g++"
 
-SUPPORT_INCLUDE = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "include"
-)
+SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
+"""Our own C++: `include`, `src`, and `shim`, which stands in for nvcc where g++ compiles CUTLASS."""
+
+SUPPORT_INCLUDE = os.path.join(SUPPORT, "include")
 """Where `mucc/host.h` lies."""
 
 
@@ -52,6 +53,21 @@ class Toolchain:
     def root(self) -> str:
         """The directory that holds nvcc's `bin`."""
         return root(self.nvcc)
+
+    def tools(self) -> dict[str, str]:
+        """The paths that placeholders in the commands of jobs stand for; a missing one is empty."""
+        cuda = self.root
+        paths = {
+            "nvcc": self.nvcc.path,
+            "ptxas": os.path.join(cuda, "bin", "ptxas"),
+            "cxx": self.host.path,
+            "cutlass": self.cutlass.path,
+            "support": SUPPORT,
+            "cuda": os.path.join(cuda, "include"),
+            "cudart": library_directory(self.nvcc) or "",
+        }
+        # Jobs run in folders of their own.
+        return {name: path and os.path.abspath(path) for name, path in paths.items()}
 
     def versions(self) -> tuple[str, str, str]:
         """The versions of nvcc, CUTLASS and the host compiler. Runs the compilers."""

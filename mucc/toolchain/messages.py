@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 
 from mucc.diagnostics.core import Diagnostic, Severity
+from mucc.machine import available_memory
 
 MAX_LINES = 6
 """Compiler lines quoted in a diagnostic; the whole log is kept with --save-temps."""
@@ -86,30 +88,63 @@ _KILLED = re.compile(
 )
 _DISK = re.compile(r"No space left on device|Disk quota exceeded")
 _INCOMPLETE = re.compile(
-    r"cannot open source file|error: .*: No such file or directory|cannot find -lcuda|"
+    r"cannot open source file|error: .*: No such file or directory|cannot find -l|ld: cannot find |"
     r"Failed to preprocess host compiler properties|unsupported GNU version|Unsupported gpu architecture|"
-    r"unsupported clang version|: not found|cannot execute 'cc1plus'"
+    r"unsupported clang version|: not found|cannot execute '|cannot find 'ld'|"
+    r"Unsupported \.version|is not defined for option 'gpu-name'|unrecognized command(?:-| )line option|"
+    r"error while loading shared libraries|Exec format error"
+)
+_CRASHED = re.compile(
+    r"'?(?P<nvcc>[\w.+-]+)'? died due to signal (?P<number>\d+)|"
+    r"(?P<text>[A-Z][\w ]+) signal terminated program (?P<gcc>[\w.+-]+)|"
+    r"internal compiler error: (?P<internal>(?!.*signal terminated).+)"
 )
 _ERROR = re.compile(r"\b(?:error|fatal)\b", re.IGNORECASE)
 
+_CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
+"""Signals that a faulty program gets; a shell adds 128 to their numbers."""
 
-def failure(log: str, status: int, *, verbose: bool = False, log_path: str | None = None) -> Diagnostic:
-    """The diagnostic for a build that ended with `status`: MU5104, MU5106, MU5107 or MU5110."""
-    if status == -9 or _KILLED.search(log):
+
+def failure(
+    log: str,
+    status: int,
+    *,
+    tool: str = "nvcc",
+    given: str = "the C++ that mucc generated",
+    memory_gb: float = BUILD_MEMORY_GB,
+    verbose: bool = False,
+    log_path: str | None = None,
+) -> Diagnostic:
+    """The diagnostic for a tool that ended with `status`: MU5104, MU5106, MU5107, MU5110 or MU5111.
+
+    `tool` is what the tool is called and `given` what it was to work on; `memory_gb` is what it usually
+    takes. A negative status is the number of the signal that ended it.
+    """
+    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or _KILLED.search(log):
         return Diagnostic(
             "MU5106",
-            "the compiler ran out of memory and was killed",
-            notes=(f"a kernel takes about {BUILD_MEMORY_GB:.0f} GB to compile{_available()}",),
+            f"{tool} ran out of memory and was killed",
+            notes=(f"it usually takes about {memory_gb:.1f} GB for this{_available()}",),
             helps=("compile fewer kernels at a time, or on a machine (or container) with more memory",),
         )
     if line := _first(_DISK, log):
         return Diagnostic(
             "MU5107",
-            "the disk is full: the compiler could not write its temporary files",
+            f"the disk is full: {tool} could not write its temporary files",
             notes=(line,),
             helps=("free some space, or set TMPDIR to a directory with about 1 GB free",),
         )
     quoted = log.splitlines() if verbose else _quote(log, _ERROR)
+    where = (
+        f"the whole log: {log_path}" if log_path else "--save-temps keeps the generated .cu and the whole log"
+    )
+    if crash := _crash(log, status, tool):
+        return Diagnostic(
+            "MU5111",
+            crash,
+            notes=tuple(quoted),
+            helps=(where, "this is a defect of that tool: try another version of it (`mucc doctor`)"),
+        )
     notes = tuple(quoted) or (f"it ended with status {status} and no message",)
     if _INCOMPLETE.search(log):
         return Diagnostic(
@@ -118,15 +153,34 @@ def failure(log: str, status: int, *, verbose: bool = False, log_path: str | Non
             notes=tuple(_quote(log, _INCOMPLETE)) if not verbose else notes,
             helps=("`mucc doctor` shows what was found and what is missing",),
         )
-    where = (
-        f"the whole log: {log_path}" if log_path else "--save-temps keeps the generated .cu and the whole log"
-    )
     return Diagnostic(
         "MU5110",
-        "nvcc rejected the C++ that mucc generated",
+        f"{tool} rejected {given}",
         notes=notes,
         helps=(where, "this is a defect of mucc: please report it with the .mcu file"),
     )
+
+
+def _crash(log: str, status: int, tool: str) -> str | None:
+    """`ptxas crashed (SIGSEGV)`, where that is what happened. What nvcc or g++ blames comes before itself."""
+    if match := _CRASHED.search(log):
+        if match["gcc"]:
+            return f"{match['gcc']} crashed ({match['text']})"
+        if match["internal"]:
+            return f"{tool} crashed ({_short(match['internal'])})"
+        return f"{match['nvcc']} crashed ({_signal_name(int(match['number']))})"
+    if status < 0:
+        return f"{tool} crashed ({_signal_name(-status)})"
+    if status - 128 in _CRASHES:
+        return f"{tool} crashed ({_signal_name(status - 128)})"
+    return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _first(pattern: re.Pattern[str], log: str) -> str | None:
@@ -151,10 +205,5 @@ def _available() -> str:
 
 def available_memory_gb() -> float | None:
     """Main memory that a new process could have, in GB; None where the system does not say."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            text = file.read()
-    except OSError:
-        return None
-    found = re.search(r"MemAvailable:\s*(\d+) kB", text)
-    return int(found[1]) / 1e6 if found else None
+    available = available_memory()
+    return None if available is None else available / 1e9

@@ -32,10 +32,11 @@ builtin.module {
 // CHECK:       using StrideA = cute::Stride<int64_t, cute::_1, int64_t>;  // x: bf16[B, M, K]
 // CHECK:       using StrideB = cute::Stride<int64_t, cute::_1, cute::_0>;  // w: bf16[N, K]
 // CHECK:       using Row_b = fusion::Sm90RowBroadcast<0, TileShape, cutlass::bfloat16_t, float, cute::Stride<cute::_0, cute::_1, int64_t>>;
-// CHECK:       mucc::gemm::extent(c, "out", "L", B, l))
-// CHECK:       arguments.mode = cutlass::gemm::GemmUniversalMode::kBatched;
-// CHECK-NEXT:  arguments.problem_shape = {m, n, k, l};
-// CHECK:       cute::make_stride(cute::_0{}, cute::_1{}, N)};
+// CHECK:       mucc::gemm::extent(c, "out", "L", B, p.batch))
+// CHECK:       p.batched = true;
+// CHECK-NEXT:  p.a = {c.data(0), {K, 1, K * M}};
+// CHECK-NEXT:  p.b = {c.data(1), {K, 1, 0}};
+// CHECK:       p.extra[0] = {c.data(2), {0, 1, N}};
 
 // Intermediate tensors lie in slots of the workspace; what CUTLASS wants for itself comes after them.
 // CHECK-LABEL: namespace mu::chain {
@@ -46,14 +47,14 @@ builtin.module {
 // CHECK-NEXT:      slot0 = 0;  // h: bf16[B, M, H]
 // CHECK-NEXT:      end = slot0 + mucc::aligned(B * M * 8192);
 // CHECK-LABEL: namespace mu::chain::hidden {
-// CHECK:       using Visitor = Acc;
+// CHECK:       using Visitor = Tree0;
 // CHECK:       cutlass::gemm::StreamKScheduler>;
-// CHECK:       mucc::gemm::extent(c, "hidden", "M", B * M, m)
-// CHECK:       arguments.epilogue.ptr_D = mucc::at<ElementD>(c, offsets.slot0);
-// CHECK:       DecompositionMode::Heuristic;
+// CHECK:       mucc::gemm::set_splits<Kernel>(p, to);
+// CHECK:       mucc::gemm::extent(c, "hidden", "M", B * M, p.m)
+// CHECK:       p.d = {mucc::at(c, offsets.slot0), {4096, 1, 0}};
 // CHECK-LABEL: namespace mu::chain::out {
-// CHECK:       arguments.scheduler.splits = 4;
-// CHECK-NEXT:  {{.*}}DecompositionMode::SplitK;
+// CHECK:       p.splits = 4;
+// CHECK-NEXT:  p.split_k = true;
 // CHECK:       {"H", 4096},
 // CHECK:       int launch(mucc::Call const& c) {
 // CHECK-NEXT:    void* const scratch = mucc::at(c, Workspace(c).end);

@@ -38,30 +38,35 @@ builtin.module {
 // A value that is stored on its way stays in the tree: stores pass it on.
 // CHECK:      using Source = fusion::Sm90SrcFetch<ElementC>;
 // CHECK-NEXT: using Aux_e = mucc::gemm::AuxLoad<Tiles, cutlass::half_t, cute::Stride<int64_t, cute::_1, cute::_0>>;
-// CHECK-NEXT: using Row_r = fusion::Sm90RowBroadcast<0, TileShape, float, float, cute::Stride<cute::_0, cute::_1, cute::_0>>;
 // CHECK-NEXT: using Col_q = fusion::Sm90ColBroadcast<0, TileShape, cutlass::bfloat16_t, float, cute::Stride<cute::_1, cute::_0, cute::_0>>;
-// CHECK-NEXT: using Scalar_s = fusion::Sm90ScalarBroadcast<float, cute::Stride<cute::_0, cute::_0, cute::_0>>;
+// CHECK-NEXT: using Row_r = fusion::Sm90RowBroadcast<0, TileShape, float, float, cute::Stride<cute::_0, cute::_1, cute::_0>>;
 // CHECK-NEXT: using Scalar_alpha = fusion::Sm90ScalarBroadcast<float>;
+// CHECK-NEXT: using Scalar_s = fusion::Sm90ScalarBroadcast<float, cute::Stride<cute::_0, cute::_0, cute::_0>>;
 // CHECK-NEXT: using Aux_z = mucc::gemm::AuxStore<Tiles, cutlass::bfloat16_t, cute::Stride<int64_t, cute::_1, cute::_0>>;
 // CHECK-NEXT: using Rows_rs = mucc::gemm::RowReduction<mucc::Sum, TileShape, cute::Stride<cute::_0, cute::_1, cute::_0>>;
 // CHECK-NEXT: using Cols_cm = mucc::gemm::ColReduction<mucc::Max, TileShape, cute::Stride<cute::_1, cute::_0, cute::_0>>;
 // CHECK-NEXT: using All_am = mucc::gemm::ScalarReduction<mucc::Amax, cute::Stride<cute::_0, cute::_0, cute::_0>>;
-// CHECK-NEXT: using Tree0 = fusion::Sm90EVT<mucc::gemm::Compute<Body0, float>, Acc, Source, Aux_e, Row_r, Col_q, Scalar_s, Scalar_alpha>;
+// CHECK-NEXT: using Tree0 = fusion::Sm90EVT<mucc::gemm::Compute<Body0, float>, Acc, Source, Aux_e, Col_q, Row_r, Scalar_alpha, Scalar_s>;
 // CHECK-NEXT: using Tree1 = fusion::Sm90EVT<Aux_z, Tree0>;
 // CHECK-NEXT: using Tree2 = fusion::Sm90EVT<mucc::gemm::Compute<Body1, float>, Tree1>;
 // CHECK-NEXT: using Tree3 = fusion::Sm90EVT<Rows_rs, Tree2>;
 // CHECK-NEXT: using Tree4 = fusion::Sm90EVT<Cols_cm, Tree3>;
 // CHECK-NEXT: using Tree5 = fusion::Sm90EVT<All_am, Tree4>;
 // CHECK-NEXT: using Visitor = Tree5;
-// CHECK:        Aux_e::Arguments const aux_e{c.data<cutlass::half_t>(3), cutlass::half_t(0), cute::make_stride(N, cute::_1{}, cute::_0{})};
-// CHECK:        Scalar_s::Arguments const scalar_s{{.*}}{c.data<float>(6)}{{.*}};
-// CHECK-NEXT:   Scalar_alpha::Arguments const scalar_alpha{{.*}}float(c.scalar(7)){{.*}};
-// CHECK:        Cols_cm::Arguments const cols_cm{c.data<float>(11), mucc::Max::identity, {}};
-// CHECK:        arguments.epilogue.ptr_C = c.data<ElementC>(2);
+// CHECK:      void arguments(mucc::gemm::Problem const& p, Kernel::Arguments& to) {
+// CHECK:        Aux_e::Arguments const aux_e{p.extra[0].as<cutlass::half_t>(), cutlass::half_t(0), mucc::gemm::stride<cute::Stride<int64_t, cute::_1, cute::_0>>(p.extra[0])};
+// CHECK:        Scalar_alpha::Arguments const scalar_alpha{{.*}}p.extra[3].value{{.*}};
+// CHECK-NEXT:   Scalar_s::Arguments const scalar_s{{.*}}{p.extra[4].as<float>()}{{.*}};
+// CHECK:        Cols_cm::Arguments const cols_cm{p.extra[7].as<float>(), mucc::identity::kMax, {{.*}}};
+// CHECK:      int describe(mucc::Call const& c, mucc::gemm::Problem& p) {
+// CHECK:        p.c = {c.data(2), {N, 1, 0}};
+// CHECK:        p.extra[0] = {c.data(3), {N, 1, 0}};
+// CHECK-NEXT:   p.extra[1] = {c.data(5)};
+// CHECK:        p.extra[3] = {nullptr, {}, float(c.scalar(7))};
 // Reductions start from their identity, in stream order.
 // CHECK:      int run(mucc::Call const& c, void* scratch) {
 // CHECK-NEXT:   int64_t const M = c.dims[0], N = c.dims[1];
-// CHECK-NEXT:   if (mucc::fill(c, c.data<float>(10), mucc::Sum::identity, N) ||
-// CHECK-NEXT:       mucc::fill(c, c.data<float>(11), mucc::Max::identity, M) ||
-// CHECK-NEXT:       mucc::fill(c, c.data<float>(12), mucc::Amax::identity, 1))
+// CHECK-NEXT:   if (mucc::fill(c, c.data<float>(10), mucc::identity::kSum, N) ||
+// CHECK-NEXT:       mucc::fill(c, c.data<float>(11), mucc::identity::kMax, M) ||
+// CHECK-NEXT:       mucc::fill(c, c.data<float>(12), mucc::identity::kAmax, 1))
 // CHECK-NEXT:     return 1;

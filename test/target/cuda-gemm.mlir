@@ -18,8 +18,8 @@ builtin.module {
 }
 
 // CHECK:      // Made by `mucc - --emit=cu`
-// CHECK:      #include <mucc/host.h>
-// CHECK-NEXT: #include <mucc/gemm.cuh>
+// CHECK:      #include <mucc/launch.h>
+// CHECK-NEXT: #include <mucc/gemm_launch.h>
 // CHECK-NEXT: #include <cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_cooperative.hpp>
 // CHECK:      // linear_gelu.out: bf16 gemm M x N x K: tile 128x256x64, cluster 2x1, cooperative, 4 stages
 // CHECK-NEXT: namespace mu::linear_gelu::out {
@@ -39,13 +39,14 @@ builtin.module {
 // CHECK-NEXT: using Visitor = Tree0;
 // CHECK:      mucc::gemm::Stages<4>
 // CHECK:      static_assert(sizeof(typename Kernel::SharedStorage) <= 232448,
-// CHECK:      int describe(mucc::Call const& c, Kernel::Arguments& arguments) {
+// CHECK:      void arguments(mucc::gemm::Problem const& p, Kernel::Arguments& to) {
+// CHECK-NEXT:   mucc::gemm::begin_arguments<Kernel>(p, to);
+// CHECK:      int describe(mucc::Call const& c, mucc::gemm::Problem& p) {
 // CHECK-NEXT:   int64_t const M = c.dims[0], N = c.dims[1], K = c.dims[2];
-// CHECK:        arguments.problem_shape = {m, n, k, 1};
-// CHECK:        arguments.mainloop.ptr_B = c.data<ElementB>(1);
-// CHECK-NEXT:   arguments.mainloop.dB = cute::make_stride(K, cute::_1{}, cute::_0{});
-// CHECK:        arguments.scheduler.max_swizzle_size = 2;
-// CHECK-NEXT:   arguments.scheduler.raster_order = Kernel::TileScheduler::RasterOrderOptions::AlongN;
+// CHECK:        p.b = {c.data(1), {K, 1, 0}};
+// CHECK:        p.extra[0] = {c.data(2)};
+// CHECK-NEXT:   p.swizzle = 2;
+// CHECK-NEXT:   p.raster = mucc::gemm::Raster::kAlongN;
 // CHECK:      mucc::tensor_in("b", mucc::kBF16, {mucc::dim(1)}, mucc::row_major(), 2),
 // CHECK-NEXT: mucc::tensor_out("out", mucc::kBF16, {mucc::dim(0), mucc::dim(1)}, mucc::row_major(), 16),
 // CHECK:      bool holds0(int64_t const* d) { return d[2] % 8 == 0; }  // K % 8 == 0

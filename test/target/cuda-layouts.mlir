@@ -31,8 +31,8 @@ builtin.module {
 // CHECK-NEXT:  using StrideA = cute::Stride<cute::_1, int64_t, cute::_0>;  // w: f32[K, N]
 // CHECK:       using StrideB = cute::Stride<int64_t, cute::_1, cute::_0>;  // x: f32[M, K]
 // CHECK:       using StrideD = cute::Stride<cute::_1, int64_t, cute::_0>;
-// CHECK:       mucc::gemm::extent(c, "out", "N", N, m)
-// CHECK:       mucc::gemm::extent(c, "out", "M", M, n)
+// CHECK:       mucc::gemm::extent(c, "out", "N", N, p.m)
+// CHECK:       mucc::gemm::extent(c, "out", "M", M, p.n)
 
 // CHECK-LABEL: namespace mu::l01::out {
 // CHECK:       using StrideA = cute::Stride<int64_t, cute::_1, cute::_0>;  // x: f32[M, K]
@@ -40,8 +40,8 @@ builtin.module {
 
 // Strides that are known at run time only.
 // CHECK-LABEL: namespace mu::strided::out {
-// CHECK:       arguments.mainloop.dA = cute::make_stride(c.stride(0, 0), cute::_1{}, cute::_0{});
-// CHECK:       arguments.mainloop.dB = cute::make_stride(c.stride(1, 1), cute::_1{}, cute::_0{});
-// CHECK:       arguments.epilogue.dD = cute::make_stride(c.stride(2, 0), cute::_1{}, cute::_0{});
+// CHECK:       p.a = {c.data(0), {c.stride(0, 0), 1, 0}};
+// CHECK:       p.b = {c.data(1), {c.stride(1, 1), 1, 0}};
+// CHECK:       p.d = {c.data(2), {c.stride(2, 0), 1, 0}};
 // CHECK:       mucc::strides({-1, 1}), 16),
 // CHECK-NEXT:  {{.*}}mucc::strides({1, -1}), 16),

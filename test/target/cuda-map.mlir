@@ -54,15 +54,20 @@ builtin.module {
 // CHECK-NEXT:    float const v7 = mucc::min(v6, x);
 // CHECK-NEXT:    float const v8 = mucc::max(v7, 0.0f);
 // CHECK-NEXT:    return v8;
-// CHECK:       static constexpr int kRank = 3, kVector = 8;
-// CHECK:       mucc::View<__nv_bfloat16, 3, mucc::Along::kUnit> x;  // x: bf16[B, M, N]
+// CHECK:       static constexpr int kRank = 3, kVector = 8, kThreads = 256;
+// CHECK:       mucc::View<mucc::bf16, 3, mucc::Along::kUnit> x;  // x: bf16[B, M, N]
 // CHECK-NEXT:  mucc::View<float, 3, mucc::Along::kUnit> b;  // b: f32[N]
-// CHECK-NEXT:  mucc::View<__nv_bfloat16, 3, mucc::Along::kAny> t;  // t: bf16[N, M]
+// CHECK-NEXT:  mucc::View<mucc::bf16, 3, mucc::Along::kAny> t;  // t: bf16[N, M]
+// CHECK:       struct Work : Op {
+// CHECK:         auto const t_v = mucc::load<V>(t, p);
+// CHECK:         mucc::store(y, p, y0_v);
+// CHECK:       mu_pw_out_map_vector(Work const op, mucc::Extents<Op::kRank> const extents, uint32_t total) {
+// CHECK-NEXT:    mucc::map<Op::kVector>(op, extents, total);
 // CHECK:       {c.data<float>(1), {0, 0, 1}},
-// CHECK-NEXT:  {c.data<__nv_bfloat16>(2), {0, 1, M}},
-// CHECK:       return mucc::launch_map(c, "out", op, {{[{][{]}}B, M, N}});
+// CHECK-NEXT:  {c.data<mucc::bf16>(2), {0, 1, M}},
+// CHECK:       return mucc::launch_map(c, "out", codes, op, {{[{][{]}}B, M, N}}, mucc::fits(op.x, Op::kVector) && mucc::fits(op.b, Op::kVector) && mucc::fits(op.y, Op::kVector) && mucc::fits(op.z, Op::kVector));
 
 // Where all tensors are contiguous the axes become one.
 // CHECK-LABEL: namespace mu::relu::out {
-// CHECK:       static constexpr int kRank = 1, kVector = 8;
-// CHECK:       return mucc::launch_map(c, "out", op, {{[{][{]}}B * M * N}});
+// CHECK:       static constexpr int kRank = 1, kVector = 8, kThreads = 256;
+// CHECK:       return mucc::launch_map(c, "out", codes, op, {{[{][{]}}B * M * N}}, {{.*}});

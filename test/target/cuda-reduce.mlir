@@ -29,24 +29,24 @@ builtin.module {
 
 // The reduced axes come last, and adjacent ones are merged.
 // CHECK-LABEL: namespace mu::red::rows {
-// CHECK:       static constexpr int kRank = 2, kVector = 8;
+// CHECK:       static constexpr int kRank = 2, kVector = 8, kThreads = 256;
 // CHECK-NEXT:  static constexpr int kKept = 1;
 // CHECK-NEXT:  static constexpr bool kRows = true, kDense = true;
-// CHECK-NEXT:  using Kinds = mucc::Reductions<mucc::Sum>;
+// CHECK:       using Kinds = mucc::Reductions<mucc::Sum>;
 // CHECK:       auto const y0_v = mucc::each<Body0>(x_v);
-// CHECK:       r.template reduce<mucc::Sum>(p, result[0], shared);
-// CHECK:       return mucc::launch_reduce(c, "rows", op, {{[{][{]}}B * M, N}});
+// CHECK:       mucc::reduce<mucc::Sum>(r, p, result[0], shared);
+// CHECK:       return mucc::launch_reduce(c, "rows", codes, op, {{[{][{]}}B * M, N}}, mucc::fits(op.x, Op::kVector), fill);
 
 // CHECK-LABEL: namespace mu::red::cols {
 // CHECK:       static constexpr bool kRows = false, kDense = true;
-// CHECK:       mucc::View<__nv_bfloat16, 2, mucc::Along::kUnit, 0> x;
-// CHECK:       return mucc::launch_reduce(c, "cols", op, {{[{][{]}}N, B * M}});
+// CHECK:       mucc::View<mucc::bf16, 2, mucc::Along::kUnit, 0> x;
+// CHECK:       return mucc::launch_reduce(c, "cols", codes, op, {{[{][{]}}N, B * M}}, {{.*}}, fill);
 
 // CHECK-LABEL: namespace mu::red::all {
 // CHECK:       using Kinds = mucc::Reductions<mucc::Amax, mucc::Min>;
-// CHECK:       return mucc::launch_reduce(c, "all", op, {{[{][{]}}1, B * M * N}});
+// CHECK:       return mucc::launch_reduce(c, "all", codes, op, {{[{][{]}}1, B * M * N}}, {{.*}}, fill);
 
 // CHECK-LABEL: namespace mu::red::mid {
-// CHECK:       {c.data<__nv_bfloat16>(0), {M * N, 1, N}},
+// CHECK:       {c.data<mucc::bf16>(0), {M * N, 1, N}},
 // CHECK-NEXT:  {c.data<float>(5), {N, 1, 0}},
-// CHECK:       return mucc::launch_reduce(c, "mid", op, {{[{][{]}}B, N, M}});
+// CHECK:       return mucc::launch_reduce(c, "mid", codes, op, {{[{][{]}}B, N, M}}, {{.*}}, fill);

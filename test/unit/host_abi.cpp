@@ -1,5 +1,6 @@
 // A kernel library without a GPU: its launches record what they got, and CUDA is faked right here.
 #include <mucc/host.h>
+#include <mucc/memo.h>
 
 #include <cstdlib>
 #include <stdexcept>

@@ -1,5 +1,7 @@
 """The command line: dispatch, files, exit statuses. The compiler behind it is a stand-in; see test/cli."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
@@ -16,7 +18,7 @@ from mucc.cli.main import main
 from mucc.cli.registry import COMMANDS
 from mucc.cli.reporting import exit_status
 from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Severity, Source, Span
-from mucc.toolchain import discover, nvcc
+from mucc.toolchain import assembly, discover, nvcc
 
 MUCC = [sys.executable, "-m", "mucc"]
 PROGRAM = "kernel k\n"
@@ -40,9 +42,20 @@ class Compilation:
     def emit(self, kind: str) -> str:
         return f"{kind} of {self.source.text.split()[1]} for {self.options.target}"
 
+    def parts(self) -> Parts:
+        return Parts(self.source.text.split()[1])
+
     @property
     def cache_text(self) -> str:
         return self.source.text.split()[1]
+
+
+class Parts:
+    """Of one image."""
+
+    def __init__(self, name: str):
+        self.text = f"parts of {name}"
+        self.images = (name,)
 
 
 class Compiler(ModuleType):
@@ -90,11 +103,27 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What nvcc was asked to compile."""
     seen: list[str] = []
 
-    def build(text: str, kind: str, toolchain: object, **options: object) -> nvcc.Built:
+    def built(text: str, kind: str) -> nvcc.Built:
         seen.append(text)
         spilled = Diagnostic("MU5201", "spills", severity=Severity.WARNING)
-        return nvcc.Built(f"{kind}: {text}".encode(), (spilled,) if "spill" in text else (), "", 1.0)
+        return nvcc.Built(f"{kind}: {text}".encode(), (spilled,) if "spill" in text else ())
 
+    def build(text: str, kind: str, toolchain: object, pool: object, **options: object) -> nvcc.Built:
+        return built(text, kind)
+
+    class Assembly:
+        def __init__(self, *_: object, **options: object):
+            pass
+
+        def build(self, parts: Parts) -> nvcc.Built:
+            if "fixed" in parts.text:
+                raise assembly.Unspliceable("it does not bend")
+            return built(parts.text, "so")
+
+        def image(self, image: str, *, ptx: bool) -> nvcc.Built:
+            return built(f"image of {image}", "ptx" if ptx else "cubin")
+
+    monkeypatch.setattr(assembly, "Assembly", Assembly)
     tool = discover.Tool(sys.executable, "test")
     toolchain = discover.Toolchain(tool, tool, tool)
     monkeypatch.setattr(nvcc, "build", build)
@@ -308,9 +337,44 @@ def test_a_build_is_executable_and_sealed(builds: list[str]):
 
     assert main([write("k.mcu"), "-o", "k.so"]) == 0
     data = Path("k.so").read_bytes()
-    assert data.startswith(b"so: cu of k") and seal_state(data) == "good"
+    assert data.startswith(b"so: parts of k") and seal_state(data) == "good"
     assert os.access("k.so", os.X_OK)
     assert main(["k.mcu", "--emit=ptx"]) == 0
+    assert builds == ["parts of k", "image of k"]
+
+
+def test_plain_nvcc(builds: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main([write("k.mcu", "kernel k\n"), "-o", "k.so", "--plain-nvcc"]) == 0
+    assert main(["k.mcu", "-o", "k.so"]) == 0
+    assert builds == ["cu of k for sm_90a", "parts of k"], "neither stands for the other"
+    assert capsys.readouterr().err == ""
+
+
+def test_what_cannot_be_spliced_takes_the_full_build(builds: list[str], capsys: pytest.CaptureFixture[str]):
+    for _ in range(2):
+        assert main([write("k.mcu", "kernel fixed\n"), "-o", "k.so"]) == 0
+        error = capsys.readouterr().err
+        assert "warning[MU5209]" in error and "it does not bend" in error
+    assert builds == ["cu of fixed for sm_90a"]
+
+
+def test_several_programs_and_jobs(builds: list[str], capsys: pytest.CaptureFixture[str]):
+    names = [write(f"{c}.mcu", f"kernel {c}\n") for c in "abc"]
+    assert main([names[0], "-j", *names[1:]]) == 0
+    assert main([*names, "-j", "2", "--no-cache"]) == 0
+    assert sorted(builds) == sorted(2 * [f"parts of {c}" for c in "abc"])
+    assert {f"{c}.so" for c in "abc"} <= left()
+    Path("sub").mkdir()
+    assert main(["a.mcu", write("sub/a.mcu", "kernel x\n")]) == 2
+    assert "two programs would be written to 'a.so'" in capsys.readouterr().err
+    assert main(["a.mcu", "-j", "-3"]) == 2
+
+
+def test_a_bad_program_does_not_keep_the_others(builds: list[str], capsys: pytest.CaptureFixture[str]):
+    write("good.mcu", "kernel good\n")
+    assert main([write("bad.mcu", "kernel error\n"), "good.mcu", "-j"]) == 1
+    assert "good.so" in left() and "bad.so" not in left()
+    assert "--> bad.mcu:1:8" in capsys.readouterr().err
 
 
 def test_an_equal_request_runs_no_compiler(builds: list[str], capsys: pytest.CaptureFixture[str]):
@@ -389,12 +453,14 @@ def test_cache_command(builds: list[str], capsys: pytest.CaptureFixture[str], tm
         assert main(["k.mcu", "-o", "k.so"]) == 0
     assert main(["cache"]) == 0
     text = capsys.readouterr().out
-    assert str(tmp_path / "cache") in text and "entries  1\n" in text and "hits     2\n" in text
+    assert str(tmp_path / "cache") in text and "of 4.0 GiB\n" in text
     assert main(["cache", "stats", "--json"]) == 0
     stats = json.loads(capsys.readouterr().out)
-    assert stats["entries"] == 1 and stats["hits"] == 2 and stats["misses"] == 1 and stats["size"] > 0
+    for level in ("requests", "artefacts"):
+        row = stats["levels"][level]
+        assert (row["entries"], row["hits"], row["misses"]) == (1, 2, 1) and row["size"] > 0
     assert main(["cache", "clear"]) == 0
-    assert capsys.readouterr().out.startswith("removed 1 entry")
+    assert capsys.readouterr().out.startswith("removed 2 entries")
     assert main(["k.mcu", "-o", "k.so"]) == 0 and len(builds) == 2
 
 
@@ -465,16 +531,16 @@ def test_help_imports_nothing_heavy(argv: list[str]):
 
 def test_a_cached_build_imports_nothing_heavy(builds: list[str]):
     """The compiler proper stays out of the way when the answer is known."""
+    from mucc.build import Request, decisive_flags
     from mucc.cache import Cache, Entry, request_key
-    from mucc.toolchain.flags import ambient_flags, flags
 
     if not (discover.find_nvcc() and discover.find_cutlass() and discover.find_host()):
         pytest.skip("a request names its toolchain, and there is none here")
     write("k.mcu")
     toolchain = discover.find_toolchain()
-    decisive = ("so", "sm_90a", *flags("so", "sm_90a"), *ambient_flags())
+    decisive = decisive_flags(Request(b"", "k.mcu"))
     cache = Cache()
-    cache.build("ab" * 32, lambda: Entry(b"data", ()))
+    cache.build("artefacts", "ab" * 32, lambda: Entry(b"data", ()))
     cache.store_request(request_key(PROGRAM.encode(), decisive, toolchain.fingerprint()), "ab" * 32, ())
     assert heavy("assert main(['k.mcu', '-o', 'k.so']) == 0") == set()
     assert Path("k.so").read_bytes() == b"data"

@@ -14,7 +14,7 @@ from hostlib import INCLUDE, cuda_paths
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass.ops import ComputeOp, LoadOp, MapOp, ProgramOp
 from mucc.driver import Compilation, Options, compile_text
-from mucc.target.cuda.body import body_struct
+from mucc.target.cuda.body import compute_body
 
 EXPRESSIONS = (
     "x + y", "x - y", "x * y", "x / y", "x / 4", "x / 3", "-x", "0 - -x", "abs(x)", "min(x, y)", "max(x, y)",
@@ -53,7 +53,7 @@ def _function(name: str, program: ProgramOp) -> str:
         load = value.owner
         assert isinstance(load, LoadOp)
         inputs.append("xy"[program.body.block.args.index(load.source)])
-    body = body_struct(f"Body_{name}", compute, [f"p{i}" for i in range(len(inputs))])
+    body = compute_body(f"Body_{name}", compute, [f"p{i}" for i in range(len(inputs))]).text.splitlines()
     call = ", ".join(f"{array}[i]" for array in inputs)
     return "\n".join(
         [

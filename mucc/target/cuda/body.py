@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Operation, SSAValue
@@ -113,8 +114,77 @@ def _is_rounding_back(op: Operation) -> bool:
     return isinstance(op, e.CastOp) and op.element_type == f32 and op.operand.type != i1
 
 
-def body_struct(name: str, op: ComputeOp, parameters: Sequence[str]) -> list[str]:
-    """A struct whose `apply` computes the body; `parameters` are C++ names of its inputs."""
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Pointwise work: a C++ struct `name` whose `apply` takes `inputs` floats and returns one."""
+
+    name: str
+    text: str
+    inputs: int
+
+    def marker(self, index: int) -> str:
+        """The same struct with only a comment in the PTX, where body `index` goes later."""
+        names = [f"x{i}" for i in range(self.inputs)]
+        operands = ", ".join(f"%{i}" for i in range(self.inputs + 1))
+        taken = ", ".join(f'"f"({n})' for n in names)
+        parameters = ", ".join(f"float {n}" for n in names)
+        return "\n".join(
+            [
+                f"struct {self.name} {{",
+                f"  static MUCC_DEVICE float apply({parameters}) {{",
+                "    float y = 0.0f;",
+                "#if defined(__CUDA_ARCH__)",
+                f'    asm("// mucc.body {index} 1: {operands}" : "=f"(y) : {taken});'.replace(" : )", ")"),
+                "#endif",
+                "    return y;",
+                "  }",
+                "};",
+            ]
+        )
+
+    def entry(self, index: int) -> str:
+        """A kernel around the body, from whose machine code it is cut out."""
+        names = [f"x{i}" for i in range(self.inputs)]
+        operands = ", ".join(f"%{i}" for i in range(self.inputs))
+        given = ", ".join(f'"=f"({n})' for n in names)
+        declared = f"  float {', '.join(names)};\n" if names else ""
+        inputs = (
+            f'  asm volatile("// mucc.in {operands}" : {given});\n'
+            if names
+            else '  asm volatile("// mucc.in");\n'
+        )
+        return (
+            f'extern "C" __global__ void mucc_body_{index}() {{\n{declared}{inputs}'
+            f"  float const y = {self.name}::apply({', '.join(names)});\n"
+            '  asm volatile("// mucc.out %0" : : "f"(y));\n}'
+        )
+
+
+def compute_body(
+    name: str,
+    op: ComputeOp,
+    parameters: Sequence[str],
+    order: Sequence[int] | None = None,
+    *,
+    ends: bool = True,
+) -> Body:
+    """The body of a `cutlass.compute`.
+
+    `parameters` are C++ names of its inputs, and `order` says in which `apply` takes them. A result that is
+    computed with again, which is so unless the work `ends` here, is fenced off.
+    """
+    text = _struct(name, op, parameters, order or range(len(parameters)), ends)
+    return Body(name, "\n".join(text), len(parameters))
+
+
+def identity_body(name: str, parameter: str) -> Body:
+    """The body that passes its input on."""
+    return Body(name, "\n".join(_lines(name, [parameter], [f"return {parameter};"])), 1)
+
+
+def _struct(
+    name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence[int], ends: bool
+) -> list[str]:
     namer = Namer(parameters)
     texts: dict[SSAValue, str] = dict(zip(op.body.block.args, parameters, strict=True))
     lines: list[str] = []
@@ -132,7 +202,8 @@ def body_struct(name: str, op: ComputeOp, parameters: Sequence[str]) -> list[str
             case e.ConstantOp():
                 texts[inner.result] = float_literal(inner.value.value.data)
             case YieldOp():
-                lines.append(f"return {texts[inner.value]};")
+                value = texts[inner.value]
+                lines.append(f"return {value};" if ends else f"return mucc::fenced({value});")
             case e.CastOp() if _is_rounding_back(inner):
                 texts[inner.result] = operands[0]
             case e.SoftplusOp() if inner.result in unwanted:
@@ -148,6 +219,10 @@ def body_struct(name: str, op: ComputeOp, parameters: Sequence[str]) -> list[str
                 texts[result] = namer(f"v{len(lines)}")
                 kind = "bool" if result.type == i1 else "float"
                 lines.append(f"{kind} const {texts[result]} = {text};")
+    return _lines(name, [parameters[i] for i in order], lines)
+
+
+def _lines(name: str, parameters: Sequence[str], lines: Sequence[str]) -> list[str]:
     signature = ", ".join(f"float {p}" for p in parameters)
     return [
         f"struct {name} {{",

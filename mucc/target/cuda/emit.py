@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
@@ -12,14 +14,19 @@ from xdsl.ir import Operation
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, MapOp, ProgramOp, ReduceOp
 from mucc.dialects.mu.elementwise import ElementwiseOp
-from mucc.target.cuda.gemm import Gemm, kernel_header
+from mucc.target.cuda.gemm import Gemm, Skeleton, kernel_header
 from mucc.target.cuda.host import host_side, workspace_struct
 from mucc.target.cuda.memory import EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, raw_string_literal, words
-from mucc.target.cuda.pointwise import pointwise_kernel
+from mucc.target.cuda.pointwise import pointwise_texts
 
 # What the functions around a kernel define themselves; a dim of the same name is renamed.
-_LOCALS = words("c m n k l op Op arguments memo offsets scratch Workspace describe run scratch_bytes Kernel")
+_LOCALS = words(
+    """
+    c p op Op Work to arguments skeleton stage code codes image offsets scratch Workspace describe run fill
+    count scratch_bytes Kernel
+    """
+)
 
 _PROGRAM_NAMES = words("args dims promises launch workspace Workspace scratch failed need c d")
 
@@ -31,14 +38,67 @@ def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None
     came from. Raises EmissionError for IR that the passes before should not have let through.
     """
     module = _decomposed(module)
-    programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
-    namer = Namer()
+    programs = _programs(module)
     name = source.name if source is not None else str(manifest.get("source", "FILE.mcu"))
     parts = [_header(name, manifest, programs), "\n".join(_includes(programs))]
-    parts += [_program(p, namer(p.sym_name.data), source) for p in programs]
-    text = json.dumps(manifest, ensure_ascii=True, separators=(", ", ": "))
-    parts.append(f"MUCC_MODULE({raw_string_literal(text, 'manifest')})")
+    parts += _all(programs, _Whole(source))
+    parts.append(f"MUCC_MODULE({raw_string_literal(manifest_text(manifest), 'manifest')})")
     return "\n\n".join(parts) + "\n"
+
+
+def manifest_text(manifest: Mapping[str, object]) -> str:
+    """A manifest as a library holds it."""
+    return json.dumps(manifest, ensure_ascii=True, separators=(", ", ": "))
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Machine code for the device, of one stage: `source`, or bodies put into the code of a `skeleton`.
+
+    `title` is the stage in the program, and `entry` the name of its kernel, or how the names of its kernels
+    begin. `source` is C++ that needs none of CUTLASS; that of bodies has one kernel `mucc_body_<i>` for each.
+    """
+
+    title: str
+    symbol: str
+    source: str
+    entry: str
+    skeleton: Skeleton | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A module in the parts that are compiled apart: `program` is light C++ that links with the rest."""
+
+    program: str
+    manifest: str
+    images: tuple[Image, ...]
+
+    @property
+    def skeletons(self) -> tuple[Skeleton, ...]:
+        """The skeletons in use, each once."""
+        return tuple({i.skeleton.symbol: i.skeleton for i in self.images if i.skeleton}.values())
+
+    @property
+    def text(self) -> str:
+        """All of it, to tell it from others."""
+        devices = [text for s in self.skeletons for text in (s.device, s.host)]
+        return "\n".join([self.program, self.manifest, *devices, *(i.source for i in self.images)])
+
+
+def emit_parts(module: ModuleOp, manifest: Mapping[str, object]) -> Parts:
+    """The programs of a module for a build from parts. Raises as `emit` does."""
+    module = _decomposed(module)
+    stages = _Apart()
+    texts = _all(_programs(module), stages)
+    names = [f"extern mucc::gemm::Skeleton const {s};" for s in stages.skeletons]
+    names += [f"extern unsigned char const {i.symbol}[];" for i in stages.images]
+    head = "\n".join(["#include <mucc/program.h>", "", 'extern "C" {', *names, "}"])
+    return Parts("\n\n".join([head, *texts]) + "\n", manifest_text(manifest), tuple(stages.images))
+
+
+def _programs(module: ModuleOp) -> list[ProgramOp]:
+    return [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
 
 
 def _decomposed(module: ModuleOp) -> ModuleOp:
@@ -64,9 +124,9 @@ def _header(name: str, manifest: Mapping[str, object], programs: list[ProgramOp]
 def _includes(programs: list[ProgramOp]) -> Iterator[str]:
     kernels = [op for p in programs for op in p.kernels]
     gemms = [op for op in kernels if isinstance(op, GemmOp)]
-    yield "#include <mucc/host.h>"
+    yield "#include <mucc/launch.h>"
     if gemms:
-        yield "#include <mucc/gemm.cuh>"
+        yield "#include <mucc/gemm_launch.h>"
         yield from (f"#include <{header}>" for header in sorted({kernel_header(op) for op in gemms}))
     if any(isinstance(op, MapOp) for op in kernels):
         yield "#include <mucc/map.cuh>"
@@ -74,20 +134,103 @@ def _includes(programs: list[ProgramOp]) -> Iterator[str]:
         yield "#include <mucc/reduce.cuh>"
 
 
-def _program(program: ProgramOp, name: str, source: Source | None) -> str:
+class _Stages(Protocol):
+    """How the kernels of stages are written."""
+
+    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str: ...
+
+    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str: ...
+
+
+@dataclass
+class _Whole(_Stages):
+    """Everything in one file, for reading and for nvcc."""
+
+    source: Source | None
+
+    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
+        gemm = Gemm(op, places)
+        return self._commented(op, places, gemm.summary(), _namespace(scope, gemm.kernel(entry)))
+
+    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
+        texts = pointwise_texts(op, places, entry)
+        shape = ", ".join(str(d) for d in op.extents)
+        axes = f" over axes {list(op.axes.get_values())}" if isinstance(op, ReduceOp) else ""
+        summary = f"{op.name.removeprefix('cutlass.')} of [{shape}]{axes}"
+        lines = [texts.device, "", texts.codes(None), "", texts.launch]
+        return self._commented(op, places, summary, _namespace(scope, lines))
+
+    def _commented(self, op: DeviceKernelOp, places: Places, summary: str, text: str) -> str:
+        title = f"{places.program.sym_name.data}.{op.stage.data}"
+        comment = [f"// {comment_text(title)}: {summary}", *_quotes(op, self.source)]
+        return "\n".join([*comment, text])
+
+
+@dataclass
+class _Apart(_Stages):
+    """Machine code for the device apart from the program; collects what is to be compiled."""
+
+    images: list[Image] = field(default_factory=list[Image])
+    skeletons: list[str] = field(default_factory=list[str])
+
+    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
+        gemm = Gemm(op, places, canonical=True)
+        skeleton = gemm.skeleton()
+        if skeleton.symbol not in self.skeletons:
+            self.skeletons.append(skeleton.symbol)
+        texts = [b.text for b in gemm.bodies] + [b.entry(i) for i, b in enumerate(gemm.bodies)]
+        source = "\n\n".join(["#include <mucc/math.cuh>", *texts]) + "\n" if texts else ""
+        code = f'mucc::Code code{{"{entry}", &image}};'
+        lines = [code, "", *gemm.launch(skeleton.symbol)]
+        return self._stage(op, places, scope, source, lines, entry, skeleton)
+
+    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
+        texts = pointwise_texts(op, places, entry)
+        header = "mucc/reduce.cuh" if isinstance(op, ReduceOp) else "mucc/map.cuh"
+        lines = [texts.data, "", texts.codes("image"), "", texts.launch]
+        return self._stage(op, places, scope, f"#include <{header}>\n\n{texts.device}\n", lines, entry)
+
+    def _stage(
+        self,
+        op: DeviceKernelOp,
+        places: Places,
+        scope: str,
+        source: str,
+        lines: list[str],
+        entry: str,
+        skeleton: Skeleton | None = None,
+    ) -> str:
+        symbol = f"mucc_image_{len(self.images)}"
+        title = f"{places.program.sym_name.data}.{op.stage.data}"
+        self.images.append(Image(title, symbol, source, entry, skeleton))
+        return _namespace(scope, [f"mucc::Image image{{{symbol}}};", *lines])
+
+
+def _all(programs: list[ProgramOp], stages: _Stages) -> list[str]:
+    namer, entries = Namer(), Namer()
+    return [_program(p, namer(p.sym_name.data), stages, entries) for p in programs]
+
+
+def _program(program: ProgramOp, name: str, stages: _Stages, entries: Namer) -> str:
     dims = Namer(_LOCALS)
     places = Places(program, {d: dims(d) for d in program.dim_names})
-    stages = Namer(_PROGRAM_NAMES)
+    namer = Namer(_PROGRAM_NAMES)
     scope = f"mu::{name}"
     parts: list[str] = []
     if workspace := workspace_struct(program, places):
         parts.append(_namespace(scope, workspace))
     names: list[str] = []
     for op in program.kernels:
-        names.append(stages(op.stage.data))
-        parts.append(
-            _kernel(op, places, f"{scope}::{names[-1]}", f"{program.sym_name.data}.{op.stage.data}", source)
-        )
+        names.append(namer(op.stage.data))
+        inner = f"{scope}::{names[-1]}"
+        entry = entries(f"mu_{program.sym_name.data}_{op.stage.data}")
+        match op:
+            case GemmOp():
+                parts.append(stages.gemm(op, places, inner, entry))
+            case MapOp() | ReduceOp():
+                parts.append(stages.pointwise(op, places, inner, entry))
+            case _:
+                raise EmissionError(f"{op.name} has no emission")
     parts.append(_namespace(scope, host_side(program, places, names)))
     tables = ", ".join(
         "mucc::none" if not present else f"{scope}::{table}"
@@ -99,22 +242,6 @@ def _program(program: ProgramOp, name: str, source: Source | None) -> str:
     )
     parts.append(f"MUCC_KERNEL({program.sym_name.data}, {tables}, {scope}::launch, {scope}::workspace)")
     return "\n\n".join(parts)
-
-
-def _kernel(op: DeviceKernelOp, places: Places, scope: str, title: str, source: Source | None) -> str:
-    match op:
-        case GemmOp():
-            gemm = Gemm(op, places)
-            lines, summary = gemm.kernel(), gemm.summary()
-        case MapOp() | ReduceOp():
-            lines = pointwise_kernel(op, places)
-            shape = ", ".join(str(d) for d in op.extents)
-            axes = f" over axes {list(op.axes.get_values())}" if isinstance(op, ReduceOp) else ""
-            summary = f"{op.name.removeprefix('cutlass.')} of [{shape}]{axes}"
-        case _:
-            raise EmissionError(f"{op.name} has no emission")
-    comment = [f"// {comment_text(title)}: {summary}", *_quotes(op, source)]
-    return "\n".join(comment) + "\n" + _namespace(scope, lines)
 
 
 def _namespace(name: str, lines: list[str]) -> str:

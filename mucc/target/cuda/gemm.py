@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import textwrap
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr
 
@@ -19,6 +21,7 @@ from mucc.dialects.mu.schedule import (
 )
 from mucc.dialects.mu.types import Dims, dtype_bytes
 from mucc.target import get_target
+from mucc.target.cuda.body import Body
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem, stride_type
 from mucc.target.cuda.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
@@ -36,14 +39,14 @@ _HEADERS = {
     Mainloop.WARPSPECIALIZED: "cutlass/gemm/kernel/gemm_universal.hpp",
 }
 
-_RASTERS = {Raster.ALONG_M: "AlongM", Raster.ALONG_N: "AlongN", Raster.HEURISTIC: "Heuristic"}
+_RASTERS = {Raster.ALONG_M: "kAlongM", Raster.ALONG_N: "kAlongN", Raster.HEURISTIC: "kHeuristic"}
 
 # What the kernel's namespace defines besides the nodes of its epilogue.
 _NAMES = words(
     """
     TileShape ClusterShape Tiles ElementA ElementB ElementC ElementD StrideA StrideB StrideC StrideD
     EpilogueSchedule Visitor CollectiveEpilogue CollectiveMainloop Kernel
-    c m n k l arguments memo offsets scratch describe run scratch_bytes
+    c p to arguments skeleton code stage offsets scratch describe run scratch_bytes
     """
 )
 
@@ -77,12 +80,53 @@ def _shape(*sizes: int) -> str:
     return "cute::Shape<" + ", ".join(f"cute::Int<{s}>" for s in sizes) + ">"
 
 
-class Gemm:
-    """The text of one contraction kernel."""
+ENTRY = "mucc_gemm"
+"""What the kernel is called in a skeleton's code; in a program's it gets the program's name for it."""
 
-    def __init__(self, op: GemmOp, places: Places):
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """A contraction kernel without its pointwise work, as texts of C++ that no program's names are in.
+
+    `device` compiles to PTX with places for so many `bodies` of pointwise work (`// mucc.body`), `host` to
+    an object that defines `symbol`, a `mucc::gemm::Skeleton`.
+    """
+
+    symbol: str
+    device: str
+    host: str
+    bodies: int
+
+    @staticmethod
+    def of(header: str, types: str, arguments: str, bodies: int) -> Skeleton:
+        """From the kernel's CUTLASS header, its types, and the function that fills in arguments."""
+        types = f"namespace fusion = cutlass::epilogue::fusion;\n\n{types}"
+        digest = hashlib.sha256(f"{header}\n{types}\n{arguments}".encode()).hexdigest()[:16]
+        symbol = f"mucc_skeleton_{digest}"
+        device = (
+            f"#include <mucc/gemm.cuh>\n#include <{header}>\n\nnamespace mucc_skeleton {{\n\n{types}\n\n"
+            f"}}  // namespace mucc_skeleton\n\nMUCC_GEMM_CODE({ENTRY}, mucc_skeleton::Kernel)\n"
+        )
+        host = (
+            f"#include <mucc/gemm_launch.h>\n#include <{header}>\n\nnamespace mucc_skeleton {{\n\n{types}\n\n"
+            f"{arguments}\n\n}}  // namespace mucc_skeleton\n\n"
+            f'extern "C" mucc::gemm::Skeleton const {symbol};\n'
+            f"mucc::gemm::Skeleton const {symbol} =\n"
+            "    mucc::gemm::Host<mucc_skeleton::Kernel, mucc_skeleton::arguments>::skeleton;\n"
+        )
+        return Skeleton(symbol, device, host, bodies)
+
+
+class Gemm:
+    """The text of one contraction kernel: what shapes CUTLASS's types, and what one program does with it.
+
+    With `canonical` the types are named and commented for no program in particular.
+    """
+
+    def __init__(self, op: GemmOp, places: Places, *, canonical: bool = False):
         self.op = op
         self.places = places
+        self.canonical = canonical
         match op.tile, op.cluster, op.mainloop, op.stages:
             case TileAttr() as tile, ClusterAttr() as cluster, MainloopAttr(), IntegerAttr() as stages:
                 self.tile, self.cluster, self.stages = tile, cluster, stages.value.data
@@ -105,7 +149,7 @@ class Gemm:
         self.c = problem.matrix(op.source.source) if op.source is not None else None
         self.d = problem.matrix(op.destination.destination) if op.destination is not None else None
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
-        self.epilogue = Epilogue(op, problem, self.namer, element_d).build()
+        self.epilogue = Epilogue(op, problem, self.namer, element_d, canonical).build()
 
     def _operand(self, which: str, outer: Dims) -> Matrix:
         """A as (M, K, L) or B as (N, K, L)."""
@@ -130,18 +174,39 @@ class Gemm:
         size = dtype_bytes(matrix.memory.type.element_type) if matrix else 2
         return self.target.copy_granule // size
 
-    def kernel(self) -> list[str]:
-        """The definitions of the kernel's namespace."""
+    @property
+    def bodies(self) -> list[Body]:
+        """The pointwise work of the epilogue."""
+        return self.epilogue.bodies
+
+    def skeleton(self) -> Skeleton:
+        """All that needs CUTLASS, for any program that it fits."""
+        assert self.canonical
+        markers = [body.marker(i) for i, body in enumerate(self.bodies)]
+        types = "\n".join([*(f"{m}\n" for m in markers), *self.types()])
+        return Skeleton.of(kernel_header(self.op), types, "\n".join(self.arguments()), len(markers))
+
+    def kernel(self, entry: str) -> list[str]:
+        """The definitions of the kernel's namespace where everything is one file; `entry` is its name."""
         return [
-            *(f"{text}\n" for text in self.epilogue.bodies),
-            *self._types(),
+            *(f"{body.text}\n" for body in self.bodies),
+            *self.types(),
             "",
-            *self._describe(),
+            *self.arguments(),
             "",
-            *self._run(),
+            "constexpr auto skeleton = mucc::gemm::Host<Kernel, arguments>::skeleton;",
+            f"MUCC_GEMM_CODE({entry}, Kernel)",
+            f"mucc::Code code{{nullptr, nullptr, reinterpret_cast<void const*>({entry})}};",
+            "",
+            *self.launch("skeleton"),
         ]
 
-    def _types(self) -> list[str]:
+    def launch(self, skeleton: str) -> list[str]:
+        """What the program does with the kernel; `skeleton` is the C++ name of its skeleton."""
+        return [*self._describe(), "", *self._run(skeleton)]
+
+    def types(self) -> list[str]:
+        """CUTLASS's types."""
         kernel_schedule, epilogue_schedule = _SCHEDULES[self.mainloop]
         dtype = self.a.memory.type.dtype
         element = CUTLASS_TYPES[dtype]
@@ -153,15 +218,16 @@ class Gemm:
         uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
         tensor_core = "tf32" if self.op.compute.data is Compute.TF32 else self.op.compute.data.value
         scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
-        too_much = f"stage {self.op.stage.data} needs more shared memory than a block has"
+        stage = "" if self.canonical else f"stage {self.op.stage.data} "
+        too_much = f"{stage}needs more shared memory than a block has"
         common = "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp"
         lines = [
             f"using TileShape = {_shape(*self.tile.sizes)};",
             f"using ClusterShape = {_shape(*self.cluster.sizes, 1)};",
             f"using ElementA = {element};  // multiplied as {tensor_core}",
-            f"using StrideA = {self.a.type};  // {_tensor(self.a)}",
+            f"using StrideA = {self.a.type};{self._tensor(self.a)}",
             f"using ElementB = {element};",
-            f"using StrideB = {self.b.type};  // {_tensor(self.b)}",
+            f"using StrideB = {self.b.type};{self._tensor(self.b)}",
             f"using ElementC = {element_c};",
             f"using StrideC = {self.c.type if self.c else self.d.type if self.d else plain};",
             f"using ElementD = {self.epilogue.element_d};",
@@ -204,6 +270,26 @@ class Gemm:
         ]
         return lines
 
+    def _tensor(self, matrix: Matrix) -> str:
+        return "" if self.canonical else comment_text(f"  // {matrix.memory.name}: {matrix.memory.type}")
+
+    def arguments(self) -> list[str]:
+        """From a problem to CUTLASS's arguments."""
+        given = self.epilogue.root.arguments
+        lines = ["mucc::gemm::begin_arguments<Kernel>(p, to);", *self.epilogue.locals]
+        if given != "{}":
+            lines.append(f"to.epilogue.thread = {given};")
+        if self.mainloop is not Mainloop.WARPSPECIALIZED:
+            lines.append("mucc::gemm::set_raster<Kernel>(p, to);")
+        if needs_scratch(self.op):
+            lines.append("mucc::gemm::set_splits<Kernel>(p, to);")
+        return [
+            "// What CUTLASS makes of a problem.",
+            "void arguments(mucc::gemm::Problem const& p, Kernel::Arguments& to) {",
+            *(f"  {line}" for line in lines),
+            "}",
+        ]
+
     def _describe(self) -> list[str]:
         """What a call says about the problem."""
         stage = string_literal(self.op.stage.data)
@@ -214,75 +300,56 @@ class Gemm:
             "k": ("K", self.places.count(self.k)),
         }
         if self.batch:
-            sizes["l"] = ("L", self.places.count(self.batch))
-        checks = [f'mucc::gemm::extent(c, {stage}, "{name}", {p}, {v})' for v, (name, p) in sizes.items()]
+            sizes["batch"] = ("L", self.places.count(self.batch))
+        checks = [f'mucc::gemm::extent(c, {stage}, "{name}", {x}, p.{v})' for v, (name, x) in sizes.items()]
         body = [
-            f"  int {', '.join(f'{v} = 0' for v in sizes)};",
             "  if (" + " ||\n      ".join(checks) + ")\n    return 1;",
-            f"  arguments.mode = cutlass::gemm::GemmUniversalMode::{'kBatched' if self.batch else 'kGemm'};",
-            f"  arguments.problem_shape = {{m, n, k, {'l' if self.batch else '1'}}};",
-            f"  arguments.mainloop.ptr_A = {self.a.memory.data('ElementA')};",
-            f"  arguments.mainloop.dA = {self.a.value};",
-            f"  arguments.mainloop.ptr_B = {self.b.memory.data('ElementB')};",
-            f"  arguments.mainloop.dB = {self.b.value};",
-            *(f"  {line}" for line in self.epilogue.locals),
-            *self._thread(),
-            "  arguments.epilogue.ptr_C = "
-            + (f"{self.c.memory.data('ElementC')};" if self.c else "nullptr;"),
-            *([f"  arguments.epilogue.dC = {self.c.value};"] if self.c else []),
-            "  arguments.epilogue.ptr_D = "
-            + (f"{self.d.memory.data('ElementD')};" if self.d else "nullptr;"),
-            *([f"  arguments.epilogue.dD = {self.d.value};"] if self.d else []),
+            *(["  p.batched = true;"] if self.batch else []),
+            *(f"  p.{x} = {m.value};" for x, m in zip("abcd", self._matrices(), strict=True) if m),
+            *(f"  p.extra[{i}] = {value};" for i, value in enumerate(self.epilogue.operands)),
             *self._schedule(),
-            "  return mucc::gemm::hardware<Kernel>(c, arguments.hw_info);",
+            "  return 0;",
             "}",
         ]
         return [
-            "// What a call says about the problem, as CUTLASS takes it.",
-            "int describe(mucc::Call const& c, Kernel::Arguments& arguments) {",
+            "// What a call says about the problem.",
+            "int describe(mucc::Call const& c, mucc::gemm::Problem& p) {",
             *used_locals(self.places, *body),
             *body,
         ]
 
-    def _thread(self) -> list[str]:
-        given = self.epilogue.root.arguments
-        return [] if given == "{}" else [f"  arguments.epilogue.thread = {given};"]
+    def _matrices(self) -> tuple[Matrix | None, ...]:
+        return (self.a, self.b, self.c, self.d)
 
     def _schedule(self) -> list[str]:
         if self.mainloop is Mainloop.WARPSPECIALIZED:
             return []
         scheduler, raster = self.scheduler, Raster(self.scheduler.raster.data)
-        lines = [f"  arguments.scheduler.max_swizzle_size = {scheduler.swizzle.data};"]
+        lines = [f"  p.swizzle = {scheduler.swizzle.data};"]
         if raster is not Raster.HEURISTIC:
-            lines.append(
-                "  arguments.scheduler.raster_order = "
-                f"Kernel::TileScheduler::RasterOrderOptions::{_RASTERS[raster]};"
-            )
+            lines.append(f"  p.raster = mucc::gemm::Raster::{_RASTERS[raster]};")
         if needs_scratch(self.op):
-            mode = "SplitK" if scheduler.kind.data == SchedulerKind.SPLIT_K else "Heuristic"
-            lines += [
-                f"  arguments.scheduler.splits = {scheduler.splits.data};",
-                "  arguments.scheduler.decomposition_mode = "
-                f"Kernel::TileScheduler::DecompositionMode::{mode};",
-            ]
+            lines.append(f"  p.splits = {scheduler.splits.data};")
+            if scheduler.kind.data == SchedulerKind.SPLIT_K:
+                lines.append("  p.split_k = true;")
         return lines
 
-    def _run(self) -> list[str]:
+    def _run(self, skeleton: str) -> list[str]:
         stage = string_literal(self.op.stage.data)
-        lines = ["int run(mucc::Call const& c, void* scratch) {"]
+        lines = [
+            f"constexpr mucc::gemm::Stage stage{{{stage}, &{skeleton}, &code, describe}};",
+            "",
+            "int run(mucc::Call const& c, void* scratch) {",
+        ]
         if self.epilogue.fills:
             lines += used_locals(self.places, *self.epilogue.fills)
             lines.append("  if (" + " ||\n      ".join(self.epilogue.fills) + ")\n    return 1;")
-        lines += [
-            "  static thread_local mucc::Memo<mucc::gemm::Prepared<Kernel>> memo;",
-            f"  return mucc::gemm::launch<Kernel>(c, {stage}, memo, scratch, describe);",
-            "}",
-        ]
+        lines += [f"  return {skeleton}.run(c, stage, scratch);", "}"]
         if needs_scratch(self.op):
             lines += [
                 "",
                 "int64_t scratch_bytes(mucc::Call const& c) {",
-                "  return mucc::gemm::scratch<Kernel>(c, describe);",
+                f"  return {skeleton}.scratch(c, stage);",
                 "}",
             ]
         return lines
@@ -301,7 +368,3 @@ class Gemm:
 
 def _wrap(text: str) -> list[str]:
     return textwrap.wrap(text, 116, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
-
-
-def _tensor(matrix: Matrix) -> str:
-    return comment_text(f"{matrix.memory.name}: {matrix.memory.type}")

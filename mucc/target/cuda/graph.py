@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
@@ -25,10 +25,10 @@ from mucc.dialects.cutlass.ops import (
     StoreNode,
 )
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
-from mucc.target.cuda.body import body_struct
+from mucc.target.cuda.body import Body, compute_body, identity_body
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Memory, Places, Product, Scalar
 from mucc.target.cuda.names import Namer
-from mucc.target.cuda.pointwise import REDUCTIONS
+from mucc.target.cuda.pointwise import REDUCTIONS, identity
 
 # Leaves that cost nothing to have twice, so that they do not make a graph of a tree.
 _FREE = AccFetchOp | SrcFetchOp | ScalarBroadcastOp
@@ -57,12 +57,17 @@ class Matrix:
     @property
     def type(self) -> str:
         """The cute stride type: `cute::Stride<int64_t, cute::_1, cute::_0>`."""
-        return stride_type(self.strides, 1 if self.is_row_major else 0)
+        return stride_type(self.strides, self.unit)
+
+    @property
+    def unit(self) -> int:
+        """The contiguous axis."""
+        return 1 if self.is_row_major else 0
 
     @property
     def value(self) -> str:
-        """A C++ expression of that type."""
-        return stride_value(self.strides, 1 if self.is_row_major else 0)
+        """A C++ initializer of a `mucc::gemm::Operand`."""
+        return operand_value(self.memory, self.strides, self.unit)
 
 
 def stride_type(strides: Sequence[Product], unit: int | None) -> str:
@@ -73,15 +78,12 @@ def stride_type(strides: Sequence[Product], unit: int | None) -> str:
     return f"cute::Stride<{', '.join(parts)}>"
 
 
-def stride_value(strides: Sequence[Product], unit: int | None) -> str:
-    """A C++ expression of `stride_type`; `{}` where all of it is static."""
-    parts = [
-        "cute::_1{}" if i == unit else "cute::_0{}" if s.is_zero else str(s) if s.names else f"int64_t({s})"
-        for i, s in enumerate(strides)
-    ]
-    if all(p.startswith("cute::") for p in parts):
-        return "{}"
-    return f"cute::make_stride({', '.join(parts)})"
+def operand_value(memory: Memory, strides: Sequence[Product], unit: int | None) -> str:
+    """A C++ initializer of a `mucc::gemm::Operand`; strides are left out where the kernel's type has them."""
+    data = memory.pointer.replace("<>", "")
+    if all(i == unit or s.is_zero for i, s in enumerate(strides)):
+        return f"{{{data}}}"
+    return f"{{{data}, {{{', '.join('1' if i == unit else str(s) for i, s in enumerate(strides))}}}}}"
 
 
 @dataclass
@@ -170,17 +172,45 @@ class Problem:
                 raise EmissionError(f"{memory.name} varies along more than one axis")
 
 
+def _ordered(nodes: Iterable[Operation]) -> list[Operation]:
+    """The nodes of an epilogue, those that read first and by what they read.
+
+    So programs that say the same in another order have the same kernel but for its bodies.
+    """
+
+    def rank(op: Operation) -> tuple[int, str, str]:
+        match op:
+            case AccFetchOp():
+                return (0, "", "")
+            case SrcFetchOp():
+                return (1, "", "")
+            case LoadNode():
+                type = op.source.type
+                return (2, op.name, type.dtype if isinstance(type, TensorType) else "by value")
+            case _:
+                return (3, "", "")
+
+    return sorted(nodes, key=rank)
+
+
 @dataclass
 class Epilogue:
-    """What the text of one epilogue is made of."""
+    """What the text of one epilogue is made of.
+
+    `usings` and `bodies` are types, and `locals` make CUTLASS's arguments of a problem `p`; `operands` are
+    what the program gives to `p`, and `fills` what it does before the launch. With `canonical`, types are
+    called after their position instead of what the program calls its tensors.
+    """
 
     op: GemmOp
     problem: Problem
     namer: Namer
     element_d: str
-    bodies: list[str] = field(default_factory=list[str])
+    canonical: bool = False
+    bodies: list[Body] = field(default_factory=list[Body])
     usings: list[str] = field(default_factory=list[str])
     locals: list[str] = field(default_factory=list[str])
+    operands: list[str] = field(default_factory=list[str])
     fills: list[str] = field(default_factory=list[str])
     nodes: dict[Operation, Node] = field(default_factory=dict[Operation, Node])
     names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
@@ -189,7 +219,7 @@ class Epilogue:
 
     def build(self) -> Epilogue:
         """Write all nodes, then the visitor; `root` is it."""
-        for op in self.op.nodes:
+        for op in _ordered(self.op.nodes):
             match op:
                 case AccFetchOp():
                     self.names[op.result] = "acc"
@@ -225,60 +255,92 @@ class Epilogue:
         self.locals.append(f"{name}::Arguments const {local}{arguments};")
         return Node(name, local)
 
+    def _operand(self, value: str) -> str:
+        """Hands a tensor or a number to the problem; the C++ name by which CUTLASS's arguments find it."""
+        self.operands.append(value)
+        return f"p.extra[{len(self.operands) - 1}]"
+
+    def _tensor(self, memory: Memory, strides: Sequence[Product], unit: int | None) -> tuple[str, str]:
+        """As `_operand` does, with a C++ expression of its stride too."""
+        place = self._operand(operand_value(memory, strides, unit))
+        return place, f"mucc::gemm::stride<{stride_type(strides, unit)}>({place})"
+
+    def _hint(self, prefix: str, name: str) -> str:
+        return f"{prefix}_{len(self.operands) if self.canonical else name}"
+
     def _load(self, op: LoadNode) -> Node:
         if not isinstance(op.source.type, TensorType):
             scalar = self.problem.places.find(op.source)
             assert isinstance(scalar, Scalar)
             self.names[op.result] = scalar.name
+            hint = self._hint("Scalar", scalar.name)
+            place = self._operand(f"{{nullptr, {{}}, {scalar.expression}}}")
             return self._alias(
-                f"Scalar_{scalar.name}",
-                "fusion::Sm90ScalarBroadcast<float>",
-                f"{{{{{scalar.expression}}}, {{nullptr}}, {{}}}}",
+                hint, "fusion::Sm90ScalarBroadcast<float>", f"{{{{{place}.value}}, {{nullptr}}, {{}}}}"
             )
         memory = self.problem.strides(op.source)[0]
         self.names[op.result] = memory.name
         element = CUTLASS_TYPES[memory.type.dtype]
-        data = memory.data(element)
         match op:
             case AuxLoadOp():
                 matrix = self.problem.matrix(op.source)
-                type = f"mucc::gemm::AuxLoad<Tiles, {element}, {matrix.type}>"
-                return self._alias(f"Aux_{memory.name}", type, f"{{{data}, {element}(0), {matrix.value}}}")
+                hint = self._hint("Aux", memory.name)
+                place, stride = self._tensor(memory, matrix.strides, matrix.unit)
+                return self._alias(
+                    hint,
+                    f"mucc::gemm::AuxLoad<Tiles, {element}, {matrix.type}>",
+                    f"{{{place}.as<{element}>(), {element}(0), {stride}}}",
+                )
             case RowBroadcastOp() | ColBroadcastOp():
                 axis = self.problem.axis(op)
                 kind = "Row" if axis == 1 else "Col"
-                stride, value = self._vector_stride(op.source, axis)
-                type = f"fusion::Sm90{kind}Broadcast<0, TileShape, {element}, float, {stride}>"
-                return self._alias(f"{kind}_{memory.name}", type, f"{{{data}, {element}(0), {value}}}")
-            case _:
-                stride, value = self._vector_stride(op.source, None)
-                type = f"fusion::Sm90ScalarBroadcast<{element}, {stride}>"
+                strides = self._vector_strides(op.source, axis)
+                hint = self._hint(kind, memory.name)
+                place, stride = self._tensor(memory, strides, axis)
                 return self._alias(
-                    f"Scalar_{memory.name}", type, f"{{{{{element}(0)}}, {{{data}}}, {{{value}}}}}"
+                    hint,
+                    f"fusion::Sm90{kind}Broadcast<0, TileShape, {element}, float, "
+                    f"{stride_type(strides, axis)}>",
+                    f"{{{place}.as<{element}>(), {element}(0), {stride}}}",
+                )
+            case _:
+                strides = self._vector_strides(op.source, None)
+                hint = self._hint("Scalar", memory.name)
+                place, stride = self._tensor(memory, strides, None)
+                return self._alias(
+                    hint,
+                    f"fusion::Sm90ScalarBroadcast<{element}, {stride_type(strides, None)}>",
+                    f"{{{{{element}(0)}}, {{{place}.as<{element}>()}}, {{{stride}}}}}",
                 )
 
-    def _vector_stride(self, value: SSAValue, axis: int | None) -> tuple[str, str]:
-        return self._vector_type(self.problem.vector(value, axis)[1], axis)
-
-    def _vector_type(self, batch: Product, axis: int | None) -> tuple[str, str]:
-        strides = (ZERO, ZERO, batch)
-        return stride_type(strides, axis), stride_value(strides, axis)
+    def _vector_strides(self, value: SSAValue, axis: int | None) -> tuple[Product, Product, Product]:
+        return (ZERO, ZERO, self.problem.vector(value, axis)[1])
 
     def _compute(self, op: ComputeOp) -> Node:
         name = self.namer(f"Body{len(self.bodies)}")
         parameters = Namer()
         names = [parameters(self.names[v]) for v in op.inputs]
-        self.bodies.append("\n".join(body_struct(name, op, names)))
         uses = [use.operation for use in op.result.uses]
+        order = [op.inputs.index(v) for v in self._inputs(op)]
+        ends = all(isinstance(use, StoreDOp | AuxStoreOp) for use in uses)
+        self.bodies.append(compute_body(name, op, names, order, ends=ends))
         only_d = len(uses) == 1 and isinstance(uses[0], StoreDOp)
         return Node(f"mucc::gemm::Compute<{name}, {'ElementD' if only_d else 'float'}>")
+
+    def _inputs(self, op: ComputeOp) -> list[SSAValue]:
+        """What a body reads, in the order of nodes rather than of the program's text."""
+        position = {node: i for i, node in enumerate(self.nodes)}
+        return sorted(op.inputs, key=lambda v: position[v.owner] if isinstance(v.owner, Operation) else -1)
 
     def _aux_store(self, op: AuxStoreOp) -> Node:
         matrix = self.problem.matrix(op.destination)
         element = CUTLASS_TYPES[matrix.memory.type.dtype]
-        type = f"mucc::gemm::AuxStore<Tiles, {element}, {matrix.type}>"
+        hint = self._hint("Aux", matrix.memory.name)
+        place, stride = self._tensor(matrix.memory, matrix.strides, matrix.unit)
         return self._alias(
-            f"Aux_{matrix.memory.name}", type, f"{{{matrix.memory.data(element)}, {matrix.value}}}"
+            hint,
+            f"mucc::gemm::AuxStore<Tiles, {element}, {matrix.type}>",
+            f"{{{place}.as<{element}>(), {stride}}}",
         )
 
     def _reduction(self, op: ReductionNode) -> Node:
@@ -288,21 +350,22 @@ class Epilogue:
             raise EmissionError(
                 f"{memory.name} is {memory.type.dtype}, but reductions in an epilogue are f32"
             )
-        stride, value = self._vector_type(batch, axis)
+        strides = (ZERO, ZERO, batch)
+        type = stride_type(strides, axis)
         kind = REDUCTIONS[op.kind.data]
         prefix, type_name = {
-            1: ("Rows", f"RowReduction<{kind}, TileShape, {stride}>"),
-            0: ("Cols", f"ColReduction<{kind}, TileShape, {stride}>"),
-            None: ("All", f"ScalarReduction<{kind}, {stride}>"),
+            1: ("Rows", f"RowReduction<{kind}, TileShape, {type}>"),
+            0: ("Cols", f"ColReduction<{kind}, TileShape, {type}>"),
+            None: ("All", f"ScalarReduction<{kind}, {type}>"),
         }[axis]
-        data = memory.data("float")
+        hint = self._hint(prefix, memory.name)
+        place, stride = self._tensor(memory, strides, axis)
         places = self.problem.places
         extents = self.problem.extents(axis)
         rows = "" if batch.is_zero else f", {places.count(self.problem.batch)}, {batch}"
-        self.fills.append(f"mucc::fill(c, {data}, {kind}::identity, {places.count(extents)}{rows})")
-        return self._alias(
-            f"{prefix}_{memory.name}", f"mucc::gemm::{type_name}", f"{{{data}, {kind}::identity, {value}}}"
-        )
+        start = identity(op.kind.data)
+        self.fills.append(f"mucc::fill(c, {memory.data('float')}, {start}, {places.count(extents)}{rows})")
+        return self._alias(hint, f"mucc::gemm::{type_name}", f"{{{place}.as<float>(), {start}, {stride}}}")
 
     # Composition
 
@@ -326,14 +389,20 @@ class Epilogue:
         roots = [destination.value, *loose] if destination is not None else loose
         if len(roots) != 1:
             return None
-        return self._subtree(roots[0], set())
+        node = self._subtree(roots[0], set())
+        if destination is not None and not isinstance(destination.value.owner, ComputeOp):
+            # Nothing is computed on the way to D. The kernel is then the same as where something is.
+            name = self.namer(f"Body{len(self.bodies)}")
+            self.bodies.append(identity_body(name, self.names[destination.value]))
+            node = self._nest(Node(f"mucc::gemm::Compute<{name}, ElementD>"), [node])
+        return node
 
     def _subtree(self, value: SSAValue, stored: set[SSAValue]) -> Node:
         owner = value.owner
         assert isinstance(owner, Operation)
         node = self.nodes[owner]
         if isinstance(owner, ComputeOp):
-            node = self._nest(node, [self._subtree(v, stored) for v in owner.inputs])
+            node = self._nest(node, [self._subtree(v, stored) for v in self._inputs(owner)])
         if value not in stored:
             stored.add(value)
             for store in self._stores(value):
@@ -361,7 +430,7 @@ class Epilogue:
 
         def inputs(op: Operation) -> list[int]:
             if isinstance(op, ComputeOp):
-                return [position[v.owner] for v in op.inputs if isinstance(v.owner, Operation)]
+                return [position[v.owner] for v in self._inputs(op) if isinstance(v.owner, Operation)]
             if isinstance(op, StoreNode) and isinstance(owner := op.value.owner, Operation):
                 return [position[owner]]
             return []

@@ -93,7 +93,7 @@ def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
     previous = "0"
     for i, types in enumerate(slots):
         sizes = list(dict.fromkeys(str(places.bytes(t)) for t in types))
-        bytes = sizes[0] if len(sizes) == 1 else f"std::max<int64_t>({{{', '.join(sizes)}}})"
+        bytes = sizes[0] if len(sizes) == 1 else f"mucc::largest({{{', '.join(sizes)}}})"
         lines.append(f"    slot{i} = {previous};  // {comment_text(', '.join(held[i]))}")
         previous = f"slot{i} + mucc::aligned({bytes})"
     used = {d for slot in slots for t in slot for d in t.dims if isinstance(d, str)}
@@ -169,7 +169,7 @@ def _workspace(program: ProgramOp, stages: Sequence[str]) -> list[str]:
         "  int64_t scratch = 0;",
         f"  for (int64_t need : {{{', '.join(f'{s}::scratch_bytes(c)' for s in scratched)}}}) {{",
         "    if (need < 0) return need;",
-        "    scratch = std::max(scratch, need);",
+        "    scratch = mucc::at_least(scratch, need);",
         "  }",
         f"  return {start} + scratch;" if program.slots else "  return scratch;",
         "}",

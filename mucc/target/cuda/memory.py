@@ -13,7 +13,7 @@ from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
 CUTLASS_TYPES = {"bf16": "cutlass::bfloat16_t", "f16": "cutlass::half_t", "f32": "float"}
-CUDA_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float"}
+VIEW_TYPES = {"bf16": "mucc::bf16", "f16": "mucc::f16", "f32": "float"}
 
 
 class EmissionError(Exception):

@@ -19,10 +19,10 @@ from mucc.dialects.cutlass.ops import (
 )
 from mucc.dialects.mu.ops import Reduction
 from mucc.dialects.mu.types import Dims, TensorType
-from mucc.target.cuda.body import body_struct
+from mucc.target.cuda.body import Body, compute_body
 from mucc.target.cuda.memory import (
-    CUDA_TYPES,
     ONE,
+    VIEW_TYPES,
     ZERO,
     Axis,
     EmissionError,
@@ -41,12 +41,23 @@ REDUCTIONS = {
     Reduction.AMAX: "mucc::Amax",
 }
 
+THREADS = 256
+"""Threads of a block of a map or reduction kernel."""
+
 # What the generated struct and the functions in it define themselves.
 _MEMBERS = words(
-    "Op Kinds V P c p v kRank kKept kVector kRows kDense run fits store values fill shared result count"
+    """
+    Op Work Kinds V P c p v kRank kKept kVector kThreads kRows kDense run fits store values fill shared result
+    count extents total rows length chunk codes
+    """
 )
 
 _MAX_SHARED_VALUES = 4  # reduce_columns keeps 4 KB of shared memory per value at 8 lanes; 48 KB are static
+
+
+def identity(kind: str) -> str:
+    """The C++ name of what a reduction starts from."""
+    return f"mucc::identity::k{kind.capitalize()}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +105,7 @@ class Pointwise:
         self.places = places
         self.space = op.extents
         self.namer = Namer(_MEMBERS)
-        self.structs: list[str] = []
+        self.bodies: list[Body] = []
         self.statements: list[str] = []
         self.lanes: dict[SSAValue, str] = {}
         self.loads: list[Operand] = []
@@ -131,7 +142,7 @@ class Pointwise:
         memory, axes = self.places.view(node.source, self.space)
         member = self.namer(memory.name)
         self.loads.append(Operand(member, memory, self._strides(axes)))
-        self._lanes(node.result, member, f"{member}.template load<V>(p)")
+        self._lanes(node.result, member, f"mucc::load<V>({member}, p)")
 
     def _lanes(self, value: SSAValue, hint: str, text: str) -> None:
         name = self.namer(f"{hint}_v")
@@ -139,13 +150,13 @@ class Pointwise:
         self.statements.append(f"auto const {name} = {text};")
 
     def _compute(self, node: ComputeOp) -> None:
-        name = self.namer(f"Body{len(self.structs)}")
+        name = self.namer(f"Body{len(self.bodies)}")
         parameters = Namer()
         hints = [self.lanes[v].removesuffix("_v") for v in node.inputs]
-        self.structs.append("\n".join(body_struct(name, node, [parameters(h) for h in hints])))
+        self.bodies.append(compute_body(name, node, [parameters(h) for h in hints]))
         inputs = ", ".join(self.lanes[v] for v in node.inputs)
         call = f"mucc::each<{name}>({inputs})" if inputs else f"mucc::Lanes<V>({name}::apply())"
-        self._lanes(node.result, f"y{len(self.structs) - 1}", call)
+        self._lanes(node.result, f"y{len(self.bodies) - 1}", call)
 
     def _output(self, destination: SSAValue, space: Dims) -> Operand:
         memory, axes = self.places.view(destination, space)
@@ -164,7 +175,7 @@ class Pointwise:
     # Text
 
     def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
-        element = CUDA_TYPES[operand.memory.type.dtype]
+        element = VIEW_TYPES[operand.memory.type.dtype]
         axis = "" if fast == rank - 1 else f", {fast}"
         return f"mucc::View<{element}, {rank}, mucc::Along::{lanes}{axis}>"
 
@@ -175,8 +186,8 @@ class Pointwise:
         widest = max(8 if o.memory.type.dtype != "f32" else 4 for o in [*self.loads, *self.outputs])
         return widest if len(self.reduced) <= _MAX_SHARED_VALUES else min(widest, 4)
 
-    def kernel(self) -> list[str]:
-        """The definitions of the kernel's namespace."""
+    def texts(self, entry: str) -> Texts:
+        """The kernel's parts."""
         is_reduction = isinstance(self.op, ReduceOp)
         operands = [*self.loads, *self.outputs]
         extents = [self.places.extent(d) for d in self.space]
@@ -199,14 +210,16 @@ class Pointwise:
                 f"{self._view_type(operand, rank, fast, lanes)} {operand.member};"
                 f"  // {comment_text(f'{operand.memory.name}: {operand.memory.type}')}"
             )
-            data = operand.memory.data(CUDA_TYPES[operand.memory.type.dtype])
+            data = operand.memory.data(VIEW_TYPES[operand.memory.type.dtype])
             values.append(f"{{{data}, {{{', '.join(map(str, strides))}}}}}")
             if lanes == "kUnit":
-                fitting.append(f"{operand.member}.fits(v)")
+                fitting.append(f"mucc::fits(op.{operand.member}, Op::kVector)")
         for member, scalar in self.scalars:
             members.append(f"float {member};")
             values.append(scalar.expression)
-        constants = [f"static constexpr int kRank = {rank}, kVector = {self._vector()};"]
+        constants = [
+            f"static constexpr int kRank = {rank}, kVector = {self._vector()}, kThreads = {THREADS};"
+        ]
         if is_reduction:
             flags = f"kRows = {_bool(rows)}, kDense = {_bool(self._dense(extents, kept))}"
             constants += [
@@ -214,28 +227,43 @@ class Pointwise:
                 f"static constexpr bool {flags};",
             ]
         sizes = [str(product([extents[a] for a in run])) for run in axes]
-        launch = "reduce" if is_reduction else "map"
-        stage = string_literal(self.op.stage.data)
-        return [
-            *(f"{text}\n" for text in self.structs),
-            "struct Op {",
-            *(f"  {c}" for c in constants),
-            *self._kinds(),
-            "",
-            *(f"  {m}" for m in members),
-            "",
-            f"  bool fits(int{' v' * bool(fitting)}) const {{ return {' && '.join(fitting) or 'true'}; }}",
-            *self._functions(is_reduction),
+        data = ["struct Op {", *(f"  {line}" for line in (*constants, "", *members)), "};"]
+        work = ["struct Work : Op {", *self._kinds(), *self._functions(is_reduction), "};"]
+        entries = self._reduce_entries(entry, rows) if is_reduction else _map_entries(entry)
+        given = [
+            "c",
+            string_literal(self.op.stage.data),
+            "codes",
+            "op",
+            f"{{{{{', '.join(sizes)}}}}}",
+            " && ".join(fitting) or "true",
+            *(["fill"] if is_reduction else []),
+        ]
+        launch = [
             *self._fill(),
-            "};\n",
             "int run(mucc::Call const& c) {",
             *used_locals(self.places, *values, *sizes),
             "  Op const op{",
             *(f"      {v}," for v in values),
             "  };",
-            f"  return mucc::launch_{launch}(c, {stage}, op, {{{{{', '.join(sizes)}}}}});",
+            f"  return mucc::launch_{'reduce' if is_reduction else 'map'}({', '.join(given)});",
             "}",
         ]
+        return Texts("\n".join(data), self.bodies, "\n".join(work), entries, "\n".join(launch))
+
+    def _reduce_entries(self, entry: str, rows: bool) -> list[Entry]:
+        given = "Work const op, mucc::Extents<Op::kRank> const extents, {0} rows, {0} length, {0} chunk"
+        found: list[Entry] = []
+        for name, function in (
+            (("warp", "rows<{}, 32>"), ("block", "rows<{}, Op::kThreads>"))
+            if rows
+            else (("columns", "columns<{}>"),)
+        ):
+            for width, vector in (("", "1"), ("_vector", "Op::kVector")):
+                for suffix, index in _INDICES:
+                    call = f"mucc::reduce_{function.format(vector)}(op, extents, rows, length, chunk)"
+                    found.append(Entry(f"{entry}_{name}{width}{suffix}", given.format(index), call))
+        return found
 
     def _rows(self, gone: set[int], extents: Sequence[Product]) -> bool:
         """Whether the innermost axis that has more than one element is reduced."""
@@ -258,13 +286,13 @@ class Pointwise:
         if not self.reduced:
             return []
         kinds = ", ".join(REDUCTIONS[node.kind.data] for node in self.reduced)
-        return [f"  using Kinds = mucc::Reductions<{kinds}>;"]
+        return [f"  using Kinds = mucc::Reductions<{kinds}>;", ""]
 
     def _functions(self, is_reduction: bool) -> list[str]:
         body = [f"    {s}" for s in self.statements]
         if not is_reduction:
             stores = [
-                f"    {o.member}.store(p, {self.lanes[node.value]});"
+                f"    mucc::store({o.member}, p, {self.lanes[node.value]});"
                 for o, node in zip(self.outputs, self.stored, strict=True)
             ]
             return [
@@ -277,7 +305,7 @@ class Pointwise:
         count = len(self.reduced)
         results = ", ".join(self.lanes[node.value] for node in self.reduced)
         writes = [
-            f"    {o.member}.template reduce<{REDUCTIONS[node.kind.data]}>(p, result[{k}], shared);"
+            f"    mucc::reduce<{REDUCTIONS[node.kind.data]}>({o.member}, p, result[{k}], shared);"
             for k, (o, node) in enumerate(zip(self.outputs, self.reduced, strict=True))
         ]
         return [
@@ -296,15 +324,77 @@ class Pointwise:
         """The function that fills the outputs with the identity, for results that blocks share."""
         if not self.reduced:
             return []
+        signature = "int fill(mucc::Call const& c, Op const& op, int64_t count)"
         if any(o.memory.type.dtype != "f32" for o in self.outputs):
-            return [
-                "  int fill(mucc::Call const&, int64_t) const { return 0; }  // blocks share f32 results only"
-            ]
-        fills = " || ".join(
-            f"mucc::fill(c, {o.member}.data, {REDUCTIONS[node.kind.data]}::identity, count)"
+            unnamed = signature.replace("& c", "&").replace("& op", "&").replace(" count", "")
+            return [f"{unnamed} {{ return 0; }}  // blocks share f32 results only", ""]
+        fills = " ||\n         ".join(
+            f"mucc::fill(c, op.{o.member}.data, {identity(node.kind.data)}, count)"
             for o, node in zip(self.outputs, self.reduced, strict=True)
         )
-        return [f"  int fill(mucc::Call const& c, int64_t count) const {{ return {fills}; }}"]
+        return [f"{signature} {{", f"  return {fills};", "}", ""]
+
+
+_INDICES = (("", "uint32_t"), ("_wide", "uint64_t"))
+"""The types that elements are counted in, in the order of `Code`s: narrow, wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A kernel: its name, its parameters, and the call that is all of it."""
+
+    name: str
+    parameters: str
+    call: str
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        return (
+            f'extern "C" __global__ void __launch_bounds__(Op::kThreads)\n'
+            f"    {self.name}({self.parameters}) {{\n"
+            f"  {self.call};\n}}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The parts of a map or reduction kernel: `data` is for host and device, `launch` for the host."""
+
+    data: str
+    bodies: list[Body]
+    work: str
+    entries: list[Entry]
+    launch: str
+
+    @property
+    def device(self) -> str:
+        """What runs on the device, `data` included."""
+        return "\n\n".join(
+            [*(b.text for b in self.bodies), self.data, self.work, *(e.text for e in self.entries)]
+        )
+
+    def codes(self, image: str | None) -> str:
+        """The table of kernels: in an image of this C++ name, or linked in."""
+        lines = [
+            f'    {{"{e.name}", &{image}}},'
+            if image
+            else f"    {{nullptr, nullptr, reinterpret_cast<void const*>({e.name})}},"
+            for e in self.entries
+        ]
+        return "\n".join(["mucc::Code codes[] = {", *lines, "};"])
+
+
+def _map_entries(entry: str) -> list[Entry]:
+    return [
+        Entry(
+            f"{entry}_map{width}{suffix}",
+            f"Work const op, mucc::Extents<Op::kRank> const extents, {index} total",
+            f"mucc::map<{vector}>(op, extents, total)",
+        )
+        for width, vector in (("", "1"), ("_vector", "Op::kVector"))
+        for suffix, index in _INDICES
+    ]
 
 
 def _bool(value: bool) -> str:
@@ -329,6 +419,6 @@ def used_locals(places: Places, *texts: str) -> list[str]:
     return [*lines, "  Workspace const offsets(c);"] if "offsets" in found else lines
 
 
-def pointwise_kernel(op: MapOp | ReduceOp, places: Places) -> list[str]:
-    """The C++ of a map or reduction kernel: its bodies, its views, and `run(c)` which launches it."""
-    return Pointwise(op, places).kernel()
+def pointwise_texts(op: MapOp | ReduceOp, places: Places, entry: str) -> Texts:
+    """The parts of a map or reduction kernel; the names of its kernels begin with `entry`."""
+    return Pointwise(op, places).texts(entry)

@@ -3,33 +3,13 @@
 // The good path does no string work and no allocation. Everything that formats is out of line.
 #pragma once
 
-#include <mucc/spec.h>
+#include <mucc/call.h>
 
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
-
-#if defined(__GNUC__)
-#define MUCC_COLD __attribute__((noinline, cold))
-#define MUCC_FORMAT(string, first) __attribute__((format(printf, string, first)))
-#else
-#define MUCC_COLD
-#define MUCC_FORMAT(string, first)
-#endif
 
 namespace mucc {
-
-struct Call;
-
-struct Kernel {
-  const char* name;
-  Table<ArgSpec> args;
-  Table<DimSpec> dims;
-  Table<Promise> promises;
-  int (*launch)(const Call&);
-  int64_t (*workspace)(const Call&);
-};
 
 // ---- errors: one message per thread, kept until the next failing call --------------------------------------
 
@@ -64,8 +44,7 @@ class Message {
   int used_ = 0;
 };
 
-// Sets the error of this thread; returns non-zero, so that a launch can `return mucc::fail(...)`.
-MUCC_COLD MUCC_FORMAT(2, 3) inline int fail(const char* code, const char* format, ...) {
+MUCC_SHARED int fail(const char* code, const char* format, ...) {
   Message message("RuntimeError", code);
   va_list list;
   va_start(list, format);
@@ -73,51 +52,6 @@ MUCC_COLD MUCC_FORMAT(2, 3) inline int fail(const char* code, const char* format
   va_end(list);
   return 1;
 }
-
-// ---- one call -------------------------------------------------------------------------------------------
-
-// What identifies a call to a memo: device, dims, pointers, free strides, scalars, workspace.
-struct Key {
-  static constexpr int kCapacity = 128;
-  int size = 0;  // past kCapacity: too long to be remembered
-  int64_t words[kCapacity];
-  void push(int64_t word) {
-    if (size < kCapacity) words[size] = word;
-    ++size;
-  }
-  bool operator==(const Key& other) const {
-    return size == other.size && size <= kCapacity &&
-           std::memcmp(words, other.words, size_t(size) * sizeof(int64_t)) == 0;
-  }
-};
-
-// A checked call, as `launch` and `workspace` see it.
-struct Call {
-  const Kernel* kernel;
-  const MuccTensor* args[kMaxArgs];  // null for scalars
-  void* pointers[kMaxArgs];
-  double scalars[kMaxArgs];
-  int64_t dims[kMaxDims];
-  Key key;
-  int device = -1;
-  int sm_count = 0;
-  void* stream = nullptr;  // a cudaStream_t
-  void* workspace = nullptr;
-  size_t workspace_bytes = 0;
-
-  explicit Call(const Kernel& k) : kernel(&k) {}
-
-  // The first element of tensor argument `i`.
-  template <class T = void>
-  T* data(int i) const {
-    return static_cast<T*>(pointers[i]);
-  }
-  double scalar(int i) const { return scalars[i]; }
-  int64_t extent(int i, int axis) const { return args[i]->shape[axis]; }
-  // The stride of an axis in elements. An axis of extent 1 gets the one that the layout implies, whatever the
-  // tensor says: nothing is read with it, but TMA wants it to be aligned.
-  int64_t stride(int i, int axis) const;
-};
 
 inline bool is_tensor(const ArgSpec& spec) { return spec.role != Role::kScalar; }
 
@@ -149,7 +83,7 @@ inline int64_t actual_stride(const MuccTensor& t, int axis) {
   return packed[axis];
 }
 
-inline int64_t Call::stride(int i, int axis) const {
+MUCC_SHARED int64_t Call::stride(int i, int axis) const {
   const ArgSpec& spec = kernel->args[i];
   const MuccTensor& t = *args[i];
   if (spec.layout.kind != LayoutKind::kStrides) {

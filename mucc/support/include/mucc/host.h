@@ -1,29 +1,15 @@
-// The host side of a mucc kernel library: three doors per kernel over one `launch`.
-//
-//   int      mucc_<k>(args, n, workspace, bytes, stream)      plain C; 0, or non-zero and mucc_last_error()
-//   int64_t  mucc_<k>_workspace(args, n)                      bytes that this call needs, or -1 and an error
-//   int      __tvm_ffi_<k>(…), __tvm_ffi_<k>_workspace(…)     tvm-ffi's C convention, loaded by any DLPack framework
-//
-// The compiler writes the tables of spec.h and two functions, and then
-//
-//   MUCC_KERNEL(linear_gelu, args, dims, promises, launch, workspace)   // at file scope, once per kernel
-//   MUCC_MODULE(R"manifest({"abi": 1, …})manifest")                    // once per library
-//
-// `launch` and `workspace` get a checked `mucc::Call`. An empty table is `mucc::none`. Compile with
-// -fvisibility=hidden: the doors are exported, nothing else is.
+// The host side of a kernel library: what stands behind the doors of program.h.
 #pragma once
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <mucc/check.h>
+#include <mucc/program.h>
 
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <optional>
 #include <vector>
-
-#define MUCC_DOOR extern "C" __attribute__((visibility("default")))
 
 // ---- tvm-ffi's C ABI, as far as it is needed. Weak: the library also loads where there is no tvm-ffi ----------
 
@@ -36,18 +22,6 @@ namespace mucc {
 namespace ffi {
 
 enum : int32_t { kNone = 0, kInt = 1, kBool = 2, kFloat = 3, kDLTensorPtr = 7, kObject = 64, kTensor = 70 };
-
-// TVMFFIAny: a tagged 64-bit value.
-struct Any {
-  int32_t type;
-  uint32_t padding;
-  union {
-    int64_t as_int;
-    double as_float;
-    void* as_pointer;
-  };
-};
-static_assert(sizeof(Any) == 16, "TVMFFIAny is 16 bytes");
 
 // TVMFFIObject is a 24-byte header; a tensor object holds its DLTensor right after it.
 inline constexpr int kObjectHeader = 24;
@@ -200,41 +174,6 @@ inline int cached_workspace(Call& c, size_t bytes) {
   return 0;
 }
 
-// ---- memo -----------------------------------------------------------------------------------------------
-
-// Remembers what was derived from the last calls of one kernel (a CUTLASS Params with its TMA descriptors), so that
-// a call that repeats pays for a comparison only. Use it as
-//
-//   static thread_local mucc::Memo<Params> memo;
-//   const Params* params = memo.find(c);
-//   if (!params) params = memo.store(c, make_params(c));
-//
-// What `make_params` yields must depend on the call's device, dims, pointers, strides, scalars and workspace
-// address alone. Whatever must be done per launch (zeroing semaphores) stays outside.
-template <class Params, int kEntries = 4>
-class Memo {
- public:
-  const Params* find(const Call& c) const {
-    for (const Entry& e : entries_)
-      if (e.params && e.key == c.key) return &*e.params;
-    return nullptr;
-  }
-  const Params* store(const Call& c, const Params& params) {
-    Entry& e = entries_[next_];
-    next_ = (next_ + 1) % kEntries;
-    e.key = c.key;
-    return &e.params.emplace(params);
-  }
-
- private:
-  struct Entry {
-    Key key;
-    std::optional<Params> params;
-  };
-  Entry entries_[kEntries];
-  int next_ = 0;
-};
-
 // ---- doors ----------------------------------------------------------------------------------------------
 
 // What the caller brought. `cached`: where nothing was brought, the library's own buffer may serve.
@@ -340,7 +279,7 @@ auto guarded(const Kernel& k, F&& body, decltype(body()) failed) noexcept -> dec
   return failed;
 }
 
-inline int call_c(const Kernel& k, const MuccTensor* args, int n, void* workspace, size_t bytes,
+MUCC_SHARED int call_c(const Kernel& k, const MuccTensor* args, int n, void* workspace, size_t bytes,
                   void* stream) noexcept {
   auto body = [&]() -> int {
     Call c(k);
@@ -351,7 +290,7 @@ inline int call_c(const Kernel& k, const MuccTensor* args, int n, void* workspac
   return guarded(k, body, 1);
 }
 
-inline int64_t workspace_c(const Kernel& k, const MuccTensor* args, int n) noexcept {
+MUCC_SHARED int64_t workspace_c(const Kernel& k, const MuccTensor* args, int n) noexcept {
   auto body = [&]() -> int64_t {
     Call c(k);
     return check_c(c, args, n) ? -1 : need_of(c);
@@ -359,7 +298,7 @@ inline int64_t workspace_c(const Kernel& k, const MuccTensor* args, int n) noexc
   return guarded(k, body, -1);
 }
 
-inline int call_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
+MUCC_SHARED int call_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
   auto body = [&]() -> int {
     Call c(k);
     int own = k.args.size;
@@ -376,7 +315,7 @@ inline int call_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret)
   return 0;
 }
 
-inline int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
+MUCC_SHARED int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
   auto body = [&]() -> int64_t {
     Call c(k);
     if (n != k.args.size) return fail_count(k, n), -1;
@@ -389,26 +328,6 @@ inline int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any*
 }
 
 }  // namespace mucc
-
-#define MUCC_KERNEL(NAME, ARGS, DIMS, PROMISES, LAUNCH, WORKSPACE)                                                  \
-  namespace {                                                                                                       \
-  constexpr ::mucc::Kernel mucc_kernel_##NAME{#NAME, ARGS, DIMS, PROMISES, LAUNCH, WORKSPACE};                      \
-  static_assert(mucc_kernel_##NAME.args.size <= ::mucc::kMaxArgs, "too many arguments");                            \
-  static_assert(mucc_kernel_##NAME.dims.size <= ::mucc::kMaxDims, "too many dims");                                 \
-  }                                                                                                                 \
-  MUCC_DOOR int mucc_##NAME(const MuccTensor* args, int n, void* workspace, size_t bytes, void* stream) {           \
-    return ::mucc::call_c(mucc_kernel_##NAME, args, n, workspace, bytes, stream);                                   \
-  }                                                                                                                 \
-  MUCC_DOOR int64_t mucc_##NAME##_workspace(const MuccTensor* args, int n) {                                        \
-    return ::mucc::workspace_c(mucc_kernel_##NAME, args, n);                                                        \
-  }                                                                                                                 \
-  MUCC_DOOR int __tvm_ffi_##NAME(void*, const ::mucc::ffi::Any* args, int32_t n, ::mucc::ffi::Any* ret) {           \
-    return ::mucc::call_ffi(mucc_kernel_##NAME, args, n, ret);                                                      \
-  }                                                                                                                 \
-  MUCC_DOOR int __tvm_ffi_##NAME##_workspace(void*, const ::mucc::ffi::Any* args, int32_t n,                        \
-                                             ::mucc::ffi::Any* ret) {                                               \
-    return ::mucc::workspace_ffi(mucc_kernel_##NAME, args, n, ret);                                                 \
-  }
 
 // The manifest has an ELF section to itself, so that a loader can read it before it runs any code of the file.
 #define MUCC_MODULE(...)                                                                                            \

@@ -1,23 +1,10 @@
-// What the launches of all kinds of device kernels share: places in the workspace, fills.
+// Loads device kernels and launches them, and fills memory: the definitions of what call.h declares.
 #pragma once
 
 #include <cuda.h>
 #include <mucc/host.h>
 
-#include <cstring>
-
 namespace mucc {
-
-// Bytes of workspace rounded up, so that what follows is aligned too.
-constexpr int64_t aligned(int64_t bytes) {
-  return (bytes + MUCC_WORKSPACE_ALIGNMENT - 1) / MUCC_WORKSPACE_ALIGNMENT * MUCC_WORKSPACE_ALIGNMENT;
-}
-
-// A place in the workspace, `offset` bytes from its start.
-template <class T = void>
-T* at(Call const& c, int64_t offset) {
-  return reinterpret_cast<T*>(static_cast<char*>(c.workspace) + offset);
-}
 
 inline cudaStream_t stream_of(Call const& c) { return static_cast<cudaStream_t>(c.stream); }
 
@@ -35,27 +22,141 @@ F* driver_function(char const* name, unsigned version, std::atomic<void*>& known
   return reinterpret_cast<F*>(entry);
 }
 
-// Sets `rows` vectors of `count` floats, `pitch` floats apart, to one value, in stream order and without a kernel.
-inline int fill(Call const& c, float* data, float value, int64_t count, int64_t rows = 1, int64_t pitch = 0) {
-  using Fill = CUresult(CUdeviceptr, unsigned, size_t, CUstream);
-  using Fill2D = CUresult(CUdeviceptr, size_t, unsigned, size_t, size_t, CUstream);
-  static std::atomic<void*> flat{nullptr}, pitched{nullptr};
-  unsigned word;
-  std::memcpy(&word, &value, sizeof(word));
-  CUdeviceptr to = reinterpret_cast<CUdeviceptr>(data);
-  CUresult result;
-  if (rows == 1 || pitch == count) {
-    auto* set = driver_function<Fill>("cuMemsetD32Async", 3020, flat);
-    if (!set) return 1;
-    result = set(to, word, size_t(count * rows), stream_of(c));
-  } else {
-    auto* set = driver_function<Fill2D>("cuMemsetD2D32Async", 3020, pitched);
-    if (!set) return 1;
-    result = set(to, size_t(pitch) * sizeof(float), word, size_t(count), size_t(rows), stream_of(c));
+// Calls a function of the CUDA driver by name; 0 for success, otherwise an error is set that says what was being done.
+template <class F, class... Arguments>
+int call_driver(char const* name, unsigned version, char const* what, Arguments... arguments) {
+  static std::atomic<void*> known{nullptr};  // one for each F
+  auto* function = driver_function<F>(name, version, known);
+  if (!function) return 1;
+  CUresult const result = function(arguments...);
+  switch (result) {
+    case CUDA_SUCCESS: return 0;
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_IMAGE:
+      return fail("MU6017", "%s: this library holds no code for this GPU (driver error %d)", what, int(result));
+    default: return fail("MU6016", "%s: the CUDA driver refused with error %d", what, int(result));
+  }
+}
+
+// The types of the functions in use. They differ, as they must: `call_driver` keeps one address for each type.
+struct Driver {
+  using LibraryLoadData = CUresult(CUlibrary*, void const*, CUjit_option*, void**, unsigned, CUlibraryOption*, void**,
+                                   unsigned);
+  using LibraryGetKernel = CUresult(CUkernel*, CUlibrary, char const*);
+  using KernelGetFunction = CUresult(CUfunction*, CUkernel);
+  using FuncSetAttribute = CUresult(CUfunction, CUfunction_attribute, int);
+  using OccupancyMaxActiveClusters = CUresult(int*, CUfunction, CUlaunchConfig const*);
+  using LaunchKernelEx = CUresult(CUlaunchConfig const*, CUfunction, void**, void**);
+};
+
+// The function of a kernel in the current context. The image is loaded once for the process, and finds its way to each
+// device when a kernel of it is first asked for there.
+inline int find_function(Code& code, CUfunction& function) {
+  if (!code.image) {
+    cudaFunction_t found = nullptr;
+    if (check_cuda(cudaGetFuncBySymbol(&found, code.symbol), "loading the kernel")) return 1;
+    function = found;
+    return 0;
+  }
+  static std::mutex mutex;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!code.image->library) {
+      CUlibrary library = nullptr;
+      if (call_driver<Driver::LibraryLoadData>("cuLibraryLoadData", 12000, "loading the kernel", &library,
+                                               code.image->data, nullptr, nullptr, 0u, nullptr, nullptr, 0u))
+        return 1;
+      code.image->library = library;
+    }
+  }
+  CUkernel kernel = nullptr;
+  auto library = static_cast<CUlibrary>(code.image->library);
+  return call_driver<Driver::LibraryGetKernel>("cuLibraryGetKernel", 12000, "finding the kernel", &kernel, library,
+                                               code.name) ||
+         call_driver<Driver::KernelGetFunction>("cuKernelGetFunction", 12000, "loading the kernel", &function, kernel);
+}
+
+// The launch attribute for a geometry with clusters.
+inline CUlaunchAttribute cluster_attribute(Geometry const& g) {
+  CUlaunchAttribute cluster{};
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim = {g.cluster[0], g.cluster[1], g.cluster[2]};
+  return cluster;
+}
+
+inline CUlaunchConfig launch_config(Geometry const& g, CUlaunchAttribute* cluster) {
+  CUlaunchConfig config{};
+  config.gridDimX = g.grid[0], config.gridDimY = g.grid[1], config.gridDimZ = g.grid[2];
+  config.blockDimX = g.block, config.blockDimY = 1, config.blockDimZ = 1;
+  config.sharedMemBytes = g.shared;
+  config.attrs = cluster;
+  config.numAttrs = g.cluster[0] ? 1 : 0;
+  return config;
+}
+
+MUCC_SHARED Loaded const* load(Code& code, int device, Geometry const& geometry) {
+  if (device >= kMaxDevices) return fail("MU6018", "device %d: at most %d are known", device, kMaxDevices), nullptr;
+  if (auto* ready = __atomic_load_n(&code.known[device], __ATOMIC_ACQUIRE)) return ready;
+  DeviceScope scope;
+  // The driver's functions want a current context, which the runtime makes when a device is set.
+  if (scope.enter(device) || check_cuda(cudaSetDevice(device), "making the tensors' device current")) return nullptr;
+  CUfunction function = nullptr;
+  if (find_function(code, function)) return nullptr;
+  int clusters = 0;
+  if (geometry.shared && call_driver<Driver::FuncSetAttribute>(
+                             "cuFuncSetAttribute", 9000, "reserving shared memory", function,
+                             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(geometry.shared)))
+    return nullptr;
+  if (geometry.cluster[0]) {
+    CUlaunchAttribute cluster = cluster_attribute(geometry);
+    CUlaunchConfig config = launch_config(geometry, &cluster);
+    config.gridDimX = geometry.cluster[0], config.gridDimY = geometry.cluster[1], config.gridDimZ = 1;
+    if (call_driver<Driver::OccupancyMaxActiveClusters>("cuOccupancyMaxActiveClusters", 11080,
+                                                        "counting the clusters that fit", &clusters, function,
+                                                        static_cast<CUlaunchConfig const*>(&config)))
+      return nullptr;
+    if (clusters < 1) return fail("MU6010", "a cluster of this kernel does not fit the device"), nullptr;
+  }
+  auto* made = new Loaded{function, clusters};  // kept: calls may come while the process ends
+  Loaded const* none = nullptr;
+  if (!__atomic_compare_exchange_n(&code.known[device], &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    delete made;
+    return none;
+  }
+  return made;
+}
+
+// Launches through the driver: the runtime's cudaLaunchKernelExC takes 1.5 us longer for kernels with clusters.
+MUCC_SHARED int start(Call const& c, char const* stage, Code& code, Geometry const& geometry, void** parameters) {
+  static std::atomic<void*> known{nullptr};
+  auto* launch = driver_function<Driver::LaunchKernelEx>("cuLaunchKernelEx", 11060, known);
+  Loaded const* loaded = launch ? load(code, c.device, geometry) : nullptr;
+  if (!loaded) return 1;
+  CUlaunchAttribute cluster = cluster_attribute(geometry);
+  CUlaunchConfig config = launch_config(geometry, &cluster);
+  config.hStream = stream_of(c);
+  auto function = static_cast<CUfunction>(loaded->function);
+  CUresult result = launch(&config, function, parameters, nullptr);
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {
+    // A thread that has not used CUDA yet has no context until a device is set.
+    if (check_cuda(cudaSetDevice(c.device), "making the tensors' device current")) return 1;
+    result = launch(&config, function, parameters, nullptr);
   }
   if (result == CUDA_SUCCESS) return 0;
-  return fail("MU6016", "%s: starting a reduction: the CUDA driver refused to fill its output, error %d",
-              c.kernel->name, int(result));
+  return fail("MU6016", "stage %s: the CUDA driver refused the launch, error %d", stage, int(result));
+}
+
+MUCC_SHARED int fill(Call const& c, float* data, float value, int64_t count, int64_t rows, int64_t pitch) {
+  using Fill = CUresult(CUdeviceptr, unsigned, size_t, CUstream);
+  using Fill2D = CUresult(CUdeviceptr, size_t, unsigned, size_t, size_t, CUstream);
+  unsigned word;
+  std::memcpy(&word, &value, sizeof(word));
+  auto to = reinterpret_cast<CUdeviceptr>(data);
+  char const* what = "filling the output of a reduction";
+  if (rows == 1 || pitch == count)
+    return call_driver<Fill>("cuMemsetD32Async", 3020, what, to, word, size_t(count * rows), stream_of(c));
+  return call_driver<Fill2D>("cuMemsetD2D32Async", 3020, what, to, size_t(pitch) * sizeof(float), word, size_t(count),
+                             size_t(rows), stream_of(c));
 }
 
 }  // namespace mucc

@@ -1,13 +1,20 @@
 // Scalar functions of the language on the device, in f32.
 //
 // Unless said otherwise the relative error is below 1e-6. NaN goes in, NaN comes out, in `min` and `max` too.
-// Compiled for the host (tests do that) the same formulas run on the host's functions.
+// Compiled for the host (tests do that) the same formulas run on the host's functions. NVRTC compiles this header
+// with every new body, has the mathematical functions built in, and finds no others.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <mucc/identity.h>
 
+#if defined(__CUDACC_RTC__)
+#define INFINITY MUCC_INFINITY
+#define NAN __builtin_bit_cast(float, 0x7fc00000)
+#else
 #include <cmath>
+#include <cstdint>
+#include <cstring>
+#endif
 
 #if defined(__CUDACC__)
 #define MUCC_DEVICE __device__ __forceinline__
@@ -90,9 +97,51 @@ MUCC_DEVICE float fast_div(float a, float b) {
 
 // ---- rounding to a storage dtype and back ----------------------------------------------------------------
 
-MUCC_DEVICE float round_bf16(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
-MUCC_DEVICE float round_f16(float x) { return __half2float(__float2half_rn(x)); }
+// To nearest, ties to even. CUDA's own functions for it (__float2bfloat16_rn and the like) are these instructions,
+// but their headers take longer to compile than most bodies.
+#if defined(__CUDA_ARCH__)
+MUCC_DEVICE float round_bf16(float x) {
+  unsigned short bits;
+  float r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  asm("cvt.f32.bf16 %0, %1;" : "=f"(r) : "h"(bits));
+  return r;
+}
+MUCC_DEVICE float round_f16(float x) {
+  unsigned short bits;
+  float r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(bits));
+  return r;
+}
+#else
+// x without its last `bits` bits of mantissa.
+MUCC_DEVICE float round_mantissa(float x, int bits) {
+  uint32_t u;
+  std::memcpy(&u, &x, sizeof(u));
+  u = (u + (1u << (bits - 1)) - 1 + (u >> bits & 1)) & (~0u << bits);
+  std::memcpy(&x, &u, sizeof(u));
+  return x;
+}
+MUCC_DEVICE float round_bf16(float x) { return x != x ? x : round_mantissa(x, 16); }
+MUCC_DEVICE float round_f16(float x) {
+  float const size = std::fabs(x);
+  if (x != x || size == INFINITY) return x;
+  // Below 2^-14 f16 has steps of 2^-24, as f32 has from 0.5 to 1.
+  float const r = size < 0x1p-14f ? (size + 0.5f) - 0.5f : round_mantissa(size, 13);
+  return std::copysign(r < 65536.0f ? r : INFINITY, x);
+}
+#endif
 MUCC_DEVICE float from_bool(bool x) { return x ? 1.0f : 0.0f; }
+
+// The same number, of which the compiler no longer knows where it came from: a product is not fused with a sum that
+// follows. Bodies end with it, so that they compute the same wherever they are compiled.
+MUCC_DEVICE float fenced(float x) {
+#if defined(__CUDA_ARCH__)
+  asm("" : "+f"(x));
+#endif
+  return x;
+}
 
 // ---- functions of the language --------------------------------------------------------------------------
 
@@ -149,7 +198,7 @@ MUCC_DEVICE float tanh_softplus(float x) {
 // How to reduce: `first` maps an element before it is reduced, `combine` is associative with `identity`, and
 // `atomic` combines with memory.
 struct Sum {
-  static constexpr float identity = 0.0f;
+  static constexpr float identity = ::mucc::identity::kSum;
   static MUCC_DEVICE float first(float x) { return x; }
   static MUCC_DEVICE float combine(float a, float b) { return a + b; }
   static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
@@ -162,7 +211,7 @@ struct Sum {
 // Floats of one sign are ordered as their bits are, upwards as signed integers where positive and downwards as
 // unsigned ones where negative. A NaN is given the bits that win whatever comes after.
 struct Max {
-  static constexpr float identity = -INFINITY;
+  static constexpr float identity = ::mucc::identity::kMax;
   static MUCC_DEVICE float first(float x) { return x; }
   static MUCC_DEVICE float combine(float a, float b) { return max(a, b); }
   static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
@@ -178,7 +227,7 @@ struct Max {
 };
 
 struct Min {
-  static constexpr float identity = INFINITY;
+  static constexpr float identity = ::mucc::identity::kMin;
   static MUCC_DEVICE float first(float x) { return x; }
   static MUCC_DEVICE float combine(float a, float b) { return min(a, b); }
   static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
@@ -195,7 +244,7 @@ struct Min {
 
 // The largest absolute value; of no elements it is 0.
 struct Amax : Max {
-  static constexpr float identity = 0.0f;
+  static constexpr float identity = ::mucc::identity::kAmax;
   static MUCC_DEVICE float first(float x) { return fabsf(x); }
 };
 

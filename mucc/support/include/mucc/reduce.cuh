@@ -1,14 +1,12 @@
 // Reduction kernels, with pointwise work before the reduction.
 //
-// The space has its kept axes first, then the reduced ones. `Op` is what the compiler writes: views of tensors,
+// The space has its kept axes first, then the reduced ones. The compiler writes `Op`, views of tensors, and `Work` upon it:
 // `values<V>(position)` which computes V neighbouring elements of each value to reduce, and `store`. Where one block
 // per result would leave the GPU idle, several blocks share a result: it is filled with the identity first, and the
 // blocks combine with atomics.
 #pragma once
 
 #include <mucc/map.cuh>
-
-#include <utility>
 
 namespace mucc {
 
@@ -18,36 +16,25 @@ struct Values {
   Lanes<V> of[K];
 };
 
-// Several reductions over the same elements.
+// Several reductions over the same elements. The counters in the folds are constants once the loops are unrolled.
 template <class... Kinds>
 struct Reductions {
   static constexpr int kCount = sizeof...(Kinds);
-  using Each = std::make_index_sequence<kCount>;
 
-  static MUCC_DEVICE void start(float (&acc)[kCount]) { start(acc, Each{}); }
-  static MUCC_DEVICE void combine(float (&acc)[kCount], float const (&other)[kCount]) { combine(acc, other, Each{}); }
+  static MUCC_DEVICE void start(float (&acc)[kCount]) {
+    int k = 0;
+    ((acc[k] = Kinds::identity, ++k), ...);
+  }
+  static MUCC_DEVICE void combine(float (&acc)[kCount], float const (&other)[kCount]) {
+    int k = 0;
+    ((acc[k] = Kinds::combine(acc[k], other[k]), ++k), ...);
+  }
   template <int V>
   static MUCC_DEVICE void add(float (&acc)[kCount], Values<V, kCount> const& values, int v) {
-    add(acc, values, v, Each{});
-  }
-
- private:
-  template <std::size_t... k>
-  static MUCC_DEVICE void start(float (&acc)[kCount], std::index_sequence<k...>) {
-    ((acc[k] = Kinds::identity), ...);
-  }
-  template <std::size_t... k>
-  static MUCC_DEVICE void combine(float (&acc)[kCount], float const (&other)[kCount], std::index_sequence<k...>) {
-    ((acc[k] = Kinds::combine(acc[k], other[k])), ...);
-  }
-  template <int V, std::size_t... k>
-  static MUCC_DEVICE void add(float (&acc)[kCount], Values<V, kCount> const& values, int v, std::index_sequence<k...>) {
-    ((acc[k] = Kinds::combine(acc[k], Kinds::first(values.of[k].of[v]))), ...);
+    int k = 0;
+    ((acc[k] = Kinds::combine(acc[k], Kinds::first(values.of[k].of[v])), ++k), ...);
   }
 };
-
-inline constexpr int kReduceThreads = 256;
-inline constexpr int kWarps = kReduceThreads / 32;
 
 // Combines over the lanes of a warp; lane 0 has the result.
 template <class Kinds>
@@ -62,12 +49,12 @@ MUCC_DEVICE void combine_warp(float (&acc)[Kinds::kCount]) {
 }
 
 // The innermost axis is reduced. kThreads threads (a warp or the block) walk along one result's elements.
-template <class Op, int V, int kThreads, class Index>
-__global__ void __launch_bounds__(kReduceThreads)
-    reduce_rows(Op const op, Extents<Op::kRank> const extents, Index rows, Index length, Index chunk) {
+template <int V, int kThreads, class Op, class Index>
+MUCC_DEVICE void reduce_rows(Op const& op, Extents<Op::kRank> const& extents, Index rows, Index length, Index chunk) {
   using Kinds = typename Op::Kinds;
   constexpr int kCount = Kinds::kCount;
-  constexpr int kRows = kReduceThreads / kThreads;
+  constexpr int kRows = Op::kThreads / kThreads;
+  constexpr int kWarps = Op::kThreads / 32;
   Index const lane = threadIdx.x % kThreads;
   Index const row = Index(blockIdx.x) * kRows + threadIdx.x / kThreads;
   if (row >= rows) return;  // a whole warp, or, where threads meet at a barrier, the whole block
@@ -105,11 +92,12 @@ __global__ void __launch_bounds__(kReduceThreads)
 }
 
 // The innermost axis is kept. A warp reads 32 vectors side by side, the block's warps take rows in turn.
-template <class Op, int V, class Index>
-__global__ void __launch_bounds__(kReduceThreads)
-    reduce_columns(Op const op, Extents<Op::kRank> const extents, Index columns, Index length, Index chunk) {
+template <int V, class Op, class Index>
+MUCC_DEVICE void reduce_columns(Op const& op, Extents<Op::kRank> const& extents, Index columns, Index length,
+                                Index chunk) {
   using Kinds = typename Op::Kinds;
   constexpr int kCount = Kinds::kCount;
+  constexpr int kWarps = Op::kThreads / 32;
   __shared__ float partial[kWarps][V][kCount][32];
   int const lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   Index const column = Index(blockIdx.x) * 32 + lane;
@@ -148,56 +136,6 @@ __global__ void __launch_bounds__(kReduceThreads)
     op.store(p, acc[v], gridDim.y > 1);
     ++p.at[Op::kKept - 1];
   }
-}
-
-// How many blocks share a result: enough to keep the GPU busy, each with at least `least` steps to make.
-inline int64_t shares(Call const& c, bool allowed, int64_t blocks, int64_t steps, int64_t least) {
-  int64_t wanted = (4 * int64_t(c.sm_count) + blocks - 1) / blocks;
-  return allowed ? std::max<int64_t>(1, std::min(wanted, steps / least)) : 1;
-}
-
-template <class Op, int V, class Index>
-int start_reduce(Call const& c, char const* stage, Op op, Extents<Op::kRank> extents) {
-  constexpr int kFast = Op::kRows ? Op::kRank - 1 : Op::kKept - 1;
-  extents.of[kFast] /= V;
-  int64_t results = 1, elements = 1;
-  for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
-  for (int a = Op::kKept; a < Op::kRank; ++a) elements *= extents.of[a];
-  void const* kernel;
-  int64_t blocks, split;
-  if constexpr (Op::kRows) {
-    bool block = elements > kReduceThreads || results < 16 * int64_t(c.sm_count);
-    kernel = block ? reinterpret_cast<void const*>(reduce_rows<Op, V, kReduceThreads, Index>)
-                   : reinterpret_cast<void const*>(reduce_rows<Op, V, 32, Index>);
-    blocks = block ? results : (results + kWarps - 1) / kWarps;
-    split = shares(c, block && Op::kDense, blocks, elements, 4 * kReduceThreads);
-  } else {
-    kernel = reinterpret_cast<void const*>(reduce_columns<Op, V, Index>);
-    blocks = (results + 31) / 32;
-    split = shares(c, Op::kDense, blocks, elements, 8 * kWarps);
-  }
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  Index chunk = Index((elements + split - 1) / split);
-  split = (elements + int64_t(chunk) - 1) / int64_t(chunk);
-  if (split > 1 && op.fill(c, Op::kRows ? results : results * V)) return 1;
-  Index rows = Index(results), length = Index(elements);
-  void* parameters[] = {&op, &extents, &rows, &length, &chunk};
-  return check_cuda(cudaLaunchKernel(kernel, dim3(unsigned(blocks), unsigned(split)), kReduceThreads, parameters, 0,
-                                     stream_of(c)),
-                    stage);
-}
-
-template <class Op>
-int launch_reduce(Call const& c, char const* stage, Op const& op, Extents<Op::kRank> const& extents) {
-  constexpr int kFast = Op::kRows ? Op::kRank - 1 : Op::kKept - 1;
-  bool vector = extents.of[kFast] % Op::kVector == 0 && op.fits(Op::kVector);
-  bool small = extents.product() <= INT32_MAX;
-  if (vector)
-    return small ? start_reduce<Op, Op::kVector, uint32_t>(c, stage, op, extents)
-                 : start_reduce<Op, Op::kVector, uint64_t>(c, stage, op, extents);
-  return small ? start_reduce<Op, 1, uint32_t>(c, stage, op, extents)
-               : start_reduce<Op, 1, uint64_t>(c, stage, op, extents);
 }
 
 }  // namespace mucc

@@ -1,9 +1,8 @@
-// Tensors as pointwise kernels see them: a pointer and one stride per axis of the kernel's space.
+// Loads and stores of pointwise kernels.
 #pragma once
 
 #include <mucc/math.cuh>
-
-#include <cstdint>
+#include <mucc/view.h>
 
 namespace mucc {
 
@@ -28,23 +27,16 @@ MUCC_DEVICE Lanes<V> each(Lanes<V> const& first, More const&... more) {
 }
 
 MUCC_DEVICE float widen(float x) { return x; }
-MUCC_DEVICE float widen(__half x) { return __half2float(x); }
-MUCC_DEVICE float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+MUCC_DEVICE float widen(bf16 x) { return __uint_as_float(uint32_t(x.bits) << 16); }
+MUCC_DEVICE float widen(f16 x) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+  return result;
+}
 
-template <class T>
-MUCC_DEVICE T narrow(float x);
-template <>
-MUCC_DEVICE float narrow<float>(float x) {
-  return x;
-}
-template <>
-MUCC_DEVICE __half narrow<__half>(float x) {
-  return __float2half_rn(x);
-}
-template <>
-MUCC_DEVICE __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
-}
+MUCC_DEVICE void narrow(float x, float& to) { to = x; }
+MUCC_DEVICE void narrow(float x, bf16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
+MUCC_DEVICE void narrow(float x, f16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
 
 // A place in a space of R axes. Index is 32 bits wide where the space is small enough: its divisions are cheaper.
 template <int R, class Index>
@@ -66,79 +58,59 @@ struct Position {
   }
 };
 
-// How a tensor lies along the axis that the lanes run along: adjacent elements, the same one, or anyhow.
-enum class Along { kUnit, kSame, kAny };
-
-constexpr int vector_bytes(int v, int element) { return v * element < 16 ? v * element : 16; }
-
 template <class T, int V>
 struct alignas(vector_bytes(V, sizeof(T))) Pack {
   T of[V];
 };
 
-// A tensor seen from a space of R axes, of which `Axis` is the one that lanes run along. Strides count elements.
-template <class T, int R, Along kAlong, int Axis = R - 1>
-struct View {
-  T* data;
-  int64_t stride[R];
-
-  template <class P>
-  MUCC_DEVICE T* at(P const& p) const {
-    T* place = data;
+template <class View, class P>
+MUCC_DEVICE typename View::Element* place(View const& view, P const& p) {
+  auto* at = view.data;
 #pragma unroll
-    for (int a = 0; a < R; ++a) place += int64_t(p.at[a]) * stride[a];
-    return place;
-  }
+  for (int a = 0; a < View::kRank; ++a) at += int64_t(p.at[a]) * view.stride[a];
+  return at;
+}
 
-  template <int V, class P>
-  MUCC_DEVICE Lanes<V> load(P const& p) const {
-    T const* place = at(p);
-    Lanes<V> result;
-    if constexpr (V == 1 || kAlong == Along::kSame) {
-      result = Lanes<V>(widen(*place));
-    } else if constexpr (kAlong == Along::kUnit) {
-      Pack<T, V> const pack = *reinterpret_cast<Pack<T, V> const*>(place);
+template <int V, class View, class P>
+MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
+  using T = typename View::Element;
+  T const* at = place(view, p);
+  Lanes<V> result;
+  if constexpr (V == 1 || View::kAlong == Along::kSame) {
+    result = Lanes<V>(widen(*at));
+  } else if constexpr (View::kAlong == Along::kUnit) {
+    Pack<T, V> const pack = *reinterpret_cast<Pack<T, V> const*>(at);
 #pragma unroll
-      for (int v = 0; v < V; ++v) result.of[v] = widen(pack.of[v]);
-    } else {
+    for (int v = 0; v < V; ++v) result.of[v] = widen(pack.of[v]);
+  } else {
 #pragma unroll
-      for (int v = 0; v < V; ++v) result.of[v] = widen(place[v * stride[Axis]]);
-    }
-    return result;
+    for (int v = 0; v < V; ++v) result.of[v] = widen(at[v * view.stride[View::kAxis]]);
   }
+  return result;
+}
 
-  template <int V, class P>
-  MUCC_DEVICE void store(P const& p, Lanes<V> const& value) const {
-    T* place = at(p);
-    if constexpr (V > 1 && kAlong == Along::kUnit) {
-      Pack<T, V> pack;
+template <int V, class View, class P>
+MUCC_DEVICE void store(View const& view, P const& p, Lanes<V> const& value) {
+  using T = typename View::Element;
+  T* at = place(view, p);
+  if constexpr (V > 1 && View::kAlong == Along::kUnit) {
+    Pack<T, V> pack;
 #pragma unroll
-      for (int v = 0; v < V; ++v) pack.of[v] = narrow<T>(value.of[v]);
-      *reinterpret_cast<Pack<T, V>*>(place) = pack;
-    } else {
+    for (int v = 0; v < V; ++v) narrow(value.of[v], pack.of[v]);
+    *reinterpret_cast<Pack<T, V>*>(at) = pack;
+  } else {
 #pragma unroll
-      for (int v = 0; v < V; ++v) place[v * stride[Axis]] = narrow<T>(value.of[v]);
-    }
+    for (int v = 0; v < V; ++v) narrow(value.of[v], at[v * view.stride[View::kAxis]]);
   }
+}
 
-  // Writes a reduction; `shared` says that other blocks write the same element.
-  template <class Reduction, class P>
-  MUCC_DEVICE void reduce(P const& p, float value, bool shared) const {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      if (shared) return Reduction::atomic(at(p), value);
-    }
-    *at(p) = narrow<T>(value);
+// Writes a reduction; `shared` says that other blocks write the same element.
+template <class Reduction, class View, class P>
+MUCC_DEVICE void reduce(View const& view, P const& p, float value, bool shared) {
+  if constexpr (sizeof(typename View::Element) == sizeof(float)) {
+    if (shared) return Reduction::atomic(place(view, p), value);
   }
-
-  // Whether lanes can be loaded and stored V at a time.
-  bool fits(int v) const {
-    if (kAlong != Along::kUnit) return true;
-    int const bytes = vector_bytes(v, sizeof(T));
-    if (reinterpret_cast<uintptr_t>(data) % bytes != 0) return false;
-    for (int a = 0; a < R; ++a)
-      if (a != Axis && stride[a] * int64_t(sizeof(T)) % bytes != 0) return false;
-    return true;
-  }
-};
+  narrow(value, *place(view, p));
+}
 
 }  // namespace mucc

@@ -1,0 +1,147 @@
+// One call of a kernel, as the parts of a kernel library pass it on. Light on purpose: the code that the compiler writes
+// for a program includes little else, and compiles in a tenth of a second.
+//
+// What is only declared here is defined in check.h, host.h and launch.h. A program that is compiled as one file includes
+// those; one that is built from parts is linked with them (support/src/runtime.cpp).
+#pragma once
+
+#include <mucc/spec.h>
+
+#include <cstring>
+
+#if defined(__GNUC__)
+#define MUCC_COLD __attribute__((noinline, cold))
+#define MUCC_RARE __attribute__((cold))
+#define MUCC_FORMAT(string, first) __attribute__((format(printf, string, first)))
+#else
+#define MUCC_COLD
+#define MUCC_RARE
+#define MUCC_FORMAT(string, first)
+#endif
+
+// Functions that the parts of a library share. The runtime, which is one of the parts, defines them for all.
+#if !defined(MUCC_SHARED)
+#define MUCC_SHARED inline
+#endif
+
+namespace mucc {
+
+struct Call;
+
+struct Kernel {
+  const char* name;
+  Table<ArgSpec> args;
+  Table<DimSpec> dims;
+  Table<Promise> promises;
+  int (*launch)(const Call&);
+  int64_t (*workspace)(const Call&);
+};
+
+// Sets the error of this thread; returns non-zero, so that a launch can `return mucc::fail(...)`.
+MUCC_RARE MUCC_FORMAT(2, 3) int fail(const char* code, const char* format, ...);
+
+// What identifies a call to a memo: device, dims, pointers, free strides, scalars, workspace.
+struct Key {
+  static constexpr int kCapacity = 128;
+  int size = 0;  // past kCapacity: too long to be remembered
+  int64_t words[kCapacity];
+  void push(int64_t word) {
+    if (size < kCapacity) words[size] = word;
+    ++size;
+  }
+  bool operator==(const Key& other) const {
+    return size == other.size && size <= kCapacity &&
+           std::memcmp(words, other.words, size_t(size) * sizeof(int64_t)) == 0;
+  }
+};
+
+// A checked call, as `launch` and `workspace` see it.
+struct Call {
+  const Kernel* kernel;
+  const MuccTensor* args[kMaxArgs];  // null for scalars
+  void* pointers[kMaxArgs];
+  double scalars[kMaxArgs];
+  int64_t dims[kMaxDims];
+  Key key;
+  int device = -1;
+  int sm_count = 0;
+  void* stream = nullptr;  // a cudaStream_t
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+
+  explicit Call(const Kernel& k) : kernel(&k) {}
+
+  // The first element of tensor argument `i`.
+  template <class T = void>
+  T* data(int i) const {
+    return static_cast<T*>(pointers[i]);
+  }
+  double scalar(int i) const { return scalars[i]; }
+  int64_t extent(int i, int axis) const { return args[i]->shape[axis]; }
+  // The stride of an axis in elements. An axis of extent 1 gets the one that the layout implies, whatever the
+  // tensor says: nothing is read with it, but TMA wants it to be aligned.
+  int64_t stride(int i, int axis) const;
+};
+
+// Bytes of workspace rounded up, so that what follows is aligned too.
+constexpr int64_t aligned(int64_t bytes) {
+  return (bytes + MUCC_WORKSPACE_ALIGNMENT - 1) / MUCC_WORKSPACE_ALIGNMENT * MUCC_WORKSPACE_ALIGNMENT;
+}
+
+constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t at_least(int64_t a, int64_t b) { return a < b ? b : a; }
+constexpr int64_t largest(std::initializer_list<int64_t> of) {
+  int64_t result = 0;
+  for (int64_t x : of) result = at_least(result, x);
+  return result;
+}
+
+// A place in the workspace, `offset` bytes from its start.
+template <class T = void>
+T* at(Call const& c, int64_t offset) {
+  return reinterpret_cast<T*>(static_cast<char*>(c.workspace) + offset);
+}
+
+// ---- machine code ---------------------------------------------------------------------------------------
+
+inline constexpr int kMaxDevices = 64;
+
+// Machine code that lies in this library: a cubin.
+struct Image {
+  void const* data;
+  void* library = nullptr;  // of the driver, once it was loaded
+};
+
+// A kernel as one device knows it.
+struct Loaded {
+  void* function;  // a CUfunction
+  int clusters;    // that run at once; 0 where the kernel has none
+};
+
+// A device kernel: in an image under its name, or, where nvcc linked it in, behind the host function `symbol`.
+struct Code {
+  char const* name;
+  Image* image;
+  void const* symbol = nullptr;
+  Loaded const* known[kMaxDevices] = {};
+};
+
+// How a kernel is launched. A cluster of 0 blocks means that the kernel has no clusters.
+struct Geometry {
+  unsigned grid[3];
+  unsigned block;
+  unsigned cluster[3] = {0, 0, 0};
+  unsigned shared = 0;  // dynamic shared memory, in bytes
+};
+
+// Loads the kernel, grants it its shared memory and counts its clusters; all once per device. Null and an error where
+// it fails. Threads may do it at the same time.
+Loaded const* load(Code& code, int device, Geometry const& geometry);
+
+// Launches it on the call's stream.
+int start(Call const& c, char const* stage, Code& code, Geometry const& geometry, void** parameters);
+
+// Sets `rows` vectors of `count` floats, `pitch` floats apart, to one value, in stream order and without a kernel.
+int fill(Call const& c, float* data, float value, int64_t count, int64_t rows = 1, int64_t pitch = 0);
+
+}  // namespace mucc

@@ -1,0 +1,53 @@
+// Tensors as pointwise kernels see them: a pointer and one stride per axis of the kernel's space. What both the host and
+// the device know of them; view.cuh has the rest.
+#pragma once
+
+#if defined(__CUDACC_RTC__)
+using int64_t = long long;
+using uint64_t = unsigned long long;
+using int32_t = int;
+using uint32_t = unsigned;
+using uint16_t = unsigned short;
+#else
+#include <cstdint>
+#endif
+
+#if defined(__CUDACC__)
+#define MUCC_BOTH __host__ __device__
+#else
+#define MUCC_BOTH
+#endif
+
+namespace mucc {
+
+// 16-bit floats as they lie in memory.
+struct bf16 {
+  uint16_t bits;
+};
+struct f16 {
+  uint16_t bits;
+};
+
+template <int R>
+struct Extents {
+  int64_t of[R];
+};
+
+// How a tensor lies along the axis that the lanes run along: adjacent elements, the same one, or anyhow.
+enum class Along { kUnit, kSame, kAny };
+
+MUCC_BOTH constexpr int vector_bytes(int v, int element) { return v * element < 16 ? v * element : 16; }
+
+// A tensor seen from a space of R axes, of which `Axis` is the one that lanes run along. Strides count elements.
+template <class T, int R, Along kHow, int Axis = R - 1>
+struct View {
+  static constexpr Along kAlong = kHow;
+  static constexpr int kAxis = Axis;
+  static constexpr int kRank = R;
+  using Element = T;
+
+  T* data;
+  int64_t stride[R];
+};
+
+}  // namespace mucc

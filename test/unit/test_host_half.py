@@ -1,0 +1,133 @@
+"""The host half of skeletons, built by plain g++, makes the parameter blocks that nvcc's host code makes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mucc.diagnostics.core import DiagnosticError
+from mucc.program import compile_source
+from mucc.source import decode
+from mucc.toolchain.assembly import host_flags
+from mucc.toolchain.discover import find_toolchain
+from mucc.toolchain.flags import flags
+
+HARNESS = Path(__file__).with_name("host_half.cpp")
+
+FAMILIES = {
+    "cooperative": "gelu(x @ w.T + b)",
+    "pingpong": "cast(x @ w.T * s + r, f32)",
+    "warpspecialized": "relu(x @ w.T)",
+    "stream_k": "x @ w.T + r",
+}
+"""Kernel families by mainloop or scheduler, each with another epilogue: vectors, scalars, matrices."""
+
+PROGRAM = """\
+kernel k[M, N, K](x: {t}[M, K], w: {t}[N, K], b: {t}[N], r: {t}[M, N], s: f32) -> {out}[M, N]
+    where K % 8 == 0, N % 8 == 0
+{{
+    return {value}
+}}
+
+schedule k for sm_90a {{
+    {setting}
+}}
+"""
+
+CASES = {
+    "cooperative": PROGRAM.format(
+        t="bf16", out="bf16", value=FAMILIES["cooperative"], setting="mainloop = cooperative"
+    ),
+    "pingpong": PROGRAM.format(t="f16", out="f32", value=FAMILIES["pingpong"], setting="mainloop = pingpong"),
+    "warpspecialized": PROGRAM.format(
+        t="f32", out="f32", value=FAMILIES["warpspecialized"], setting="mainloop = warpspecialized"
+    ),
+    "stream_k": PROGRAM.format(
+        t="bf16", out="bf16", value=FAMILIES["stream_k"], setting="scheduler = stream_k"
+    ),
+    "registers": "kernel k[M, N, K](x: f32[M, K], w: f32[K, N]) -> (y: f32[M, N], m: f32[N]) {\n"
+    "    y = tanh(x @ w)\n    m = sum(y, axis=0)\n    return y, m\n}\n",
+    "batched": "kernel k[B, M, N, K](x: bf16[B, M, K], w: bf16[B, N, K], b: bf16[B, 1, N])\n"
+    "    -> bf16[B, M, N] {\n"
+    "    return relu(x @ w.T + b)\n}\n",
+}
+
+
+def block(executable: Path) -> list[str]:
+    """The bytes that a harness prints, `..` for those that nobody sets."""
+    text = subprocess.run([executable], check=True, capture_output=True, text=True).stdout
+    return [text[i : i + 2] for i in range(0, len(text), 2)]
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("name", CASES)
+def test_the_parameter_block_is_that_of_nvcc(name: str, tmp_path: Path) -> None:
+    try:
+        toolchain = find_toolchain()
+        paths = toolchain.tools()
+    except DiagnosticError as error:
+        pytest.skip(str(error))
+    text = CASES[name]
+    (skeleton,) = compile_source(decode(text.encode(), f"{name}.mcu"), "sm_90a").parts().skeletons
+    source = tmp_path / "skeleton.cpp"
+    source.write_text(skeleton.host)
+
+    def run(*command: str) -> None:
+        words = [w.format(**paths) for w in command]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    batch = 7 if name == "batched" else 1
+    defines = (f"-DSKELETON={skeleton.symbol}", f"-DBATCH={batch}")
+    # What is never set would be what happens to lie on the stack: both compilers zero it.
+    clean = "-ftrivial-auto-var-init=zero"
+    harness = ("-std=c++17", "-O1", clean, "-I{support}/include", "-I{cuda}", *defines)
+    run("{cxx}", *harness, "-c", str(HARNESS), "-o", "harness.o")
+    half = ("-include", "mucc_shim.h", "-c", "skeleton.cpp", "-o", "plain.o")
+    run("{cxx}", *host_flags(toolchain), clean, *half)
+    whole = [f for f in flags("so", "sm_90a") if f not in ("-shared", "-O3")]
+    paths_of = ("-ccbin", "{cxx}", "-I{support}/include", "-I{cutlass}")
+    run(
+        "{nvcc}",
+        "-x",
+        "cu",
+        *whole,
+        "-O1",
+        f"-Xcompiler={clean}",
+        *paths_of,
+        "-c",
+        "skeleton.cpp",
+        "-o",
+        "nvcc.o",
+    )
+    blocks: list[list[str]] = []
+    for half in ("plain", "nvcc"):
+        run("{cxx}", "harness.o", f"{half}.o", "-o", half)
+        blocks.append(block(tmp_path / half))
+    plain, nvcc = blocks
+    assert len(plain) == len(nvcc) > 1000
+    differing = [i for i, (p, n) in enumerate(zip(plain, nvcc, strict=True)) if p != n and ".." not in (p, n)]
+    assert differing == []
+    assert plain.count("..") < len(plain) / 4  # the comparison is about most of it
+
+
+def test_the_harness_sees_what_differs(tmp_path: Path) -> None:
+    """The stand-in for the driver makes every argument of a tensor map count."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    text = HARNESS.read_text()
+    for argument in (
+        "type",
+        "rank",
+        "dims[i]",
+        "strides[i]",
+        "box[i]",
+        "steps[i]",
+        "swizzle",
+        "promotion",
+        "fill",
+    ):
+        assert f"take({argument})" in text
