@@ -1,26 +1,30 @@
-"""How long the command line takes, whole processes: help, check of 100 lines, and a build from the cache.
+"""How long compiling takes: whole processes and in process, cold, warm and cached, and against others.
 
-    python -m bench.compile [--runs N]
+    python -m bench.compile [--runs N] [--cold-runs N] [--only command-line|builds] [--rivals | --no-rivals]
 
-No nvcc runs here: the cache is filled with a stand-in for the artefact, of the size of a real one.
+Every figure is a median of wall-clock seconds. What is compiled is a linear layer with bias and activation.
+Cold means an empty cache; a new body is another activation with a constant that was never there, on a
+skeleton that the cache holds; a new skeleton is another tile, where the cache holds all else; plain is
+`--plain-nvcc`, one nvcc for everything. Cold and plain builds take turns. Where there is a GPU the same layer
+is given to other compilers too.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.common import ROOT, cpu_label, write_result
-
-ARTEFACT_BYTES = 1_200_000
-"""The size of a `.so` with one CUTLASS kernel."""
+from bench.common import cpu_label, versions, write_result
 
 KERNEL = """\
 // Kernel {i}: a linear layer with its activation.
@@ -28,76 +32,227 @@ kernel linear_{i}[M, N, K](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, 
     where K % 8 == 0, N % 8 == 0
 {{
     y = x @ w.T + b
-    return {f}(y)
+    return {value}
 }}
 """
-FUNCTIONS = ("gelu", "relu", "silu", "tanh", "sigmoid", "mish", "softplus", "elu")
+FUNCTIONS = ("silu", "gelu", "relu", "tanh", "sigmoid", "mish", "softplus", "elu")
+
+SCHEDULE = """
+schedule linear_0 for sm_90a {{
+    tile = {tile}
+}}
+"""
+
+OTHER_TILES = ("128x192x64", "128x160x64", "128x224x64", "128x96x64", "128x64x64")
+"""Tiles that no default schedule has."""
 
 
-def program(lines: int = 100) -> str:
+def lines_of_kernels(lines: int = 100) -> str:
     """A program of about so many lines: kernels like those that people write."""
     text = ""
     for i, f in enumerate(FUNCTIONS * lines):
-        text += ("\n" if i else "") + KERNEL.format(i=i, f=f)
+        text += ("\n" if i else "") + KERNEL.format(i=i, value=f"{f}(y)")
         if text.count("\n") >= lines:
             return text
     raise AssertionError("more kernels than lines")
 
 
-def seconds(command: list[str], environment: Mapping[str, str], runs: int) -> list[float]:
-    """Wall-clock seconds of each of `runs` processes, after one that warms the file cache."""
-    times: list[float] = []
-    for _ in range(runs + 1):
-        started = time.perf_counter()
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
-        times.append(time.perf_counter() - started)
-    return times[1:]
+def new_body(index: int) -> str:
+    """A program whose pointwise work was never compiled before."""
+    function = FUNCTIONS[index % len(FUNCTIONS)]
+    return KERNEL.format(i=0, value=f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}")
 
 
-def fill_cache(directory: str, source: Path) -> None:
-    """Answer the request of `source` beforehand, as a build of it would."""
-    from mucc.build import Request, decisive_flags
-    from mucc.cache import Cache, Entry, request_key
-    from mucc.toolchain.discover import find_toolchain
+@dataclass(slots=True)
+class Results:
+    """The rows and the summary, as they come."""
 
-    decisive = decisive_flags(Request(b"", str(source)))
-    cache = Cache(directory)
-    cache.build("artefacts", "00" * 32, lambda: Entry(os.urandom(ARTEFACT_BYTES), ()))
-    cache.store_request(
-        request_key(source.read_bytes(), decisive, find_toolchain().fingerprint()), "00" * 32, ()
-    )
+    rows: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+    summary: dict[str, float] = field(default_factory=dict[str, float])
+
+    def add(self, name: str, shown: str, times: Sequence[float], peak: float | None = None) -> float:
+        """Keep and print one figure, in seconds; `peak` is that of the largest process, in bytes."""
+        median = statistics.median(times)
+        row: dict[str, object] = {"name": name, "command": shown, "runs": len(times)}
+        row |= {"min_s": min(times), "median_s": median, "max_s": max(times)}
+        memory = ""
+        if peak is not None:
+            row["peak_bytes"] = peak
+            memory = f", {peak / 1e9:.2f} GB"
+        self.rows.append(row)
+        self.summary[name] = round(median, 4)
+        print(f"{name:<24} {median:7.3f} s median, {min(times):.3f} s min{memory}   {shown}", flush=True)
+        return median
+
+    def ratio(self, name: str, above: str, below: str) -> None:
+        """Keep and print a figure over another."""
+        self.summary[name] = round(self.summary[above] / self.summary[below], 4)
+        print(f"{name:<24} {self.summary[name]:7.4f}")
+
+
+def process(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
+    """The seconds of a process, and the peak in bytes of its largest child."""
+    started = time.perf_counter()
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    seconds = time.perf_counter() - started
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"failed: {' '.join(command)}")
+    return seconds, usage.ru_maxrss * 1024.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Runs commands in a folder with caches of its own."""
+
+    folder: Path
+    results: Results
+
+    def environment(self, cache: str) -> dict[str, str]:
+        """Of a process that uses the cache of this name."""
+        return {**os.environ, "MUCC_CACHE_DIR": str(self.folder / cache), "NO_COLOR": "1"}
+
+    def mucc(self, *words: str) -> list[str]:
+        """A command line of mucc."""
+        return [sys.executable, "-m", "mucc", *words] if not _script().exists() else [str(_script()), *words]
+
+    def write(self, name: str, text: str) -> str:
+        """A program in a file."""
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def build(self, text: str, cache: str, *options: str) -> tuple[float, float]:
+        """Seconds and peak of one whole process that builds a program."""
+        output = str(self.folder / "k.so")
+        return process(self.mucc(self.write("k.mcu", text), "-o", output, *options), self.environment(cache))
+
+    def command_line(self, runs: int) -> None:
+        """What needs no compiler of C++."""
+        small = self.write("small.mcu", new_body(0))
+        long = self.write("long.mcu", lines_of_kernels())
+        output = str(self.folder / "k.so")
+        process(self.mucc(small, "-o", output), self.environment("main"))
+        cases = {
+            "compile.python_s": [sys.executable, "-c", "pass"],
+            "compile.help_s": self.mucc("--help"),
+            "compile.check_s": self.mucc("check", long),
+            "compile.cached_s": self.mucc(small, "-o", output),
+        }
+        for name, command in cases.items():
+            times = [process(command, self.environment("main"))[0] for _ in range(runs + 1)][1:]
+            shown = " ".join(os.path.basename(word) if os.sep in word else word for word in command)
+            self.results.add(name, shown, times)
+
+    def builds(self, runs: int, cold_runs: int) -> None:
+        """What compiles, from nothing to almost everything in the cache."""
+        add = self.results.add
+        cold: list[tuple[float, float]] = []
+        plain: list[tuple[float, float]] = []
+        for i in range(cold_runs):
+            text = KERNEL.format(i=0, value="gelu(y)")
+            cold.append(self.build(text, f"cold{i}"))
+            plain.append(self.build(text, f"plain{i}", "--plain-nvcc"))
+        add("compile.cold_s", "mucc k.mcu -o k.so", [t for t, _ in cold], max(p for _, p in cold))
+        add(
+            "compile.plain_s",
+            "mucc k.mcu -o k.so --plain-nvcc",
+            [t for t, _ in plain],
+            max(p for _, p in plain),
+        )
+        new = [
+            self.build(KERNEL.format(i=0, value="gelu(y)") + SCHEDULE.format(tile=tile), "cold0")
+            for tile in OTHER_TILES[:cold_runs]
+        ]
+        add("compile.skeleton_s", "mucc other_tile.mcu -o k.so", [t for t, _ in new], max(p for _, p in new))
+        bodies = [self.build(new_body(i), "cold0") for i in range(runs + 1)][1:]
+        shown = "mucc other_body.mcu -o k.so"
+        add("compile.body_process_s", shown, [t for t, _ in bodies], max(p for _, p in bodies))
+        self.in_process(runs, "cold0")
+        cached = [self.build(KERNEL.format(i=0, value="gelu(y)"), "cold0")[0] for _ in range(runs + 1)][1:]
+        add("compile.cached_s", "mucc k.mcu -o k.so (again)", cached)
+        self.results.ratio("compile.body_over_nvcc", "compile.body_process_s", "compile.plain_s")
+        self.results.ratio("compile.cold_over_nvcc", "compile.cold_s", "compile.plain_s")
+        self.results.ratio("compile.skeleton_over_nvcc", "compile.skeleton_s", "compile.plain_s")
+
+    def in_process(self, runs: int, cache: str) -> None:
+        """New bodies one after the other in one process that has compiled before."""
+        os.environ["MUCC_CACHE_DIR"] = str(self.folder / cache)
+        from mucc.build import Request, build
+
+        def seconds(index: int) -> float:
+            request = Request(new_body(index).encode(), "k.mcu")
+            started = time.perf_counter()
+            if build(request).cached:
+                raise SystemExit("a body that was to be new is in the cache")
+            return time.perf_counter() - started
+
+        times = [seconds(i) for i in range(-2, runs)][2:]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+        self.results.add("compile.body_warm_s", "mucc.build.build(other body)", times, peak)
+        for i, function in enumerate(FUNCTIONS):
+            of = [t for j, t in enumerate(times) if j % len(FUNCTIONS) == i]
+            if of:
+                self.results.rows.append(
+                    {"name": f"body_warm_s of {function}", "median_s": statistics.median(of)}
+                )
+
+
+def _script() -> Path:
+    """The console script beside this Python."""
+    return Path(sys.executable).with_name("mucc")
+
+
+def gpu() -> tuple[str, Callable[[], dict[str, str]]] | None:
+    """The name of the card here and what to say of its surroundings; None without one."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    from bench.timing import card, gpu_versions
+
+    return card(torch), lambda: gpu_versions(torch)
+
+
+def rivals(results: Results) -> None:
+    """What other compilers take for the same layer."""
+    from bench.rivals import measure_all
+
+    for row in measure_all(runs=1):
+        results.rows.append(dict(row))
+        for key in ("cold_s", "process_s", "warm_s"):
+            if isinstance(value := row.get(key), float):
+                results.summary[f"compile.{row['name']}.{key}"] = round(value, 4)
 
 
 def main() -> None:
     """Measure, write the result, and print it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=21, help="processes for each figure (default: 21)")
-    runs: int = parser.parse_args().runs
-    mucc = str(Path(sys.executable).with_name("mucc"))
-    with tempfile.TemporaryDirectory() as directory:
-        environment = {**os.environ, "MUCC_CACHE_DIR": os.path.join(directory, "cache")}
-        small, long = Path(directory, "k.mcu"), Path(directory, "long.mcu")
-        small.write_text((ROOT / "examples" / "linear_gelu.mcu").read_text())
-        long.write_text(program())
-        fill_cache(environment["MUCC_CACHE_DIR"], small)
-        cases = {
-            "compile.python_s": [sys.executable, "-c", "pass"],
-            "compile.help_s": [mucc, "--help"],
-            "compile.check_s": [mucc, "check", str(long)],
-            "compile.cached_s": [mucc, str(small), "-o", os.path.join(directory, "k.so")],
-        }
-        rows: list[dict[str, object]] = []
-        summary: dict[str, float] = {}
-        for name, command in cases.items():
-            times = seconds(command, environment, runs)
-            shown = " ".join(os.path.basename(word) if os.sep in word else word for word in command)
-            median = statistics.median(times)
-            rows.append(
-                {"name": name, "command": shown, "runs": runs, "min_s": min(times), "median_s": median}
-            )
-            summary[name] = round(median, 4)
-            print(f"{name:<18} {median:.3f} s median, {min(times):.3f} s min   {shown}")
-    print(write_result(cpu_label(), "compile", rows, summary))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=16, help="processes for each short figure (default: 16)")
+    parser.add_argument("--cold-runs", type=int, default=3, help="runs of what takes a minute (default: 3)")
+    parser.add_argument("--only", choices=("command-line", "builds"), help="leave out the rest")
+    parser.add_argument(
+        "--rivals", action=argparse.BooleanOptionalAction, help="other compilers (default: with a GPU)"
+    )
+    arguments = parser.parse_args()
+    results = Results()
+    with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
+        bench = Bench(Path(folder), results)
+        if arguments.only != "command-line":
+            bench.builds(arguments.runs, arguments.cold_runs)
+        if arguments.only != "builds":
+            bench.command_line(arguments.runs)
+    found = gpu()
+    if arguments.rivals or (arguments.rivals is None and found):
+        rivals(results)
+    label, extra = (found[0], found[1]()) if found else (cpu_label(), {})
+    tools = versions("nvidia-cuda-nvcc", "nvidia-cutlass", "cuda-bindings")
+    print(write_result(label, "compile", results.rows, results.summary, extra_versions={**tools, **extra}))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,6 @@ COMMANDS: dict[str, Command] = {
     "explain": Command("mucc.cli.explain", "say what a diagnostic code means and how to mend it"),
     "docs": Command("mucc.cli.docs", "print the reference card, the grammar or the list of codes"),
     "doctor": Command("mucc.cli.doctor", "show what was found on this machine and what is missing"),
-    "cache": Command("mucc.cli.cache", "show or clear the cache of compiled kernels"),
+    "cache": Command("mucc.cli.cache", "show, clear, fill or check the cache of what was compiled"),
     "targets": Command("mucc.cli.targets", "list the GPUs that can be compiled for"),
 }

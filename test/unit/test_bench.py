@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import common, report
-from bench.compile import program
+from bench.compile import lines_of_kernels
 from mucc.diagnostics import Source
 from mucc.frontend import format
 
@@ -30,6 +30,6 @@ def test_results_have_one_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_program_of_the_compile_benchmark():
-    text = program(100)
+    text = lines_of_kernels(100)
     assert 100 <= text.count("\n") <= 110
     assert format(Source("long.mcu", text)) == text
