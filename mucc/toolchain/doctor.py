@@ -38,6 +38,8 @@ def examine(nvcc: str | None = None) -> list[Finding]:
         _tool("host compiler", discover.find_host, discover.host_version, INSTALL_HOST),
         _tool("nvcc", lambda: discover.find_nvcc(nvcc), discover.nvcc_version, INSTALL_NVCC),
         _cudart(nvcc),
+        _ptxas(nvcc),
+        _nvrtc(nvcc),
         _tool("CUTLASS", discover.find_cutlass, discover.cutlass_version, INSTALL_NVCC),
         _memory(),
         _cache(),
@@ -69,12 +71,44 @@ def _tool(name: str, find: Callable[[], Tool | None], version: Callable[[str], s
     return Finding(name, True, detail, "build")
 
 
+def _nvcc(explicit: str | None) -> Tool | None:
+    try:
+        return discover.find_nvcc(explicit)
+    except DiagnosticError:
+        return None
+
+
+def _ptxas(nvcc: str | None) -> Finding:
+    tool = _nvcc(nvcc)
+    path = tool and os.path.join(discover.root(tool), "bin", "ptxas")
+    if path is None or not os.access(path, os.X_OK):
+        return Finding("ptxas", False, "not found beside nvcc", "build", INSTALL_NVCC)
+    return Finding("ptxas", True, path, "build")
+
+
+def _nvrtc(nvcc: str | None) -> Finding:
+    """NVRTC is in a process of its own here: a library that does not load must not end this one."""
+    import subprocess
+
+    tool = _nvcc(nvcc)
+    script = "from mucc.toolchain import nvrtc; import sys; print(nvrtc.why_unusable(sys.argv[1]) or '')"
+    version = discover.nvcc_version(tool.path) if tool else "unknown"
+    try:
+        run = subprocess.run(
+            [sys.executable, "-c", script, version], capture_output=True, text=True, timeout=30, check=False
+        )
+        reason = run.stdout.strip() if run.returncode == 0 else "it cannot be loaded"
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = str(error)
+    if reason:
+        detail = f"{reason}; new epilogues take half a second longer"
+        return Finding("NVRTC", False, detail, "comfort", INSTALL_NVCC)
+    return Finding("NVRTC", True, f"as nvcc {version}", "comfort")
+
+
 def _cudart(nvcc: str | None) -> Finding:
     name = "cudart (static)"
-    try:
-        tool = discover.find_nvcc(nvcc)
-    except DiagnosticError:
-        tool = None
+    tool = _nvcc(nvcc)
     directory = tool and discover.library_directory(tool)
     if directory is None:
         return Finding(name, False, "libcudart_static.a not found", "build", INSTALL_NVCC)

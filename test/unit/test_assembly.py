@@ -1,0 +1,166 @@
+"""Libraries built from parts: what is compiled, what comes from the cache, and what a failing part leads to."""
+
+from __future__ import annotations
+
+import ctypes as ct
+from pathlib import Path
+
+import pytest
+
+from mucc.build import Artefact, Request, build
+from mucc.cache import Cache
+from mucc.diagnostics.core import DiagnosticError
+from mucc.program import compile_source
+from mucc.runtime.elf import read_manifest
+from mucc.source import decode
+from mucc.target.cuda import Parts
+from mucc.toolchain import assembly, nvrtc
+from mucc.toolchain.discover import find_toolchain
+from mucc.toolchain.splice import SpliceError
+
+LINEAR = """\
+kernel {name}[M, N, K](x: bf16[M, K], w: bf16[N, K], {b}: bf16[N]) -> bf16[M, N] {{
+    return {value}
+}}
+schedule {name} for sm_90a {{
+    tile = 128x64x64
+    scheduler = persistent(raster={raster})
+}}
+"""
+
+POINTWISE = """\
+kernel scale[M, N](x: bf16[M, N], s: f32) -> bf16[M, N] { return relu(x * s) }
+kernel norm[M, N](x: f32[M, N]) -> f32[M, N] { return x / sum(x, axis=1)[:, None] }
+"""
+
+
+def linear(value: str, name: str = "linear", b: str = "b", raster: str = "along_m") -> str:
+    return LINEAR.format(value=value.format(b=b), name=name, b=b, raster=raster)
+
+
+def parts(text: str) -> Parts:
+    return compile_source(decode(text.encode(), "k.mcu"), "sm_90a").parts()
+
+
+def skeletons(text: str) -> list[str]:
+    return [s.symbol for s in parts(text).skeletons]
+
+
+# What makes a skeleton
+
+
+SAME = {
+    "another function": linear("silu(x @ w.T + {b})"),
+    "other names": linear("gelu(x @ w.T + {b})", name="other", b="bias"),
+    "another order": linear("gelu({b} + x @ w.T)"),
+    "a longer body": linear("gelu((x @ w.T + {b}) * 2.0) - {b}"),
+    "another raster": linear("gelu(x @ w.T + {b})", raster="along_n"),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_a_skeleton_does_not_depend_on(what: str) -> None:
+    assert skeletons(SAME[what]) == skeletons(linear("gelu(x @ w.T + {b})"))
+
+
+OTHER = {
+    "the result's dtype": linear("gelu(x @ w.T + {b})")
+    .replace("-> bf16[M, N] {\n    return ", "-> f32[M, N] {\n    return ")
+    .replace("gelu(", "cast(gelu(")
+    .replace("b)\n}", "b), f32)\n}"),
+    "the tile": linear("gelu(x @ w.T + {b})").replace("128x64x64", "128x128x64"),
+    "what is read": linear("gelu(x @ w.T)"),
+    "the operands' dtype": linear("gelu(x @ w.T + {b})").replace("bf16", "f16"),
+    "a layout": linear("gelu(x @ w + {b})").replace("w: bf16[N, K]", "w: bf16[K, N]"),
+}
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_a_skeleton_depends_on(what: str) -> None:
+    assert skeletons(OTHER[what]) != skeletons(linear("gelu(x @ w.T + {b})"))
+
+
+def test_stages_share_a_skeleton_and_have_bodies_of_their_own() -> None:
+    text = (
+        "kernel two[M, N](x: bf16[M, N], w: bf16[N, N], b: bf16[N]) -> bf16[M, N] {\n"
+        "    stage h = gelu(x @ w.T + b)\n    return tanh(h @ w.T + b)\n}\n"
+        "schedule two.h for sm_90a { tile = 128x64x64 }\nschedule two.out for sm_90a { tile = 128x64x64 }\n"
+    )
+    made = parts(text)
+    assert len(made.images) == 2 and len(made.skeletons) == 1
+    assert "gelu_erf" in made.images[0].source and "tanh" in made.images[1].source
+    assert made.images[0].entry != made.images[1].entry
+    assert all(
+        name not in made.skeletons[0].device + made.skeletons[0].host for name in ("two", " b;", "mu::")
+    )
+
+
+# Building
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
+    try:
+        find_toolchain()
+    except DiagnosticError as error:
+        pytest.skip(str(error))
+    return Cache()
+
+
+def made(text: str, **options: bool) -> Artefact:
+    return build(Request(text.encode(), "k.mcu", **options))  # pyright: ignore[reportArgumentType]
+
+
+def misses(cache: Cache) -> dict[str, int]:
+    return {level: stats.misses for level, stats in cache.stats().levels.items()}
+
+
+@pytest.mark.nvcc
+def test_pointwise_kernels_need_no_nvcc(cache: Cache, tmp_path: Path) -> None:
+    artefact = made(POINTWISE)
+    path = tmp_path / "k.so"
+    path.write_bytes(artefact.data)
+    assert [k.name for k in read_manifest(path).kernels] == ["scale", "norm"]
+    library = ct.CDLL(str(path))
+    for door in ("mucc_scale", "mucc_norm_workspace", "__tvm_ffi_scale", "mucc_manifest", "mucc_last_error"):
+        assert getattr(library, door)
+    assert library.mucc_scale(None, 0, None, ct.c_size_t(0), None) != 0
+    library.mucc_last_error.restype = ct.c_char_p
+    assert b"MU6001" in library.mucc_last_error()
+    found = misses(cache)
+    assert (found["device"], found["host"], found["objects"]) == (0, 0, 2)
+    assert artefact.data.count(b".text.mu_scale_out_map_vector\0") >= 1
+
+
+@pytest.mark.nvcc
+def test_a_new_body_compiles_no_skeleton(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = made(linear("gelu(x @ w.T + {b})"))
+    before = misses(cache)
+    assert (before["device"], before["host"]) == (1, 1)
+    second = made(linear("silu(x @ w.T + {b}) * 3.0"))
+    after = misses(cache)
+    assert (after["device"], after["host"], after["objects"]) == (1, 1, before["objects"])
+    assert first.data != second.data and not second.cached
+    # Without NVRTC nvcc compiles the body, to the same code.
+    monkeypatch.setattr(nvrtc, "why_unusable", lambda nvcc: "it is hidden")
+    third = made(linear("silu(x @ w.T + {b}) * 3.0"), cached=True)
+    assert third.cached
+    fourth = made(linear("silu(x @ w.T + {b}) * 4.0"))
+    assert [w.code for w in fourth.warnings] == ["MU5207"]
+    monkeypatch.undo()
+
+
+@pytest.mark.nvcc
+def test_what_cannot_be_spliced_says_so(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(ptx: str) -> dict[int, object]:
+        raise SpliceError("a body jumps through a table")
+
+    monkeypatch.setattr(assembly, "read_bodies", refuse)
+    monkeypatch.setattr(assembly.Assembly, "_device", lambda self, skeleton: b"")
+    monkeypatch.setattr(assembly.Assembly, "_host", lambda self, skeleton: b"")
+    toolchain = find_toolchain()
+    from mucc.pool import Pool
+
+    with Pool() as pool, pytest.raises(assembly.Unspliceable, match=r"linear\.out: a body jumps"):
+        assembly.Assembly(toolchain, "sm_90a", "k.mcu", pool, cache).build(parts(linear("x @ w.T + {b}")))
