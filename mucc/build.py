@@ -191,6 +191,7 @@ class _Builder:
             self.cache,
             timeout=request.timeout,
             keep=request.save_temps,
+            ahead=self.pool is pool,
         )
         try:
             if request.kind == "so":

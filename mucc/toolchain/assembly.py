@@ -68,7 +68,7 @@ class Assembly:
     """Builds parts with one toolchain. `program` is what messages call what is being built.
 
     `keep` is a directory in which the files of every step stay; then all steps run. `timeout` is in seconds
-    for each step.
+    for each step. `ahead` says that more will be built, so that it pays to prepare for it.
     """
 
     toolchain: Toolchain
@@ -78,6 +78,7 @@ class Assembly:
     cache: Cache | None
     timeout: float | None = None
     keep: str | None = None
+    ahead: bool = False
     notes: list[Diagnostic] = field(default_factory=list[Diagnostic], init=False)
 
     def build(self, parts: Parts) -> Built:
@@ -89,7 +90,8 @@ class Assembly:
             cubins = {i.symbol: threads.submit(self._cubin, i, devices) for i in parts.images}
             objects["program.o"] = threads.submit(self._program, parts.program)
             objects["runtime.o"] = threads.submit(self._runtime)
-            threads.submit(self._ahead, list(objects.values()), list(devices.values()))
+            if self.ahead:
+                threads.submit(self._work_ahead, list(objects.values()), list(devices.values()))
             warnings: list[Diagnostic] = []
             files: dict[str, bytes] = {}
             for symbol, future in cubins.items():
@@ -110,7 +112,7 @@ class Assembly:
                 return Built(self._ptx(image, devices).encode(), ())
             return Built(*self._cubin(image, devices))
 
-    def _ahead(self, objects: Sequence[Future[bytes]], devices: Sequence[Future[bytes]]) -> None:
+    def _work_ahead(self, objects: Sequence[Future[bytes]], devices: Sequence[Future[bytes]]) -> None:
         """While code for the device is compiled, use a core that has nothing to do for later builds."""
         wait(objects)
         if self.pool.cores > 1 and not all(d.done() for d in devices) and not self._find_prelude():

@@ -31,7 +31,9 @@ builtin.module {
 // CHECK-LABEL: namespace mu::batch::out {
 // CHECK:       using StrideA = cute::Stride<int64_t, cute::_1, int64_t>;  // x: bf16[B, M, K]
 // CHECK:       using StrideB = cute::Stride<int64_t, cute::_1, cute::_0>;  // w: bf16[N, K]
-// CHECK:       using Row_b = fusion::Sm90RowBroadcast<0, TileShape, cutlass::bfloat16_t, float, cute::Stride<cute::_0, cute::_1, int64_t>>;
+// CHECK:       using Row_b = mucc::gemm::Row<cutlass::bfloat16_t, 128>;
+// CHECK:       mucc::gemm::Epilogue<TileShape, 1, ElementD, StrideD, Body0, Row_b>;
+// CHECK:       to.epilogue.thread = {{.*}}p.extra[0].stride[2]{{.*}}
 // CHECK:       mucc::gemm::extent(c, "out", "L", B, p.batch))
 // CHECK:       p.batched = true;
 // CHECK-NEXT:  p.a = {c.data(0), {K, 1, K * M}};
@@ -47,7 +49,7 @@ builtin.module {
 // CHECK-NEXT:      slot0 = 0;  // h: bf16[B, M, H]
 // CHECK-NEXT:      end = slot0 + mucc::aligned(B * M * 8192);
 // CHECK-LABEL: namespace mu::chain::hidden {
-// CHECK:       using Visitor = Tree0;
+// CHECK:       mucc::gemm::Epilogue<TileShape, 2, ElementD, StrideD, Body0>;
 // CHECK:       cutlass::gemm::StreamKScheduler>;
 // CHECK:       mucc::gemm::set_splits<Kernel>(p, to);
 // CHECK:       mucc::gemm::extent(c, "hidden", "M", B * M, p.m)

@@ -35,12 +35,15 @@ builtin.module {
 // CHECK-NEXT: using ElementB = cutlass::bfloat16_t;
 // CHECK-NEXT: using StrideB = cute::Stride<int64_t, cute::_1, cute::_0>;  // w: bf16[N, K]
 // CHECK-NEXT: using ElementC = void;
-// CHECK:      using Tree0 = fusion::Sm90EVT<mucc::gemm::Compute<Body0, ElementD>, Acc, Row_b>;
-// CHECK-NEXT: using Visitor = Tree0;
+// One row-major matrix from one body, vectors and numbers: our own collective does it.
+// CHECK:      using Row_b = mucc::gemm::Row<cutlass::bfloat16_t, 256>;
+// CHECK-NEXT: using CollectiveEpilogue =
+// CHECK-NEXT:     mucc::gemm::Epilogue<TileShape, 2, ElementD, StrideD, Body0, Row_b>;
 // CHECK:      mucc::gemm::Stages<4>
 // CHECK:      static_assert(sizeof(typename Kernel::SharedStorage) <= 232448,
 // CHECK:      void arguments(mucc::gemm::Problem const& p, Kernel::Arguments& to) {
 // CHECK-NEXT:   mucc::gemm::begin_arguments<Kernel>(p, to);
+// CHECK-NEXT:   to.epilogue.thread = {{[{][{][{]}}p.extra[0].as<cutlass::bfloat16_t>(), p.extra[0].stride[2]}}};
 // CHECK:      int describe(mucc::Call const& c, mucc::gemm::Problem& p) {
 // CHECK-NEXT:   int64_t const M = c.dims[0], N = c.dims[1], K = c.dims[2];
 // CHECK:        p.b = {c.data(1), {K, 1, 0}};

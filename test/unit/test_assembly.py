@@ -1,4 +1,4 @@
-"""Libraries built from parts: what is compiled, what comes from the cache, and what a failing part leads to."""
+"""Libraries built from parts: what is compiled, what comes from the cache, what a failing part leads to."""
 
 from __future__ import annotations
 

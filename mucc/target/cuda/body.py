@@ -130,7 +130,7 @@ class Body:
         parameters = ", ".join(f"float {n}" for n in names)
         return "\n".join(
             [
-                f"struct {self.name} {{",
+                f"struct {self.name} : mucc::gemm::Marker {{",
                 f"  static MUCC_DEVICE float apply({parameters}) {{",
                 "    float y = 0.0f;",
                 "#if defined(__CUDA_ARCH__)",
@@ -165,15 +165,12 @@ def compute_body(
     op: ComputeOp,
     parameters: Sequence[str],
     order: Sequence[int] | None = None,
-    *,
-    ends: bool = True,
 ) -> Body:
     """The body of a `cutlass.compute`.
 
-    `parameters` are C++ names of its inputs, and `order` says in which `apply` takes them. A result that is
-    computed with again, which is so unless the work `ends` here, is fenced off.
+    `parameters` are C++ names of its inputs, and `order` says in which `apply` takes them.
     """
-    text = _struct(name, op, parameters, order or range(len(parameters)), ends)
+    text = _struct(name, op, parameters, order or range(len(parameters)))
     return Body(name, "\n".join(text), len(parameters))
 
 
@@ -182,9 +179,7 @@ def identity_body(name: str, parameter: str) -> Body:
     return Body(name, "\n".join(_lines(name, [parameter], [f"return {parameter};"])), 1)
 
 
-def _struct(
-    name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence[int], ends: bool
-) -> list[str]:
+def _struct(name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence[int]) -> list[str]:
     namer = Namer(parameters)
     texts: dict[SSAValue, str] = dict(zip(op.body.block.args, parameters, strict=True))
     lines: list[str] = []
@@ -202,8 +197,7 @@ def _struct(
             case e.ConstantOp():
                 texts[inner.result] = float_literal(inner.value.value.data)
             case YieldOp():
-                value = texts[inner.value]
-                lines.append(f"return {value};" if ends else f"return mucc::fenced({value});")
+                lines.append(f"return {texts[inner.value]};")
             case e.CastOp() if _is_rounding_back(inner):
                 texts[inner.result] = operands[0]
             case e.SoftplusOp() if inner.result in unwanted:

@@ -23,6 +23,7 @@ from mucc.dialects.mu.types import Dims, dtype_bytes
 from mucc.target import get_target
 from mucc.target.cuda.body import Body
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem, stride_type
+from mucc.target.cuda.lean import LeanEpilogue, is_lean, warpgroups
 from mucc.target.cuda.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
 from mucc.target.cuda.pointwise import used_locals
@@ -149,7 +150,13 @@ class Gemm:
         self.c = problem.matrix(op.source.source) if op.source is not None else None
         self.d = problem.matrix(op.destination.destination) if op.destination is not None else None
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
-        self.epilogue = Epilogue(op, problem, self.namer, element_d, canonical).build()
+        self.lean = is_lean(op, self.d, self.tile.sizes, self.mainloop)
+        if self.lean:
+            lean = LeanEpilogue(op, problem, self.namer, element_d, canonical)
+            lean.warpgroups, lean.tile = warpgroups(self.mainloop), self.tile.sizes
+            self.epilogue = lean.build()
+        else:
+            self.epilogue = Epilogue(op, problem, self.namer, element_d, canonical).build()
 
     def _operand(self, which: str, outer: Dims) -> Matrix:
         """A as (M, K, L) or B as (N, K, L)."""
@@ -207,20 +214,15 @@ class Gemm:
 
     def types(self) -> list[str]:
         """CUTLASS's types."""
-        kernel_schedule, epilogue_schedule = _SCHEDULES[self.mainloop]
+        _, epilogue_schedule = _SCHEDULES[self.mainloop]
         dtype = self.a.memory.type.dtype
         element = CUTLASS_TYPES[dtype]
-        align = self._aligned(self.a)
         element_c = CUTLASS_TYPES[self.c.memory.type.dtype] if self.c else "void"
         align_c = self._aligned(self.c)
         align_d = self._aligned(self.d)
         plain = stride_type((ZERO, ZERO, ZERO), 1).replace("cute::_0", "int64_t", 1)
         uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
         tensor_core = "tf32" if self.op.compute.data is Compute.TF32 else self.op.compute.data.value
-        scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
-        stage = "" if self.canonical else f"stage {self.op.stage.data} "
-        too_much = f"{stage}needs more shared memory than a block has"
-        common = "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp"
         lines = [
             f"using TileShape = {_shape(*self.tile.sizes)};",
             f"using ClusterShape = {_shape(*self.cluster.sizes, 1)};",
@@ -232,8 +234,10 @@ class Gemm:
             f"using StrideC = {self.c.type if self.c else self.d.type if self.d else plain};",
             f"using ElementD = {self.epilogue.element_d};",
             f"using StrideD = {self.d.type if self.d else plain};",
-            f"using EpilogueSchedule = cutlass::epilogue::{epilogue_schedule};",
         ]
+        if self.lean:
+            return [*lines, "", *self.epilogue.usings, *self._collectives(self.epilogue.root.type)]
+        lines.append(f"using EpilogueSchedule = cutlass::epilogue::{epilogue_schedule};")
         if uses_tiles:
             tiles = f"TileShape, ElementC, {'ElementD' if self.d else _NO_MATRIX}, EpilogueSchedule"
             lines.append(f"using Tiles = mucc::gemm::Tiles<{tiles}>;")
@@ -248,17 +252,29 @@ class Gemm:
             ]
         else:
             lines.append(f"using Visitor = {self.epilogue.root.type};")
-        lines += [
-            "",
-            "using CollectiveEpilogue = typename cutlass::epilogue::collective::CollectiveBuilder<",
-            *_wrap(
-                f"{common}, TileShape, ClusterShape, cutlass::epilogue::collective::EpilogueTileAuto, "
-                f"float, float, ElementC, StrideC, {align_c}, ElementD, StrideD, {align_d}, "
-                "EpilogueSchedule, Visitor>::CollectiveOp;"
-            ),
+        lines.append("")
+        built = [
+            "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape",
+            "cutlass::epilogue::collective::EpilogueTileAuto, float, float",
+            f"ElementC, StrideC, {align_c}, ElementD, StrideD, {align_d}, EpilogueSchedule, Visitor",
+        ]
+        builder = "typename cutlass::epilogue::collective::CollectiveBuilder"
+        return [*lines, *self._collectives(f"{builder}<{', '.join(built)}>::CollectiveOp")]
+
+    def _collectives(self, epilogue: str) -> list[str]:
+        """The kernel from its collectives."""
+        kernel_schedule, _ = _SCHEDULES[self.mainloop]
+        align = self._aligned(self.a)
+        scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
+        stage = "" if self.canonical else f"stage {self.op.stage.data} "
+        too_much = f"{stage}needs more shared memory than a block has"
+        return [
+            "using CollectiveEpilogue =",
+            *_wrap(f"{epilogue};"),
             "using CollectiveMainloop = typename cutlass::gemm::collective::CollectiveBuilder<",
             *_wrap(
-                f"{common}, ElementA, StrideA, {align}, ElementB, StrideB, {align}, float, TileShape, "
+                "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, "
+                f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, float, TileShape, "
                 f"ClusterShape, mucc::gemm::Stages<{self.stages}>, "
                 f"cutlass::gemm::{kernel_schedule}>::CollectiveOp;"
             ),
@@ -268,7 +284,6 @@ class Gemm:
             f"static_assert(sizeof(typename Kernel::SharedStorage) <= {self.target.smem_bytes},",
             f"              {string_literal(too_much)});",
         ]
-        return lines
 
     def _tensor(self, matrix: Matrix) -> str:
         return "" if self.canonical else comment_text(f"  // {matrix.memory.name}: {matrix.memory.type}")

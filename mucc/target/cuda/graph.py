@@ -172,7 +172,7 @@ class Problem:
                 raise EmissionError(f"{memory.name} varies along more than one axis")
 
 
-def _ordered(nodes: Iterable[Operation]) -> list[Operation]:
+def ordered(nodes: Iterable[Operation]) -> list[Operation]:
     """The nodes of an epilogue, those that read first and by what they read.
 
     So programs that say the same in another order have the same kernel but for its bodies.
@@ -219,15 +219,15 @@ class Epilogue:
 
     def build(self) -> Epilogue:
         """Write all nodes, then the visitor; `root` is it."""
-        for op in _ordered(self.op.nodes):
+        for op in ordered(self.op.nodes):
             match op:
                 case AccFetchOp():
                     self.names[op.result] = "acc"
-                    self.nodes[op] = self._alias("Acc", "fusion::Sm90AccFetch")
+                    self.nodes[op] = self.alias("Acc", "fusion::Sm90AccFetch")
                 case SrcFetchOp():
                     memory = self.problem.strides(op.source)[0]
                     self.names[op.result] = memory.name
-                    self.nodes[op] = self._alias("Source", "fusion::Sm90SrcFetch<ElementC>")
+                    self.nodes[op] = self.alias("Source", "fusion::Sm90SrcFetch<ElementC>")
                 case LoadNode():
                     self.nodes[op] = self._load(op)
                 case ComputeOp():
@@ -246,7 +246,8 @@ class Epilogue:
 
     # Nodes
 
-    def _alias(self, hint: str, type: str, arguments: str | None = None) -> Node:
+    def alias(self, hint: str, type: str, arguments: str | None = None) -> Node:
+        """Names a type, and where it has arguments a local variable for them."""
         name = self.namer(hint)
         self.usings.append(f"using {name} = {type};")
         if arguments is None:
@@ -255,17 +256,18 @@ class Epilogue:
         self.locals.append(f"{name}::Arguments const {local}{arguments};")
         return Node(name, local)
 
-    def _operand(self, value: str) -> str:
+    def operand(self, value: str) -> str:
         """Hands a tensor or a number to the problem; the C++ name by which CUTLASS's arguments find it."""
         self.operands.append(value)
         return f"p.extra[{len(self.operands) - 1}]"
 
-    def _tensor(self, memory: Memory, strides: Sequence[Product], unit: int | None) -> tuple[str, str]:
+    def tensor(self, memory: Memory, strides: Sequence[Product], unit: int | None) -> tuple[str, str]:
         """As `_operand` does, with a C++ expression of its stride too."""
-        place = self._operand(operand_value(memory, strides, unit))
+        place = self.operand(operand_value(memory, strides, unit))
         return place, f"mucc::gemm::stride<{stride_type(strides, unit)}>({place})"
 
-    def _hint(self, prefix: str, name: str) -> str:
+    def hint(self, prefix: str, name: str) -> str:
+        """What to call the next operand's type."""
         return f"{prefix}_{len(self.operands) if self.canonical else name}"
 
     def _load(self, op: LoadNode) -> Node:
@@ -273,9 +275,9 @@ class Epilogue:
             scalar = self.problem.places.find(op.source)
             assert isinstance(scalar, Scalar)
             self.names[op.result] = scalar.name
-            hint = self._hint("Scalar", scalar.name)
-            place = self._operand(f"{{nullptr, {{}}, {scalar.expression}}}")
-            return self._alias(
+            hint = self.hint("Scalar", scalar.name)
+            place = self.operand(f"{{nullptr, {{}}, {scalar.expression}}}")
+            return self.alias(
                 hint, "fusion::Sm90ScalarBroadcast<float>", f"{{{{{place}.value}}, {{nullptr}}, {{}}}}"
             )
         memory = self.problem.strides(op.source)[0]
@@ -284,9 +286,9 @@ class Epilogue:
         match op:
             case AuxLoadOp():
                 matrix = self.problem.matrix(op.source)
-                hint = self._hint("Aux", memory.name)
-                place, stride = self._tensor(memory, matrix.strides, matrix.unit)
-                return self._alias(
+                hint = self.hint("Aux", memory.name)
+                place, stride = self.tensor(memory, matrix.strides, matrix.unit)
+                return self.alias(
                     hint,
                     f"mucc::gemm::AuxLoad<Tiles, {element}, {matrix.type}>",
                     f"{{{place}.as<{element}>(), {element}(0), {stride}}}",
@@ -294,26 +296,27 @@ class Epilogue:
             case RowBroadcastOp() | ColBroadcastOp():
                 axis = self.problem.axis(op)
                 kind = "Row" if axis == 1 else "Col"
-                strides = self._vector_strides(op.source, axis)
-                hint = self._hint(kind, memory.name)
-                place, stride = self._tensor(memory, strides, axis)
-                return self._alias(
+                strides = self.vector_strides(op.source, axis)
+                hint = self.hint(kind, memory.name)
+                place, stride = self.tensor(memory, strides, axis)
+                return self.alias(
                     hint,
                     f"fusion::Sm90{kind}Broadcast<0, TileShape, {element}, float, "
                     f"{stride_type(strides, axis)}>",
                     f"{{{place}.as<{element}>(), {element}(0), {stride}}}",
                 )
             case _:
-                strides = self._vector_strides(op.source, None)
-                hint = self._hint("Scalar", memory.name)
-                place, stride = self._tensor(memory, strides, None)
-                return self._alias(
+                strides = self.vector_strides(op.source, None)
+                hint = self.hint("Scalar", memory.name)
+                place, stride = self.tensor(memory, strides, None)
+                return self.alias(
                     hint,
                     f"fusion::Sm90ScalarBroadcast<{element}, {stride_type(strides, None)}>",
                     f"{{{{{element}(0)}}, {{{place}.as<{element}>()}}, {{{stride}}}}}",
                 )
 
-    def _vector_strides(self, value: SSAValue, axis: int | None) -> tuple[Product, Product, Product]:
+    def vector_strides(self, value: SSAValue, axis: int | None) -> tuple[Product, Product, Product]:
+        """The strides of a vector along `axis`, with those that are fixed as zeros."""
         return (ZERO, ZERO, self.problem.vector(value, axis)[1])
 
     def _compute(self, op: ComputeOp) -> Node:
@@ -321,13 +324,12 @@ class Epilogue:
         parameters = Namer()
         names = [parameters(self.names[v]) for v in op.inputs]
         uses = [use.operation for use in op.result.uses]
-        order = [op.inputs.index(v) for v in self._inputs(op)]
-        ends = all(isinstance(use, StoreDOp | AuxStoreOp) for use in uses)
-        self.bodies.append(compute_body(name, op, names, order, ends=ends))
+        order = [op.inputs.index(v) for v in self.inputs(op)]
+        self.bodies.append(compute_body(name, op, names, order))
         only_d = len(uses) == 1 and isinstance(uses[0], StoreDOp)
         return Node(f"mucc::gemm::Compute<{name}, {'ElementD' if only_d else 'float'}>")
 
-    def _inputs(self, op: ComputeOp) -> list[SSAValue]:
+    def inputs(self, op: ComputeOp) -> list[SSAValue]:
         """What a body reads, in the order of nodes rather than of the program's text."""
         position = {node: i for i, node in enumerate(self.nodes)}
         return sorted(op.inputs, key=lambda v: position[v.owner] if isinstance(v.owner, Operation) else -1)
@@ -335,9 +337,9 @@ class Epilogue:
     def _aux_store(self, op: AuxStoreOp) -> Node:
         matrix = self.problem.matrix(op.destination)
         element = CUTLASS_TYPES[matrix.memory.type.dtype]
-        hint = self._hint("Aux", matrix.memory.name)
-        place, stride = self._tensor(matrix.memory, matrix.strides, matrix.unit)
-        return self._alias(
+        hint = self.hint("Aux", matrix.memory.name)
+        place, stride = self.tensor(matrix.memory, matrix.strides, matrix.unit)
+        return self.alias(
             hint,
             f"mucc::gemm::AuxStore<Tiles, {element}, {matrix.type}>",
             f"{{{place}.as<{element}>(), {stride}}}",
@@ -358,14 +360,14 @@ class Epilogue:
             0: ("Cols", f"ColReduction<{kind}, TileShape, {type}>"),
             None: ("All", f"ScalarReduction<{kind}, {type}>"),
         }[axis]
-        hint = self._hint(prefix, memory.name)
-        place, stride = self._tensor(memory, strides, axis)
+        hint = self.hint(prefix, memory.name)
+        place, stride = self.tensor(memory, strides, axis)
         places = self.problem.places
         extents = self.problem.extents(axis)
         rows = "" if batch.is_zero else f", {places.count(self.problem.batch)}, {batch}"
         start = identity(op.kind.data)
         self.fills.append(f"mucc::fill(c, {memory.data('float')}, {start}, {places.count(extents)}{rows})")
-        return self._alias(hint, f"mucc::gemm::{type_name}", f"{{{place}.as<float>(), {start}, {stride}}}")
+        return self.alias(hint, f"mucc::gemm::{type_name}", f"{{{place}.as<float>(), {start}, {stride}}}")
 
     # Composition
 
@@ -402,7 +404,7 @@ class Epilogue:
         assert isinstance(owner, Operation)
         node = self.nodes[owner]
         if isinstance(owner, ComputeOp):
-            node = self._nest(node, [self._subtree(v, stored) for v in self._inputs(owner)])
+            node = self._nest(node, [self._subtree(v, stored) for v in self.inputs(owner)])
         if value not in stored:
             stored.add(value)
             for store in self._stores(value):
@@ -412,7 +414,7 @@ class Epilogue:
     def _nest(self, node: Node, children: Sequence[Node]) -> Node:
         type = f"fusion::Sm90EVT<{', '.join([node.type, *(c.type for c in children)])}>"
         self.trees += 1
-        return self._alias(
+        return self.alias(
             f"Tree{self.trees - 1}",
             type,
             "{" + ", ".join([*(c.arguments for c in children), node.arguments]) + "}",
@@ -428,15 +430,15 @@ class Epilogue:
             order.append(last)
         position = {op: i for i, op in enumerate(order)}
 
-        def inputs(op: Operation) -> list[int]:
+        def sources(op: Operation) -> list[int]:
             if isinstance(op, ComputeOp):
-                return [position[v.owner] for v in self._inputs(op) if isinstance(v.owner, Operation)]
+                return [position[v.owner] for v in self.inputs(op) if isinstance(v.owner, Operation)]
             if isinstance(op, StoreNode) and isinstance(owner := op.value.owner, Operation):
                 return [position[owner]]
             return []
 
         nodes = [self.nodes[op] for op in order]
-        edges = [inputs(op) for op in order]
+        edges = [sources(op) for op in order]
         if last is not None and order[-1] is not last:
             assert isinstance(last, Operation)
             nodes.append(Node("mucc::gemm::Compute<mucc::gemm::Identity, ElementD>"))
@@ -444,4 +446,4 @@ class Epilogue:
         sequences = ", ".join(f"cute::seq<{', '.join(map(str, e))}>" for e in edges)
         types = ", ".join(n.type for n in nodes)
         type = f"fusion::Sm90TopologicalVisitor<float, cute::tuple<{sequences}>, {types}>"
-        return self._alias("Graph", type, "{" + ", ".join(n.arguments for n in nodes) + "}")
+        return self.alias("Graph", type, "{" + ", ".join(n.arguments for n in nodes) + "}")

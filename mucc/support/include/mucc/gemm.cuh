@@ -13,7 +13,7 @@
 #include <cutlass/gemm/collective/builders/sm90_gmma_builder.inl>
 #include <cutlass/gemm/kernel/gemm_universal_decl.h>
 #include <cutlass/gemm/kernel/tile_scheduler.hpp>
-#include <mucc/math.cuh>
+#include <mucc/epilogue.cuh>
 
 namespace mucc::gemm {
 
@@ -29,7 +29,7 @@ struct Stages : cutlass::gemm::collective::StageCount<N> {
 
 // ---- pointwise work -------------------------------------------------------------------------------------
 
-// Applies `Body::apply`, a function of floats, to each element of the fragments that a visitor hands over.
+// Applies a body to each element of the fragments that a visitor hands over.
 template <class Body>
 struct Each {
   template <class Fragment>
@@ -38,7 +38,7 @@ struct Each {
     CUTLASS_DEVICE Fragment operator()(Inputs const&... inputs) const {
       Fragment result;
       CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < Fragment::kElements; ++i) result[i] = Body::apply(inputs[i]...);
+      for (int i = 0; i < Fragment::kElements; ++i) result[i] = apply<Body>(inputs[i]...);
       return result;
     }
   };

@@ -135,7 +135,7 @@ MUCC_DEVICE float round_f16(float x) {
 MUCC_DEVICE float from_bool(bool x) { return x ? 1.0f : 0.0f; }
 
 // The same number, of which the compiler no longer knows where it came from: a product is not fused with a sum that
-// follows. Bodies end with it, so that they compute the same wherever they are compiled.
+// follows, and nothing is moved to the other side.
 MUCC_DEVICE float fenced(float x) {
 #if defined(__CUDA_ARCH__)
   asm("" : "+f"(x));

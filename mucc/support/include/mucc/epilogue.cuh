@@ -1,0 +1,412 @@
+// An epilogue for one output in row-major order: D = Body::apply(accumulator, vectors and scalars...). It takes the
+// place of CUTLASS's collective for TMA stores, whose templates are more than half of a kernel's compile time, in the
+// kernels of cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized*.hpp. Tiles, shared memory and arithmetic are the same.
+#pragma once
+
+#include <cuda.h>
+#include <cute/tensor.hpp>
+#include <cutlass/arch/barrier.h>
+#include <cutlass/cuda_host_adapter.hpp>
+#include <cutlass/cutlass.h>
+#include <cutlass/pipeline/sm90_pipeline.hpp>
+#include <mucc/apply.cuh>
+#include <mucc/fragment.h>
+
+namespace mucc::gemm {
+
+// ---- what a body reads beside the accumulator -----------------------------------------------------------------
+//
+// `Arguments` is what the kernel gets, `Storage` lies in shared memory. All threads of the epilogue call `begin` once
+// per output tile, and meet afterwards if `kShared`. `get(i, n)` is for the thread's i-th row and columns n and n + 1.
+
+struct Place {
+  int thread, threads;  // of those in the epilogue
+  int m, n, l;          // the first element of the output tile, and its batch
+  int row, step;        // row 2 * i + h of a thread is `row + step * i + 8 * h` of the tile
+  int M, N;
+};
+
+struct Pair {
+  float x, y;
+};
+
+// One element per column of a tile of kTileN columns.
+template <class T, int kTileN>
+struct Row {
+  struct Arguments {
+    T const* data;
+    int64_t batch;  // elements from one batch to the next
+  };
+  struct Storage {
+    alignas(16) T values[kTileN];
+  };
+  struct alignas(2 * sizeof(T)) Two {
+    T x, y;
+  };
+  static constexpr bool kShared = true;
+  T const* values;
+
+  CUTLASS_DEVICE void begin(Arguments const& a, Storage& storage, Place const& p) {
+    T const* from = a.data + p.l * a.batch + p.n;
+    CUTLASS_PRAGMA_UNROLL
+    for (int i = 0; i < kTileN; i += p.threads) {
+      int const n = i + p.thread;
+      if (n < kTileN) storage.values[n] = p.n + n < p.N ? from[n] : T(0);
+    }
+    values = storage.values;
+  }
+  CUTLASS_DEVICE Pair get(int, int n) const {
+    Two const two = *reinterpret_cast<Two const*>(values + n);
+    return {float(two.x), float(two.y)};
+  }
+};
+
+// One element per row; kRows of them belong to a thread.
+template <class T, int kRows>
+struct Column {
+  struct Arguments {
+    T const* data;
+    int64_t batch;
+  };
+  struct Storage {};
+  static constexpr bool kShared = false;
+  float values[kRows];
+
+  CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
+    T const* from = a.data + p.l * a.batch + p.m;
+    CUTLASS_PRAGMA_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      int const m = p.row + i / 2 * p.step + i % 2 * 8;
+      values[i] = p.m + m < p.M ? float(from[m]) : 0.0f;
+    }
+  }
+  CUTLASS_DEVICE Pair get(int i, int) const { return {values[i], values[i]}; }
+};
+
+// One number: in memory, or where `data` is null in the arguments.
+template <class T>
+struct Scalar {
+  struct Arguments {
+    T const* data;
+    int64_t batch;
+    T value;
+  };
+  struct Storage {};
+  static constexpr bool kShared = false;
+  float value;
+
+  CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
+    value = float(a.data ? a.data[p.l * a.batch] : a.value);
+  }
+  CUTLASS_DEVICE Pair get(int, int) const { return {value, value}; }
+};
+
+// ---- several of them ------------------------------------------------------------------------------------------
+
+template <int I, class T>
+struct Numbered {
+  T value;
+};
+
+template <class Numbers, class... Load>
+struct Loads;
+template <int... I, class... Load>
+struct Loads<cute::seq<I...>, Load...> {
+  struct Arguments : Numbered<I, typename Load::Arguments>... {};
+  struct Storage : Numbered<I, typename Load::Storage>... {};
+  struct State : Numbered<I, Load>... {};
+  static constexpr bool kShared = (Load::kShared || ...);
+
+  static CUTLASS_DEVICE void begin(State& s, Arguments const& a, Storage& storage, Place const& p) {
+    (s.Numbered<I, Load>::value.begin(a.Numbered<I, typename Load::Arguments>::value,
+                                      storage.Numbered<I, typename Load::Storage>::value, p),
+     ...);
+  }
+  template <class Body>
+  static CUTLASS_DEVICE Pair apply(State const& s, float x, float y, int i, int n) {
+    return {gemm::apply<Body>(x, s.Numbered<I, Load>::value.get(i, n).x...),
+            gemm::apply<Body>(y, s.Numbered<I, Load>::value.get(i, n).y...)};
+  }
+};
+
+// ---- stores ---------------------------------------------------------------------------------------------------
+
+template <class T>
+struct Output;
+template <>
+struct Output<float> {
+  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+};
+template <>
+struct Output<cutlass::bfloat16_t> {
+  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  static CUTLASS_DEVICE uint32_t pack(Pair p) {
+    uint32_t both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(p.y), "f"(p.x));
+    return both;
+  }
+};
+template <>
+struct Output<cutlass::half_t> {
+  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  static CUTLASS_DEVICE uint32_t pack(Pair p) {
+    uint32_t both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(p.y), "f"(p.x));
+    return both;
+  }
+};
+
+// A tensor map with the method that CUTLASS's have.
+struct TensorMap {
+  CUtensorMap map;
+  CUTLASS_HOST_DEVICE CUtensorMap const* get_tma_descriptor() const { return &map; }
+};
+
+// The map of a row-major matrix (batches, M, N), rows `ld` elements apart, stored in boxes of box_m x box_n. All zeros
+// where the driver refuses.
+inline TensorMap map_of(CUtensorMapDataType type, int size, void const* data, int M, int N, int batches, int64_t ld,
+                        int64_t batch, int box_m, int box_n) {
+  TensorMap made{};
+  if (batches == 1) batch = ld * M;  // any legal stride
+  cuuint64_t const extents[] = {cuuint64_t(N), cuuint64_t(M), cuuint64_t(batches)};
+  cuuint64_t const strides[] = {cuuint64_t(ld * size), cuuint64_t(batch * size)};
+  cuuint32_t const box[] = {cuuint32_t(box_n), cuuint32_t(box_m), 1}, steps[] = {1, 1, 1};
+  int const width = box_n * size;
+  auto const swizzle = width == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                       : width == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                     : CU_TENSOR_MAP_SWIZZLE_32B;
+  CUresult const result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeTiled)(
+      &made.map, type, 3, const_cast<void*>(data), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? made : TensorMap{};
+}
+
+// The pipeline of a producer that loads nothing.
+struct NoPipeline {
+  using PipelineState = cutlass::PipelineState<1>;
+  enum class ThreadCategory { NonParticipant, Producer, Consumer, ProducerConsumer };
+  struct SharedStorage {};
+  struct Params {
+    ThreadCategory role;
+    uint32_t producer_arv_count, consumer_arv_count, dst_blockid;
+  };
+  static constexpr uint32_t Stages = 1;
+  CUTLASS_DEVICE NoPipeline(SharedStorage&, Params const&) {}
+};
+
+// `kWarpgroups`: of those that work on one tile together (2 in the cooperative kernel, else 1).
+//
+// A tile goes out in boxes of 64 * kWarpgroups x 32 (x 16 where its width is no multiple of 32) by way of two buffers.
+// Shared memory: those, and sizeof(T) * tile N rounded up to 16 for each Row<T>, all of it rounded up to a multiple of
+// eight rows of a box. That is no more than CUTLASS's epilogue takes.
+template <class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
+class Epilogue {
+ public:
+  static constexpr int kTileM = cute::size<0>(TileShape{}), kTileN = cute::size<1>(TileShape{});
+  static constexpr int kThreads = 128 * kWarpgroups;
+  static constexpr int kBoxM = 64 * kWarpgroups, kBoxN = kTileN % 32 == 0 ? 32 : 16;
+  static constexpr int kBoxesM = kTileM / kBoxM, kBoxesN = kTileN / kBoxN, kBoxes = kBoxesM * kBoxesN;
+  static constexpr int kBuffers = kBoxes < 2 ? 1 : 2;
+  static constexpr int kWidth = kBoxN * int(sizeof(D)), kBytes = kBoxM * kWidth;
+  static_assert(kTileM % kBoxM == 0 && kTileN % kBoxN == 0, "a tile is made of boxes of 64 * warpgroups x 32 or 16");
+
+  using All = Loads<cute::make_seq<int(sizeof...(Load))>, Load...>;
+
+  // Names that the kernels ask for.
+  using ElementC = void;
+  using StrideC = Stride;
+  using ElementD = D;
+  using StrideD = Stride;
+  using LoadPipeline = NoPipeline;
+  using LoadPipelineState = NoPipeline::PipelineState;
+  using StorePipeline = cutlass::PipelineTmaStore<kBuffers>;
+  using StorePipelineState = cutlass::PipelineState<kBuffers>;
+  using PipelineStorage = NoPipeline::SharedStorage;
+  static constexpr bool RequiresTransactionBytes = false;
+  struct TensorStorage {
+    alignas(8 * kWidth) char boxes[kBuffers][kBytes];  // after so much the swizzle repeats
+    typename All::Storage loads;
+  };
+  struct SharedStorage {
+    TensorStorage tensors;
+    PipelineStorage pipeline;
+  };
+  struct Arguments {
+    typename All::Arguments thread;
+    D const* ptr_C;
+    Stride dC;
+    D* ptr_D;
+    Stride dD;
+  };
+  struct Params {
+    TensorMap tma_store_d;
+    typename All::Arguments thread;
+  };
+
+  // ---- on the host
+
+  template <class Shape>
+  static Params to_underlying_arguments(Shape const& shape, Arguments const& a, void*) {
+    int L = 1;
+    if constexpr (cute::rank_v<Shape> == 4) L = int(cute::get<3>(shape));
+    return {map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::get<0>(shape)), int(cute::get<1>(shape)), L,
+                   int64_t(cute::get<0>(a.dD)), int64_t(cute::get<2>(a.dD)), kBoxM, kBoxN),
+            a.thread};
+  }
+  template <class Shape>
+  static bool can_implement(Shape const&, Arguments const& a) {
+    return int64_t(cute::get<0>(a.dD)) * int64_t(sizeof(D)) % 16 == 0 &&
+           int64_t(cute::get<2>(a.dD)) * int64_t(sizeof(D)) % 16 == 0;
+  }
+  template <class Shape>
+  static size_t get_workspace_size(Shape const&, Arguments const&) {
+    return 0;
+  }
+  template <class Shape>
+  static cutlass::Status initialize_workspace(Shape const&, Arguments const&, void*, cudaStream_t,
+                                              cutlass::CudaHostAdapter* = nullptr) {
+    return cutlass::Status::kSuccess;
+  }
+
+  // ---- on both sides: how many boxes a tile has, which stream-K may spread over several blocks
+
+  template <class Tile>
+  CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
+    return kBoxes;
+  }
+  template <class Tile>
+  CUTLASS_HOST_DEVICE static constexpr int get_store_pipe_increment(Tile) {
+    return kBoxes;
+  }
+
+  // ---- on the device
+
+  CUTLASS_DEVICE static void prefetch_tma_descriptors(Params const& params) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&params.tma_store_d) : "memory");
+  }
+  CUTLASS_DEVICE Epilogue(Params const& params, TensorStorage&) : params_(params) {}
+  CUTLASS_DEVICE static constexpr bool is_producer_load_needed() { return false; }
+
+  // The producer warp's part: nothing.
+  template <class Shape, class Tile, class Coordinates, class Mma>
+  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline const&, LoadPipelineState state, Shape const&, Tile const&,
+                                        Coordinates const&, Mma const&, int, TensorStorage&, int = -1) {
+    return state;
+  }
+  CUTLASS_DEVICE void load_tail(LoadPipeline const&, LoadPipelineState) {}
+
+  struct States {
+    LoadPipelineState load;
+    StorePipelineState store;
+  };
+
+  // Computes a tile, or where `only` is not negative that box of it, and starts its stores. `accumulators` lie as
+  // mucc/fragment.h says.
+  template <class Shape, class Tile, class Coordinates, class Accumulators, class Mma>
+  CUTLASS_DEVICE States store(LoadPipeline const&, LoadPipelineState load_state, StorePipeline const&,
+                              StorePipelineState state, Shape const& shape, Tile const&, Coordinates const& at,
+                              Accumulators const& accumulators, Mma const&, int thread, TensorStorage& storage,
+                              int only = -1) {
+    static constexpr int kMmaN = cute::size<1>(typename Mma::AtomShape_MNK{});
+    static_assert(cute::size(Mma{}) == kThreads, "another number of warpgroups");
+    float const* const acc = accumulators.data();
+    int const in_group = thread % 128, lane = thread % 32, first = thread / 128 * 64;
+    Place const p{thread,
+                  kThreads,
+                  int(cute::get<0>(at)) * kTileM,
+                  int(cute::get<1>(at)) * kTileN,
+                  int(cute::get<3>(at)),
+                  first + fragment::row(in_group),
+                  kBoxM,
+                  int(cute::get<0>(shape)),
+                  int(cute::get<1>(shape))};
+    int const col = fragment::col(in_group);
+    uint32_t const boxes = cute::cast_smem_ptr_to_uint(storage.boxes);
+    uint32_t const own =
+        boxes + (sizeof(D) == 2 ? fragment::swizzled(first + in_group / 32 * 16 + fragment::matrix_row(lane),
+                                                     fragment::matrix_byte(lane), kWidth)
+                                : fragment::swizzled(p.row, col * int(sizeof(D)), kWidth));
+    bool const issues = thread / 32 == 0 && cute::elect_one_sync();
+
+    // Sends the box that all have written to, and waits until the other buffer has been read.
+    auto send = [&](int m, int n) {
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      meet();
+      if (issues) {
+        asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
+                     :
+                     : "l"(&params_.tma_store_d), "r"(boxes + state.index() * kBytes), "r"(p.n + n * kBoxN),
+                       "r"(p.m + m * kBoxM), "r"(p.l)
+                     : "memory");
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBuffers - 1) : "memory");
+      }
+      ++state;
+      meet();
+    };
+
+    typename All::State loads;
+    All::begin(loads, params_.thread, storage.loads, p);
+    if constexpr (All::kShared) meet();
+
+    // A box is sent after the next one is computed, so that the wait for a buffer overlaps with work.
+    CUTLASS_PRAGMA_UNROLL
+    for (int n = 0; n < kBoxesN; ++n) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int m = 0; m < kBoxesM; ++m) {
+        int const box = n * kBoxesM + m;
+        if (only >= 0 && box != only) continue;
+        Pair d[kBoxN / 8][2];
+        CUTLASS_PRAGMA_UNROLL
+        for (int g = 0; g < kBoxN / 8; ++g) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int h = 0; h < 2; ++h) {
+            int const c = n * kBoxN + g * 8, r = fragment::index(m, c, kBoxesM, kMmaN) + 2 * h;
+            d[g][h] = All::template apply<Body>(loads, acc[r], acc[r + 1], 2 * m + h, c + col);
+          }
+        }
+        if (box > 0 && only < 0) send((box - 1) % kBoxesM, (box - 1) / kBoxesM);
+        uint32_t const to = own + state.index() * kBytes;
+        if constexpr (sizeof(D) == 2) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int g = 0; g < kBoxN / 8; g += 2)
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                         :
+                         : "r"(to ^ (g * 16)), "r"(Output<D>::pack(d[g][0])), "r"(Output<D>::pack(d[g][1])),
+                           "r"(Output<D>::pack(d[g + 1][0])), "r"(Output<D>::pack(d[g + 1][1]))
+                         : "memory");
+        } else {
+          CUTLASS_PRAGMA_UNROLL
+          for (int g = 0; g < kBoxN / 8; ++g) {
+            CUTLASS_PRAGMA_UNROLL
+            for (int h = 0; h < 2; ++h)
+              asm volatile("st.shared.v2.f32 [%0], {%1, %2};"
+                           :
+                           : "r"((to ^ (g * 32)) + h * 8 * kWidth), "f"(d[g][h].x), "f"(d[g][h].y)
+                           : "memory");
+          }
+        }
+      }
+    }
+    if (only < 0)
+      send(kBoxesM - 1, kBoxesN - 1);
+    else
+      send(only % kBoxesM, only / kBoxesM);
+    return {load_state, state};
+  }
+
+  CUTLASS_DEVICE States store_tail(LoadPipeline const&, LoadPipelineState load_state, StorePipeline const&,
+                                   StorePipelineState state) {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    return {load_state, state};
+  }
+
+ private:
+  CUTLASS_DEVICE static void meet() {
+    cutlass::arch::NamedBarrier::sync(kThreads, cutlass::arch::ReservedNamedBarriers::EpilogueBarrier);
+  }
+
+  Params const& params_;
+};
+
+}  // namespace mucc::gemm
