@@ -46,6 +46,12 @@ PRELUDE = "prelude.hpp"
 
 LIBRARIES = ("-lcudart_static", "-lrt", "-lpthread", "-ldl")
 
+_MANIFEST = "mucc_manifest_text"
+
+IMAGE_ROOM, MANIFEST_STEP = 128 << 10, 4 << 10
+"""Bytes that a library keeps for each image at first, and in which room for the manifest grows. A library is
+linked before its images are assembled; one whose bodies alone are new needs no linking at all."""
+
 MAX_THREADS = 64
 """That wait for the steps of one build; what runs at once is up to the pool."""
 
@@ -92,13 +98,21 @@ class Assembly:
             objects["runtime.o"] = threads.submit(self._runtime)
             if self.ahead:
                 threads.submit(self._work_ahead, list(objects.values()), list(devices.values()))
+            manifest = parts.manifest.encode() + b"\0"
+            room = {_MANIFEST: _round_up(len(manifest), MANIFEST_STEP)}
+            room |= {image.symbol: IMAGE_ROOM // (1 if image.skeleton else 2) for image in parts.images}
+            shell = threads.submit(self._shell, objects, room)
+            contents = {_MANIFEST: manifest}
             warnings: list[Diagnostic] = []
-            files: dict[str, bytes] = {}
             for symbol, future in cubins.items():
-                files[f"{symbol}.cubin"], said = future.result()
+                contents[symbol], said = future.result()
                 warnings += said
-            files |= {name: future.result() for name, future in objects.items()}
-        return Built(self._link(parts, files), (*dict.fromkeys(self.notes), *warnings))
+            if any(len(data) > room[name] for name, data in contents.items()):
+                room = {name: max(n, _round_up(len(contents[name]), IMAGE_ROOM)) for name, n in room.items()}
+                library = self._shell(objects, room)
+            else:
+                library = shell.result()
+        return Built(_filled(library, room, contents), (*dict.fromkeys(self.notes), *warnings))
 
     def image(self, image: Image, *, ptx: bool) -> Built:
         """The PTX or the cubin of one image. Raises as `build` does."""
@@ -295,16 +309,15 @@ class Assembly:
             Job(self.program, "support code", Kind.OBJECT, command, {}, ("runtime.o",)),
         )
 
-    def _link(self, parts: Parts, files: Mapping[str, bytes]) -> bytes:
-        """All objects and images in one library."""
-        objects = sorted(name for name in files if name.endswith(".o"))
-        command = ("{cxx}", "-shared", "images.s", *objects, "-L{cudart}", *LIBRARIES, "-o", "kernel.so")
-        inputs = {
-            **files,
-            "manifest.json": parts.manifest.encode(),
-            "images.s": _images([i.symbol for i in parts.images]).encode(),
-        }
-        return self._run("linking", Kind.LINK, command, inputs, "kernel.so").files["kernel.so"]
+    def _shell(self, objects: Mapping[str, Future[bytes]], room: Mapping[str, int]) -> bytes:
+        """A library of all objects, with room for the manifest and the images, which come last."""
+        files = {name: future.result() for name, future in sorted(objects.items())}
+        files["images.s"] = _reservation(room).encode()
+        command = ("{cxx}", "-shared", *files, "-L{cudart}", *LIBRARIES, "-o", "kernel.so")
+        key = (*(part for item in files.items() for part in item), LIBRARIES, self._versions)
+        return self._step(
+            "objects", key, Job(self.program, "linking", Kind.LINK, command, files, ("kernel.so",))
+        )
 
     # Steps
 
@@ -350,25 +363,37 @@ class Assembly:
         return tree_contents(SUPPORT)
 
 
-def _images(symbols: Sequence[str]) -> str:
-    """Assembly text that takes the manifest and the cubins in.
+def _reservation(room: Mapping[str, int]) -> str:
+    """Assembly text that keeps so many bytes for each name.
 
-    Both have ELF sections to themselves, so that others can read them without running any of the library.
+    Manifest and images have ELF sections to themselves, so that others can read them without running any
+    of the library.
     """
-    lines = [
-        '.section .mucc_manifest,"a",@progbits',
-        *_label("mucc_manifest_text"),
-        '.incbin "manifest.json"',
-        ".byte 0",
-        '.section .mucc_cubin,"a",@progbits',
-    ]
-    for symbol in symbols:
-        lines += [".balign 64", *_label(symbol), f'.incbin "{symbol}.cubin"']
+    lines: list[str] = []
+    for name, size in room.items():
+        section = ".mucc_manifest" if name == _MANIFEST else ".mucc_cubin"
+        tag = _tag(name)
+        lines += [f'.section {section},"a",@progbits', ".balign 64", f".globl {name}", f".hidden {name}"]
+        lines += [f"{name}:", f'.ascii "{tag.decode()}"', f".zero {size - len(tag)}"]
     return "\n".join([*lines, '.section .note.GNU-stack,"",@progbits', ""])
 
 
-def _label(symbol: str) -> list[str]:
-    return [f".globl {symbol}", f".hidden {symbol}", f"{symbol}:"]
+def _tag(name: str) -> bytes:
+    """What stands at the beginning of a reservation, and nowhere else."""
+    return f"<mucc: here goes {name}>".encode()
+
+
+def _filled(library: bytes, room: Mapping[str, int], contents: Mapping[str, bytes]) -> bytes:
+    """A library with its reservations filled in. Raises ValueError where one is not there."""
+    data = bytearray(library)
+    for name, content in contents.items():
+        start = library.index(_tag(name))
+        data[start : start + room[name]] = content.ljust(room[name], b"\0")
+    return bytes(data)
+
+
+def _round_up(size: int, step: int) -> int:
+    return -(-size // step) * step
 
 
 _COMMENT = re.compile(r"[ \t]*//.*$", re.MULTILINE)

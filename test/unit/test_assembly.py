@@ -129,7 +129,7 @@ def test_pointwise_kernels_need_no_nvcc(cache: Cache, tmp_path: Path) -> None:
     library.mucc_last_error.restype = ct.c_char_p
     assert b"MU6001" in library.mucc_last_error()
     found = misses(cache)
-    assert (found["device"], found["host"], found["objects"]) == (0, 0, 2)
+    assert (found["device"], found["host"], found["objects"]) == (0, 0, 3)
     assert artefact.data.count(b".text.mu_scale_out_map_vector\0") >= 1
 
 
@@ -164,3 +164,31 @@ def test_what_cannot_be_spliced_says_so(cache: Cache, monkeypatch: pytest.Monkey
 
     with Pool() as pool, pytest.raises(assembly.Unspliceable, match=r"linear\.out: a body jumps"):
         assembly.Assembly(toolchain, "sm_90a", "k.mcu", pool, cache).build(parts(linear("x @ w.T + {b}")))
+
+
+def test_room_is_filled_and_grows() -> None:
+    room = {"mucc_manifest_text": 4096, "mucc_image_0": 256, "mucc_image_1": 256}
+    text = assembly._reservation(room)  # pyright: ignore[reportPrivateUsage]
+    assert text.count(".zero") == 3 and ".section .mucc_manifest" in text
+    library = b"head" + b"".join(
+        assembly._tag(name).ljust(size, b"\0") + b"|"
+        for name, size in room.items()  # pyright: ignore[reportPrivateUsage]
+    )
+    contents = {"mucc_manifest_text": b"{}\0", "mucc_image_0": b"\x7fELF0", "mucc_image_1": bytes(range(256))}
+    filled = assembly._filled(library, room, contents)  # pyright: ignore[reportPrivateUsage]
+    assert len(filled) == len(library) and b"here goes" not in filled
+    at = 4
+    for name, size in room.items():
+        assert filled[at : at + size] == contents[name].ljust(size, b"\0")
+        at += size + 1
+
+
+@pytest.mark.nvcc
+def test_a_large_image_gets_the_room_it_needs(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(assembly, "IMAGE_ROOM", 512)
+    path = tmp_path / "k.so"
+    path.write_bytes(made(POINTWISE).data)
+    assert [k.name for k in read_manifest(path).kernels] == ["scale", "norm"]
+    assert path.read_bytes().count(b"here goes") == 0
