@@ -97,7 +97,10 @@ def build(
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
 
     if toolchain and not request.plain:
-        _warm_up()
+        # What compiles pointwise work gets ready while the program goes through the compiler.
+        from mucc.toolchain import nvrtc_worker
+
+        nvrtc_worker.shared.start()
     source = decode(request.data, request.name)
     compilation = compile_source(source, request.target, request.print_ir, request.print_after)
     if request.save_temps:
@@ -117,18 +120,6 @@ def decisive_flags(request: Request) -> tuple[str, ...]:
     """What decides the result besides the program and the toolchain."""
     way = "plain" if request.plain else "parts"
     return (request.kind, request.target, way, *flags(request.kind, request.target), *ambient_flags())
-
-
-def _warm_up() -> None:
-    """Load what compiles pointwise work, while the program goes through the compiler."""
-    import threading
-
-    def load() -> None:
-        from mucc.toolchain import nvrtc
-
-        nvrtc.warm_up()
-
-    threading.Thread(target=load, name="mucc-warm-up", daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,9 +171,9 @@ class Assembly:
 
     def _small_ptx(self, image: Image) -> str:
         """What needs no CUTLASS as PTX: by NVRTC, in this process, or by nvcc where there is none."""
-        from mucc.toolchain import nvrtc
+        from mucc.toolchain import nvrtc, nvrtc_worker
 
-        if reason := nvrtc.why_unusable(self._versions[0]):
+        if reason := nvrtc_worker.shared.why_unusable(self._versions[0]):
             self.notes.append(nvrtc.fallback(reason))
             name = image.symbol
             command = ("{nvcc}", *ptx_flags(self.target), "-I{support}/include")
@@ -185,12 +185,10 @@ class Assembly:
                 f"{name}.ptx",
             )
             return result.files[f"{name}.ptx"].decode()
-        return nvrtc.compile_ptx(
-            image.source,
-            target=self.target,
-            include=(os.path.join(SUPPORT, "include"),),
-            name=f"{image.title}.cu",
-        ).ptx
+        include = (os.path.join(SUPPORT, "include"),)
+        name = f"{image.title}.cu"
+        made = nvrtc_worker.shared.compile_ptx(image.source, self.target, include, name, self.timeout)
+        return made.ptx
 
     def _device(self, skeleton: Skeleton) -> bytes:
         """The PTX of a skeleton."""

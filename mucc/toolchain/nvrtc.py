@@ -1,8 +1,8 @@
 """NVRTC: nvcc's device compiler as a library, which makes PTX of a small source in milliseconds.
 
-It runs within this process, so a crash of it ends mucc, and it cannot be given a time limit. `nvcc -ptx`
-makes the same PTX in a process of its own, in about half a second: that is what to fall back to where
-`why_unusable` names a reason.
+It runs within this process, so a crash of it ends that, and it cannot be given a time limit: that is what
+`nvrtc_worker` is for. `nvcc -ptx` makes the same PTX in about half a second, and is what to fall back to
+where `why_unusable` names a reason.
 """
 
 from __future__ import annotations

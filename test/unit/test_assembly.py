@@ -14,7 +14,7 @@ from mucc.program import compile_source
 from mucc.runtime.elf import read_manifest
 from mucc.source import decode
 from mucc.target.cuda import Parts
-from mucc.toolchain import assembly, nvrtc
+from mucc.toolchain import assembly, nvrtc_worker
 from mucc.toolchain.discover import find_toolchain
 from mucc.toolchain.splice import SpliceError
 
@@ -143,7 +143,7 @@ def test_a_new_body_compiles_no_skeleton(cache: Cache, monkeypatch: pytest.Monke
     assert (after["device"], after["host"], after["objects"]) == (1, 1, before["objects"])
     assert first.data != second.data and not second.cached
     # Without NVRTC nvcc compiles the body, to the same code.
-    monkeypatch.setattr(nvrtc, "why_unusable", lambda nvcc: "it is hidden")
+    monkeypatch.setattr(nvrtc_worker.shared, "why_unusable", lambda nvcc: "it is hidden")
     third = made(linear("silu(x @ w.T + {b}) * 3.0"), cached=True)
     assert third.cached
     fourth = made(linear("silu(x @ w.T + {b}) * 4.0"))

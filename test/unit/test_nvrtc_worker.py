@@ -1,0 +1,91 @@
+"""NVRTC in a process of its own: answers, errors, crashes, hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mucc.diagnostics.core import DiagnosticError
+from mucc.toolchain import nvrtc, nvrtc_worker
+from mucc.toolchain.nvrtc_worker import Worker
+
+SOURCE = 'extern "C" __global__ void k(float* p) { p[threadIdx.x] += 1.0f; }'
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    if reason := nvrtc.why_unusable(".".join(map(str, nvrtc.version() or (0, 0)))):
+        pytest.skip(reason)
+    made = Worker()
+    yield made
+    made.stop()
+
+
+def code(error: pytest.ExceptionInfo[DiagnosticError]) -> str:
+    return error.value.diagnostics[0].code
+
+
+def pid(worker: Worker) -> int:
+    process = worker._process  # pyright: ignore[reportPrivateUsage]
+    assert process is not None
+    return process.pid
+
+
+def test_answers_and_errors(worker: Worker) -> None:
+    assert ".entry k" in worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu").ptx
+    first = pid(worker)
+    with pytest.raises(DiagnosticError) as error:
+        worker.compile_ptx("int x = y;", "sm_90a", (), "k.cu")
+    assert code(error) == "MU5110" and any("k.cu(1)" in n for n in error.value.diagnostics[0].notes)
+    assert ".entry k" in worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu").ptx and pid(worker) == first
+
+
+def test_from_many_threads(worker: Worker) -> None:
+    found: list[str] = []
+
+    def compile(i: int) -> None:
+        text = SOURCE.replace(" k(", f" k{i}(")
+        found.append(
+            f".entry k{i}" if f".entry k{i}(" in worker.compile_ptx(text, "sm_90a", (), "k").ptx else ""
+        )
+
+    threads = [threading.Thread(target=compile, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [f".entry k{i}" for i in range(8)]
+
+
+def test_a_crash_is_an_error_and_the_next_call_starts_anew(worker: Worker) -> None:
+    worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu")
+    os.kill(pid(worker), signal.SIGSTOP)
+    threading.Timer(0.2, os.kill, (pid(worker), signal.SIGKILL)).start()
+    with pytest.raises(DiagnosticError) as error:
+        worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu")
+    assert code(error) == "MU5111"
+    assert ".entry k" in worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu").ptx
+
+
+def test_a_hang_is_an_error(worker: Worker) -> None:
+    worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu")
+    stuck = pid(worker)
+    os.kill(stuck, signal.SIGSTOP)
+    with pytest.raises(DiagnosticError) as error:
+        worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu", 0.3)
+    assert code(error) == "MU5108"
+    assert ".entry k" in worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu").ptx and pid(worker) != stuck
+
+
+def test_what_cannot_be_run_is_unusable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(nvrtc_worker.sys, "executable", str(tmp_path / "no-python"))
+    made = Worker()
+    made.start()
+    assert "NVRTC" in (made.why_unusable("13.0.88") or "")
+    assert sys.executable.endswith("no-python")
