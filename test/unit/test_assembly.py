@@ -95,6 +95,33 @@ def test_stages_share_a_skeleton_and_have_bodies_of_their_own() -> None:
     )
 
 
+# Whose epilogue
+
+
+EPILOGUES = {
+    "bf16, 128 rows": ("bf16", "relu(x @ w.T + b)", "tile = 128x256x64", True),
+    "a number": ("f16", "x @ w.T * s", "tile = 128x64x64", True),
+    "nothing": ("bf16", "x @ w.T", "tile = 128x128x64", True),
+    "warp-specialised": ("bf16", "relu(x @ w.T + b)", "mainloop = warpspecialized", True),
+    "f32": ("f32", "relu(x @ w.T + b)", "", False),
+    "256 rows": ("bf16", "relu(x @ w.T + b)", "tile = 256x128x64", False),
+    "pingpong": ("bf16", "relu(x @ w.T + b)", "mainloop = pingpong", False),
+    "a matrix": ("bf16", "relu(x @ w.T + r)", "tile = 128x128x64", False),
+}
+
+
+@pytest.mark.parametrize("what", EPILOGUES)
+def test_which_epilogues_are_ours(what: str) -> None:
+    dtype, value, setting, ours = EPILOGUES[what]
+    text = (
+        "kernel k[M, N, K](x: D[M, K], w: D[N, K], b: D[N], r: D[M, N], s: f32) -> D[M, N] {\n"
+        f"    return {value}\n}}\nschedule k for sm_90a {{ {setting} }}\n"
+    ).replace("D[", f"{dtype}[")
+    (skeleton,) = parts(text).skeletons
+    assert ("mucc::gemm::Epilogue<" in skeleton.device) is ours
+    assert ("epilogue::collective::CollectiveBuilder" in skeleton.device) is not ours
+
+
 # Building
 
 

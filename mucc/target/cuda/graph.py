@@ -261,6 +261,14 @@ class Epilogue:
         self.operands.append(value)
         return f"p.extra[{len(self.operands) - 1}]"
 
+    def number(self, op: LoadNode) -> tuple[str, str]:
+        """Hands a number to the problem: what to call the type of the node, and where it finds it."""
+        scalar = self.problem.places.find(op.source)
+        assert isinstance(scalar, Scalar)
+        self.names[op.result] = scalar.name
+        hint = self.hint("Scalar", scalar.name)
+        return hint, self.operand(f"{{nullptr, {{}}, {scalar.expression}}}")
+
     def tensor(self, memory: Memory, strides: Sequence[Product], unit: int | None) -> tuple[str, str]:
         """As `_operand` does, with a C++ expression of its stride too."""
         place = self.operand(operand_value(memory, strides, unit))
@@ -272,11 +280,7 @@ class Epilogue:
 
     def _load(self, op: LoadNode) -> Node:
         if not isinstance(op.source.type, TensorType):
-            scalar = self.problem.places.find(op.source)
-            assert isinstance(scalar, Scalar)
-            self.names[op.result] = scalar.name
-            hint = self.hint("Scalar", scalar.name)
-            place = self.operand(f"{{nullptr, {{}}, {scalar.expression}}}")
+            hint, place = self.number(op)
             return self.alias(
                 hint, "fusion::Sm90ScalarBroadcast<float>", f"{{{{{place}.value}}, {{nullptr}}, {{}}}}"
             )

@@ -23,7 +23,7 @@ from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType
 from mucc.target.cuda.body import compute_body, identity_body
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, ordered
-from mucc.target.cuda.memory import CUTLASS_TYPES, Scalar
+from mucc.target.cuda.memory import CUTLASS_TYPES
 from mucc.target.cuda.names import Namer
 
 _NODES = AccFetchOp | RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp | ComputeOp | StoreDOp
@@ -95,11 +95,7 @@ class LeanEpilogue(Epilogue):
 
     def _lean_load(self, op: RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp) -> Node:
         if not isinstance(op.source.type, TensorType):
-            scalar = self.problem.places.find(op.source)
-            assert isinstance(scalar, Scalar)
-            self.names[op.result] = scalar.name
-            hint = self.hint("Scalar", scalar.name)
-            place = self.operand(f"{{nullptr, {{}}, {scalar.expression}}}")
+            hint, place = self.number(op)
             node = self.alias(hint, "mucc::gemm::Scalar<float>")
             return Node(node.type, f"{{{{nullptr, 0, {place}.value}}}}")
         memory = self.problem.strides(op.source)[0]
