@@ -35,8 +35,8 @@ from mucc.toolchain.splice import SpliceError, read_bodies, splice
 if TYPE_CHECKING:
     from mucc.target.cuda import Image, Parts, Skeleton
 
-OBJECT_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
-"""Of g++ for what holds no CUTLASS."""
+OBJECT_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
+"""Of g++ for what holds no CUTLASS; argument checks take a fifth longer at -O2."""
 
 HOST_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-DNDEBUG", "-w", "-fpermissive")
 """Of g++ for the host half of a skeleton. At -O0 it takes longer: there is more code to write out."""
