@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from bench.common import ROOT, write_result
+from bench.timing import card
 
 
 def outcome(case: ET.Element) -> str:
@@ -35,9 +36,9 @@ def main() -> int:
         counts[f"gpu_tests.{row['outcome']}"] += 1
     import torch
 
-    card = torch.cuda.get_device_name().split()[-1].lower() if torch.cuda.is_available() else "no-gpu"
+    label = card(torch) if torch.cuda.is_available() else "no-gpu"
     versions = {"torch": torch.__version__, "cuda": str(torch.version.cuda)}
-    print(write_result(card, "gpu_tests", rows, counts, extra_versions=versions))
+    print(write_result(label, "gpu_tests", rows, counts, extra_versions=versions))
     return status
 
 

@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from bench.common import write_result
+from bench.timing import card
 
 BATCH = 400
 """Calls between two waits: a GPU's queue holds about a thousand launches."""
@@ -159,9 +160,9 @@ def main() -> None:
     with torch.cuda.stream(torch.cuda.Stream()):
         record("tvm_ffi_own_stream", "repeated", kernel.ffi, full[:1])
         record("tvm_ffi_own_stream", "changing", kernel.ffi, full)
-    card = torch.cuda.get_device_name(device).split()[-1].lower()
+    label = card(torch, device)
     extra = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    print(write_result(card, "launch", rows, summary, extra_versions=extra))
+    print(write_result(label, "launch", rows, summary, extra_versions=extra))
 
 
 if __name__ == "__main__":

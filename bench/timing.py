@@ -29,9 +29,9 @@ def time_all(torch: Any, contenders: Mapping[str, Callable[[], Any]], iters: int
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
-def card(torch: Any) -> str:
-    """A directory name for the GPU: `h200`."""
-    return torch.cuda.get_device_name().split()[-1].lower()
+def card(torch: Any, device: Any = None) -> str:
+    """A directory name for a GPU, the current one where none is named: `h200`."""
+    return torch.cuda.get_device_name(device).split()[-1].lower()
 
 
 def gpu_versions(torch: Any) -> dict[str, str]:

@@ -44,15 +44,14 @@ def programs() -> Iterator[tuple[str, str]]:
 def warm(target: str, jobs: int | None, reporter: Reporter) -> None:
     """Fill the cache for a target, with at most so many jobs at a time (none: as the machine allows).
 
-    Raises DiagnosticError where something cannot be built; what was built by then stays.
+    What cannot be built is reported, and does not keep the rest.
     """
     from mucc.build import Request, build
     from mucc.pool import Pool
-    from mucc.progress import display
 
     failed: list[DiagnosticError] = []
     count = 0
-    with Pool(jobs, display=display(sys.stderr, json=reporter.json, verbose=reporter.verbose)) as pool:
+    with Pool(jobs, display=reporter.display()) as pool:
         outcomes = pool.map(
             lambda item: build(Request(item[1].encode(), item[0], "so", target), reporter.progress, pool),
             list(programs()),

@@ -17,7 +17,6 @@ from mucc.toolchain.flags import Kind
 
 if TYPE_CHECKING:
     from mucc.pool import Pool
-    from mucc.progress import Display
 
 TEXT_KINDS = {
     "ast": "the syntax tree",
@@ -203,7 +202,7 @@ def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
     """Build several programs at a time. What is wrong with one does not keep the others."""
     from mucc.pool import Pool
 
-    display = _display(args, reporter)
+    display = reporter.display()
     with Pool(args.jobs or None, display=display, verbose=args.verbose) as pool:
         outcomes = pool.map(lambda step: _made(step, args, reporter, pool), steps, lambda step: step.path)
         for step, outcome in zip(steps, outcomes, strict=True):
@@ -212,12 +211,6 @@ def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
                     _write(step, outcome.get(), reporter)
                 except DiagnosticError as error:
                     reporter.add(error.diagnostics)
-
-
-def _display(args: Arguments, reporter: Reporter) -> Display:
-    from mucc.progress import display
-
-    return display(sys.stderr, json=reporter.json, verbose=args.verbose)
 
 
 def _check_passes(names: list[str]) -> None:
@@ -307,4 +300,4 @@ def _pool(args: Arguments, reporter: Reporter) -> Pool:
     """A pool for one program, made when something has to run."""
     from mucc.pool import Pool
 
-    return Pool(args.jobs or None, display=_display(args, reporter), verbose=args.verbose)
+    return Pool(args.jobs or None, display=reporter.display(), verbose=args.verbose)

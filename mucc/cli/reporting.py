@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from mucc.diagnostics.core import Diagnostic, ExitStatus, Severity, Source
+
+if TYPE_CHECKING:
+    from mucc.progress import Display
 
 _STATUS = {
     "MU50": ExitStatus.USAGE,
@@ -65,6 +69,12 @@ class Reporter:
         if not self.json and (self.verbose or sys.stderr.isatty()):
             sys.stderr.write(f"mucc: {text}\n")
             sys.stderr.flush()
+
+    def display(self) -> Display:
+        """What shows how a pool of builds is getting on, in the form that was asked for."""
+        from mucc.progress import display
+
+        return display(sys.stderr, json=self.json, verbose=self.verbose)
 
     def close(self) -> None:
         """End the report: the summary line, or the JSON list."""

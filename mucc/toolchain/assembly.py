@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -27,8 +26,8 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.jobs import Job, Kind, Result
 from mucc.pool import Pool
 from mucc.toolchain import messages
-from mucc.toolchain.discover import SUPPORT, Toolchain
-from mucc.toolchain.flags import ptx_flags
+from mucc.toolchain.discover import SUPPORT, SUPPORT_INCLUDE, Toolchain
+from mucc.toolchain.flags import flags
 from mucc.toolchain.nvcc import Built
 from mucc.toolchain.splice import SpliceError, read_bodies, splice
 
@@ -170,13 +169,13 @@ class Assembly:
             raise Unspliceable(f"stage {image.title}: {error}") from error
 
     def _small_ptx(self, image: Image) -> str:
-        """What needs no CUTLASS as PTX: by NVRTC, in this process, or by nvcc where there is none."""
+        """What needs no CUTLASS as PTX: by NVRTC, or by nvcc where there is none."""
         from mucc.toolchain import nvrtc, nvrtc_worker
 
         if reason := nvrtc_worker.shared.why_unusable(self._versions[0]):
             self.notes.append(nvrtc.fallback(reason))
             name = image.symbol
-            command = ("{nvcc}", *ptx_flags(self.target), "-I{support}/include")
+            command = ("{nvcc}", *flags("ptx", self.target), "-I{support}/include")
             result = self._run(
                 f"pointwise work of stage {image.title}",
                 Kind.OBJECT,
@@ -185,19 +184,20 @@ class Assembly:
                 f"{name}.ptx",
             )
             return result.files[f"{name}.ptx"].decode()
-        include = (os.path.join(SUPPORT, "include"),)
         name = f"{image.title}.cu"
-        made = nvrtc_worker.shared.compile_ptx(image.source, self.target, include, name, self.timeout)
+        made = nvrtc_worker.shared.compile_ptx(
+            image.source, self.target, (SUPPORT_INCLUDE,), name, self.timeout
+        )
         return made.ptx
 
     def _device(self, skeleton: Skeleton) -> bytes:
         """The PTX of a skeleton."""
-        flags = ptx_flags(self.target)
+        given = tuple(flags("ptx", self.target))
         name = skeleton.symbol
-        command = ("{nvcc}", *flags, "-I{support}/include", "-I{cutlass}", f"{name}.cu", "-o", f"{name}.ptx")
+        command = ("{nvcc}", *given, "-I{support}/include", "-I{cutlass}", f"{name}.cu", "-o", f"{name}.ptx")
         return self._step(
             "device",
-            (skeleton.device, flags, self._versions, self._support),
+            (skeleton.device, given, self._versions, self._support),
             Job(
                 self.program,
                 "device code",

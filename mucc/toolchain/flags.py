@@ -15,19 +15,12 @@ COMMON = ("-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr")
 """NDEBUG is not a matter of taste: CUTLASS's device asserts make ptxas serialise wgmma."""
 
 
-def ptx_flags(target: str) -> tuple[str, ...]:
-    """The nvcc flags of a build to PTX. `target` is an architecture such as `sm_90a`."""
-    virtual = target.replace("sm_", "compute_")
-    return (*COMMON, f"-gencode=arch={virtual},code={virtual}", "-ptx")
-
-
 def flags(kind: Kind, target: str) -> list[str]:
-    """The nvcc flags that decide what is built: no paths."""
-    if kind == "ptx":
-        return list(ptx_flags(target))
+    """The nvcc flags that decide what is built: no paths. `target` is an architecture such as `sm_90a`."""
     virtual = target.replace("sm_", "compute_")
-    common = list(COMMON)
-    common += [f"-gencode=arch={virtual},code={target}", "-Xptxas=-v"]
+    if kind == "ptx":
+        return [*COMMON, f"-gencode=arch={virtual},code={virtual}", "-ptx"]
+    common = [*COMMON, f"-gencode=arch={virtual},code={target}", "-Xptxas=-v"]
     if kind == "cubin":
         return [*common, "-cubin"]
     return [*common, "-Xcompiler=-fPIC,-fvisibility=hidden", "-shared", "-cudart", "static"]

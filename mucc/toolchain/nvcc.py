@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from mucc import jobs
 from mucc.diagnostics.core import Diagnostic
-from mucc.jobs import Job, Result
+from mucc.jobs import Job
 from mucc.pool import Pool
 from mucc.toolchain import messages
 from mucc.toolchain.discover import Toolchain
@@ -36,7 +36,7 @@ def build(
     timeout: float | None = None,
     save_temps: str | None = None,
 ) -> Built:
-    """Compile the text of a `.cu` file, through a pool or right now.
+    """Compile the text of a `.cu` file, through a pool or one of its own.
 
     `program` is what messages call what is being built, and `name` the stem of the temporary files; with
     `save_temps` (a directory) they stay there, with the log. Raises DiagnosticError: MU5104 for a toolchain
@@ -57,16 +57,6 @@ def build(
         outputs=(output,),
         timeout=timeout,
     )
-    run: Callable[..., Result] = pool.run if pool else _run
-    result = run(job, tools=toolchain.tools(), keep=save_temps)
+    with contextlib.nullcontext(pool) if pool else Pool(cores=1) as running:
+        result = running.run(job, tools=toolchain.tools(), keep=save_temps)
     return Built(result.files[output], tuple(messages.warnings(result.log)), result.log)
-
-
-def _run(job: Job, tools: dict[str, str], keep: str | None) -> Result:
-    result = jobs.run(job, tools, keep=keep)
-    log_path = None
-    if keep is not None:
-        log_path = os.path.join(keep, f"{job.stage}.log")
-        jobs.save_log(log_path, job, result, tools)
-    jobs.check(job, result, tools, log_path=log_path)
-    return result

@@ -8,12 +8,12 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import gone, wait_for
 
 from mucc import jobs
 from mucc.diagnostics import DiagnosticError
@@ -28,26 +28,6 @@ def shell(script: str, **options: object) -> Job:
     """A job that is a shell script."""
     options = {"kind": Kind.LINK, **options}
     return Job("gelu.mcu", "link", command=("{sh}", "-c", script), **options)  # pyright: ignore
-
-
-def gone(pid: int, seconds: float = 2.0) -> bool:
-    """Whether a process ends within that time; init may be slow to bury it."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def failure(job: Job, **tools: str) -> Diagnostic:

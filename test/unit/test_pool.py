@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_all
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import gone, wait_for
 
 from mucc import jobs, pool
 from mucc.diagnostics import DiagnosticError
@@ -38,26 +39,6 @@ def named(number: int, kind: Kind = Kind.LINK) -> Job:
 
 def good(peak: int = 0, status: int = 0) -> Result:
     return Result({}, "", status, 0.0, peak)
-
-
-def gone(pid: int, seconds: float = 2.0) -> bool:
-    """Whether a process ends within that time; init may be slow to bury it."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.002)
 
 
 class Fake:

@@ -193,7 +193,7 @@ def test_save_temps_keeps_source_and_log(fake: Toolchain, tmp_path: Path):
     nvcc_says(fake, f"echo said\n{WRITE}")
     nvcc.build("int x;", "so", fake, name="k", save_temps=str(tmp_path / "temps"))
     assert (tmp_path / "temps" / "k.cu").read_text() == "int x;"
-    assert "said" in (tmp_path / "temps" / "the whole program.log").read_text()
+    assert "said" in (tmp_path / "temps" / "the-whole-program.log").read_text()
 
 
 @pytest.mark.parametrize(

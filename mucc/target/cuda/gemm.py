@@ -89,17 +89,16 @@ ENTRY = "mucc_gemm"
 class Skeleton:
     """A contraction kernel without its pointwise work, as texts of C++ that no program's names are in.
 
-    `device` compiles to PTX with places for so many `bodies` of pointwise work (`// mucc.body`), `host` to
-    an object that defines `symbol`, a `mucc::gemm::Skeleton`.
+    `device` compiles to PTX with a place for each body of pointwise work (`// mucc.body`), `host` to an
+    object that defines `symbol`, a `mucc::gemm::Skeleton`.
     """
 
     symbol: str
     device: str
     host: str
-    bodies: int
 
     @staticmethod
-    def of(header: str, types: str, arguments: str, bodies: int) -> Skeleton:
+    def of(header: str, types: str, arguments: str) -> Skeleton:
         """From the kernel's CUTLASS header, its types, and the function that fills in arguments."""
         types = f"namespace fusion = cutlass::epilogue::fusion;\n\n{types}"
         digest = hashlib.sha256(f"{header}\n{types}\n{arguments}".encode()).hexdigest()[:16]
@@ -115,7 +114,7 @@ class Skeleton:
             f"mucc::gemm::Skeleton const {symbol} =\n"
             "    mucc::gemm::Host<mucc_skeleton::Kernel, mucc_skeleton::arguments>::skeleton;\n"
         )
-        return Skeleton(symbol, device, host, bodies)
+        return Skeleton(symbol, device, host)
 
 
 class Gemm:
@@ -152,8 +151,10 @@ class Gemm:
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
         self.lean = is_lean(op, self.d, self.tile.sizes, self.mainloop)
         if self.lean:
-            lean = LeanEpilogue(op, problem, self.namer, element_d, canonical)
-            lean.warpgroups, lean.tile = warpgroups(self.mainloop), self.tile.sizes
+            groups = warpgroups(self.mainloop)
+            lean = LeanEpilogue(
+                op, problem, self.namer, element_d, canonical, warpgroups=groups, tile=self.tile.sizes
+            )
             self.epilogue = lean.build()
         else:
             self.epilogue = Epilogue(op, problem, self.namer, element_d, canonical).build()
@@ -191,7 +192,7 @@ class Gemm:
         assert self.canonical
         markers = [body.marker(i) for i, body in enumerate(self.bodies)]
         types = "\n".join([*(f"{m}\n" for m in markers), *self.types()])
-        return Skeleton.of(kernel_header(self.op), types, "\n".join(self.arguments()), len(markers))
+        return Skeleton.of(kernel_header(self.op), types, "\n".join(self.arguments()))
 
     def kernel(self, entry: str) -> list[str]:
         """The definitions of the kernel's namespace where everything is one file; `entry` is its name."""

@@ -324,14 +324,25 @@ class Epilogue:
         return (ZERO, ZERO, self.problem.vector(value, axis)[1])
 
     def _compute(self, op: ComputeOp) -> Node:
+        name = self.body(op)
+        uses = [use.operation for use in op.result.uses]
+        only_d = len(uses) == 1 and isinstance(uses[0], StoreDOp)
+        return Node(f"mucc::gemm::Compute<{name}, {'ElementD' if only_d else 'float'}>")
+
+    def body(self, op: ComputeOp) -> str:
+        """Keeps the body of a node; its C++ name."""
         name = self.namer(f"Body{len(self.bodies)}")
         parameters = Namer()
         names = [parameters(self.names[v]) for v in op.inputs]
-        uses = [use.operation for use in op.result.uses]
         order = [op.inputs.index(v) for v in self.inputs(op)]
         self.bodies.append(compute_body(name, op, names, order))
-        only_d = len(uses) == 1 and isinstance(uses[0], StoreDOp)
-        return Node(f"mucc::gemm::Compute<{name}, {'ElementD' if only_d else 'float'}>")
+        return name
+
+    def passing_body(self, parameter: str) -> str:
+        """Keeps a body that passes its input on; its C++ name."""
+        name = self.namer(f"Body{len(self.bodies)}")
+        self.bodies.append(identity_body(name, parameter))
+        return name
 
     def inputs(self, op: ComputeOp) -> list[SSAValue]:
         """What a body reads, in the order of nodes rather than of the program's text."""
@@ -398,8 +409,7 @@ class Epilogue:
         node = self._subtree(roots[0], set())
         if destination is not None and not isinstance(destination.value.owner, ComputeOp):
             # Nothing is computed on the way to D. The kernel is then the same as where something is.
-            name = self.namer(f"Body{len(self.bodies)}")
-            self.bodies.append(identity_body(name, self.names[destination.value]))
+            name = self.passing_body(self.names[destination.value])
             node = self._nest(Node(f"mucc::gemm::Compute<{name}, ElementD>"), [node])
         return node
 

@@ -21,10 +21,8 @@ from mucc.dialects.cutlass.ops import (
 )
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType
-from mucc.target.cuda.body import compute_body, identity_body
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, ordered
 from mucc.target.cuda.memory import CUTLASS_TYPES
-from mucc.target.cuda.names import Namer
 
 _NODES = AccFetchOp | RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp | ComputeOp | StoreDOp
 
@@ -79,14 +77,11 @@ class LeanEpilogue(Epilogue):
                 case RowBroadcastOp() | ColBroadcastOp() | ScalarBroadcastOp():
                     loads[op] = self.nodes[op] = self._lean_load(op)
                 case ComputeOp():
-                    parameters = Namer()
-                    names = [parameters(self.names[v]) for v in op.inputs]
-                    order = [op.inputs.index(v) for v in self.inputs(op)]
-                    self.bodies.append(compute_body(self.namer("Body0"), op, names, order))
+                    self.body(op)
                 case _:
                     continue
         if not self.bodies:
-            self.bodies.append(identity_body(self.namer("Body0"), "acc"))
+            self.passing_body("acc")
         types = ["TileShape", str(self.warpgroups), "ElementD", "StrideD", self.bodies[0].name]
         types += [node.type for node in loads.values()]
         arguments = ", ".join(node.arguments for node in loads.values())
