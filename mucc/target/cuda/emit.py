@@ -14,7 +14,8 @@ from xdsl.ir import Operation
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, MapOp, ProgramOp, ReduceOp
 from mucc.dialects.mu.elementwise import ElementwiseOp
-from mucc.target.cuda.gemm import Gemm, Skeleton, kernel_header
+from mucc.target.cuda.families import gemm_of
+from mucc.target.cuda.gemm import Headers, Skeleton
 from mucc.target.cuda.host import host_side, workspace_struct
 from mucc.target.cuda.memory import EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, raw_string_literal, words
@@ -40,8 +41,10 @@ def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None
     module = _decomposed(module)
     programs = _programs(module)
     name = source.name if source is not None else str(manifest.get("source", "FILE.mcu"))
-    parts = [_header(name, manifest, programs), "\n".join(_includes(programs))]
-    parts += _all(programs, _Whole(source))
+    stages = _Whole(source)
+    texts = _all(programs, stages)
+    includes = "\n".join(_includes(programs, stages.headers))
+    parts = [_header(name, manifest, programs), includes, *texts]
     parts.append(f"MUCC_MODULE({raw_string_literal(manifest_text(manifest), 'manifest')})")
     return "\n\n".join(parts) + "\n"
 
@@ -121,13 +124,11 @@ def _header(name: str, manifest: Mapping[str, object], programs: list[ProgramOp]
     )
 
 
-def _includes(programs: list[ProgramOp]) -> Iterator[str]:
+def _includes(programs: list[ProgramOp], headers: list[Headers]) -> Iterator[str]:
     kernels = [op for p in programs for op in p.kernels]
-    gemms = [op for op in kernels if isinstance(op, GemmOp)]
     yield "#include <mucc/launch.h>"
-    if gemms:
-        yield "#include <mucc/gemm_launch.h>"
-        yield from (f"#include <{header}>" for header in sorted({kernel_header(op) for op in gemms}))
+    yield from (f"#include <{header}>" for header in sorted({h.host for h in headers}))
+    yield from (f"#include <{header}>" for header in sorted({h.kernel for h in headers}))
     if any(isinstance(op, MapOp) for op in kernels):
         yield "#include <mucc/map.cuh>"
     if any(isinstance(op, ReduceOp) for op in kernels):
@@ -147,9 +148,11 @@ class _Whole(_Stages):
     """Everything in one file, for reading and for nvcc."""
 
     source: Source | None
+    headers: list[Headers] = field(default_factory=list[Headers])
 
     def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
-        gemm = Gemm(op, places)
+        gemm = gemm_of(op, places)
+        self.headers.append(gemm.headers)
         return self._commented(op, places, gemm.summary(), _namespace(scope, gemm.kernel(entry)))
 
     def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
@@ -174,7 +177,7 @@ class _Apart(_Stages):
     skeletons: list[str] = field(default_factory=list[str])
 
     def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
-        gemm = Gemm(op, places, canonical=True)
+        gemm = gemm_of(op, places, canonical=True)
         skeleton = gemm.skeleton()
         if skeleton.symbol not in self.skeletons:
             self.skeletons.append(skeleton.symbol)
@@ -245,9 +248,7 @@ def _program(program: ProgramOp, name: str, stages: _Stages, entries: Namer) -> 
 
 
 def _namespace(name: str, lines: list[str]) -> str:
-    extra = (
-        ["namespace fusion = cutlass::epilogue::fusion;\n"] if any("fusion::Sm90" in x for x in lines) else []
-    )
+    extra = ["namespace fusion = cutlass::epilogue::fusion;\n"] if any("fusion::" in x for x in lines) else []
     return "\n".join([f"namespace {name} {{\n", *extra, *lines, "", f"}}  // namespace {name}"])
 
 

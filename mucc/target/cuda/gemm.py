@@ -1,20 +1,23 @@
-"""Contraction kernels: CUTLASS's collectives with every choice written out."""
+"""Contraction kernels: what every family of kernels has in common.
+
+A family is a way to write kernels for CUTLASS (or without it): `families` says which one a mainloop belongs
+to. What programs say about a call (`mucc::gemm::Problem`) and how they run a kernel
+(`mucc::gemm::Skeleton`) is the same for all, so a family decides on types and arguments only.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import textwrap
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr
 
 from mucc.dialects.cutlass.ops import GemmOp
-from mucc.dialects.mu.ops import Compute
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
-    Mainloop,
     MainloopAttr,
-    Raster,
     SchedulerAttr,
     SchedulerKind,
     TileAttr,
@@ -22,25 +25,10 @@ from mucc.dialects.mu.schedule import (
 from mucc.dialects.mu.types import Dims, dtype_bytes
 from mucc.target import get_target
 from mucc.target.cuda.body import Body
-from mucc.target.cuda.graph import Epilogue, Matrix, Problem, stride_type
-from mucc.target.cuda.lean import LeanEpilogue, is_lean, warpgroups
-from mucc.target.cuda.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Places
+from mucc.target.cuda.graph import Epilogue, Matrix, Problem
+from mucc.target.cuda.memory import ONE, ZERO, EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
 from mucc.target.cuda.pointwise import used_locals
-
-_SCHEDULES = {
-    Mainloop.COOPERATIVE: ("KernelTmaWarpSpecializedCooperative", "TmaWarpSpecializedCooperative"),
-    Mainloop.PINGPONG: ("KernelTmaWarpSpecializedPingpong", "TmaWarpSpecialized"),
-    Mainloop.WARPSPECIALIZED: ("KernelTmaWarpSpecialized", "TmaWarpSpecialized"),
-}
-
-_HEADERS = {
-    Mainloop.COOPERATIVE: "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_cooperative.hpp",
-    Mainloop.PINGPONG: "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp",
-    Mainloop.WARPSPECIALIZED: "cutlass/gemm/kernel/gemm_universal.hpp",
-}
-
-_RASTERS = {Raster.ALONG_M: "kAlongM", Raster.ALONG_N: "kAlongN", Raster.HEURISTIC: "kHeuristic"}
 
 # What the kernel's namespace defines besides the nodes of its epilogue.
 _NAMES = words(
@@ -51,38 +39,40 @@ _NAMES = words(
     """
 )
 
-# The type of the shared memory that an epilogue keeps though it stores no matrix.
-_NO_MATRIX = "cutlass::bfloat16_t"
 
-
-def kernel_header(op: GemmOp) -> str:
-    """The CUTLASS header that defines the kernel of this mainloop."""
-    return _HEADERS[_mainloop(op)]
-
-
-def needs_scratch(op: GemmOp) -> bool:
-    """Whether CUTLASS itself wants workspace: where several blocks share an output tile."""
-    return _scheduler(op).kind.data != SchedulerKind.PERSISTENT
-
-
-def _mainloop(op: GemmOp) -> Mainloop:
-    if op.mainloop is None or op.mainloop.data not in _SCHEDULES:
-        raise EmissionError(f"no kernel for mainloop {op.mainloop.data if op.mainloop else 'unset'}")
-    return op.mainloop.data
-
-
-def _scheduler(op: GemmOp) -> SchedulerAttr:
+def scheduler_of(op: GemmOp) -> SchedulerAttr:
+    """The scheduler of a gemm. Raises EmissionError where none is chosen."""
     if op.scheduler is None:
         raise EmissionError("a gemm without a scheduler: select-schedule has not run")
     return op.scheduler
 
 
-def _shape(*sizes: int) -> str:
+def needs_scratch(op: GemmOp) -> bool:
+    """Whether the kernel itself wants workspace: where several blocks share an output tile."""
+    return scheduler_of(op).kind.data != SchedulerKind.PERSISTENT
+
+
+def shape_type(*sizes: int) -> str:
+    """A static cute shape."""
     return "cute::Shape<" + ", ".join(f"cute::Int<{s}>" for s in sizes) + ">"
 
 
 ENTRY = "mucc_gemm"
 """What the kernel is called in a skeleton's code; in a program's it gets the program's name for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """What the text of a family's kernels stands on.
+
+    `device` comes first, then `kernel`; in the host's half, `host` stands for `device` and includes it.
+    `driver` is the class template that runs kernels: `driver<Kernel, arguments>::skeleton`.
+    """
+
+    kernel: str
+    device: str = "mucc/gemm.cuh"
+    host: str = "mucc/gemm_launch.h"
+    driver: str = "mucc::gemm::Host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +88,28 @@ class Skeleton:
     host: str
 
     @staticmethod
-    def of(header: str, types: str, arguments: str) -> Skeleton:
-        """From the kernel's CUTLASS header, its types, and the function that fills in arguments."""
-        types = f"namespace fusion = cutlass::epilogue::fusion;\n\n{types}"
-        digest = hashlib.sha256(f"{header}\n{types}\n{arguments}".encode()).hexdigest()[:16]
+    def of(headers: Headers, types: str, arguments: str) -> Skeleton:
+        """From the kernel's headers, its types, and the function that fills in arguments."""
+        types = f"namespace fusion = cutlass::epilogue::fusion;\n\n{types}" if "fusion::" in types else types
+        digest = hashlib.sha256(f"{headers}\n{types}\n{arguments}".encode()).hexdigest()[:16]
         symbol = f"mucc_skeleton_{digest}"
         device = (
-            f"#include <mucc/gemm.cuh>\n#include <{header}>\n\nnamespace mucc_skeleton {{\n\n{types}\n\n"
+            f"#include <{headers.device}>\n#include <{headers.kernel}>\n\n"
+            f"namespace mucc_skeleton {{\n\n{types}\n\n"
             f"}}  // namespace mucc_skeleton\n\nMUCC_GEMM_CODE({ENTRY}, mucc_skeleton::Kernel)\n"
         )
         host = (
-            f"#include <mucc/gemm_launch.h>\n#include <{header}>\n\nnamespace mucc_skeleton {{\n\n{types}\n\n"
+            f"#include <{headers.host}>\n#include <{headers.kernel}>\n\n"
+            f"namespace mucc_skeleton {{\n\n{types}\n\n"
             f"{arguments}\n\n}}  // namespace mucc_skeleton\n\n"
             f'extern "C" mucc::gemm::Skeleton const {symbol};\n'
             f"mucc::gemm::Skeleton const {symbol} =\n"
-            "    mucc::gemm::Host<mucc_skeleton::Kernel, mucc_skeleton::arguments>::skeleton;\n"
+            f"    {headers.driver}<mucc_skeleton::Kernel, mucc_skeleton::arguments>::skeleton;\n"
         )
         return Skeleton(symbol, device, host)
 
 
-class Gemm:
+class Gemm(ABC):
     """The text of one contraction kernel: what shapes CUTLASS's types, and what one program does with it.
 
     With `canonical` the types are named and commented for no program in particular.
@@ -128,12 +120,17 @@ class Gemm:
         self.places = places
         self.canonical = canonical
         match op.tile, op.cluster, op.mainloop, op.stages:
-            case TileAttr() as tile, ClusterAttr() as cluster, MainloopAttr(), IntegerAttr() as stages:
+            case (
+                TileAttr() as tile,
+                ClusterAttr() as cluster,
+                MainloopAttr() as mainloop,
+                IntegerAttr() as stages,
+            ):
                 self.tile, self.cluster, self.stages = tile, cluster, stages.value.data
             case _:
                 raise EmissionError("a gemm without a schedule: select-schedule has not run")
-        self.mainloop = _mainloop(op)
-        self.scheduler = _scheduler(op)
+        self.mainloop = mainloop.data
+        self.scheduler = scheduler_of(op)
         self.m, self.n, self.k, self.batch = op.shape.extents
         self.a = self._operand("a", self.m)
         self.b = self._operand("b", self.n)
@@ -141,23 +138,39 @@ class Gemm:
         self.exchanged = self.target.exchanges_operands(
             op.compute.data.value, self.a.is_row_major, self.b.is_row_major
         )
-        problem = Problem(places, self.batch, self.m, self.n, self.exchanged)
+        self.problem = Problem(places, self.batch, self.m, self.n, self.exchanged)
         if self.exchanged:
             self.a, self.b = self.b, self.a
             self.m, self.n = self.n, self.m
         self.namer = Namer([*places.dim_names.values(), *_NAMES])
-        self.c = problem.matrix(op.source.source) if op.source is not None else None
-        self.d = problem.matrix(op.destination.destination) if op.destination is not None else None
-        element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
-        self.lean = is_lean(op, self.d, self.tile.sizes, self.mainloop)
-        if self.lean:
-            groups = warpgroups(self.mainloop)
-            lean = LeanEpilogue(
-                op, problem, self.namer, element_d, canonical, warpgroups=groups, tile=self.tile.sizes
-            )
-            self.epilogue = lean.build()
-        else:
-            self.epilogue = Epilogue(op, problem, self.namer, element_d, canonical).build()
+        self.c = self.problem.matrix(op.source.source) if op.source is not None else None
+        self.d = self.problem.matrix(op.destination.destination) if op.destination is not None else None
+        self.epilogue = self.build_epilogue()
+
+    # What a family decides
+
+    @property
+    @abstractmethod
+    def headers(self) -> Headers:
+        """The headers that the kernel's text needs."""
+
+    @abstractmethod
+    def build_epilogue(self) -> Epilogue:
+        """The epilogue, written out. All other members are set by then."""
+
+    @abstractmethod
+    def types(self) -> list[str]:
+        """The kernel's types; the last of them is `Kernel`."""
+
+    @abstractmethod
+    def arguments(self) -> list[str]:
+        """`void arguments(Problem const&, Kernel::Arguments&)`: from a problem to the kernel's arguments."""
+
+    @abstractmethod
+    def schedule(self) -> list[str]:
+        """What `describe` says of the scheduler: assignments to members of a problem `p`."""
+
+    # What all have in common
 
     def _operand(self, which: str, outer: Dims) -> Matrix:
         """A as (M, K, L) or B as (N, K, L)."""
@@ -177,7 +190,7 @@ class Gemm:
             raise EmissionError(f"{memory.name} is contiguous along neither of its axes")
         return Matrix(memory, (strides[0], strides[1], batch))
 
-    def _aligned(self, matrix: Matrix | None) -> int:
+    def aligned(self, matrix: Matrix | None) -> int:
         """Elements in a granule of copies; a matrix that is not there counts as one of 16-bit elements."""
         size = dtype_bytes(matrix.memory.type.element_type) if matrix else 2
         return self.target.copy_granule // size
@@ -192,7 +205,7 @@ class Gemm:
         assert self.canonical
         markers = [body.marker(i) for i, body in enumerate(self.bodies)]
         types = "\n".join([*(f"{m}\n" for m in markers), *self.types()])
-        return Skeleton.of(kernel_header(self.op), types, "\n".join(self.arguments()))
+        return Skeleton.of(self.headers, types, "\n".join(self.arguments()))
 
     def kernel(self, entry: str) -> list[str]:
         """The definitions of the kernel's namespace where everything is one file; `entry` is its name."""
@@ -202,7 +215,7 @@ class Gemm:
             "",
             *self.arguments(),
             "",
-            "constexpr auto skeleton = mucc::gemm::Host<Kernel, arguments>::skeleton;",
+            f"constexpr auto skeleton = {self.headers.driver}<Kernel, arguments>::skeleton;",
             f"MUCC_GEMM_CODE({entry}, Kernel)",
             f"mucc::Code code{{nullptr, nullptr, reinterpret_cast<void const*>({entry})}};",
             "",
@@ -213,98 +226,9 @@ class Gemm:
         """What the program does with the kernel; `skeleton` is the C++ name of its skeleton."""
         return [*self._describe(), "", *self._run(skeleton)]
 
-    def types(self) -> list[str]:
-        """CUTLASS's types."""
-        _, epilogue_schedule = _SCHEDULES[self.mainloop]
-        dtype = self.a.memory.type.dtype
-        element = CUTLASS_TYPES[dtype]
-        element_c = CUTLASS_TYPES[self.c.memory.type.dtype] if self.c else "void"
-        align_c = self._aligned(self.c)
-        align_d = self._aligned(self.d)
-        plain = stride_type((ZERO, ZERO, ZERO), 1).replace("cute::_0", "int64_t", 1)
-        uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
-        tensor_core = "tf32" if self.op.compute.data is Compute.TF32 else self.op.compute.data.value
-        lines = [
-            f"using TileShape = {_shape(*self.tile.sizes)};",
-            f"using ClusterShape = {_shape(*self.cluster.sizes, 1)};",
-            f"using ElementA = {element};  // multiplied as {tensor_core}",
-            f"using StrideA = {self.a.type};{self._tensor(self.a)}",
-            f"using ElementB = {element};",
-            f"using StrideB = {self.b.type};{self._tensor(self.b)}",
-            f"using ElementC = {element_c};",
-            f"using StrideC = {self.c.type if self.c else self.d.type if self.d else plain};",
-            f"using ElementD = {self.epilogue.element_d};",
-            f"using StrideD = {self.d.type if self.d else plain};",
-        ]
-        if self.lean:
-            return [*lines, "", *self.epilogue.usings, *self._collectives(self.epilogue.root.type)]
-        lines.append(f"using EpilogueSchedule = cutlass::epilogue::{epilogue_schedule};")
-        if uses_tiles:
-            tiles = f"TileShape, ElementC, {'ElementD' if self.d else _NO_MATRIX}, EpilogueSchedule"
-            lines.append(f"using Tiles = mucc::gemm::Tiles<{tiles}>;")
-        lines += ["", *self.epilogue.usings]
-        if self.d is None:
-            lines += [
-                "// No matrix is stored as D, but CUTLASS wants a type for the epilogue's shared memory.",
-                f"struct Visitor : {self.epilogue.root.type} {{",
-                f"  using ElementAux = {_NO_MATRIX};",
-                f"  using {self.epilogue.root.type}::{self.epilogue.root.type};",
-                "};",
-            ]
-        else:
-            lines.append(f"using Visitor = {self.epilogue.root.type};")
-        lines.append("")
-        built = [
-            "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape",
-            "cutlass::epilogue::collective::EpilogueTileAuto, float, float",
-            f"ElementC, StrideC, {align_c}, ElementD, StrideD, {align_d}, EpilogueSchedule, Visitor",
-        ]
-        builder = "typename cutlass::epilogue::collective::CollectiveBuilder"
-        return [*lines, *self._collectives(f"{builder}<{', '.join(built)}>::CollectiveOp")]
-
-    def _collectives(self, epilogue: str) -> list[str]:
-        """The kernel from its collectives."""
-        kernel_schedule, _ = _SCHEDULES[self.mainloop]
-        align = self._aligned(self.a)
-        scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
-        stage = "" if self.canonical else f"stage {self.op.stage.data} "
-        too_much = f"{stage}needs more shared memory than a block has"
-        return [
-            "using CollectiveEpilogue =",
-            *_wrap(f"{epilogue};"),
-            "using CollectiveMainloop = typename cutlass::gemm::collective::CollectiveBuilder<",
-            *_wrap(
-                "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, "
-                f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, float, TileShape, "
-                f"ClusterShape, mucc::gemm::Stages<{self.stages}>, "
-                f"cutlass::gemm::{kernel_schedule}>::CollectiveOp;"
-            ),
-            "using Kernel = cutlass::gemm::kernel::GemmUniversal<",
-            "    cute::Shape<int, int, int, int>, CollectiveMainloop, CollectiveEpilogue,",
-            f"    cutlass::gemm::{scheduler}>;",
-            f"static_assert(sizeof(typename Kernel::SharedStorage) <= {self.target.smem_bytes},",
-            f"              {string_literal(too_much)});",
-        ]
-
-    def _tensor(self, matrix: Matrix) -> str:
+    def tensor_comment(self, matrix: Matrix) -> str:
+        """Which tensor of the program a matrix is, as a comment."""
         return "" if self.canonical else comment_text(f"  // {matrix.memory.name}: {matrix.memory.type}")
-
-    def arguments(self) -> list[str]:
-        """From a problem to CUTLASS's arguments."""
-        given = self.epilogue.root.arguments
-        lines = ["mucc::gemm::begin_arguments<Kernel>(p, to);", *self.epilogue.locals]
-        if given != "{}":
-            lines.append(f"to.epilogue.thread = {given};")
-        if self.mainloop is not Mainloop.WARPSPECIALIZED:
-            lines.append("mucc::gemm::set_raster<Kernel>(p, to);")
-        if needs_scratch(self.op):
-            lines.append("mucc::gemm::set_splits<Kernel>(p, to);")
-        return [
-            "// What CUTLASS makes of a problem.",
-            "void arguments(mucc::gemm::Problem const& p, Kernel::Arguments& to) {",
-            *(f"  {line}" for line in lines),
-            "}",
-        ]
 
     def _describe(self) -> list[str]:
         """What a call says about the problem."""
@@ -323,7 +247,7 @@ class Gemm:
             *(["  p.batched = true;"] if self.batch else []),
             *(f"  p.{x} = {m.value};" for x, m in zip("abcd", self._matrices(), strict=True) if m),
             *(f"  p.extra[{i}] = {value};" for i, value in enumerate(self.epilogue.operands)),
-            *self._schedule(),
+            *self.schedule(),
             "  return 0;",
             "}",
         ]
@@ -336,19 +260,6 @@ class Gemm:
 
     def _matrices(self) -> tuple[Matrix | None, ...]:
         return (self.a, self.b, self.c, self.d)
-
-    def _schedule(self) -> list[str]:
-        if self.mainloop is Mainloop.WARPSPECIALIZED:
-            return []
-        scheduler, raster = self.scheduler, Raster(self.scheduler.raster.data)
-        lines = [f"  p.swizzle = {scheduler.swizzle.data};"]
-        if raster is not Raster.HEURISTIC:
-            lines.append(f"  p.raster = mucc::gemm::Raster::{_RASTERS[raster]};")
-        if needs_scratch(self.op):
-            lines.append(f"  p.splits = {scheduler.splits.data};")
-            if scheduler.kind.data == SchedulerKind.SPLIT_K:
-                lines.append("  p.split_k = true;")
-        return lines
 
     def _run(self, skeleton: str) -> list[str]:
         stage = string_literal(self.op.stage.data)
@@ -382,5 +293,6 @@ class Gemm:
         )
 
 
-def _wrap(text: str) -> list[str]:
+def wrapped(text: str) -> list[str]:
+    """C++ in indented lines."""
     return textwrap.wrap(text, 116, initial_indent="    ", subsequent_indent="    ", break_long_words=False)

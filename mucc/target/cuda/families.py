@@ -1,0 +1,30 @@
+"""Which family of kernels writes a contraction: its mainloop decides."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from mucc.dialects.cutlass.ops import GemmOp
+from mucc.dialects.mu.schedule import Mainloop
+from mucc.target.cuda.gemm import Gemm
+from mucc.target.cuda.memory import EmissionError, Places
+
+FAMILIES: dict[Mainloop, tuple[str, str]] = {
+    Mainloop.COOPERATIVE: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
+    Mainloop.PINGPONG: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
+    Mainloop.WARPSPECIALIZED: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
+}
+"""The module and class that write the kernels of a mainloop. A further family is a module with a `Gemm`."""
+
+
+def gemm_of(op: GemmOp, places: Places, *, canonical: bool = False) -> Gemm:
+    """The text of a contraction kernel.
+
+    With `canonical` its types are named and commented for no program in particular. Raises EmissionError
+    where no family writes such kernels.
+    """
+    mainloop = op.mainloop.data if op.mainloop else None
+    if mainloop is None or mainloop not in FAMILIES:
+        raise EmissionError(f"no kernel for mainloop {mainloop or 'unset'}")
+    module, name = FAMILIES[mainloop]
+    return getattr(import_module(module), name)(op, places, canonical=canonical)

@@ -1,0 +1,154 @@
+"""Contraction kernels for Hopper: CUTLASS 3.x collectives with every choice written out."""
+
+from __future__ import annotations
+
+from mucc.dialects.mu.ops import Compute
+from mucc.dialects.mu.schedule import Mainloop, Raster, SchedulerKind
+from mucc.target.cuda.gemm import Gemm, Headers, needs_scratch, shape_type, wrapped
+from mucc.target.cuda.graph import Epilogue, stride_type
+from mucc.target.cuda.lean import LeanEpilogue, is_lean, warpgroups
+from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO
+from mucc.target.cuda.names import string_literal
+
+_SCHEDULES = {
+    Mainloop.COOPERATIVE: ("KernelTmaWarpSpecializedCooperative", "TmaWarpSpecializedCooperative"),
+    Mainloop.PINGPONG: ("KernelTmaWarpSpecializedPingpong", "TmaWarpSpecialized"),
+    Mainloop.WARPSPECIALIZED: ("KernelTmaWarpSpecialized", "TmaWarpSpecialized"),
+}
+
+_HEADERS = {
+    Mainloop.COOPERATIVE: "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_cooperative.hpp",
+    Mainloop.PINGPONG: "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp",
+    Mainloop.WARPSPECIALIZED: "cutlass/gemm/kernel/gemm_universal.hpp",
+}
+
+_RASTERS = {Raster.ALONG_M: "kAlongM", Raster.ALONG_N: "kAlongN", Raster.HEURISTIC: "kHeuristic"}
+
+# The type of the shared memory that an epilogue keeps though it stores no matrix.
+_NO_MATRIX = "cutlass::bfloat16_t"
+
+
+class Sm90Gemm(Gemm):
+    """Operands by TMA, products by wgmma, an epilogue of visitors or mucc's own."""
+
+    @property
+    def headers(self) -> Headers:
+        return Headers(_HEADERS[self.mainloop])
+
+    def build_epilogue(self) -> Epilogue:
+        element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
+        self.lean = is_lean(self.op, self.d, self.tile.sizes, self.mainloop)
+        if not self.lean:
+            return Epilogue(self.op, self.problem, self.namer, element_d, self.canonical).build()
+        return LeanEpilogue(
+            self.op,
+            self.problem,
+            self.namer,
+            element_d,
+            self.canonical,
+            warpgroups=warpgroups(self.mainloop),
+            tile=self.tile.sizes,
+        ).build()
+
+    def types(self) -> list[str]:
+        """CUTLASS's types."""
+        _, epilogue_schedule = _SCHEDULES[self.mainloop]
+        dtype = self.a.memory.type.dtype
+        element = CUTLASS_TYPES[dtype]
+        element_c = CUTLASS_TYPES[self.c.memory.type.dtype] if self.c else "void"
+        align_c = self.aligned(self.c)
+        align_d = self.aligned(self.d)
+        plain = stride_type((ZERO, ZERO, ZERO), 1).replace("cute::_0", "int64_t", 1)
+        uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
+        tensor_core = "tf32" if self.op.compute.data is Compute.TF32 else self.op.compute.data.value
+        lines = [
+            f"using TileShape = {shape_type(*self.tile.sizes)};",
+            f"using ClusterShape = {shape_type(*self.cluster.sizes, 1)};",
+            f"using ElementA = {element};  // multiplied as {tensor_core}",
+            f"using StrideA = {self.a.type};{self.tensor_comment(self.a)}",
+            f"using ElementB = {element};",
+            f"using StrideB = {self.b.type};{self.tensor_comment(self.b)}",
+            f"using ElementC = {element_c};",
+            f"using StrideC = {self.c.type if self.c else self.d.type if self.d else plain};",
+            f"using ElementD = {self.epilogue.element_d};",
+            f"using StrideD = {self.d.type if self.d else plain};",
+        ]
+        if self.lean:
+            return [*lines, "", *self.epilogue.usings, *self._collectives(self.epilogue.root.type)]
+        lines.append(f"using EpilogueSchedule = cutlass::epilogue::{epilogue_schedule};")
+        if uses_tiles:
+            tiles = f"TileShape, ElementC, {'ElementD' if self.d else _NO_MATRIX}, EpilogueSchedule"
+            lines.append(f"using Tiles = mucc::gemm::Tiles<{tiles}>;")
+        lines += ["", *self.epilogue.usings]
+        if self.d is None:
+            lines += [
+                "// No matrix is stored as D, but CUTLASS wants a type for the epilogue's shared memory.",
+                f"struct Visitor : {self.epilogue.root.type} {{",
+                f"  using ElementAux = {_NO_MATRIX};",
+                f"  using {self.epilogue.root.type}::{self.epilogue.root.type};",
+                "};",
+            ]
+        else:
+            lines.append(f"using Visitor = {self.epilogue.root.type};")
+        lines.append("")
+        built = [
+            "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape",
+            "cutlass::epilogue::collective::EpilogueTileAuto, float, float",
+            f"ElementC, StrideC, {align_c}, ElementD, StrideD, {align_d}, EpilogueSchedule, Visitor",
+        ]
+        builder = "typename cutlass::epilogue::collective::CollectiveBuilder"
+        return [*lines, *self._collectives(f"{builder}<{', '.join(built)}>::CollectiveOp")]
+
+    def _collectives(self, epilogue: str) -> list[str]:
+        """The kernel from its collectives."""
+        kernel_schedule, _ = _SCHEDULES[self.mainloop]
+        align = self.aligned(self.a)
+        scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
+        stage = "" if self.canonical else f"stage {self.op.stage.data} "
+        too_much = f"{stage}needs more shared memory than a block has"
+        return [
+            "using CollectiveEpilogue =",
+            *wrapped(f"{epilogue};"),
+            "using CollectiveMainloop = typename cutlass::gemm::collective::CollectiveBuilder<",
+            *wrapped(
+                "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, "
+                f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, float, TileShape, "
+                f"ClusterShape, mucc::gemm::Stages<{self.stages}>, "
+                f"cutlass::gemm::{kernel_schedule}>::CollectiveOp;"
+            ),
+            "using Kernel = cutlass::gemm::kernel::GemmUniversal<",
+            "    cute::Shape<int, int, int, int>, CollectiveMainloop, CollectiveEpilogue,",
+            f"    cutlass::gemm::{scheduler}>;",
+            f"static_assert(sizeof(typename Kernel::SharedStorage) <= {self.target.smem_bytes},",
+            f"              {string_literal(too_much)});",
+        ]
+
+    def arguments(self) -> list[str]:
+        """From a problem to CUTLASS's arguments."""
+        given = self.epilogue.root.arguments
+        lines = ["mucc::gemm::begin_arguments<Kernel>(p, to);", *self.epilogue.locals]
+        if given != "{}":
+            lines.append(f"to.epilogue.thread = {given};")
+        if self.mainloop is not Mainloop.WARPSPECIALIZED:
+            lines.append("mucc::gemm::set_raster<Kernel>(p, to);")
+        if needs_scratch(self.op):
+            lines.append("mucc::gemm::set_splits<Kernel>(p, to);")
+        return [
+            "// What CUTLASS makes of a problem.",
+            "void arguments(mucc::gemm::Problem const& p, Kernel::Arguments& to) {",
+            *(f"  {line}" for line in lines),
+            "}",
+        ]
+
+    def schedule(self) -> list[str]:
+        if self.mainloop is Mainloop.WARPSPECIALIZED:
+            return []
+        scheduler, raster = self.scheduler, Raster(self.scheduler.raster.data)
+        lines = [f"  p.swizzle = {scheduler.swizzle.data};"]
+        if raster is not Raster.HEURISTIC:
+            lines.append(f"  p.raster = mucc::gemm::Raster::{_RASTERS[raster]};")
+        if needs_scratch(self.op):
+            lines.append(f"  p.splits = {scheduler.splits.data};")
+            if scheduler.kind.data == SchedulerKind.SPLIT_K:
+                lines.append("  p.split_k = true;")
+        return lines
