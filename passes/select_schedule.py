@@ -13,6 +13,7 @@ from mucc.dialects.mu.schedule import ClusterAttr, Mainloop, MainloopAttr, Sched
 from mucc.passes.gemm_config import problem_of
 from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
+from mucc.target.config import Schedule
 
 
 def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
@@ -30,7 +31,7 @@ def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dic
     return settings
 
 
-def _text(value: Attribute) -> str:
+def setting_text(value: Attribute) -> str:
     """A setting's value as source text."""
     match value:
         case MainloopAttr():
@@ -41,17 +42,22 @@ def _text(value: Attribute) -> str:
             return str(value)
 
 
+def settings_of(choice: Schedule) -> dict[str, Attribute]:
+    """A target's choice as settings, which a schedule in the source could hold as well."""
+    return {
+        "tile": TileAttr.of(*choice.tile),
+        "cluster": ClusterAttr.of(*choice.cluster),
+        "mainloop": MainloopAttr(Mainloop(choice.mainloop)),
+        "scheduler": SchedulerAttr.of(choice.scheduler, choice.raster, choice.swizzle, choice.splits),
+    }
+
+
 def _select(program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute]) -> None:
     target = get_target(program.target.data)
     choice = target.default_schedule(
-        problem_of(gemm, target), {name: _text(value) for name, value in settings.items()}
+        problem_of(gemm, target), {name: setting_text(value) for name, value in settings.items()}
     )
-    gemm.tile = TileAttr.of(*choice.tile)
-    gemm.cluster = ClusterAttr.of(*choice.cluster)
-    gemm.mainloop = MainloopAttr(Mainloop(choice.mainloop))
-    gemm.scheduler = SchedulerAttr.of(choice.scheduler, choice.raster, choice.swizzle, choice.splits)
-    for name, value in settings.items():
-        gemm.properties[name] = value
+    gemm.properties |= settings_of(choice) | settings
 
 
 def unknown_stages(schedules: list[ScheduleOp], programs: list[c.ProgramOp]) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 
@@ -84,3 +84,8 @@ class Schedule:
     raster: str = "heuristic"
     swizzle: int = 1
     splits: int = 1
+
+    @property
+    def compiled(self) -> Schedule:
+        """What of it shapes machine code: schedules that are equal in this share a skeleton."""
+        return replace(self, raster="heuristic", swizzle=1, splits=1)
