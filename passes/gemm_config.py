@@ -8,7 +8,6 @@ from math import prod
 from xdsl.ir import Attribute, Operation
 
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.ops import Compute
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.target.base import Target
 from mucc.target.config import Epilogue, GemmConfig, Problem
@@ -90,7 +89,7 @@ def config_of(gemm: c.GemmOp, target: Target) -> GemmConfig:
     problem = problem_of(gemm, target)
     return GemmConfig(
         compute=problem.compute,
-        element_bytes=4 if gemm.compute.data is Compute.TF32 else 2,
+        element_bytes=_bytes(gemm.a.type),
         a_k_major=problem.a_k_major,
         b_k_major=problem.b_k_major,
         tile=gemm.tile.sizes,

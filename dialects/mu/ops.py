@@ -46,11 +46,17 @@ if TYPE_CHECKING:
 
 
 class Compute(StrEnum):
-    """The arithmetic of a contraction's products; accumulation is f32."""
+    """The arithmetic of a contraction's products; accumulation is f32.
+
+    `tf32x3` splits each f32 operand into two tf32 parts and adds three products of them, which is nearly as
+    exact as `f32`, the arithmetic of the ordinary cores.
+    """
 
     BF16 = "bf16"
     F16 = "f16"
     TF32 = "tf32"
+    TF32X3 = "tf32x3"
+    F32 = "f32"
 
 
 @irdl_attr_definition
@@ -60,9 +66,16 @@ class ComputeAttr(WordAttr[Compute]):
     name = "mu.compute"
 
     @staticmethod
+    def choices(dtype: str) -> tuple[Compute, ...]:
+        """The formats that operands of a dtype may multiply in, the default first."""
+        if dtype in ("bf16", "f16"):
+            return (Compute(dtype),)
+        return (Compute.TF32, Compute.TF32X3, Compute.F32)
+
+    @staticmethod
     def default(dtype: str) -> ComputeAttr:
         """16-bit operands multiply in their own format, f32 operands in tf32."""
-        return ComputeAttr(Compute(dtype) if dtype in ("bf16", "f16") else Compute.TF32)
+        return ComputeAttr(ComputeAttr.choices(dtype)[0])
 
 
 @irdl_op_definition
@@ -96,7 +109,7 @@ class MatmulOp(FormattedOp):
         if self.result.type != expected:
             raise VerifyException(f"mu.matmul: result type {self.result.type} should be {expected}")
         dtype = Shaped.of(self.lhs.type).element_type
-        if self.compute != ComputeAttr.default(expected.dtype):
+        if self.compute.data not in ComputeAttr.choices(expected.dtype):
             raise VerifyException(f"mu.matmul: {dtype} operands do not compute in {self.compute.data}")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mucc.dialects.mu.ops import KernelOp, MatmulOp
+from mucc.dialects.mu.ops import Compute, KernelOp, MatmulOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
 Term = list[int | str]
@@ -25,7 +25,14 @@ def term(factor: int, dims: Sequence[Dim]) -> Term:
 def _matmul_term(op: MatmulOp) -> tuple[str, Term]:
     result: Dims = Shaped.of(op.result.type).dims
     inner = Shaped.of(op.lhs.type).dims[-1]
-    return f"tensor.{op.compute.data.value}", term(2, (*result, inner))
+    match op.compute.data:
+        case Compute.F32:
+            unit, count = "fp32", 2
+        case Compute.TF32X3:
+            unit, count = "tensor.tf32", 3 * 2
+        case compute:
+            unit, count = f"tensor.{compute.value}", 2
+    return unit, term(count, (*result, inner))
 
 
 def flops(kernel: KernelOp) -> dict[str, Polynomial]:

@@ -182,7 +182,8 @@ _NAMES: dict[str, tuple[str, str]] = {
     "MU1010": _entry(
         "unfitting argument",
         "The parameter takes something else: a number known at compile time, one of a few words, an axis, or "
-        "a value. 16-bit operands of a contraction compute in their own format, f32 operands in tf32.",
+        "a value. 16-bit operands of a contraction compute in their own format, f32 operands in tf32, tf32x3 "
+        "or f32.",
         _body("return leaky_relu(x, slope=s)"),
         _body("return leaky_relu(x, slope=0.2)"),
     ),

@@ -97,6 +97,11 @@ _TILES: dict[str, tuple[str, str]] = {
         "whose second is not has to be computed with the operands exchanged, and this one was not. Store "
         "the second operand transposed, `w: f32[N, K]`, and write `x @ w.T`.",
     ),
+    "MU3020": (
+        "mainloop does not compute in this format",
+        "wgmma multiplies bf16, f16 and tf32. `compute=f32` and `compute=tf32x3` need a mainloop that "
+        "multiplies in registers.",
+    ),
 }
 
 _PIPELINE: dict[str, tuple[str, str]] = {

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
 
+from mucc.dialects.mu import rules
 from mucc.dialects.mu.elementwise import ELEMENTWISE, CastOp, ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops import Compute, ComputeAttr, MatmulOp, ReduceOp, Reduction
 from mucc.dialects.mu.rules import TypeRuleError
@@ -96,17 +97,24 @@ def _reduction(kind: Reduction) -> Function:
 
 
 def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
-    op = MatmulOp(values[0], values[1])
-    dtype, compute = op.result.type.dtype, options.get("compute")
-    own = next(c.value for c in Compute if ComputeAttr(c) == op.properties["compute"])
-    if compute not in (None, own):
-        raise TypeRuleError(
-            "MU1010",
-            f"{dtype} operands cannot compute in {compute}",
-            notes=(f"{dtype} operands of a contraction compute in {own}",),
-            helps=(f"leave `compute` out, or cast both operands to {compute}",),
-        )
-    return op
+    dtype = rules.matmul(values[0].type, values[1].type).dtype
+    choices = ComputeAttr.choices(dtype)
+    compute = options.get("compute") or choices[0]
+    if compute in choices:
+        return MatmulOp(values[0], values[1], ComputeAttr(Compute(compute)))
+    operand_dtype = next(d for d in STORABLE if compute in ComputeAttr.choices(d))
+    raise TypeRuleError(
+        "MU1010",
+        f"{dtype} operands cannot compute in {compute}",
+        notes=(f"{dtype} operands of a contraction compute in {_any_of(choices)}",),
+        helps=(f"leave `compute` out, or cast both operands to {operand_dtype}",),
+    )
+
+
+def _any_of(words: Sequence[str]) -> str:
+    """`tf32, tf32x3 or f32`."""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _cast(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:

@@ -48,7 +48,8 @@ schedule linear_gelu for sm_90a {
 * Loosest first: `or`, `and`, `not`, `< <= > >= == !=` (no chains), `+ -`, `* / @`, unary `-`, postfix `.T`,
   `[...]`.
 * `a @ b`: `[.., M, K] @ [.., K, N]`, leading axes broadcast. A weight `w: [N, K]` is used as `x @ w.T`;
-  `.T` (last two axes) is free. bf16 and f16 multiply in their own format, f32 in tf32; sums are f32.
+  `.T` (last two axes) is free. bf16 and f16 multiply in their own format, f32 in tf32 (`matmul(a, b,
+  compute=tf32x3)` or `f32` for more precision); sums are f32.
 * Broadcasting is NumPy's, over dim names: extents agree if they are the same name, the same number, or one
   is 1. For x `[M, N]`: `x + b` with b `[N]` adds per column; per row write `x + r[:, None]` with r `[M]`.
   Indexing knows `:` and `None` only.

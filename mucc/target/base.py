@@ -46,6 +46,16 @@ class Multiprocessor(NamedTuple):
     l2_bytes_per_cycle: int
     """What a multiprocessor can load from L2."""
 
+    def flops_per_cycle(self, compute: str) -> float:
+        """Operations per cycle of contractions that multiply in a format."""
+        match compute:
+            case "f32":
+                return 2 * self.fp32_per_cycle
+            case "tf32x3":
+                return self.tensor_flops_per_cycle["tf32"] / 3
+            case _:
+                return self.tensor_flops_per_cycle[compute]
+
 
 class Device(NamedTuple):
     """A card of a target.

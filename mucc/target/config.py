@@ -30,8 +30,8 @@ class Epilogue:
 class GemmConfig:
     """One contraction kernel with all choices made but the stage count.
 
-    `element_bytes` is the operand element's size, `compute` one of bf16, f16, tf32; `a_k_major` and
-    `b_k_major` say that K is the contiguous axis of the operand.
+    `element_bytes` is the operand element's size, `compute` one of bf16, f16, tf32, tf32x3, f32; `a_k_major`
+    and `b_k_major` say that K is the contiguous axis of the operand.
     """
 
     compute: str
@@ -45,6 +45,11 @@ class GemmConfig:
     epilogue: Epilogue = Epilogue()
     splits: int = 1
     swizzle: int = 1
+
+
+def operand_bytes(compute: str) -> int:
+    """Bytes of an operand's element that multiplies in a format."""
+    return 2 if compute in ("bf16", "f16") else 4
 
 
 class Violation(NamedTuple):

@@ -18,6 +18,8 @@ from mucc.target.base import Limits
 from mucc.target.config import GemmConfig, Violation
 
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")
+COMPUTES = ("bf16", "f16", "tf32")
+"""The formats in which wgmma multiplies operands as they are stored."""
 ROWS = {"cooperative": 128, "pingpong": 64, "warpspecialized": 64}
 """Rows that the consumers of a mainloop share: 64 for each warp group that works on one tile."""
 
@@ -168,6 +170,14 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             "mainloop",
             f"sm_90a has no {config.mainloop} mainloop",
             ("contractions of sm_90a load by TMA; its mainloops are " + ", ".join(MAINLOOPS),),
+            _mainloops,
+        )
+    if config.compute not in COMPUTES:
+        yield Broken(
+            "MU3020",
+            "mainloop",
+            f"the {config.mainloop} mainloop does not compute in {config.compute}",
+            ("wgmma multiplies " + ", ".join(COMPUTES),),
             _mainloops,
         )
     yield from _tile(limits, config, stages)

@@ -11,7 +11,7 @@ from math import ceil, log2
 from mucc.target import sm90_memory as memory
 from mucc.target import sm90_rules as rules
 from mucc.target.base import Facts
-from mucc.target.config import GemmConfig, Problem, Schedule
+from mucc.target.config import GemmConfig, Problem, Schedule, operand_bytes
 
 SHAPES = (
     *(("cooperative", m, n) for m, n in ((128, 256), (256, 128), (128, 192), (128, 128))),
@@ -63,7 +63,7 @@ def cycles(facts: Facts, problem: Problem, config: GemmConfig) -> float:
     m, n, k = config.tile
     sm = facts.multiprocessor
     # A wgmma with few columns is bound by reading A from shared memory.
-    math = 2 * m * max(n, 64) / sm.tensor_flops_per_cycle[config.compute]
+    math = 2 * m * max(n, 64) / sm.flops_per_cycle(config.compute)
     math *= 1 + TAPER * max(0, log2(128 * 256 / (m * n)))
     cluster_m, cluster_n = config.cluster
     load = (m / cluster_n + n / cluster_m) * config.element_bytes / sm.l2_bytes_per_cycle
@@ -80,7 +80,7 @@ def _tiles(problem: Problem, config: GemmConfig) -> int:
 
 def _candidates(facts: Facts, problem: Problem, fixed: Mapping[str, str]) -> Iterator[GemmConfig]:
     """Every shape with every depth and cluster that suits it; fixed settings hold in all."""
-    element = 4 if problem.compute == "tf32" else 2
+    element = operand_bytes(problem.compute)
     tile = _sizes(fixed.get("tile"), 3)
     cluster = _sizes(fixed.get("cluster"), 2)
     scheduler = re.search(r"persistent|stream_k|split_k", fixed.get("scheduler", ""))

@@ -44,6 +44,15 @@ def test_products_by_format_and_batch() -> None:
     }
 
 
+def test_products_of_f32_by_arithmetic() -> None:
+    found = kernel(
+        """kernel k[M, N, K](x: f32[M, K], w: f32[K, N]) -> (a: f32[M, N], b: f32[M, N]) {
+            return matmul(x, w, compute=tf32x3), matmul(x, w, compute=f32)
+        }"""
+    )
+    assert flops(found) == {"tensor.tf32": [[6, "M", "N", "K"]], "fp32": [[2, "M", "N", "K"]]}
+
+
 def test_what_is_not_used_is_not_read() -> None:
     found = kernel(
         "kernel k[M](x: f32[M], y: f32[M], s: f32) -> (a: f32[M], b: f32[]) { return x * s, amax(x) }"

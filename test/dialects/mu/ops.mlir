@@ -142,6 +142,10 @@ mu.kernel @tensors(%x: !mu.tensor<[B, M, K], bf16>, %w: !mu.tensor<[N, K], bf16>
   %3 = mu.matmul bf16 %x, %0 : (!mu.tensor<[B, M, K], bf16>, !mu.tensor<[K, N], bf16, col_major>) -> !mu.tensor<[B, M, N], bf16>
   // CHECK-NEXT: mu.matmul tf32 %f, %f
   %4 = mu.matmul tf32 %f, %f : (!mu.tensor<[K, K], f32>, !mu.tensor<[K, K], f32>) -> !mu.tensor<[K, K], f32>
+  // CHECK-NEXT: mu.matmul tf32x3 %f, %f
+  %tf32x3 = mu.matmul tf32x3 %f, %f : (!mu.tensor<[K, K], f32>, !mu.tensor<[K, K], f32>) -> !mu.tensor<[K, K], f32>
+  // CHECK-NEXT: mu.matmul f32 %f, %f
+  %f32 = mu.matmul f32 %f, %f : (!mu.tensor<[K, K], f32>, !mu.tensor<[K, K], f32>) -> !mu.tensor<[K, K], f32>
   // CHECK-NEXT: mu.matmul f16 %h, %h
   %5 = mu.matmul f16 %h, %h : (!mu.tensor<[K, K], f16>, !mu.tensor<[K, K], f16>) -> !mu.tensor<[K, K], f16>
   // CHECK-NEXT: mu.expand %h axes [0, 3] : (!mu.tensor<[K, K], f16>) -> !mu.tensor<[1, K, K, 1], f16>
