@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.target.base import Target
-from mucc.target.config import Epilogue, GemmConfig, Problem
+from mucc.target.config import Epilogue, GemmConfig, Problem, Schedule
 
 
 def _bytes(type: Attribute) -> int:
@@ -85,18 +85,19 @@ def _epilogue_of(gemm: c.GemmOp, exchanged: bool) -> Epilogue:
 
 def config_of(gemm: c.GemmOp, target: Target) -> GemmConfig:
     """The whole description, once the schedule is chosen."""
+    return problem_of(gemm, target).config(schedule_of(gemm))
+
+
+def schedule_of(gemm: c.GemmOp) -> Schedule:
+    """The schedule that a gemm has."""
     assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler
-    problem = problem_of(gemm, target)
-    return GemmConfig(
-        compute=problem.compute,
-        element_bytes=_bytes(gemm.a.type),
-        a_k_major=problem.a_k_major,
-        b_k_major=problem.b_k_major,
+    return Schedule(
         tile=gemm.tile.sizes,
         cluster=gemm.cluster.sizes,
         mainloop=gemm.mainloop.data.value,
         scheduler=gemm.scheduler.kind.data,
-        epilogue=problem.epilogue,
-        splits=gemm.scheduler.splits.data,
+        raster=gemm.scheduler.raster.data,
         swizzle=gemm.scheduler.swizzle.data,
+        splits=gemm.scheduler.splits.data,
+        stages=gemm.stages.value.data if gemm.stages else None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
 from mucc.dialects.cutlass import ops as c
@@ -44,12 +44,15 @@ def setting_text(value: Attribute) -> str:
 
 def settings_of(choice: Schedule) -> dict[str, Attribute]:
     """A target's choice as settings, which a schedule in the source could hold as well."""
-    return {
+    settings: dict[str, Attribute] = {
         "tile": TileAttr.of(*choice.tile),
         "cluster": ClusterAttr.of(*choice.cluster),
         "mainloop": MainloopAttr(Mainloop(choice.mainloop)),
         "scheduler": SchedulerAttr.of(choice.scheduler, choice.raster, choice.swizzle, choice.splits),
     }
+    if choice.stages is not None:
+        settings["stages"] = IntegerAttr(choice.stages, i64)
+    return settings
 
 
 def _select(program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mucc.target.config import GemmConfig, Problem, Schedule, Violation
+from mucc.target.config import Candidate, Estimate, GemmConfig, Problem, Schedule, Violation
 
 DATA = Path(__file__).parent / "data"
 """Where the data files are: `<target>.toml`."""
@@ -99,11 +99,35 @@ def load_facts(name: str) -> Facts:
     )
 
 
+class Family(ABC):
+    """A family of kernels as the choice of schedules sees it: what is worth trying, and what it costs."""
+
+    mainloops: tuple[str, ...]
+    """The mainloops that the family's kernels have."""
+
+    @abstractmethod
+    def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
+        """Schedules worth trying, in a fixed order; some may be illegal.
+
+        `pinned` holds fields of `Schedule` that are chosen already: they replace what is proposed, so a
+        family has to look at them only where they suggest something else for another field.
+        """
+
+    @abstractmethod
+    def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
+        """What a schedule costs on a card, whether it is legal or not."""
+
+    def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
+        """All that may be tried where no proposal is legal together with what is pinned."""
+        return iter(())
+
+
 class Target(ABC):
     """A kind of GPU: what fits it, and what suits it. Facts are read on first use."""
 
     def __init__(self, name: str):
         self.name = name
+        self._chosen: dict[object, Schedule] = {}
 
     @cached_property
     def facts(self) -> Facts:
@@ -131,13 +155,43 @@ class Target(ABC):
     def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
         """Every rule that a configuration breaks; `stages` is None where the count is left open."""
 
+    @property
     @abstractmethod
-    def default_schedule(self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({})) -> Schedule:
-        """A sound schedule for a contraction.
+    def families(self) -> tuple[Family, ...]:
+        """The families of kernels that schedules are chosen from, the most common first."""
+
+    def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
+        """Whether a configuration breaks no rule."""
+        return not self.violations(config, stages)
+
+    def candidates(
+        self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({}), device: Device | None = None
+    ) -> Iterator[Candidate]:
+        """Legal schedules worth trying, each once, the one that should be fastest first.
 
         `fixed` holds the text of settings that are chosen already, by name: `tile`, `cluster`,
-        `mainloop`, `scheduler`, `stages`. The rest is chosen to be legal with them where that is possible.
+        `mainloop`, `scheduler`, `stages`. Every candidate has them; none comes where none is legal.
         """
+        from mucc.target.choice import candidates
+
+        return candidates(self, problem, fixed, device or self.facts.devices[0])
+
+    def estimate(self, problem: Problem, schedule: Schedule, device: Device | None = None) -> Estimate:
+        """What a schedule is expected to cost on a card, by default the first of the target's."""
+        from mucc.target.choice import family_of
+
+        family = family_of(self, schedule.mainloop)
+        return family.estimate(self.facts, device or self.facts.devices[0], problem, schedule)
+
+    def default_schedule(self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({})) -> Schedule:
+        """The best candidate; where none is legal, the one that breaks the fewest rules."""
+        from mucc.target.choice import choose
+
+        # Kernels of one file often pose the same problem.
+        key = (problem, tuple(sorted(fixed.items())))
+        if key not in self._chosen:
+            self._chosen[key] = choose(self, problem, fixed)
+        return self._chosen[key]
 
     def exchanges_operands(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
         """Whether a product has to be computed as Dᵀ = Bᵀ Aᵀ: the kernel's rows are the result's columns."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 
@@ -66,7 +67,10 @@ class Violation(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A contraction before its schedule is chosen. Extents are None where they are run-time values."""
+    """A contraction before its schedule is chosen.
+
+    Extents are those that the program binds, else typical ones where the user gave hints, else None.
+    """
 
     compute: str
     a_k_major: bool
@@ -77,10 +81,22 @@ class Problem(NamedTuple):
     k: int | None = None
     batch: int | None = None
 
+    def config(self, schedule: Schedule) -> GemmConfig:
+        """The kernel that a schedule makes of the problem."""
+        shared = {name: getattr(schedule, name) for name in _SHARED}
+        return GemmConfig(
+            self.compute,
+            operand_bytes(self.compute),
+            self.a_k_major,
+            self.b_k_major,
+            epilogue=self.epilogue,
+            **shared,
+        )
+
 
 @dataclass(frozen=True)
 class Schedule:
-    """A chosen schedule, all but the stage count."""
+    """A chosen schedule. `stages` is None where as many are used as fit."""
 
     tile: tuple[int, int, int]
     cluster: tuple[int, int] = (1, 1)
@@ -89,8 +105,41 @@ class Schedule:
     raster: str = "heuristic"
     swizzle: int = 1
     splits: int = 1
+    stages: int | None = None
 
     @property
     def compiled(self) -> Schedule:
         """What of it shapes machine code: schedules that are equal in this share a skeleton."""
         return replace(self, raster="heuristic", swizzle=1, splits=1)
+
+
+_SHARED = tuple(f.name for f in fields(Schedule) if f.name in {g.name for g in fields(GemmConfig)})
+"""The fields that a schedule hands on to a kernel's description as they are."""
+
+
+class Estimate(NamedTuple):
+    """How long a schedule is expected to take for a problem, and why."""
+
+    seconds: float
+    parts: Mapping[str, float]
+    """Seconds by what takes them: they add up to `seconds`."""
+    limit: str
+    """What binds: the part that most of the time goes to, in a word."""
+    waves: float
+    """Rounds in which the blocks work; a part of one where fewer tiles than places are there."""
+    blocks: int
+    """Thread blocks that work at the same time in a full wave."""
+    tail: float
+    """The share of the places in all waves that has no work, 0 to 1."""
+    flops: float
+    """Operations of the problem, of padded tiles none; a multiply-add is two."""
+    bytes: float
+    """Bytes that the kernel is expected to move between DRAM and L2."""
+
+
+class Candidate(NamedTuple):
+    """A schedule worth trying: legal, with the kernel that it makes and the time that this should take."""
+
+    schedule: Schedule
+    config: GemmConfig
+    estimate: Estimate

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from mucc.target import sm90_memory
-from mucc.target.base import Target
-from mucc.target.config import GemmConfig, Problem, Schedule, Violation
+from mucc.target.base import Family, Target
+from mucc.target.config import GemmConfig, Violation
 
 
 class Sm90(Target):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
-
-    def __init__(self, name: str):
-        super().__init__(name)
-        self._chosen: dict[object, Schedule] = {}
 
     def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
         return sm90_memory.kernel_storage(config, stages)
@@ -28,14 +21,16 @@ class Sm90(Target):
 
         return violations(self.facts.limits, config, stages)
 
-    def default_schedule(self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({})) -> Schedule:
-        from mucc.target.sm90_schedule import choose
+    @property
+    def families(self) -> tuple[Family, ...]:
+        from mucc.target.sm90_schedule import Sm90Tma
 
-        # Kernels of one file often pose the same problem.
-        key = (problem, tuple(sorted(fixed.items())))
-        if key not in self._chosen:
-            self._chosen[key] = choose(self.facts, problem, fixed)
-        return self._chosen[key]
+        return (Sm90Tma(),)
+
+    def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
+        from mucc.target.sm90_rules import broken
+
+        return next(broken(self.facts.limits, config, stages), None) is None
 
     def exchanges_operands(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
         """Whether a product has to be computed as Dᵀ = Bᵀ Aᵀ.

@@ -1,17 +1,17 @@
-"""The schedule that sm_90a gets where the user chose none: the fastest by a rough model of a tile's time."""
+"""Schedules for sm_90a's TMA kernels: what is worth trying, and a rough model of a tile's time."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from math import ceil, log2
+from typing import Any
 
 from mucc.target import sm90_memory as memory
 from mucc.target import sm90_rules as rules
-from mucc.target.base import Facts
-from mucc.target.config import GemmConfig, Problem, Schedule, operand_bytes
+from mucc.target.base import Device, Facts, Family
+from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, operand_bytes
 
 SHAPES = (
     *(("cooperative", m, n) for m, n in ((128, 256), (256, 128), (128, 192), (128, 128))),
@@ -30,89 +30,81 @@ TAPER = 0.05
 """What a tile of half the area loses in wgmma efficiency."""
 
 
-def choose(facts: Facts, problem: Problem, fixed: Mapping[str, str]) -> Schedule:
-    """The candidate that breaks the fewest rules, holds most stages up to 3, and takes the least time.
+class Sm90Tma(Family):
+    """CUTLASS's Sm90 kernels that load by TMA."""
 
-    Some candidate breaks no rule unless a fixed setting does, or the epilogue needs too much memory.
-    """
-    stages = re.search(r"\d+", fixed.get("stages", ""))
+    mainloops = rules.MAINLOOPS
 
-    def rank(config: GemmConfig) -> tuple[int, int, float]:
-        broken = rules.count(facts.limits, config, int(stages[0]) if stages else None)
-        depth = 0 if broken else min(memory.max_stages(config, facts.limits.shared_memory), 3)
-        return broken, -depth, cycles(facts, problem, config)
+    def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
+        """Every shape with every depth and the cluster and swizzle that suit it."""
+        element = operand_bytes(problem.compute)
+        free = "mainloop" not in pinned and "scheduler" not in pinned
+        shapes = SHAPES if free else tuple(product(("cooperative", "pingpong"), *_sides()))
+        for (word, m, n), depth in product(shapes, (128 // element, 64 // element)):
+            schedule = replace(Schedule((m, n, depth), mainloop=word), **pinned)
+            schedule = replace(schedule, cluster=_cluster(problem, schedule))
+            yield replace(schedule, swizzle=_swizzle(facts.devices[0], problem, schedule))
 
-    best = min(_candidates(facts, problem, fixed), key=rank)
-    raster = re.search(r"along_[mn]", fixed.get("scheduler", ""))
-    return Schedule(
-        best.tile,
-        best.cluster,
-        best.mainloop,
-        best.scheduler,
-        raster[0] if raster else "heuristic",
-        best.swizzle,
-        best.splits,
-    )
+    def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
+        tiles = product(rules.TILE_M, rules.TILE_N, rules.TILE_K)
+        for tile, cluster, mainloop in product(tiles, rules.CLUSTERS, rules.MAINLOOPS):
+            yield Schedule(tile, cluster, mainloop)
+
+    def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
+        """Waves of tiles, each bound by wgmma or by loads from L2.
+
+        Where an extent is not known the last of several waves counts by how full it is.
+        """
+        config = problem.config(schedule)
+        m, n, k = config.tile
+        sm = facts.multiprocessor
+        # A wgmma with few columns is bound by reading A from shared memory.
+        math = 2 * m * max(n, 64) / sm.flops_per_cycle(config.compute)
+        math *= 1 + TAPER * max(0, log2(128 * 256 / max(m * n, 1)))
+        cluster_m, cluster_n = (max(x, 1) for x in config.cluster)
+        load = (m / cluster_n + n / cluster_m) * config.element_bytes / sm.l2_bytes_per_cycle
+        depth = ceil((problem.k or DEEP) / k) * k
+        waves = _tiles(problem, schedule) / device.multiprocessors
+        rounds = ceil(waves) if problem.m is not None and problem.n is not None else max(waves, 1)
+        stages = schedule.stages or memory.max_stages(config, facts.limits.shared_memory)
+        clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"]
+        clock /= device.multiprocessors
+        parts = {
+            "mainloop": rounds * depth * max(math, load) / clock,
+            "fill": rounds * LATENCY * (2 if stages < 3 else 1) / clock,
+        }
+        extents = (problem.m or LARGE, problem.n or LARGE, problem.k or DEEP, problem.batch or 1)
+        return Estimate(
+            sum(parts.values()),
+            parts,
+            "math" if math >= load else "L2",
+            waves,
+            device.multiprocessors,
+            1 - waves / rounds,
+            2.0 * extents[0] * extents[1] * extents[2] * extents[3],
+            _compulsory(extents, config),
+        )
 
 
-def cycles(facts: Facts, problem: Problem, config: GemmConfig) -> float:
-    """Clock cycles that a contraction takes: waves of tiles, each bound by wgmma or by loads from L2.
-
-    Where an extent is not known the last of several waves counts by how full it is.
-    """
-    m, n, k = config.tile
-    sm = facts.multiprocessor
-    # A wgmma with few columns is bound by reading A from shared memory.
-    math = 2 * m * max(n, 64) / sm.flops_per_cycle(config.compute)
-    math *= 1 + TAPER * max(0, log2(128 * 256 / (m * n)))
-    cluster_m, cluster_n = config.cluster
-    load = (m / cluster_n + n / cluster_m) * config.element_bytes / sm.l2_bytes_per_cycle
-    depth = ceil((problem.k or DEEP) / k) * k
-    waves = _tiles(problem, config) / facts.devices[0].multiprocessors
-    waves = ceil(waves) if problem.m is not None and problem.n is not None else max(waves, 1)
-    return waves * (depth * max(math, load) + LATENCY)
+def _compulsory(extents: tuple[int, int, int, int], config: GemmConfig) -> float:
+    m, n, k, batch = extents
+    outer = (config.epilogue.destination or 0) + (config.epilogue.source or 0)
+    outer += sum(config.epilogue.aux_loads) + sum(config.epilogue.aux_stores)
+    return float(batch * ((m + n) * k * config.element_bytes + m * n * outer))
 
 
-def _tiles(problem: Problem, config: GemmConfig) -> int:
-    m, n, _ = config.tile
+def _sides() -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return (128, 256, 64), (256, 192, 128, 64, 32, 16)
+
+
+def _tiles(problem: Problem, schedule: Schedule) -> int:
+    m, n, _ = schedule.tile
     return ceil((problem.m or LARGE) / m) * ceil((problem.n or LARGE) / n) * (problem.batch or 1)
 
 
-def _candidates(facts: Facts, problem: Problem, fixed: Mapping[str, str]) -> Iterator[GemmConfig]:
-    """Every shape with every depth and cluster that suits it; fixed settings hold in all."""
-    element = operand_bytes(problem.compute)
-    tile = _sizes(fixed.get("tile"), 3)
-    cluster = _sizes(fixed.get("cluster"), 2)
-    scheduler = re.search(r"persistent|stream_k|split_k", fixed.get("scheduler", ""))
-    mainloop = fixed.get("mainloop")
-    shapes: list[tuple[str, int, int]] = list(SHAPES)
-    if mainloop or scheduler:
-        mainloops = [mainloop] if mainloop else ["cooperative", "pingpong"]
-        shapes = [(word, m, n) for word in mainloops for m, n in dict.fromkeys((m, n) for _, m, n in SHAPES)]
-    if tile:
-        shapes = list(dict.fromkeys((word, tile[0], tile[1]) for word, _, _ in shapes))
-    base = GemmConfig(
-        problem.compute,
-        element,
-        problem.a_k_major,
-        problem.b_k_major,
-        (0, 0, 0),
-        (1, 1),
-        "",
-        scheduler[0] if scheduler else "persistent",
-        problem.epilogue,
-        **_numbers(fixed.get("scheduler", "")),
-    )
-    depths = (tile[2],) if tile else (128 // element, 64 // element)
-    for (word, m, n), depth in product(shapes, depths):
-        config = replace(base, tile=(m, n, depth), mainloop=word)
-        config = replace(config, cluster=(cluster[0], cluster[1]) if cluster else _cluster(problem, config))
-        yield config if "scheduler" in fixed else replace(config, swizzle=_swizzle(facts, problem, config))
-
-
-def _cluster(problem: Problem, config: GemmConfig) -> tuple[int, int]:
+def _cluster(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     """Two blocks that share a large operand tile, along the axis that splits evenly into pairs."""
-    m, n, _ = config.tile
+    m, n, _ = schedule.tile
     if m * n < 128 * 128:
         return 1, 1
     along_m, along_n = ceil((problem.m or LARGE) / m), ceil((problem.n or LARGE) / n)
@@ -121,23 +113,8 @@ def _cluster(problem: Problem, config: GemmConfig) -> tuple[int, int]:
     return (1, 2) if along_n % 2 == 0 or along_n > 8 else (1, 1)
 
 
-def _swizzle(facts: Facts, problem: Problem, config: GemmConfig) -> int:
+def _swizzle(device: Device, problem: Problem, schedule: Schedule) -> int:
     """Walk in small squares, which share operands in L2, where there are several waves of tiles."""
-    if config.mainloop == "warpspecialized":
+    if schedule.mainloop == "warpspecialized":
         return 1
-    return 2 if _tiles(problem, config) >= 2 * facts.devices[0].multiprocessors else 1
-
-
-def _sizes(text: str | None, rank: int) -> tuple[int, ...] | None:
-    """The sizes in `128x256x64`, wherever it stands in the text."""
-    found = re.search("x".join([r"(\d+)"] * rank), text or "")
-    return tuple(map(int, found.groups())) if found else None
-
-
-def _numbers(text: str) -> dict[str, int]:
-    """The swizzle and splits in the text of a scheduler."""
-    found = {name: re.search(rf"{name}\s*=\s*(\d+)", text) for name in ("swizzle", "splits")}
-    numbers = {name: int(match[1]) for name, match in found.items() if match}
-    if bare := re.search(r"split_k\((\d+)\)", text):
-        numbers["splits"] = int(bare[1])
-    return numbers
+    return 2 if _tiles(problem, schedule) >= 2 * device.multiprocessors else 1

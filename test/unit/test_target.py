@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -268,17 +268,7 @@ FIXED = [
 
 
 def config_of(problem: Problem, fixed: dict[str, str]) -> GemmConfig:
-    choice = SM90.default_schedule(problem, fixed)
-    element_bytes = 4 if problem.compute == "tf32" else 2
-    shared = {f.name for f in fields(choice)} - {"raster"}
-    return GemmConfig(
-        problem.compute,
-        element_bytes,
-        problem.a_k_major,
-        problem.b_k_major,
-        epilogue=problem.epilogue,
-        **{name: getattr(choice, name) for name in shared},
-    )
+    return problem.config(SM90.default_schedule(problem, fixed))
 
 
 @pytest.mark.parametrize("fixed", FIXED)

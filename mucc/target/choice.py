@@ -1,0 +1,112 @@
+"""Choosing schedules without measurement: what the families propose, if legal, by what it should cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from mucc.target.base import Device, Family, Target
+from mucc.target.config import Candidate, Problem, Schedule
+
+
+def candidates(
+    target: Target, problem: Problem, fixed: Mapping[str, str], device: Device
+) -> Iterator[Candidate]:
+    """See `Target.candidates`."""
+    pinned = pinned_fields(fixed)
+    found = False
+    for candidate in _ordered(target, problem, _proposed(target, problem, pinned), device):
+        found = True
+        yield candidate
+    if not found:
+        legal = (s for s in _everything(target, problem, pinned) if _is_legal(target, problem, s))
+        yield from _ordered(target, problem, legal, device)
+
+
+def choose(target: Target, problem: Problem, fixed: Mapping[str, str]) -> Schedule:
+    """See `Target.default_schedule`."""
+    device = target.facts.devices[0]
+    if best := next(candidates(target, problem, fixed, device), None):
+        return best.schedule
+
+    def rank(schedule: Schedule) -> tuple[int, float]:
+        broken = len(target.violations(problem.config(schedule), schedule.stages))
+        return broken, target.estimate(problem, schedule, device).seconds
+
+    return min(_proposed(target, problem, pinned_fields(fixed)), key=rank)
+
+
+def family_of(target: Target, mainloop: str) -> Family:
+    """The family with this mainloop; the first where none has it, which a rule will say."""
+    return next((f for f in target.families if mainloop in f.mainloops), target.families[0])
+
+
+def _ordered(
+    target: Target, problem: Problem, schedules: Iterable[Schedule], device: Device
+) -> Iterator[Candidate]:
+    """Those that are legal, by estimate; equal ones in the order that they came in."""
+    estimated = [(schedule, target.estimate(problem, schedule, device)) for schedule in schedules]
+    for schedule, estimate in sorted(estimated, key=lambda pair: pair[1].seconds):
+        if _is_legal(target, problem, schedule):
+            yield Candidate(schedule, problem.config(schedule), estimate)
+
+
+def _is_legal(target: Target, problem: Problem, schedule: Schedule) -> bool:
+    return target.is_legal(problem.config(schedule), schedule.stages)
+
+
+def _proposed(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
+    """What the families propose, with what is pinned in place, each once."""
+    return _unique(target, pinned, (f.proposals(target.facts, problem, pinned) for f in target.families))
+
+
+def _everything(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
+    return _unique(target, pinned, (f.everything(target.facts, problem) for f in target.families))
+
+
+def _unique(
+    target: Target, pinned: Mapping[str, Any], proposals: Iterable[Iterator[Schedule]]
+) -> list[Schedule]:
+    """Schedules with the pinned fields; a mainloop that is pinned is left to the family that has it."""
+    own = next((f.mainloops for f in target.families if pinned.get("mainloop") in f.mainloops), None)
+    schedules = (s for s in chain.from_iterable(proposals) if own is None or s.mainloop in own)
+    return list(dict.fromkeys(replace(s, **pinned) for s in schedules))
+
+
+def pinned_fields(fixed: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of `Schedule` from the text of settings; a scheduler fixes raster, swizzle and splits too."""
+    pinned: dict[str, Any] = {}
+    if (tile := _sizes(fixed.get("tile", ""))) is not None:
+        pinned["tile"] = tile
+    if (cluster := _sizes(fixed.get("cluster", ""))) is not None:
+        pinned["cluster"] = cluster
+    if mainloop := fixed.get("mainloop"):
+        pinned["mainloop"] = mainloop
+    if fixed.get("stages", "").isdigit():
+        pinned["stages"] = int(fixed["stages"])
+    if scheduler := fixed.get("scheduler"):
+        pinned |= _scheduler(scheduler)
+    return pinned
+
+
+def _sizes(text: str) -> tuple[int, ...] | None:
+    """The sizes in `128x256x64`."""
+    return tuple(map(int, text.split("x"))) if text else None
+
+
+def _scheduler(text: str) -> dict[str, Any]:
+    """The fields in a scheduler's text such as `persistent(raster=along_n, swizzle=2)`, with defaults."""
+    kind = re.match(r"\w+", text)
+    raster = re.search(r"raster\s*=\s*(\w+)", text)
+    numbers = {name: re.search(rf"{name}\s*=\s*(\d+)", text) for name in ("swizzle", "splits")}
+    bare = re.search(r"split_k\((\d+)\)", text)
+    splits = bare or numbers["splits"]
+    return {
+        "scheduler": kind[0] if kind else "persistent",
+        "raster": raster[1] if raster else "heuristic",
+        "swizzle": int(numbers["swizzle"][1]) if numbers["swizzle"] else 1,
+        "splits": int(splits[1]) if splits else 1,
+    }
