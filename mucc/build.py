@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
@@ -38,8 +38,8 @@ class Request:
     `data` is the source text in UTF-8 and `name` what it is called in messages. `nvcc` is the path of
     an nvcc or of a CUDA toolkit; with `plain` nvcc compiles the program in one piece; `timeout` is in seconds
     for each step; `save_temps` is a directory; `print_ir` gets the IR after every pass, or after those in
-    `print_after`. With `save_temps` the compilers run even where the result is known: only then there
-    is something to save.
+    `print_after`; `dims` are typical values of open dims, which schedules are chosen for. With `save_temps`
+    the compilers run even where the result is known: only then there is something to save.
     """
 
     data: bytes
@@ -54,6 +54,7 @@ class Request:
     save_temps: str | None = None
     print_ir: TextIO | None = None
     print_after: tuple[str, ...] = ()
+    dims: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
 
     @property
     def stem(self) -> str:
@@ -91,7 +92,8 @@ def build(
     cache = Cache() if request.cached else None
     key = ""
     if cache and toolchain:
-        key = request_key(request.data, decisive, toolchain.fingerprint())
+        hints = tuple(f"{name}={value}" for name, value in request.dims.items())
+        key = request_key(request.data, (*decisive, *hints), toolchain.fingerprint())
         if not request.save_temps and not request.print_ir and (entry := cache.find_request(key)):
             warnings = entry.warnings and placed(entry.warnings, decode(request.data, request.name))
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
@@ -102,7 +104,9 @@ def build(
 
         nvrtc_worker.shared.start()
     source = decode(request.data, request.name)
-    compilation = compile_source(source, request.target, request.print_ir, request.print_after)
+    compilation = compile_source(
+        source, request.target, request.print_ir, request.print_after, dims=request.dims
+    )
     if request.save_temps:
         _save_texts(compilation, request.save_temps, request.stem)
     if toolchain is None:

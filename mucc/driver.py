@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,6 +17,7 @@ from mucc.passes.support import Finding, PassError
 
 if TYPE_CHECKING:
     from mucc.dialects.cutlass.ops import ProgramOp
+    from mucc.dialects.mu.entry import EntryOp
     from mucc.dialects.mu.ops import KernelOp
     from mucc.frontend import ast
     from mucc.target.cuda import Parts
@@ -31,6 +32,7 @@ class Options:
 
     `verify` checks the IR against its level after every pass, to find defects of the compiler.
     `keep_levels` keeps the IR at the levels that `emit` shows; without it only diagnostics come out.
+    `dims` are typical values of dims that the program leaves open: schedules are chosen for them.
     """
 
     target: str = "sm_90a"
@@ -38,6 +40,7 @@ class Options:
     print_ir_after: tuple[str, ...] = ()
     verify: bool = True
     keep_levels: bool = True
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass
@@ -61,7 +64,7 @@ class Compilation:
         """The manifest that the `.so` carries."""
         from mucc.manifest import build_manifest
 
-        return build_manifest(self.mu, self.cutlass)
+        return build_manifest(self.mu, self.cutlass, self.options.dims)
 
     @property
     def cache_text(self) -> str:
@@ -155,6 +158,13 @@ def schedule_text(programs: Sequence[ProgramOp]) -> str:
     return "\n".join(blocks)
 
 
+def entries(module: ModuleOp) -> list[EntryOp]:
+    """The kernels of a module, at whatever level it is."""
+    from mucc.dialects.mu.entry import EntryOp
+
+    return [op for op in module.body.block.ops if isinstance(op, EntryOp)]
+
+
 @dataclass
 class _Compiler:
     source: Source
@@ -169,16 +179,24 @@ class _Compiler:
         self.sink.raise_if_errors()
         module = frontend.lower(program, self.sink)
         self.sink.raise_if_errors()
+        if self.options.dims:
+            from mucc.hints import check_names
+
+            check_names(entries(module), self.options.dims)
         mu = stages = module
         if self.options.keep_levels:
             mu = module.clone()
-        for step, level in pipeline(self.options.target):
+        for step, level in pipeline(self.options.target, self.options.dims):
             self.step(step, module)
             if self.options.verify:
                 self.verify(level, module, step.name)
             if level is STAGED and self.options.keep_levels:
                 stages = module.clone()
             self.show(step.name, module)
+        if self.options.dims:
+            from mucc.hints import check_promises
+
+            check_promises(entries(module), self.options.dims)
         return Compilation(self.source, self.options, self.sink, program, mu, stages, module)
 
     def step(self, step: Any, module: ModuleOp) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.analysis.counts import compulsory_bytes, flops
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops import KernelOp
 from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_name
@@ -16,6 +19,8 @@ from mucc.passes.promises import constraint_text
 from mucc.signature import ABI_VERSION
 from mucc.target.cuda import argument_alignments
 from mucc.version import __version__
+
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 def _layout(layout: LayoutAttr) -> str | list[int | None]:
@@ -70,22 +75,27 @@ def _has_scratch(kernel: c.DeviceKernelOp) -> bool:
     return kernel.scheduler.kind.data != SchedulerKind.PERSISTENT
 
 
-def _promises(program: c.ProgramOp) -> list[dict[str, str]]:
+def promises(program: EntryOp) -> list[dict[str, str]]:
+    """What a kernel's caller guarantees: as the source declares it, and as the kernel's copies need it."""
     declared = program.promises.data.constraints if program.promises else ()
-    derived = program.requirements or ()
+    derived = (program.requirements or ()) if isinstance(program, c.ProgramOp) else ()
     return [
         *({"text": constraint_text(p, program.dim_names), "why": "declared in where"} for p in declared),
         *({"text": f"{r.dim.data} % {r.multiple.data} == 0", "why": r.reason.data} for r in derived),
     ]
 
 
-def build_manifest(mu: ModuleOp, lowered: ModuleOp) -> dict[str, Any]:
-    """The manifest of a module, from its `mu` form (counts) and its `cutlass` form (everything else)."""
+def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] = _NONE) -> dict[str, Any]:
+    """The manifest of a module, from its `mu` form (counts) and its `cutlass` form (everything else).
+
+    `typical` are the values of open dims that schedules were chosen for.
+    """
     kernels = {op.sym_name.data: op for op in mu.body.block.ops if isinstance(op, KernelOp)}
     programs = [op for op in lowered.body.block.ops if isinstance(op, c.ProgramOp)]
     entries: list[dict[str, Any]] = []
     for program in programs:
         name, bound = program.sym_name.data, program.bound_dims
+        hints = {d: typical[d] for d in program.dim_names if d in typical and d not in bound}
         entries.append(
             {
                 "name": name,
@@ -93,7 +103,8 @@ def build_manifest(mu: ModuleOp, lowered: ModuleOp) -> dict[str, Any]:
                 "ffi": name,
                 "dims": [{"name": d, "value": bound.get(d)} for d in program.dim_names],
                 "args": _args(program),
-                "promises": _promises(program),
+                "promises": promises(program),
+                **({"typical": hints} if hints else {}),
                 "stages": [_stage(k) for k in program.kernels],
                 "workspace": bool(program.slots) or any(_has_scratch(k) for k in program.kernels),
                 "sol": {"flops": flops(kernels[name]), "bytes": compulsory_bytes(kernels[name])},

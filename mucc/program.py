@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
@@ -18,15 +19,18 @@ def compile_source(
     print_after: tuple[str, ...] = (),
     *,
     only_check: bool = False,
+    dims: Mapping[str, int] | None = None,
 ) -> Compilation:
     """The program down to C++. Raises DiagnosticError with every error in it.
 
-    With `only_check` nothing can be emitted afterwards, and the compiler does not check itself.
+    `dims` are typical values of open dims, for the choice of schedules. With `only_check` nothing can be
+    emitted afterwards, and the compiler does not check itself.
     """
     from mucc.driver import Options, compile_text
 
     try:
-        options = Options(target, print_ir, print_after, verify=not only_check, keep_levels=not only_check)
+        deep = not only_check
+        options = Options(target, print_ir, print_after, verify=deep, keep_levels=deep, dims=dims or {})
         compilation = compile_text(source, options)
         compilation.sink.raise_if_errors()
     except DiagnosticError as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
 
 from xdsl.ir import Attribute, Operation
 
@@ -11,6 +13,8 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.target.base import Target
 from mucc.target.config import Epilogue, GemmConfig, Problem, Schedule
+
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 def _bytes(type: Attribute) -> int:
@@ -29,10 +33,13 @@ def is_exchanged(gemm: c.GemmOp, target: Target) -> bool:
     return target.exchanges_operands(gemm.compute.data.value, a_k_major, b_k_major)
 
 
-def problem_of(gemm: c.GemmOp, target: Target) -> Problem:
-    """What the schedule of a gemm is chosen for, as the kernel sees it."""
+def problem_of(gemm: c.GemmOp, target: Target, sizes: Mapping[str, int] = _NONE) -> Problem:
+    """What the schedule of a gemm is chosen for, as the kernel sees it.
+
+    `sizes` are typical values of dims that are open.
+    """
     exchanged = is_exchanged(gemm, target)
-    m, n, k, batch = (_extent(d) for d in gemm.shape.extents)
+    m, n, k, batch = (_extent(d, sizes) for d in gemm.shape.extents)
     a_k_major, b_k_major = _is_row_major(gemm.a.type), not _is_row_major(gemm.b.type)
     if exchanged:
         m, n, a_k_major, b_k_major = n, m, b_k_major, a_k_major
@@ -48,11 +55,10 @@ def problem_of(gemm: c.GemmOp, target: Target) -> Problem:
     )
 
 
-def _extent(dims: Dims) -> int | None:
-    """A product of extents, None where a factor is a run-time value."""
-    if any(isinstance(d, str) for d in dims):
-        return None
-    return prod(d for d in dims if isinstance(d, int))
+def _extent(dims: Dims, sizes: Mapping[str, int]) -> int | None:
+    """A product of extents, None where a factor is a run-time value of no typical size."""
+    known = [sizes.get(d) if isinstance(d, str) else d for d in dims]
+    return None if None in known else prod(d for d in known if d is not None)
 
 
 def _epilogue_of(gemm: c.GemmOp, exchanged: bool) -> Epilogue:

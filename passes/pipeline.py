@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from mucc.passes import levels
 from mucc.passes.convert_to_cutlass import ConvertToCutlass
 from mucc.passes.decompose import Decompose
@@ -19,8 +22,11 @@ from mucc.passes.support import Pass
 Step = tuple[Pass, Level]
 
 
-def pipeline(target: str) -> tuple[Step, ...]:
-    """The steps from a frontend's `mu` module to a `cutlass` module ready for emission."""
+def pipeline(target: str, dims: Mapping[str, int] = MappingProxyType({})) -> tuple[Step, ...]:
+    """The steps from a frontend's `mu` module to a `cutlass` module ready for emission.
+
+    Schedules are chosen for `dims`, typical values of dims that the program leaves open.
+    """
     return (
         (MuCanonicalize(), levels.MU),
         (Decompose(), levels.PRIMITIVE),
@@ -28,7 +34,7 @@ def pipeline(target: str) -> tuple[Step, ...]:
         (FormStages(), levels.STAGED),
         (ConvertToCutlass(target), levels.LOWERED),
         (FuseEpilogue(), levels.FUSED),
-        (SelectSchedule(), levels.SCHEDULED),
+        (SelectSchedule.for_sizes(dims), levels.SCHEDULED),
         (LegalizeTile(), levels.SCHEDULED),
         (LegalizePipeline(), levels.RESOLVED),
         (LegalizeTarget(), levels.RESOLVED),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
@@ -55,10 +56,12 @@ def settings_of(choice: Schedule) -> dict[str, Attribute]:
     return settings
 
 
-def _select(program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute]) -> None:
+def _select(
+    program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute], sizes: Mapping[str, int]
+) -> None:
     target = get_target(program.target.data)
     choice = target.default_schedule(
-        problem_of(gemm, target), {name: setting_text(value) for name, value in settings.items()}
+        problem_of(gemm, target, sizes), {name: setting_text(value) for name, value in settings.items()}
     )
     gemm.properties |= settings_of(choice) | settings
 
@@ -83,17 +86,29 @@ def unknown_stages(schedules: list[ScheduleOp], programs: list[c.ProgramOp]) -> 
         )
 
 
+@dataclass(frozen=True)
 class SelectSchedule(Pass):
-    """Fill in tile, cluster, mainloop, scheduler of every contraction, and the stage count if pinned."""
+    """Fill in tile, cluster, mainloop, scheduler of every contraction, and the stage count if pinned.
+
+    `sizes` are typical values of open dims, each as `M=128`.
+    """
 
     name = "select-schedule"
+
+    sizes: tuple[str, ...] = ()
+
+    @staticmethod
+    def for_sizes(sizes: Mapping[str, int]) -> SelectSchedule:
+        return SelectSchedule(tuple(f"{name}={value}" for name, value in sizes.items()))
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         schedules = [s for s in op.body.block.ops if isinstance(s, ScheduleOp)]
         programs = [p for p in op.body.block.ops if isinstance(p, c.ProgramOp)]
         if findings := list(unknown_stages(schedules, programs)):
             raise PassError(findings)
+        words = (word.partition("=") for word in self.sizes)
+        sizes = {name: int(value) for name, _, value in words}
         for program in programs:
             for kernel in program.kernels:
                 if isinstance(kernel, c.GemmOp):
-                    _select(program, kernel, pinned(schedules, program, kernel.stage.data))
+                    _select(program, kernel, pinned(schedules, program, kernel.stage.data), sizes)

@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache as once
 from pathlib import Path
 
@@ -37,16 +37,25 @@ class MuccWarning(UserWarning):
     """What the compiler warned about."""
 
 
-def compile(text: str, target: str = DEFAULT_TARGET, cache: bool = True, *, name: str = "<string>") -> Module:
+def compile(
+    text: str,
+    target: str = DEFAULT_TARGET,
+    cache: bool = True,
+    *,
+    name: str = "<string>",
+    dims: Mapping[str, int] | None = None,
+) -> Module:
     """Compile a program and load it. A program that was compiled before comes from the cache.
 
-    `name` is what messages call the program. Raises `CompileError` with every error found, and what `load`
+    `name` is what messages call the program; `dims` are typical values of open dims, to choose schedules for:
+    the library serves every size. Raises `CompileError` with every error found, and what `load`
     raises; warnings come as `MuccWarning`.
     """
     from mucc.build import Request, build
+    from mucc.hints import typical
 
     try:
-        artefact = build(Request(text.encode(), name, "so", target, cached=cache))
+        artefact = build(Request(text.encode(), name, "so", target, cached=cache, dims=typical(dims)))
     except DiagnosticError as error:
         raise CompileError(error.diagnostics) from None
     for diagnostic in artefact.warnings:
@@ -58,12 +67,15 @@ def compile(text: str, target: str = DEFAULT_TARGET, cache: bool = True, *, name
     return load(path)
 
 
-def check(text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>") -> tuple[Diagnostic, ...]:
+def check(
+    text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>", dims: Mapping[str, int] | None = None
+) -> tuple[Diagnostic, ...]:
     """Every error and warning that can be found without nvcc; empty where the program is good."""
     from mucc.build import compile_source
+    from mucc.hints import typical
 
     try:
-        compilation = compile_source(Source(name, text), target)
+        compilation = compile_source(Source(name, text), target, dims=typical(dims))
         compilation.emit("cutlass")
     except DiagnosticError as error:
         return error.diagnostics

@@ -84,7 +84,7 @@ def _files(directory: str) -> Iterator[tuple[str, int, int]]:
 
 
 _COMMENT = re.compile(r"^[ \t]*//.*\n|^[ \t]*\n", re.MULTILINE)
-_PROVENANCE = re.compile(r'"(source|source_hash)": *"[^"]*"')
+_PROVENANCE = re.compile(r'"(?:(?:source|source_hash)": *"[^"]*"|typical": *\{[^}]*\}),? *')
 
 
 def artefact_key(ir: str, code: str, flags: tuple[str, ...], versions: tuple[str, ...], headers: str) -> str:
@@ -92,7 +92,7 @@ def artefact_key(ir: str, code: str, flags: tuple[str, ...], versions: tuple[str
 
     `ir` is the canonical IR, `code` the emitted C++, `headers` the directory of mucc's own headers. Comment
     lines of the code and the file name in its manifest do not count: an artefact's manifest names
-    the text that it was first made from.
+    the text and the typical sizes that it was first made from.
     """
-    ir, code = (_PROVENANCE.sub(r'"\1": ""', text) for text in (ir, _COMMENT.sub("", code)))
+    ir, code = (_PROVENANCE.sub("", text) for text in (ir, _COMMENT.sub("", code)))
     return content_key("artefacts", ir, code, flags, versions, tree_contents(headers))

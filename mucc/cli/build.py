@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
 from mucc.cli import files
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
+from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_dims, add_target, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.source import STDIN, decode
@@ -56,6 +57,7 @@ def parser() -> Parser:
         help="what to make, see below (default: as the name of OUT ends, or so)",
     )
     add_target(p)
+    add_dims(p)
     p.add_argument(
         "--print-ir-after-all", action="store_true", help="print the IR after every pass to stderr"
     )
@@ -99,6 +101,7 @@ class Arguments:
     output: str | None = None
     emit: str | None = None
     target: str = DEFAULT_TARGET
+    dims: list[str] = field(default_factory=list[str])
     print_ir_after_all: bool = False
     print_ir_after: list[str] = field(default_factory=list[str])
     save_temps: str | None = None
@@ -109,6 +112,13 @@ class Arguments:
     timeout: float | None = None
     diagnostics: str = "text"
     verbose: bool = False
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Typical values of open dims. Raises MU6050."""
+        from mucc.hints import typical
+
+        return typical(self.dims) if self.dims else {}
 
     @property
     def print_ir(self) -> TextIO | None:
@@ -264,7 +274,7 @@ def _text(path: str, data: bytes, kind: str, args: Arguments) -> _Made:
         from mucc.driver import front_text
 
         return _Made(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
-    compilation = compile_source(source, args.target, args.print_ir, args.print_after)
+    compilation = compile_source(source, args.target, args.print_ir, args.print_after, dims=args.sizes)
     text = compilation.emit(kind).rstrip("\n").encode() + b"\n"
     return _Made(text, tuple(compilation.sink.diagnostics), source)
 
@@ -289,6 +299,7 @@ def _built(
             save_temps=args.save_temps if args.save_temps != "" else f"{_stem(path)}.temps",
             print_ir=args.print_ir,
             print_after=args.print_after,
+            dims=args.sizes,
         ),
         reporter.progress,
         pool or (lambda: _pool(args, reporter)),

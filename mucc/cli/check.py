@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mucc.cli import files
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
+from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_dims, add_target, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import DiagnosticError
 
@@ -16,6 +16,7 @@ class Arguments:
 
     files: list[str] = field(default_factory=list[str])
     target: str = DEFAULT_TARGET
+    dims: list[str] = field(default_factory=list[str])
     diagnostics: str = "text"
     verbose: bool = False
 
@@ -25,6 +26,7 @@ def parser() -> Parser:
     p = Parser("check", "Report errors and warnings without compiling.", usage="mucc check FILE... [options]")
     p.add_argument("files", nargs="*", metavar="FILE", help="a .mcu file, or - for stdin")
     add_target(p)
+    add_dims(p)
     add_diagnostics(p)
     return p
 
@@ -34,12 +36,14 @@ def main(argv: list[str], reporter: Reporter) -> int:
     args = parser().parse(argv, Arguments())
     if not args.files:
         raise usage_error("no input file", "give the names of .mcu files: mucc check kernel.mcu")
+    from mucc.hints import typical
     from mucc.program import compile_source
 
+    dims = typical(args.dims)
     for path in args.files:
         try:
             source = files.read_source(path)
-            compilation = compile_source(source, args.target, only_check=True)
+            compilation = compile_source(source, args.target, only_check=True, dims=dims)
             reporter.add(compilation.sink.diagnostics, source)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)

@@ -82,6 +82,16 @@ def add_diagnostics(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_dims(parser: argparse.ArgumentParser) -> None:
+    """The option that gives typical values of open dims."""
+    parser.add_argument(
+        "--dims",
+        action="append",
+        metavar="M=128,...",
+        help="typical sizes, to choose schedules for; the library serves every size",
+    )
+
+
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The option that says which GPU is compiled for."""
     parser.add_argument(

@@ -323,7 +323,8 @@ least 1; each name comes once.
     "MU6051": (
         "a dim is missing or unknown",
         """
-`mucc run` needs a value for every dim that the kernel leaves open, and takes values for its dims only.
+`mucc run` needs a value for every dim that the kernel leaves open. Everywhere else `--dims` gives typical
+sizes, for as many dims as you like. Either way a name has to be a dim of a kernel.
 
 Mend it by naming the dims that the message lists. A dim that the source binds (`K=4096`) may be left out.
 """,

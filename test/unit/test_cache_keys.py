@@ -36,7 +36,7 @@ def test_an_artefact_key_holds_what_decides(tmp_path: Path):
 
 
 def test_an_artefact_key_holds_nothing_else(tmp_path: Path):
-    """Not where the headers lie, not comments, and not what the source file was called."""
+    """Not where the headers lie, not comments, not what the source file was called, and not the hints."""
     code = '// from a.mcu\nint x;\nMUCC_MODULE({"source": "a.mcu", "source_hash": "1", "name": "k"})\n'
     base = key_of(tmp_path, code=code)
     moved = tmp_path / "elsewhere"
@@ -44,6 +44,8 @@ def test_an_artefact_key_holds_nothing_else(tmp_path: Path):
     assert key_of(moved, code=code) == base
     other = code.replace("a.mcu", "b.mcu").replace('"1"', '"2"').replace("int x;", "\n  // x\nint x;")
     assert key_of(moved, code=other) == base
+    hinted = code.replace('"name"', '"typical": {"M": 128, "N": 64}, "name"')
+    assert key_of(moved, code=hinted) == base
     assert key_of(moved, code=code.replace('"k"', '"l"')) != base
 
 
