@@ -152,6 +152,7 @@ def schedule_text(programs: Sequence[ProgramOp]) -> str:
                 f"    mainloop  = {gemm.mainloop.data.value}",
                 f"    stages    = {gemm.stages.value.data}",
                 f"    scheduler = {gemm.scheduler}",
+                *(["    exchange  = on"] if gemm.is_exchanged else []),
                 "}",
             ]
             blocks.append("\n".join(lines) + "\n")

@@ -61,6 +61,7 @@ def _stage(kernel: c.DeviceKernelOp) -> dict[str, Any]:
                 "mainloop": kernel.mainloop.data.value,
                 "stages": kernel.stages.value.data,
                 "scheduler": str(kernel.scheduler),
+                "exchange": kernel.is_exchanged,
             }
         case c.ReduceOp():
             return {"name": kernel.stage.data, "kind": "reduce"}

@@ -11,7 +11,6 @@ from xdsl.ir import Attribute, Operation
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
-from mucc.target.base import Target
 from mucc.target.config import Epilogue, GemmConfig, Problem, Schedule
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -27,27 +26,14 @@ def _is_row_major(type: object) -> bool:
     return type.unit_axis == type.rank - 1
 
 
-def is_exchanged(gemm: c.GemmOp, target: Target) -> bool:
-    """Whether the kernel computes the transposed result, with the operands' roles exchanged."""
-    a_k_major, b_k_major = _is_row_major(gemm.a.type), not _is_row_major(gemm.b.type)
-    return target.exchanges_operands(gemm.compute.data.value, a_k_major, b_k_major)
-
-
-def problem_of(gemm: c.GemmOp, target: Target, sizes: Mapping[str, int] = _NONE) -> Problem:
-    """What the schedule of a gemm is chosen for, as the kernel sees it.
-
-    `sizes` are typical values of dims that are open.
-    """
-    exchanged = is_exchanged(gemm, target)
+def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
+    """What the schedule of a gemm is chosen for. `sizes` are typical values of dims that are open."""
     m, n, k, batch = (_extent(d, sizes) for d in gemm.shape.extents)
-    a_k_major, b_k_major = _is_row_major(gemm.a.type), not _is_row_major(gemm.b.type)
-    if exchanged:
-        m, n, a_k_major, b_k_major = n, m, b_k_major, a_k_major
     return Problem(
         compute=gemm.compute.data.value,
-        a_k_major=a_k_major,
-        b_k_major=b_k_major,
-        epilogue=_epilogue_of(gemm, exchanged),
+        a_k_major=_is_row_major(gemm.a.type),
+        b_k_major=not _is_row_major(gemm.b.type),
+        epilogue=_epilogue_of(gemm),
         m=m,
         n=n,
         k=k,
@@ -61,8 +47,8 @@ def _extent(dims: Dims, sizes: Mapping[str, int]) -> int | None:
     return None if None in known else prod(d for d in known if d is not None)
 
 
-def _epilogue_of(gemm: c.GemmOp, exchanged: bool) -> Epilogue:
-    """What a gemm's epilogue moves; rows and columns trade places in an exchanged kernel."""
+def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
+    """What a gemm's epilogue moves."""
     loads: dict[type[Operation], list[int]] = defaultdict(list)
     stores: dict[type[Operation], list[int]] = defaultdict(list)
     for op in gemm.nodes:
@@ -70,28 +56,24 @@ def _epilogue_of(gemm: c.GemmOp, exchanged: bool) -> Epilogue:
             loads[type(op)].append(_bytes(op.source.type))
         elif isinstance(op, c.StoreNode):
             stores[type(op)].append(_bytes(op.destination.type))
-    row_load = c.ColBroadcastOp if exchanged else c.RowBroadcastOp
-    reductions = [len(stores[c.RowReductionOp]), len(stores[c.ColReductionOp])]
-    if exchanged:
-        reductions.reverse()
     destination = gemm.destination
-    row_major = destination is None or _is_row_major(destination.destination.type)
     return Epilogue(
         destination=next(iter(stores[c.StoreDOp]), None),
         source=next(iter(loads[c.SrcFetchOp]), None),
         aux_loads=tuple(loads[c.AuxLoadOp]),
         aux_stores=tuple(stores[c.AuxStoreOp]),
-        row_broadcasts=tuple(loads[row_load]),
-        row_reductions=reductions[0],
-        col_reductions=reductions[1],
+        row_broadcasts=tuple(loads[c.RowBroadcastOp]),
+        row_reductions=len(stores[c.RowReductionOp]),
+        col_reductions=len(stores[c.ColReductionOp]),
         scalar_reductions=len(stores[c.ScalarReductionOp]),
-        destination_is_col_major=row_major == exchanged,
+        destination_is_col_major=destination is not None and not _is_row_major(destination.destination.type),
+        col_broadcasts=tuple(loads[c.ColBroadcastOp]),
     )
 
 
-def config_of(gemm: c.GemmOp, target: Target) -> GemmConfig:
+def config_of(gemm: c.GemmOp) -> GemmConfig:
     """The whole description, once the schedule is chosen."""
-    return problem_of(gemm, target).config(schedule_of(gemm))
+    return problem_of(gemm).config(schedule_of(gemm))
 
 
 def schedule_of(gemm: c.GemmOp) -> Schedule:
@@ -106,4 +88,5 @@ def schedule_of(gemm: c.GemmOp) -> Schedule:
         swizzle=gemm.scheduler.swizzle.data,
         splits=gemm.scheduler.splits.data,
         stages=gemm.stages.value.data if gemm.stages else None,
+        exchanged=gemm.is_exchanged,
     )

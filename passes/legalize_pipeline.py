@@ -20,7 +20,7 @@ class LegalizePipeline(Pass):
         findings: list[Finding] = []
         for program, gemm in gemms(op):
             target = get_target(program.target.data)
-            config = config_of(gemm, target)
+            config = config_of(gemm)
             if gemm.stages is None:
                 gemm.stages = IntegerAttr(target.max_stages(config), i64)
             violations = target.violations(config, gemm.stages.value.data)

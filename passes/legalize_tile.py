@@ -46,7 +46,7 @@ class LegalizeTile(Pass):
         findings: list[Finding] = []
         for program, gemm in gemms(op):
             target = get_target(program.target.data)
-            violations = target.violations(config_of(gemm, target))
+            violations = target.violations(config_of(gemm))
             findings.extend(finding_of(v, program, gemm) for v in violations)
         if findings:
             raise PassError(findings)

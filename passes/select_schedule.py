@@ -10,7 +10,16 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.schedule import ClusterAttr, Mainloop, MainloopAttr, ScheduleOp, SchedulerAttr, TileAttr
+from mucc.dialects.mu.schedule import (
+    ClusterAttr,
+    Mainloop,
+    MainloopAttr,
+    ScheduleOp,
+    SchedulerAttr,
+    Switch,
+    SwitchAttr,
+    TileAttr,
+)
 from mucc.passes.gemm_config import problem_of
 from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
@@ -35,7 +44,7 @@ def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dic
 def setting_text(value: Attribute) -> str:
     """A setting's value as source text."""
     match value:
-        case MainloopAttr():
+        case MainloopAttr() | SwitchAttr():
             return value.data.value
         case IntegerAttr():
             return str(value.value.data)
@@ -51,6 +60,8 @@ def settings_of(choice: Schedule) -> dict[str, Attribute]:
         "mainloop": MainloopAttr(Mainloop(choice.mainloop)),
         "scheduler": SchedulerAttr.of(choice.scheduler, choice.raster, choice.swizzle, choice.splits),
     }
+    if choice.exchanged:
+        settings["exchange"] = SwitchAttr(Switch.ON)
     if choice.stages is not None:
         settings["stages"] = IntegerAttr(choice.stages, i64)
     return settings
@@ -61,7 +72,7 @@ def _select(
 ) -> None:
     target = get_target(program.target.data)
     choice = target.default_schedule(
-        problem_of(gemm, target, sizes), {name: setting_text(value) for name, value in settings.items()}
+        problem_of(gemm, sizes), {name: setting_text(value) for name, value in settings.items()}
     )
     gemm.properties |= settings_of(choice) | settings
 

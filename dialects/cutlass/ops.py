@@ -43,7 +43,7 @@ from mucc.dialects.mu.elementwise import ConstantOp
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops import ComputeAttr, ReductionAttr
 from mucc.dialects.mu.pointwise import ElementwiseOp
-from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, SchedulerAttr, TileAttr
+from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, SchedulerAttr, Switch, SwitchAttr, TileAttr
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
 
@@ -154,7 +154,8 @@ class DeviceKernelOp(FormattedOp, ABC):
 class GemmOp(DeviceKernelOp):
     """A CUTLASS 3.x kernel: mainloop over A and B, epilogue visitor graph in the body.
 
-    The schedule properties are optional until select-schedule has run, and all present after it.
+    The schedule properties are optional until select-schedule has run, and all present after it, but for
+    switches: those that are not there are off.
     `a` is [.., M, K] and `b` is [.., K, N] as views; their layouts say what is contiguous.
     `flat` says that leading axes of A are taken as rows (`shape.m` has several factors).
     """
@@ -168,12 +169,14 @@ class GemmOp(DeviceKernelOp):
     mainloop = opt_prop_def(MainloopAttr)
     stages = opt_prop_def(IntegerAttr)
     scheduler = opt_prop_def(SchedulerAttr)
+    exchange = opt_prop_def(SwitchAttr)
     a = operand_def(TensorType)
     b = operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
         "$stage $compute $a `,` $b `shape` $shape (`tile` $tile^)? (`cluster` $cluster^)? "
-        "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? attr-dict "
+        "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
+        "(`exchange` $exchange^)? attr-dict "
         "`:` type($a) `,` type($b) $body"
     )
 
@@ -196,6 +199,11 @@ class GemmOp(DeviceKernelOp):
     @property
     def is_batched(self) -> bool:
         return bool(self.shape.batch)
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether the kernel computes the transposed result, with the operands' roles exchanged."""
+        return self.exchange is not None and self.exchange.data is Switch.ON
 
     @property
     def destination(self) -> StoreDOp | None:

@@ -22,7 +22,14 @@ from mucc.dialects.mu.ops import (
     TransposeOp,
     YieldOp,
 )
-from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, ScheduleOp, SchedulerAttr, TileAttr
+from mucc.dialects.mu.schedule import (
+    ClusterAttr,
+    MainloopAttr,
+    ScheduleOp,
+    SchedulerAttr,
+    SwitchAttr,
+    TileAttr,
+)
 from mucc.dialects.mu.types import LayoutAttr, TensorType
 
 Mu = Dialect(
@@ -54,5 +61,6 @@ Mu = Dialect(
         ClusterAttr,
         MainloopAttr,
         SchedulerAttr,
+        SwitchAttr,
     ],
 )

@@ -115,6 +115,18 @@ class MainloopAttr(WordAttr[Mainloop]):
     name = "mu.mainloop"
 
 
+class Switch(StrEnum):
+    ON = "on"
+    OFF = "off"
+
+
+@irdl_attr_definition
+class SwitchAttr(WordAttr[Switch]):
+    """A setting that is on or off."""
+
+    name = "mu.switch"
+
+
 class SchedulerKind(StrEnum):
     PERSISTENT = "persistent"
     STREAM_K = "stream_k"
@@ -210,8 +222,13 @@ SETTINGS: dict[str, type[Attribute]] = {
     "mainloop": MainloopAttr,
     "stages": IntegerAttr,
     "scheduler": SchedulerAttr,
+    "exchange": SwitchAttr,
 }
-"""What a schedule may set, with the attribute that holds it. `stages = auto` is left out of the IR."""
+"""What a schedule may set, with the attribute that holds it. `stages = auto` is left out of the IR.
+
+Where `exchange` is on, the kernel computes the transposed product Dᵀ = Bᵀ Aᵀ: tile, cluster and raster count
+its rows, the result's columns, as M.
+"""
 
 
 @irdl_op_definition

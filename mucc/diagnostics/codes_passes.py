@@ -16,6 +16,7 @@ def _kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "
 
 
 _GEMM = _kernel()
+_B_BY_ROWS = _kernel("f32", w="K, N", body="x @ w")
 _A_BY_COLUMNS = "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}"
 _ROW_SUMS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
@@ -90,12 +91,14 @@ _TILES: dict[str, tuple[str, str]] = {
         _scheduled("tile = 128x240x64", kernel=_ROW_SUMS),
         _scheduled("tile = 128x256x64", kernel=_ROW_SUMS),
     ),
-    "MU3016": (
+    "MU3016": _entry(
         "tf32 operands lie the wrong way round",
         "wgmma reads 32-bit operands only where they are contiguous along K, and only the first may be "
         "rearranged on its way through registers. A product whose first operand is contiguous along K and "
-        "whose second is not has to be computed with the operands exchanged, and this one was not. Store "
-        "the second operand transposed, `w: f32[N, K]`, and write `x @ w.T`.",
+        "whose second is not has to be computed with the operands exchanged; one whose second is and whose "
+        "first is not must not be. Leave `exchange` out, or turn it the other way.",
+        _scheduled("exchange = off", kernel=_B_BY_ROWS),
+        _scheduled("exchange = on", kernel=_B_BY_ROWS),
     ),
     "MU3020": (
         "mainloop does not compute in this format",

@@ -76,6 +76,8 @@ one.
 * `stages = auto` or a number >= 2: (M + N) x K x element bytes for each, 227 KB in all with the epilogue.
 * `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, or `stream_k(splits=n)`,
   `split_k(n)` (only with cooperative; for few tiles and a long K).
+* `exchange = on|off`: compute the transpose, so that a small M becomes the tile's N: for M <= 64,
+  `tile = 64x16x128` counts 64 of N and 16 of M.
 * Alignment: TMA loads need 16 bytes, so the contiguous extent must be a multiple of 8 (16-bit) or 4 (f32):
   promise it in `where` or bind the dim. f32 operands are best contiguous along K: `x @ w.T`.
 

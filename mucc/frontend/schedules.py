@@ -20,6 +20,8 @@ from mucc.dialects.mu.schedule import (
     ScheduleOp,
     SchedulerAttr,
     SchedulerKind,
+    Switch,
+    SwitchAttr,
     TileAttr,
 )
 from mucc.frontend import ast
@@ -142,14 +144,24 @@ def _cluster(context: Context, setting: ast.Setting) -> Attribute | None:
             return None
 
 
-def _mainloop(context: Context, setting: ast.Setting) -> Attribute | None:
-    word = _word(context, setting, tuple(Mainloop))
+def _bare_word(context: Context, setting: ast.Setting, choices: tuple[str, ...]) -> str | None:
+    word = _word(context, setting, choices)
     if word is None:
         return None
     if word.args is not None:
         _bad_value(context, setting, "a word without brackets")
         return None
-    return MainloopAttr(Mainloop(word.text))
+    return word.text
+
+
+def _mainloop(context: Context, setting: ast.Setting) -> Attribute | None:
+    word = _bare_word(context, setting, tuple(Mainloop))
+    return MainloopAttr(Mainloop(word)) if word else None
+
+
+def _switch(context: Context, setting: ast.Setting) -> Attribute | None:
+    word = _bare_word(context, setting, tuple(Switch))
+    return SwitchAttr(Switch(word)) if word else None
 
 
 def _stages(context: Context, setting: ast.Setting) -> Attribute | None:
@@ -247,5 +259,6 @@ _READERS: dict[type[Attribute], Callable[[Context, ast.Setting], Attribute | Non
     ClusterAttr: _cluster,
     MainloopAttr: _mainloop,
     IntegerAttr: _stages,
+    SwitchAttr: _switch,
     SchedulerAttr: _scheduler,
 }

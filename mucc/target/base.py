@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -113,6 +114,14 @@ class Family(ABC):
         family has to look at them only where they suggest something else for another field.
         """
 
+    def exchanges(self, problem: Problem) -> tuple[bool, ...]:
+        """Whether the product may be computed as Dᵀ = Bᵀ Aᵀ: the kernel's rows are the result's columns.
+
+        The possible answers, the one to take where a tile is pinned first. The family's other methods get the
+        problem as a kernel sees it: transposed where it is to be computed so.
+        """
+        return (False,)
+
     @abstractmethod
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         """What a schedule costs on a card, whether it is legal or not."""
@@ -170,7 +179,8 @@ class Target(ABC):
         """Legal schedules worth trying, each once, the one that should be fastest first.
 
         `fixed` holds the text of settings that are chosen already, by name: `tile`, `cluster`,
-        `mainloop`, `scheduler`, `stages`. Every candidate has them; none comes where none is legal.
+        `mainloop`, `scheduler`, `stages`, `exchange`. Every candidate has them; where none is legal
+        none comes.
         """
         from mucc.target.choice import candidates
 
@@ -181,6 +191,8 @@ class Target(ABC):
         from mucc.target.choice import family_of
 
         family = family_of(self, schedule.mainloop)
+        if schedule.exchanged:
+            problem, schedule = problem.transposed, replace(schedule, exchanged=False)
         return family.estimate(self.facts, device or self.facts.devices[0], problem, schedule)
 
     def default_schedule(self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({})) -> Schedule:
@@ -192,7 +204,3 @@ class Target(ABC):
         if key not in self._chosen:
             self._chosen[key] = choose(self, problem, fixed)
         return self._chosen[key]
-
-    def exchanges_operands(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
-        """Whether a product has to be computed as Dᵀ = Bᵀ Aᵀ: the kernel's rows are the result's columns."""
-        return False

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from mucc.target.base import Device, Family, Target
@@ -60,20 +59,36 @@ def _is_legal(target: Target, problem: Problem, schedule: Schedule) -> bool:
 
 def _proposed(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
     """What the families propose, with what is pinned in place, each once."""
-    return _unique(target, pinned, (f.proposals(target.facts, problem, pinned) for f in target.families))
+    return _unique(target, problem, pinned, lambda f, seen: f.proposals(target.facts, seen, pinned))
 
 
 def _everything(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
-    return _unique(target, pinned, (f.everything(target.facts, problem) for f in target.families))
+    return _unique(target, problem, pinned, lambda f, seen: f.everything(target.facts, seen))
 
 
 def _unique(
-    target: Target, pinned: Mapping[str, Any], proposals: Iterable[Iterator[Schedule]]
+    target: Target,
+    problem: Problem,
+    pinned: Mapping[str, Any],
+    proposals: Callable[[Family, Problem], Iterator[Schedule]],
 ) -> list[Schedule]:
     """Schedules with the pinned fields; a mainloop that is pinned is left to the family that has it."""
-    own = next((f.mainloops for f in target.families if pinned.get("mainloop") in f.mainloops), None)
-    schedules = (s for s in chain.from_iterable(proposals) if own is None or s.mainloop in own)
-    return list(dict.fromkeys(replace(s, **pinned) for s in schedules))
+    own = next((f for f in target.families if pinned.get("mainloop") in f.mainloops), None)
+    schedules = (
+        replace(s, **{"exchanged": exchanged, **pinned})
+        for family in ([own] if own else target.families)
+        for exchanged in _ways_round(family, problem, pinned)
+        for s in proposals(family, problem.transposed if exchanged else problem)
+    )
+    return list(dict.fromkeys(schedules))
+
+
+def _ways_round(family: Family, problem: Problem, pinned: Mapping[str, Any]) -> tuple[bool, ...]:
+    """Whether to exchange operands. A pinned tile counts the product as it stands unless otherwise said."""
+    if "exchanged" in pinned:
+        return (bool(pinned["exchanged"]),)
+    possible = family.exchanges(problem)
+    return possible[:1] if "tile" in pinned else possible
 
 
 def pinned_fields(fixed: Mapping[str, str]) -> dict[str, Any]:
@@ -87,6 +102,8 @@ def pinned_fields(fixed: Mapping[str, str]) -> dict[str, Any]:
         pinned["mainloop"] = mainloop
     if fixed.get("stages", "").isdigit():
         pinned["stages"] = int(fixed["stages"])
+    if "exchange" in fixed:
+        pinned["exchanged"] = fixed["exchange"] == "on"
     if scheduler := fixed.get("scheduler"):
         pinned |= _scheduler(scheduler)
     return pinned

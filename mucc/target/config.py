@@ -12,7 +12,8 @@ class Epilogue:
     """What an epilogue moves, by bytes per element.
 
     `source` is C, `destination` is D; either may be None. The tuples list further full matrices
-    (`aux_loads`, `aux_stores`), row vectors kept in shared memory (`row_broadcasts`), and whether the
+    (`aux_loads`, `aux_stores`), row vectors kept in shared memory (`row_broadcasts`), column vectors kept in
+    registers (`col_broadcasts`), and whether the
     epilogue reduces along rows or columns.
     """
 
@@ -25,6 +26,19 @@ class Epilogue:
     col_reductions: int = 0
     scalar_reductions: int = 0
     destination_is_col_major: bool = False
+    col_broadcasts: tuple[int, ...] = ()
+
+    @property
+    def transposed(self) -> Epilogue:
+        """The epilogue of the transposed result."""
+        return replace(
+            self,
+            row_broadcasts=self.col_broadcasts,
+            col_broadcasts=self.row_broadcasts,
+            row_reductions=self.col_reductions,
+            col_reductions=self.row_reductions,
+            destination_is_col_major=not self.destination_is_col_major,
+        )
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,8 @@ class GemmConfig:
     """One contraction kernel with all choices made but the stage count.
 
     `element_bytes` is the operand element's size, `compute` one of bf16, f16, tf32, tf32x3, f32; `a_k_major`
-    and `b_k_major` say that K is the contiguous axis of the operand.
+    and `b_k_major` say that K is the contiguous axis of the operand. All is said as the kernel sees it:
+    an `exchanged` one computes Dᵀ = Bᵀ Aᵀ: its A is the program's B, its rows are the program's columns.
     """
 
     compute: str
@@ -46,6 +61,18 @@ class GemmConfig:
     epilogue: Epilogue = Epilogue()
     splits: int = 1
     swizzle: int = 1
+    exchanged: bool = False
+
+    @property
+    def transposed(self) -> GemmConfig:
+        """The same product computed the other way round, by tiles of the same sizes."""
+        return replace(
+            self,
+            a_k_major=self.b_k_major,
+            b_k_major=self.a_k_major,
+            epilogue=self.epilogue.transposed,
+            exchanged=not self.exchanged,
+        )
 
 
 def operand_bytes(compute: str) -> int:
@@ -69,7 +96,8 @@ class Violation(NamedTuple):
 class Problem(NamedTuple):
     """A contraction before its schedule is chosen.
 
-    Extents are those that the program binds, else typical ones where the user gave hints, else None.
+    Extents are those that the program binds, else typical ones where the user gave hints, else None. All is
+    as the program states it; `transposed` is what a kernel with exchanged operands sees.
     """
 
     compute: str
@@ -81,22 +109,37 @@ class Problem(NamedTuple):
     k: int | None = None
     batch: int | None = None
 
+    @property
+    def transposed(self) -> Problem:
+        """The problem of computing Dᵀ = Bᵀ Aᵀ."""
+        return self._replace(
+            a_k_major=self.b_k_major,
+            b_k_major=self.a_k_major,
+            epilogue=self.epilogue.transposed,
+            m=self.n,
+            n=self.m,
+        )
+
     def config(self, schedule: Schedule) -> GemmConfig:
         """The kernel that a schedule makes of the problem."""
+        seen = self.transposed if schedule.exchanged else self
         shared = {name: getattr(schedule, name) for name in _SHARED}
         return GemmConfig(
-            self.compute,
-            operand_bytes(self.compute),
-            self.a_k_major,
-            self.b_k_major,
-            epilogue=self.epilogue,
+            seen.compute,
+            operand_bytes(seen.compute),
+            seen.a_k_major,
+            seen.b_k_major,
+            epilogue=seen.epilogue,
             **shared,
         )
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A chosen schedule. `stages` is None where as many are used as fit."""
+    """A chosen schedule. `stages` is None where as many are used as fit.
+
+    Where it is `exchanged`, tile, cluster and raster are those of the transposed product.
+    """
 
     tile: tuple[int, int, int]
     cluster: tuple[int, int] = (1, 1)
@@ -106,6 +149,7 @@ class Schedule:
     swizzle: int = 1
     splits: int = 1
     stages: int | None = None
+    exchanged: bool = False
 
     @property
     def compiled(self) -> Schedule:

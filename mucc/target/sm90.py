@@ -31,11 +31,3 @@ class Sm90(Target):
         from mucc.target.sm90_rules import broken
 
         return next(broken(self.facts.limits, config, stages), None) is None
-
-    def exchanges_operands(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
-        """Whether a product has to be computed as Dᵀ = Bᵀ Aᵀ.
-
-        Of tf32 operands, wgmma takes only A from registers, and B must be contiguous along K. CUTLASS
-        would exchange them itself, but its TMA epilogues do not follow.
-        """
-        return compute == "tf32" and a_k_major and not b_k_major

@@ -54,22 +54,10 @@ class Broken(NamedTuple):
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
     """Every broken rule, each with a value that is legal with the other settings where there is one."""
     rules = list(broken(limits, config, stages))
-    found = [
+    return [
         Violation(r.code, r.setting, r.message, r.notes, _fix(limits, r, rules, config, stages))
         for r in rules
     ]
-    if memory.uses_register_operand(config) and config.a_k_major:
-        found.insert(0, _EXCHANGED)
-    return found
-
-
-_EXCHANGED = Violation(
-    "MU3016",
-    "operands",
-    "tf32 operands lie the wrong way round: A is contiguous along K, but B is not",
-    ("wgmma takes 32-bit operands contiguous along K; only the first may pass through registers",),
-)
-"""No setting of a schedule is to blame for this one, and none mends it."""
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -91,6 +79,8 @@ def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple
         config = replace(config, cluster=(1, 1))
     if "scheduler" in settings:
         config = replace(config, scheduler="persistent", splits=1, swizzle=1)
+    if "exchange" in settings:
+        config = config.transposed
     if "tile" in settings:
         config = replace(config, tile=(128, 128, 128 // config.element_bytes))
     return config, None if "stages" in settings else stages
@@ -139,6 +129,10 @@ def _clusters(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
         yield Candidate(f"{cluster[0]}x{cluster[1]}", replace(config, cluster=cluster), stages)
 
 
+def _exchanges(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
+    yield Candidate("off" if config.exchanged else "on", config.transposed, stages)
+
+
 def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
     for mainloop in MAINLOOPS:
         yield Candidate(mainloop, replace(config, mainloop=mainloop), stages)
@@ -179,6 +173,19 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             f"the {config.mainloop} mainloop does not compute in {config.compute}",
             ("wgmma multiplies " + ", ".join(COMPUTES),),
             _mainloops,
+        )
+    elif memory.uses_register_operand(config) and config.a_k_major:
+        first, second = ("B", "A") if config.exchanged else ("A", "B")
+        yield Broken(
+            "MU3016",
+            "exchange",
+            f"{config.compute} operands lie the wrong way round: {first} is contiguous along K, "
+            f"but {second} is not",
+            (
+                f"wgmma takes {8 * config.element_bytes}-bit operands contiguous along K; "
+                "only the first may pass through registers",
+            ),
+            _exchanges,
         )
     yield from _tile(limits, config, stages)
     yield from _cluster(limits, config, stages)

@@ -45,6 +45,15 @@ class Sm90Tma(Family):
             schedule = replace(schedule, cluster=_cluster(problem, schedule))
             yield replace(schedule, swizzle=_swizzle(facts.devices[0], problem, schedule))
 
+    def exchanges(self, problem: Problem) -> tuple[bool, ...]:
+        """Of 32-bit operands, wgmma takes only A from registers, and B must be contiguous along K.
+
+        CUTLASS would exchange them itself, but its TMA epilogues do not follow.
+        """
+        if operand_bytes(problem.compute) < 4 or problem.a_k_major == problem.b_k_major:
+            return (False, True)
+        return (problem.a_k_major,)
+
     def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
         tiles = product(rules.TILE_M, rules.TILE_N, rules.TILE_K)
         for tile, cluster, mainloop in product(tiles, rules.CLUSTERS, rules.MAINLOOPS):

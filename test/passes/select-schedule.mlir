@@ -124,3 +124,31 @@ cutlass.program @wrong(%x: !mu.tensor<[M, M], bf16>, %y: !mu.tensor<[M, M], bf16
 }
 mu.schedule "wrong" stage "m" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
 mu.schedule "wrong" stage "z" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
+
+// -----
+
+// Few rows become the columns of the kernel's tile, unless a tile is set: it counts the product as it stands.
+
+// CHECK-LABEL: cutlass.program @tokens(
+// CHECK: tile <64, 16, 64> cluster <1, 1> mainloop pingpong scheduler <persistent> exchange on
+cutlass.program @tokens(%x: !mu.tensor<[16, 4096], bf16>, %w: !mu.tensor<[4096, 4096], bf16>, %y: !mu.tensor<[16, 4096], bf16>)
+    attributes {target = "sm_90a", arg_names = ["x", "w", "y"], num_inputs = 2 : i64, dims = []} {
+  cutlass.gemm "y" bf16 %x, %w shape <[16], [4096], [4096], []> : !mu.tensor<[16, 4096], bf16>, !mu.tensor<[4096, 4096], bf16> {
+    %0 = cutlass.acc_fetch
+    cutlass.store_d %0, %y : !mu.tensor<[16, 4096], bf16>
+  }
+}
+
+// -----
+
+// CHECK-LABEL: cutlass.program @tiled(
+// CHECK: tile <64, 32, 64>
+// CHECK-NOT: exchange
+cutlass.program @tiled(%x: !mu.tensor<[16, 4096], bf16>, %w: !mu.tensor<[4096, 4096], bf16>, %y: !mu.tensor<[16, 4096], bf16>)
+    attributes {target = "sm_90a", arg_names = ["x", "w", "y"], num_inputs = 2 : i64, dims = []} {
+  cutlass.gemm "y" bf16 %x, %w shape <[16], [4096], [4096], []> : !mu.tensor<[16, 4096], bf16>, !mu.tensor<[4096, 4096], bf16> {
+    %0 = cutlass.acc_fetch
+    cutlass.store_d %0, %y : !mu.tensor<[16, 4096], bf16>
+  }
+}
+mu.schedule "tiled" for "sm_90a" {tile = #mu.tile<64, 32, 64>}

@@ -4,7 +4,7 @@ builtin.module {
   cutlass.program @l00(%x: !mu.tensor<[M, K], f32>, %w: !mu.tensor<[K, N], f32>, %y: !mu.tensor<[M, N], f32>) attributes {target = "sm_90a", arg_names = ["x", "w", "y"], num_inputs = 2 : i64, dims = ["M", "N", "K"]} {
     
     
-    cutlass.gemm "out" tf32 %x, %w shape <[M], [N], [K], []> tile <128, 128, 32> cluster <1, 1> mainloop cooperative stages 4 scheduler <persistent> : !mu.tensor<[M, K], f32>, !mu.tensor<[K, N], f32> {
+    cutlass.gemm "out" tf32 %x, %w shape <[M], [N], [K], []> tile <128, 128, 32> cluster <1, 1> mainloop cooperative stages 4 scheduler <persistent> exchange on : !mu.tensor<[M, K], f32>, !mu.tensor<[K, N], f32> {
       %acc = cutlass.acc_fetch
       cutlass.store_d %acc, %y : !mu.tensor<[M, N], f32>
     }

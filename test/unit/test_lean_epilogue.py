@@ -17,7 +17,8 @@ PROGRAM = """
 using namespace mucc::fragment;
 int main() {
   for (int t = 0; t < 128; ++t)
-    std::printf("thread %d %d %d %d\\n", row(t), col(t), matrix_row(t % 32), matrix_byte(t % 32));
+    std::printf("thread %d %d %d %d %d %d\\n", row(t), col(t), matrix_row(t % 32), matrix_byte(t % 32),
+                transposed_row(t % 32), transposed_byte(t % 32));
   for (int width = 32; width <= 128; width *= 2)
     for (int r = 0; r < 64; ++r)
       for (int b = 0; b < width; ++b)
@@ -102,7 +103,7 @@ def test_stmatrix_writes_each_16_bit_element_once_and_where_it_belongs(
     for warp in range(4):
         lanes = numbers["thread"][32 * warp : 32 * warp + 32]
         for group in range(0, groups, 2):
-            to = [places[16 * warp + mrow, mbyte] ^ (group * 16) for *_, mrow, mbyte in lanes]
+            to = [places[16 * warp + mrow, mbyte] ^ (group * 16) for _, _, mrow, mbyte, *_ in lanes]
             for matrix, (half, column) in enumerate(order):
                 rows = [to[8 * matrix + i] for i in range(8)]
                 # Eight rows of 16 bytes go out at once: they must lie in different banks.
@@ -113,6 +114,30 @@ def test_stmatrix_writes_each_16_bit_element_once_and_where_it_belongs(
                         assert address not in written
                         written[address] = (row + 8 * half, 8 * (group + column) + col + i)
     assert written == {to: (r, b // 2) for (r, b), to in places.items() if b % 2 == 0}
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_transposed_stmatrix_writes_each_element_once_and_where_it_belongs(
+    numbers: dict[str, list[tuple[int, ...]]], groups: int
+) -> None:
+    order = [(0, 0), (1, 0), (0, 1), (1, 1)]
+    places = _swizzle(numbers, 128)
+    written: dict[int, tuple[int, int]] = {}
+    for warp in range(4):
+        lanes = numbers["thread"][32 * warp : 32 * warp + 32]
+        for group in range(0, groups, 2):
+            to = [places[trow, 32 * warp + tbyte] + group * 8 * 128 for *_, trow, tbyte in lanes]
+            for matrix, (half, column) in enumerate(order):
+                rows = [to[8 * matrix + i] for i in range(8)]
+                assert len({address % 128 // 16 for address in rows}) == 8
+                for row, col, *_ in lanes:
+                    for i in (0, 1):
+                        # What a thread holds in column c goes to the c-th of the eight rows.
+                        address = rows[col + i] + 2 * (row % 8)
+                        assert address not in written
+                        written[address] = (row + 8 * half, 8 * (group + column) + col + i)
+    expected = {to: (b // 2, c) for (c, b), to in places.items() if b % 2 == 0 and c < 8 * groups}
+    assert written == expected
 
 
 @pytest.mark.parametrize(("width", "groups"), [(64, 2), (128, 4)])

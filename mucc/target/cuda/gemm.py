@@ -135,9 +135,7 @@ class Gemm(ABC):
         self.a = self._operand("a", self.m)
         self.b = self._operand("b", self.n)
         self.target = get_target(places.program.target.data)
-        self.exchanged = self.target.exchanges_operands(
-            op.compute.data.value, self.a.is_row_major, self.b.is_row_major
-        )
+        self.exchanged = op.is_exchanged
         self.problem = Problem(places, self.batch, self.m, self.n, self.exchanged)
         if self.exchanged:
             self.a, self.b = self.b, self.a

@@ -1,6 +1,6 @@
 """The epilogue of a contraction by mucc's own collective, which compiles in half the time of CUTLASS's.
 
-It stores one row-major matrix, computed by one body from the accumulator, rows, columns and numbers. Whatever
+It stores one matrix, computed by one body from the accumulator, rows, columns and numbers. Whatever
 else an epilogue does is left to CUTLASS (see `graph`).
 """
 
@@ -45,7 +45,7 @@ def is_lean(op: GemmOp, d: Matrix | None, tile: tuple[int, ...], mainloop: Mainl
     nodes = list(op.nodes)
     bodies = [node for node in nodes if isinstance(node, ComputeOp)]
     stored = [node for node in nodes if isinstance(node, StoreDOp)]
-    if d is None or not d.is_row_major or len(bodies) > 1 or len(stored) != 1:
+    if d is None or len(bodies) > 1 or len(stored) != 1:
         return False
     if not all(isinstance(node, _NODES) for node in nodes):
         return False

@@ -1,4 +1,4 @@
-// An epilogue for one output in row-major order: D = Body::apply(accumulator, vectors and scalars...). It takes the
+// An epilogue for one output: D = Body::apply(accumulator, vectors and scalars...). It takes the
 // place of CUTLASS's collective for TMA stores, whose templates are more than half of a kernel's compile time, in the
 // kernels of cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized*.hpp. Tiles, shared memory and arithmetic are the same.
 #pragma once
@@ -162,7 +162,7 @@ struct TensorMap {
   CUTLASS_HOST_DEVICE CUtensorMap const* get_tma_descriptor() const { return &map; }
 };
 
-// The map of a row-major matrix (batches, M, N), rows `ld` elements apart, stored in boxes of box_m x box_n. All zeros
+// The map of a matrix (batches, M, N), N contiguous, rows `ld` elements apart, stored in boxes of box_m x box_n. All zeros
 // where the driver refuses.
 inline TensorMap map_of(CUtensorMapDataType type, int size, void const* data, int M, int N, int batches, int64_t ld,
                         int64_t batch, int box_m, int box_n) {
@@ -197,6 +197,7 @@ struct NoPipeline {
 // `kWarpgroups`: of those that work on one tile together (2 in the cooperative kernel, else 1).
 //
 // A tile goes out in boxes of 64 * kWarpgroups x 32 (x 16 where its width is no multiple of 32) by way of two buffers.
+// Of a column-major matrix, each warpgroup's 64 rows are a tensor box of their own, 128 bytes wide.
 // Shared memory: those, and sizeof(T) * tile N rounded up to 16 for each Row<T>, all of it rounded up to a multiple of
 // eight rows of a box. That is no more than CUTLASS's epilogue takes.
 template <class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
@@ -207,7 +208,10 @@ class Epilogue {
   static constexpr int kBoxM = 64 * kWarpgroups, kBoxN = kTileN % 32 == 0 ? 32 : 16;
   static constexpr int kBoxesM = kTileM / kBoxM, kBoxesN = kTileN / kBoxN, kBoxes = kBoxesM * kBoxesN;
   static constexpr int kBuffers = kBoxes < 2 ? 1 : 2;
-  static constexpr int kWidth = kBoxN * int(sizeof(D)), kBytes = kBoxM * kWidth;
+  static constexpr bool kColMajor = cute::is_constant<1, cute::tuple_element_t<0, Stride>>::value;
+  static constexpr int kWidth = (kColMajor ? 64 : kBoxN) * int(sizeof(D)), kBytes = kBoxM * kBoxN * int(sizeof(D));
+  static constexpr int kGroupBytes = kBytes / kWarpgroups;
+  static_assert(!kColMajor || sizeof(D) == 2, "column-major stores are of 16 bits");
   static_assert(kTileM % kBoxM == 0 && kTileN % kBoxN == 0, "a tile is made of boxes of 64 * warpgroups x 32 or 16");
 
   using All = Loads<cute::make_seq<int(sizeof...(Load))>, Load...>;
@@ -249,13 +253,14 @@ class Epilogue {
   static Params to_underlying_arguments(Shape const& shape, Arguments const& a, void*) {
     int L = 1;
     if constexpr (cute::rank_v<Shape> == 4) L = int(cute::get<3>(shape));
-    return {map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::get<0>(shape)), int(cute::get<1>(shape)), L,
-                   int64_t(cute::get<0>(a.dD)), int64_t(cute::get<2>(a.dD)), kBoxM, kBoxN),
+    return {map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::get<kOuter>(shape)),
+                   int(cute::get<1 - kOuter>(shape)), L, int64_t(cute::get<kOuter>(a.dD)), int64_t(cute::get<2>(a.dD)),
+                   kColMajor ? kBoxN : kBoxM, kColMajor ? 64 : kBoxN),
             a.thread};
   }
   template <class Shape>
   static bool can_implement(Shape const&, Arguments const& a) {
-    return int64_t(cute::get<0>(a.dD)) * int64_t(sizeof(D)) % 16 == 0 &&
+    return int64_t(cute::get<kOuter>(a.dD)) * int64_t(sizeof(D)) % 16 == 0 &&
            int64_t(cute::get<2>(a.dD)) * int64_t(sizeof(D)) % 16 == 0;
   }
   template <class Shape>
@@ -323,9 +328,13 @@ class Epilogue {
     int const col = fragment::col(in_group);
     uint32_t const boxes = cute::cast_smem_ptr_to_uint(storage.boxes);
     uint32_t const own =
-        boxes + (sizeof(D) == 2 ? fragment::swizzled(first + in_group / 32 * 16 + fragment::matrix_row(lane),
+        boxes +
+        (kColMajor        ? first / 64 * kGroupBytes +
+                         fragment::swizzled(fragment::transposed_row(lane),
+                                            in_group / 32 * 32 + fragment::transposed_byte(lane), kWidth)
+         : sizeof(D) == 2 ? fragment::swizzled(first + in_group / 32 * 16 + fragment::matrix_row(lane),
                                                      fragment::matrix_byte(lane), kWidth)
-                                : fragment::swizzled(p.row, col * int(sizeof(D)), kWidth));
+                          : fragment::swizzled(p.row, col * int(sizeof(D)), kWidth));
     bool const issues = thread / 32 == 0 && cute::elect_one_sync();
 
     // Sends the box that all have written to, and waits until the other buffer has been read.
@@ -333,11 +342,15 @@ class Epilogue {
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       meet();
       if (issues) {
-        asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
-                     :
-                     : "l"(&params_.tma_store_d), "r"(boxes + state.index() * kBytes), "r"(p.n + n * kBoxN),
-                       "r"(p.m + m * kBoxM), "r"(p.l)
-                     : "memory");
+        CUTLASS_PRAGMA_UNROLL
+        for (int group = 0; group < (kColMajor ? kWarpgroups : 1); ++group) {
+          int const row = p.m + m * kBoxM + group * 64, column = p.n + n * kBoxN;
+          asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
+                       :
+                       : "l"(&params_.tma_store_d), "r"(boxes + state.index() * kBytes + group * kGroupBytes),
+                         "r"(kColMajor ? row : column), "r"(kColMajor ? column : row), "r"(p.l)
+                       : "memory");
+        }
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
         asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBuffers - 1) : "memory");
       }
@@ -367,7 +380,15 @@ class Epilogue {
         }
         if (box > 0 && only < 0) send((box - 1) % kBoxesM, (box - 1) / kBoxesM);
         uint32_t const to = own + state.index() * kBytes;
-        if constexpr (sizeof(D) == 2) {
+        if constexpr (kColMajor) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int g = 0; g < kBoxN / 8; g += 2)
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                         :
+                         : "r"(to + g * 8 * kWidth), "r"(Output<D>::pack(d[g][0])), "r"(Output<D>::pack(d[g][1])),
+                           "r"(Output<D>::pack(d[g + 1][0])), "r"(Output<D>::pack(d[g + 1][1]))
+                         : "memory");
+        } else if constexpr (sizeof(D) == 2) {
           CUTLASS_PRAGMA_UNROLL
           for (int g = 0; g < kBoxN / 8; g += 2)
             asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -402,6 +423,8 @@ class Epilogue {
   }
 
  private:
+  static constexpr int kOuter = kColMajor ? 1 : 0;  // the axis that is not contiguous
+
   CUTLASS_DEVICE static void meet() {
     cutlass::arch::NamedBarrier::sync(kThreads, cutlass::arch::ReservedNamedBarriers::EpilogueBarrier);
   }

@@ -33,4 +33,9 @@ MUCC_EVERYWHERE constexpr int swizzled(int row, int byte, int width) {
 MUCC_EVERYWHERE constexpr int matrix_row(int lane) { return lane % 16; }
 MUCC_EVERYWHERE constexpr int matrix_byte(int lane) { return lane / 16 * 16; }
 
+// The same for stmatrix.x4.trans, which stores the columns of those matrices as rows: here rows count columns of the
+// accumulator, and bytes its rows.
+MUCC_EVERYWHERE constexpr int transposed_row(int lane) { return lane / 16 * 8 + lane % 8; }
+MUCC_EVERYWHERE constexpr int transposed_byte(int lane) { return lane / 8 % 2 * 16; }
+
 }  // namespace mucc::fragment
