@@ -15,7 +15,7 @@ from typing import Any, Literal
 ABI_VERSION = 1
 """How arguments are passed. A library of another number is not loaded."""
 
-ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8}
+ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s32": 4}
 
 Layout = Literal["row_major", "col_major"] | tuple[int | None, ...]
 """Contiguous one way or the other, or a stride per axis in elements (None: free)."""

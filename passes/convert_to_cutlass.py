@@ -25,7 +25,7 @@ from mucc.dialects.mu.ops import (
     StageOp,
     TransposeOp,
 )
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
 from mucc.passes.access import (
     Access,
     Axes,
@@ -174,8 +174,8 @@ class _Kernel:
         assert isinstance(matmul, MatmulOp)
         rank = len(stage.space)
         problem = problem_of(stage)
-        a = self.operand(stage, lhs_access(stage, matmul), rank, Shaped.of(matmul.lhs.type).dims)
-        b = self.operand(stage, rhs_access(stage, matmul), rank, Shaped.of(matmul.rhs.type).dims)
+        a = self.operand(stage, lhs_access(stage, matmul), rank, Shaped.of(matmul.lhs.type).dims, rank - 1)
+        b = self.operand(stage, rhs_access(stage, matmul), rank, Shaped.of(matmul.rhs.type).dims, rank - 2)
         places = [self.destinations(r) for r in stage.outputs]
         body = _Body(self, stage, problem)
         values: list[tuple[SSAValue, SSAValue]] = []
@@ -199,6 +199,7 @@ class _Kernel:
             c.GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch),
             Region(body.block),
         )
+        gemm.acc = matmul.acc
         gemm.location = matmul.location
         self.block.add_op(gemm)
 
@@ -213,20 +214,27 @@ class _Kernel:
             node = c.RowReductionOp
         body.add(node(op.kind, value, target))
 
-    def operand(self, stage: StageOp, access: Access, rank: int, dims: Dims) -> SSAValue:
-        """A contraction's operand as a view that TMA can read, copied first where it cannot."""
+    def operand(self, stage: StageOp, access: Access, rank: int, dims: Dims, k: int) -> SSAValue:
+        """A contraction's operand as a view that the kernel can read, copied first where it cannot.
+
+        Matrix instructions take operands of 8 bits contiguous along the axis `k` only.
+        """
         access = self.at(access)
-        if not operand_fits(access, rank):
+        narrow = dtype_bytes(Shaped.of(access.base.type).element_type) == 1
+        if not operand_fits(access, rank) or (narrow and access.unit_axis != k):
             # A copy for every batch, or one for all.
             walks_batch = any(axis < rank - 2 for axis in access.walked)
             batch = stage.space[: rank - 2] if walks_batch else ()
-            access = self.copy(stage, access, rank, (*batch, *dims[-2:]))
+            layout = LayoutAttr.col_major() if narrow and k == rank - 2 else LayoutAttr.row_major()
+            access = self.copy(stage, access, rank, (*batch, *dims[-2:]), layout)
         return build_view(access, rank, self.block)
 
-    def copy(self, stage: StageOp, access: Access, rank: int, dims: Dims) -> Access:
-        """Write what an access sees into the workspace, row-major and in full, by a map kernel."""
+    def copy(
+        self, stage: StageOp, access: Access, rank: int, dims: Dims, layout: LayoutAttr | None = None
+    ) -> Access:
+        """Write what an access sees into the workspace in full, row-major or as told, by a map kernel."""
         element = Shaped.of(access.base.type).element_type
-        self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(dims, element)))
+        self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(dims, element, layout)))
         body = Block()
         view = build_view(access, rank, self.block)
         body.add_op(load := c.LoadOp(view))

@@ -38,6 +38,7 @@ def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
         n=n,
         k=k,
         batch=batch,
+        fast_accumulation=gemm.acc is not None,
     )
 
 

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 torch: Any = importlib.import_module("torch")
 Tensor = Any
 
-DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
+DTYPES = {
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "s8": torch.int8,
+    "u8": torch.uint8,
+    "s32": torch.int32,
+}
 _PLAIN = {torch.Tensor, torch.nn.Parameter, float, int, bool}
 _LIBRARY = torch.library.Library("mucc", "FRAGMENT")
 

@@ -41,7 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.cutlass.attributes import GemmShapeAttr, RequirementAttr, dims_attr, dims_of
 from mucc.dialects.mu.elementwise import ConstantOp
 from mucc.dialects.mu.entry import EntryOp
-from mucc.dialects.mu.ops import ComputeAttr, ReductionAttr
+from mucc.dialects.mu.ops import AccumulationAttr, ComputeAttr, ReductionAttr
 from mucc.dialects.mu.pointwise import ElementwiseOp
 from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, SchedulerAttr, Switch, SwitchAttr, TileAttr
 from mucc.dialects.mu.syntax import FormattedOp
@@ -163,6 +163,7 @@ class GemmOp(DeviceKernelOp):
     name = "cutlass.gemm"
 
     compute = prop_def(ComputeAttr)
+    acc = opt_prop_def(AccumulationAttr)
     shape = prop_def(GemmShapeAttr)
     tile = opt_prop_def(TileAttr)
     cluster = opt_prop_def(ClusterAttr)
@@ -174,7 +175,7 @@ class GemmOp(DeviceKernelOp):
     b = operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$stage $compute $a `,` $b `shape` $shape (`tile` $tile^)? (`cluster` $cluster^)? "
+        "$stage $compute (`acc` $acc^)? $a `,` $b `shape` $shape (`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
         "(`exchange` $exchange^)? attr-dict "
         "`:` type($a) `,` type($b) $body"

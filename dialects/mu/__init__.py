@@ -8,6 +8,7 @@ from xdsl.ir import Dialect
 
 from mucc.dialects.mu.elementwise import ELEMENTWISE, ApproximationAttr, ConstantOp, RelationAttr
 from mucc.dialects.mu.ops import (
+    AccumulationAttr,
     BroadcastOp,
     ComputeAttr,
     ExpandOp,
@@ -55,6 +56,7 @@ Mu = Dialect(
         ApproximationAttr,
         RelationAttr,
         ComputeAttr,
+        AccumulationAttr,
         ReductionAttr,
         StageKindAttr,
         TileAttr,

@@ -10,7 +10,22 @@ import importlib
 import math
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+
+class NarrowFloat(NamedTuple):
+    """A float of 8 bits: bits of mantissa, exponent of the smallest normal number, largest finite number."""
+
+    mantissa: int
+    exponent: int
+    largest: float
+
+
+NARROW_FLOATS = {"e4m3": NarrowFloat(3, -6, 448.0), "e5m2": NarrowFloat(2, -14, 57344.0)}
+"""Open Compute Project, OCP 8-bit Floating Point Specification (OFP8), revision 1.0."""
+
+INTEGERS = {"s8": (-128, 127), "u8": (0, 255), "s32": (-(2**31), 2**31 - 1)}
+"""The smallest and the largest integer of each dtype."""
 
 
 class Arrays(Protocol):
@@ -23,9 +38,11 @@ class Arrays(Protocol):
         ...
 
     def round_to(self, value: Any, dtype: str) -> Any:
-        """Round to f32, and on to bf16 or f16 if asked (nearest, ties to even); return float64.
+        """Round to f32, and on to a narrower dtype if asked (nearest, ties to even); return float64.
 
-        Kernels compute in f32, so that this is what a store of 16 bits rounds.
+        Kernels compute in f32, so that this is what a store of 8 or 16 bits rounds. What e4m3, e5m2 and
+        integers cannot hold becomes the nearest number that they hold, and NaN becomes the integer 0. s32 is
+        not rounded to f32 first: sums of integers are exact.
         """
         ...
 
@@ -52,7 +69,13 @@ class NumpyArrays:
     def round_to(self, value: Any, dtype: str) -> Any:
         np = self.xp
         with np.errstate(over="ignore"):
+            if dtype == "s32":
+                return self._integer(np.asarray(value, dtype=np.float64), dtype)
             single = np.asarray(value, dtype=np.float32)
+            if dtype in INTEGERS:
+                return self._integer(single.astype(np.float64), dtype)
+            if dtype in NARROW_FLOATS:
+                return self._narrow(single.astype(np.float64), NARROW_FLOATS[dtype])
             if dtype == "f16":
                 single = single.astype(np.float16)
         if dtype == "bf16":
@@ -60,6 +83,16 @@ class NumpyArrays:
             rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
             single = np.where(np.isnan(single), single, rounded.astype(np.uint32).view(np.float32))
         return single.astype(np.float64)
+
+    def _narrow(self, value: Any, format: NarrowFloat) -> Any:
+        np = self.xp
+        exponent = np.maximum(np.frexp(value)[1] - 1, format.exponent)
+        step = np.ldexp(1.0, exponent - format.mantissa)
+        return np.clip(np.rint(value / step) * step, -format.largest, format.largest)
+
+    def _integer(self, value: Any, dtype: str) -> Any:
+        np = self.xp
+        return np.clip(np.rint(np.where(np.isnan(value), 0.0, value)), *INTEGERS[dtype])
 
     def erf(self, value: Any) -> Any:
         return self.xp.asarray(self.xp.frompyfunc(math.erf, 1, 1)(value), dtype=self.xp.float64)
@@ -85,8 +118,20 @@ class TorchArrays:
 
     def round_to(self, value: Any, dtype: str) -> Any:
         torch = self.xp
-        target = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype]
-        return value.to(torch.float32).to(target).to(torch.float64)
+        if dtype in INTEGERS:
+            exact = value.to(torch.float64 if dtype == "s32" else torch.float32).to(torch.float64)
+            return torch.round(torch.where(torch.isnan(exact), 0.0, exact)).clamp(*INTEGERS[dtype])
+        single = value.to(torch.float32)
+        if format := NARROW_FLOATS.get(dtype):
+            single = single.clamp(-format.largest, format.largest)
+        targets = {
+            "bf16": torch.bfloat16,
+            "f16": torch.float16,
+            "f32": torch.float32,
+            "e4m3": torch.float8_e4m3fn,
+            "e5m2": torch.float8_e5m2,
+        }
+        return single.to(targets[dtype]).to(torch.float64)
 
     def erf(self, value: Any) -> Any:
         return self.xp.erf(value)

@@ -38,7 +38,7 @@ class TransposedProduct(RewritePattern):
         if any(isinstance(use.operation, ops.TransposeOp) for use in op.result.uses):
             return
         rhs, lhs = ops.TransposeOp(product.rhs), ops.TransposeOp(product.lhs)
-        turned = ops.MatmulOp(rhs, lhs, product.compute)
+        turned = ops.MatmulOp(rhs, lhs, product.compute, product.acc)
         # The view was column-major, the new product is row-major: a new value of its own type.
         rewriter.insert((rhs, lhs, turned))
         rewriter.replace_all_uses_with(op.result, turned.result, safe_erase=False)

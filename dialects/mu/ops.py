@@ -24,6 +24,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -39,17 +40,18 @@ from mucc.dialects.mu import rules
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_name
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
 
 
 class Compute(StrEnum):
-    """The arithmetic of a contraction's products; accumulation is f32.
+    """The arithmetic of a contraction's products; accumulation is f32, of integers s32.
 
     `tf32x3` splits each f32 operand into two tf32 parts and adds three products of them, which is nearly as
-    exact as `f32`, the arithmetic of the ordinary cores.
+    exact as `f32`, the arithmetic of the ordinary cores. e4m3 and e5m2 operands compute in e5m2 where one is
+    e5m2; s8 and u8 operands in s8 where one is s8.
     """
 
     BF16 = "bf16"
@@ -57,6 +59,10 @@ class Compute(StrEnum):
     TF32 = "tf32"
     TF32X3 = "tf32x3"
     F32 = "f32"
+    E4M3 = "e4m3"
+    E5M2 = "e5m2"
+    S8 = "s8"
+    U8 = "u8"
 
 
 @irdl_attr_definition
@@ -66,16 +72,35 @@ class ComputeAttr(WordAttr[Compute]):
     name = "mu.compute"
 
     @staticmethod
-    def choices(dtype: str) -> tuple[Compute, ...]:
-        """The formats that operands of a dtype may multiply in, the default first."""
-        if dtype in ("bf16", "f16"):
-            return (Compute(dtype),)
-        return (Compute.TF32, Compute.TF32X3, Compute.F32)
+    def choices(lhs: Attribute, rhs: Attribute) -> tuple[Compute, ...]:
+        """The formats that operands of two types may multiply in, the default first; none for s32."""
+        dtypes = {dtype_name(Shaped.of(type).element_type) for type in (lhs, rhs)}
+        if "f32" in dtypes:
+            return (Compute.TF32, Compute.TF32X3, Compute.F32)
+        return tuple(c for c in _NARROW if c.value in dtypes)[:1]
 
     @staticmethod
-    def default(dtype: str) -> ComputeAttr:
-        """16-bit operands multiply in their own format, f32 operands in tf32."""
-        return ComputeAttr(ComputeAttr.choices(dtype)[0])
+    def default(lhs: Attribute, rhs: Attribute) -> ComputeAttr:
+        """Operands of 8 and 16 bits multiply in their own format, f32 operands in tf32."""
+        return ComputeAttr(ComputeAttr.choices(lhs, rhs)[0])
+
+
+_NARROW = (Compute.BF16, Compute.F16, Compute.E5M2, Compute.E4M3, Compute.S8, Compute.U8)
+"""Formats of operands below 32 bits. Of two that operands have, the first is computed in."""
+
+
+class Accumulation(StrEnum):
+    """How exactly the products of 8-bit floats are added up."""
+
+    F32 = "f32"
+    FAST = "fast"
+
+
+@irdl_attr_definition
+class AccumulationAttr(WordAttr[Accumulation]):
+    """`fast` leaves sums to the tensor cores, which drop low bits of them, instead of adding parts in f32."""
+
+    name = "mu.accumulation"
 
 
 @irdl_op_definition
@@ -85,23 +110,30 @@ class MatmulOp(FormattedOp):
     name = "mu.matmul"
 
     compute = prop_def(ComputeAttr)
+    acc = opt_prop_def(AccumulationAttr)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
 
-    FORMAT: ClassVar[str] = "$compute $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+    FORMAT: ClassVar[str] = (
+        "$compute (`acc` $acc^)? $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+    )
 
     traits = traits_def(Pure())
 
     def __init__(
-        self, lhs: SSAValue | Operation, rhs: SSAValue | Operation, compute: ComputeAttr | None = None
+        self,
+        lhs: SSAValue | Operation,
+        rhs: SSAValue | Operation,
+        compute: ComputeAttr | None = None,
+        acc: AccumulationAttr | None = None,
     ):
         a, b = SSAValue.get(lhs), SSAValue.get(rhs)
         result = rules.matmul(a.type, b.type)
         super().__init__(
             operands=[a, b],
             result_types=[result],
-            properties={"compute": compute or ComputeAttr.default(result.dtype)},
+            properties={"compute": compute or ComputeAttr.default(a.type, b.type), "acc": acc},
         )
 
     def verify_(self) -> None:
@@ -109,8 +141,10 @@ class MatmulOp(FormattedOp):
         if self.result.type != expected:
             raise VerifyException(f"mu.matmul: result type {self.result.type} should be {expected}")
         dtype = Shaped.of(self.lhs.type).element_type
-        if self.compute.data not in ComputeAttr.choices(expected.dtype):
+        if self.compute.data not in ComputeAttr.choices(self.lhs.type, self.rhs.type):
             raise VerifyException(f"mu.matmul: {dtype} operands do not compute in {self.compute.data}")
+        if self.acc is not None and self.compute.data not in (Compute.E4M3, Compute.E5M2):
+            raise VerifyException("mu.matmul: only products of 8-bit floats have another accumulation")
 
 
 @irdl_op_definition

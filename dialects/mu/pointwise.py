@@ -5,7 +5,16 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, FloatAttr, IntegerType, f64
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    Float16Type,
+    Float32Type,
+    FloatAttr,
+    IntegerType,
+    f64,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import BaseAttr, IRDLOperation, operand_def, result_def, traits_def
 from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
@@ -23,6 +32,8 @@ ValueConstraint = (
     | BaseAttr(Float32Type)
     | BaseAttr(BFloat16Type)
     | BaseAttr(Float16Type)
+    | BaseAttr(Float8E4M3FNType)
+    | BaseAttr(Float8E5M2Type)
     | BaseAttr(IntegerType)
 )
 """A tensor, or a plain scalar."""

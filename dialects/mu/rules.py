@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Dims, Shaped, TensorType, dtype_name
 
 
 class TypeRuleError(VerifyException):
@@ -61,7 +61,8 @@ def promote(operands: Sequence[Attribute]) -> Attribute:
     """The dtype of a result: the widest of the tensors'; rank-0 values never widen a tensor.
 
     Among rank-0 values, a literal or a scalar passed by value never widens a rank-0 tensor. bf16 with
-    f16 gives f32, because neither holds the other. Raises TypeRuleError MU1021 for bools.
+    f16 gives f32, because neither holds the other; numbers of 8 bits, and s32, act as f32. Raises
+    TypeRuleError MU1021 for bools.
     """
     values = [Shaped.of(t) for t in operands]
     if any(v.element_type == i1 for v in values):
@@ -72,7 +73,7 @@ def promote(operands: Sequence[Attribute]) -> Attribute:
         )
     tensors = [Shaped.of(t) for t in operands if isinstance(t, TensorType)]
     kinds = {v.element_type for v in [v for v in tensors if v.dims] or tensors or values}
-    return kinds.pop() if len(kinds) == 1 else f32
+    return kind if len(kinds) == 1 and (kind := kinds.pop()) in WIDE else f32
 
 
 def as_type(dims: Dims, element_type: Attribute, operands: Sequence[Attribute]) -> Attribute:
@@ -133,7 +134,8 @@ def cast(operand: Attribute, element_type: Attribute) -> Attribute:
 def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
     """`[..., M, K] @ [..., K, N]` to `[..., M, N]`; leading axes broadcast.
 
-    Raises TypeRuleError MU1023 (rank), MU1024 (inner extents), MU1025 (dtypes).
+    The result has the operands' dtype, but f32 for floats of 8 bits and s32 for integers of 8 bits. Raises
+    TypeRuleError MU1023 (rank), MU1024 (inner extents), MU1025 and MU1060 (dtypes).
     """
     a, b = Shaped.of(lhs), Shaped.of(rhs)
     for side, value in (("left", a), ("right", b)):
@@ -155,20 +157,46 @@ def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
             f"has {a.dims[-1]} against {b.dims[-2]}",
             helps=helps,
         )
-    if a.element_type != b.element_type or a.element_type == i1:
-        raise TypeRuleError(
-            "MU1025",
-            f"operands of @ have dtypes {dtype_name(a.element_type)} and {dtype_name(b.element_type)}, "
-            "but both must have the same one",
-            helps=(f"convert one: `cast(..., {dtype_name(a.element_type)})`",),
-        )
+    element_type = product_type(a.element_type, b.element_type)
     try:
         batch = broadcast([a.dims[:-2], b.dims[:-2]])
     except TypeRuleError as e:
         raise TypeRuleError(
             "MU1026", f"batch extents of @ differ: {shape_text(a.dims)} @ {shape_text(b.dims)}"
         ) from e
-    return TensorType.of((*batch, a.dims[-2], b.dims[-1]), a.element_type)
+    return TensorType.of((*batch, a.dims[-2], b.dims[-1]), element_type)
+
+
+NARROW_FLOATS = (DTYPES["e4m3"], DTYPES["e5m2"])
+NARROW_INTEGERS = (DTYPES["s8"], DTYPES["u8"])
+
+
+def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
+    """The dtype of a product of matrices of these dtypes.
+
+    bf16, f16 and f32 multiply with themselves; e4m3 and e5m2 with each other, to f32; s8 and u8 with each
+    other, to s32. Raises TypeRuleError MU1060 for dtypes that are no operands, MU1025 for other pairs.
+    """
+    if lhs == rhs and lhs in WIDE:
+        return lhs
+    if lhs in NARROW_FLOATS and rhs in NARROW_FLOATS:
+        return f32
+    if lhs in NARROW_INTEGERS and rhs in NARROW_INTEGERS:
+        return DTYPES["s32"]
+    for type in (lhs, rhs):
+        if type not in (*WIDE, *NARROW_FLOATS, *NARROW_INTEGERS):
+            raise TypeRuleError(
+                "MU1060",
+                f"{dtype_name(type)} operands cannot be multiplied by @",
+                notes=("matrices of bf16, f16, f32, e4m3, e5m2, s8 and u8 can",),
+                helps=("convert it: `cast(..., f32)`",),
+            )
+    raise TypeRuleError(
+        "MU1025",
+        f"operands of @ have dtypes {dtype_name(lhs)} and {dtype_name(rhs)}, but both must have the same one",
+        notes=("e4m3 and e5m2 also multiply with each other, and so do s8 and u8",),
+        helps=(f"convert one: `cast(..., {dtype_name(lhs)})`",),
+    )
 
 
 def transpose(operand: Attribute) -> TensorType:

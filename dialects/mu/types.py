@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BFloat16Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
     Float16Type,
     Float32Type,
     IntAttr,
     IntegerType,
+    Signedness,
     StringAttr,
     bf16,
     f16,
@@ -32,15 +35,33 @@ Dim = int | str
 
 Dims = tuple[Dim, ...]
 
-ElementType = BFloat16Type | Float16Type | Float32Type | IntegerType
+ElementType = (
+    BFloat16Type | Float8E4M3FNType | Float8E5M2Type | Float16Type | Float32Type | IntegerType
+)
 
-DTYPES: dict[str, ElementType] = {"bf16": bf16, "f16": f16, "f32": f32, "bool": i1}
+_MEMORY: dict[str, tuple[ElementType, int]] = {
+    "bf16": (bf16, 2),
+    "f16": (f16, 2),
+    "f32": (f32, 4),
+    "e4m3": (Float8E4M3FNType(), 1),
+    "e5m2": (Float8E5M2Type(), 1),
+    "s8": (IntegerType(8, Signedness.SIGNED), 1),
+    "u8": (IntegerType(8, Signedness.UNSIGNED), 1),
+    "s32": (IntegerType(32, Signedness.SIGNED), 4),
+}
+"""What a tensor in memory may hold: the surface name of each dtype, its type, its bytes."""
+
+DTYPES: dict[str, ElementType] = {**{name: type for name, (type, _) in _MEMORY.items()}, "bool": i1}
 """Surface name of every dtype; `bool` exists inside expressions only."""
 
-STORABLE = ("bf16", "f16", "f32")
+STORABLE = tuple(_MEMORY)
 """The dtypes that a tensor in memory may have."""
 
+WIDE = (bf16, f16, f32)
+"""The dtypes that arithmetic gives. Values of all others act as f32 in it."""
+
 _NAMES: dict[Attribute, str] = {t: n for n, t in DTYPES.items()}
+_BYTES: dict[Attribute, int] = dict(_MEMORY.values())
 
 
 def dtype_name(element_type: Attribute) -> str:
@@ -49,8 +70,8 @@ def dtype_name(element_type: Attribute) -> str:
 
 
 def dtype_bytes(element_type: Attribute) -> int:
-    """Bytes of one element in memory."""
-    return 4 if element_type == f32 else 2
+    """Bytes of one element in memory. Raises KeyError for a bool."""
+    return _BYTES[element_type]
 
 
 def parse_extent(parser: AttrParser) -> IntAttr | StringAttr:

@@ -14,9 +14,17 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.elementwise import ELEMENTWISE, CastOp, ElementwiseOp, SelectOp
-from mucc.dialects.mu.ops import Compute, ComputeAttr, MatmulOp, ReduceOp, Reduction
+from mucc.dialects.mu.ops import (
+    Accumulation,
+    AccumulationAttr,
+    Compute,
+    ComputeAttr,
+    MatmulOp,
+    ReduceOp,
+    Reduction,
+)
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.dialects.mu.types import DTYPES, STORABLE
+from mucc.dialects.mu.types import DTYPES, STORABLE, Shaped, dtype_name
 
 Option = float | str | tuple[int, ...] | None
 """What an argument that is no value may hold: a number, a word, axes."""
@@ -97,12 +105,15 @@ def _reduction(kind: Reduction) -> Function:
 
 
 def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
-    dtype = rules.matmul(values[0].type, values[1].type).dtype
-    choices = ComputeAttr.choices(dtype)
+    lhs, rhs = values[0].type, values[1].type
+    rules.matmul(lhs, rhs)
+    choices = ComputeAttr.choices(lhs, rhs)
     compute = options.get("compute") or choices[0]
     if compute in choices:
-        return MatmulOp(values[0], values[1], ComputeAttr(Compute(compute)))
-    operand_dtype = next(d for d in STORABLE if compute in ComputeAttr.choices(d))
+        op = MatmulOp(values[0], values[1], ComputeAttr(Compute(compute)))
+        return _accumulated(op, options.get("acc"))
+    dtype = dtype_name(Shaped.of(lhs).element_type)
+    operand_dtype = next(d for d in STORABLE if compute in ComputeAttr.choices(DTYPES[d], DTYPES[d]))
     raise TypeRuleError(
         "MU1010",
         f"{dtype} operands cannot compute in {compute}",
@@ -115,6 +126,22 @@ def _any_of(words: Sequence[str]) -> str:
     """`tf32, tf32x3 or f32`."""
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def _accumulated(op: MatmulOp, acc: Option) -> MatmulOp:
+    """The product with its sums as asked for. Raises MU1061 where they cannot be had."""
+    compute, reason = op.compute.data, ""
+    if acc == Accumulation.FAST and compute not in (Compute.E4M3, Compute.E5M2):
+        reason = "tensor cores add up products of e4m3 and e5m2 with fewer bits than f32 has; no others"
+    if acc == Accumulation.F32 and compute in (Compute.S8, Compute.U8):
+        reason = "sums of integers are exact, in s32"
+    if reason:
+        raise TypeRuleError(
+            "MU1061", f"products in {compute} are not summed in {acc}", (reason,), ("leave `acc` out",)
+        )
+    if acc == Accumulation.FAST:
+        op.acc = AccumulationAttr(Accumulation.FAST)
+    return op
 
 
 def _cast(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
@@ -130,7 +157,7 @@ def _table() -> dict[str, tuple[Function, ...]]:
                 Parameter("a", VALUE),
                 Parameter("b", VALUE),
                 Parameter("compute", WORD, "auto", formats),
-                Parameter("acc", WORD, "f32", ("f32",)),
+                Parameter("acc", WORD, "f32", tuple(Accumulation)),
             ),
             "The product `a @ b`, with its number format",
             _matmul,

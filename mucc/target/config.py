@@ -45,8 +45,9 @@ class Epilogue:
 class GemmConfig:
     """One contraction kernel with all choices made but the stage count.
 
-    `element_bytes` is the operand element's size, `compute` one of bf16, f16, tf32, tf32x3, f32; `a_k_major`
-    and `b_k_major` say that K is the contiguous axis of the operand. All is said as the kernel sees it:
+    `element_bytes` is the operand element's size, `compute` one of bf16, f16, tf32, tf32x3, f32, e4m3, e5m2,
+    s8, u8; `a_k_major` and `b_k_major` say that K is the contiguous axis of the operand. `fast_accumulation`
+    leaves the sums of 8-bit floats to the tensor cores. All is said as the kernel sees it:
     an `exchanged` one computes Dᵀ = Bᵀ Aᵀ: its A is the program's B, its rows are the program's columns.
     """
 
@@ -61,6 +62,7 @@ class GemmConfig:
     epilogue: Epilogue = Epilogue()
     splits: int = 1
     swizzle: int = 1
+    fast_accumulation: bool = False
     exchanged: bool = False
 
     @property
@@ -77,7 +79,7 @@ class GemmConfig:
 
 def operand_bytes(compute: str) -> int:
     """Bytes of an operand's element that multiplies in a format."""
-    return 2 if compute in ("bf16", "f16") else 4
+    return {"bf16": 2, "f16": 2, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}.get(compute, 4)
 
 
 class Violation(NamedTuple):
@@ -108,6 +110,7 @@ class Problem(NamedTuple):
     n: int | None = None
     k: int | None = None
     batch: int | None = None
+    fast_accumulation: bool = False
 
     @property
     def transposed(self) -> Problem:
@@ -130,6 +133,7 @@ class Problem(NamedTuple):
             seen.a_k_major,
             seen.b_k_major,
             epilogue=seen.epilogue,
+            fast_accumulation=seen.fast_accumulation,
             **shared,
         )
 

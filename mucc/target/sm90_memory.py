@@ -71,7 +71,10 @@ def pipeline(stages: int) -> Layout:
 def epilogue_tile(config: GemmConfig) -> tuple[int, int]:
     """Rows and columns that the epilogue handles at a time."""
     m, n, _ = config.tile
-    return min(m, 128 if config.mainloop == "cooperative" else 64), gcd(min(32, n), n)
+    if config.mainloop == "cooperative":
+        return min(m, 128), gcd(32, n)
+    widest = 64 if config.epilogue.destination == 1 and n % 64 == 0 else 32
+    return min(m, 64), gcd(widest, n)
 
 
 def staged_bytes(config: GemmConfig) -> int:
@@ -86,9 +89,14 @@ def epilogue_stages(config: GemmConfig) -> tuple[int, int]:
     tiles = (m // em) * (n // en)
     stages_d = min(tiles, 2)
     stages_c = min(tiles, 4)
-    if config.epilogue.source == staged_bytes(config):
+    if reuses_source(config):
         stages_c = max(stages_c, stages_d + 1)
     return stages_c, stages_d
+
+
+def reuses_source(config: GemmConfig) -> bool:
+    """Whether D is staged where C was: elements of one size, but for those of 8 bits."""
+    return config.epilogue.source == staged_bytes(config) > 1
 
 
 @cache
@@ -109,7 +117,7 @@ def epilogue_tensors(config: GemmConfig) -> Layout:
     d = staged_bytes(config)
     if epilogue.source is None:
         collective = struct([matrix(d, stages_d)])
-    elif epilogue.source == epilogue.destination:  # C's buffer is reused for D
+    elif epilogue.source == epilogue.destination and reuses_source(config):
         collective = struct([matrix(d, stages_c)])
     else:
         collective = struct([matrix(epilogue.source, stages_c), matrix(d, stages_d)])
@@ -132,7 +140,7 @@ def epilogue_storage(config: GemmConfig) -> Layout:
 
 def uses_register_operand(config: GemmConfig) -> bool:
     """Whether A goes through registers: 32-bit operands that are not both contiguous along K."""
-    return config.element_bytes != 2 and not (config.a_k_major and config.b_k_major)
+    return config.element_bytes == 4 and not (config.a_k_major and config.b_k_major)
 
 
 def transposes_b(config: GemmConfig) -> bool:

@@ -54,10 +54,22 @@ class Broken(NamedTuple):
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
     """Every broken rule, each with a value that is legal with the other settings where there is one."""
     rules = list(broken(limits, config, stages))
-    return [
+    found = [
         Violation(r.code, r.setting, r.message, r.notes, _fix(limits, r, rules, config, stages))
         for r in rules
     ]
+    if config.element_bytes == 1 and not (config.a_k_major and config.b_k_major):
+        found.insert(0, _NOT_K_MAJOR)
+    return found
+
+
+_NOT_K_MAJOR = Violation(
+    "MU3031",
+    "operands",
+    "8-bit operands must be contiguous along K",
+    ("wgmma transposes operands of 16 bits only",),
+)
+"""No setting of a schedule is to blame, and none mends it: such operands are copied before the kernel."""
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -216,13 +228,15 @@ def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Br
             ),
             fixes,
         )
-    columns = 8 * config.element_bytes
+    columns = max(8 * config.element_bytes, 16)
     if n < 1 or n % columns:
         yield Broken(
             "MU3002",
             "tile",
             f"tile N = {n} is not a multiple of {columns}, as {8 * config.element_bytes}-bit operands need",
-            (f"a stage of B must be whole swizzle patterns, {columns} columns each",),
+            (f"B and the result are staged in swizzle patterns of {columns} columns",)
+            if config.element_bytes == 1
+            else (f"a stage of B must be whole swizzle patterns, {columns} columns each",),
             fixes,
         )
     if fact := _k_rule(config, k):
@@ -251,7 +265,7 @@ def _k_rule(config: GemmConfig, k: int) -> tuple[str, str, str, tuple[str, ...]]
         return "MU3014", "tile", f"tile K = {k} is not a multiple of 32, as these operands need", (note,)
     step = 32 // config.element_bytes
     if k > 0 and k % step == 0:
-        return None
+        return _promotion_rule(config, k)
     note = f"a wgmma instruction takes 32 bytes of K, {step} {config.compute} elements"
     return "MU3003", "tile", f"tile K = {k} is not a multiple of {step}, as {config.compute} needs", (note,)
 
@@ -305,6 +319,23 @@ def _scheduler(limits: Limits, config: GemmConfig, stages: int | None) -> Iterat
         )
 
 
+PROMOTION = 4
+"""After so many instructions along K sums of 8-bit floats are added up in f32 (CUTLASS: mma_promotion_interval)."""
+
+
+def promotes(config: GemmConfig) -> bool:
+    """Whether sums are kept twice: by the tensor cores, and in f32."""
+    return config.compute in ("e4m3", "e5m2") and not config.fast_accumulation
+
+
+def _promotion_rule(config: GemmConfig, k: int) -> tuple[str, str, str, tuple[str, ...]] | None:
+    if not promotes(config) or PROMOTION % (k // 32) == 0:
+        return None
+    note = f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; with acc=fast never"
+    message = f"tile K = {k} is none of 32, 64 and 128, as {config.compute} needs"
+    return "MU3030", "tile", message, (note,)
+
+
 # Rules across settings
 
 
@@ -312,12 +343,14 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     tiles = _tiles
     m, n, k = config.tile
     threads = 256 if config.mainloop == "cooperative" else 128
-    accumulators = m * n // threads
+    accumulators = m * n // threads * (2 if promotes(config) else 1)
     operand = m * k // threads if memory.uses_register_operand(config) else 0
     if (registers := accumulators + operand) > limits.accumulator_registers:
         notes = (f"{m} x {n} accumulators are shared by {threads} threads",)
         if operand:
             notes += (f"{operand} registers hold A, which is not contiguous along K",)
+        if promotes(config):
+            notes += ("sums of 8-bit floats are kept twice; with acc=fast they are kept once",)
         yield Broken(
             "MU3006",
             "tile",

@@ -30,6 +30,9 @@ from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Me
 from mucc.target.cuda.names import Namer
 from mucc.target.cuda.pointwise import REDUCTIONS, identity
 
+EXACT = "mucc::gemm::Exact"
+"""The node that passes on sums of integers: a body would see them as floats."""
+
 # Leaves that cost nothing to have twice, so that they do not make a graph of a tree.
 _FREE = AccFetchOp | SrcFetchOp | ScalarBroadcastOp
 
@@ -407,7 +410,9 @@ class Epilogue:
         if len(roots) != 1:
             return None
         node = self._subtree(roots[0], set())
-        if destination is not None and not isinstance(destination.value.owner, ComputeOp):
+        if destination is not None and self._is_exact(destination):
+            node = self._nest(Node(EXACT), [node])
+        elif destination is not None and not isinstance(destination.value.owner, ComputeOp):
             # Nothing is computed on the way to D. The kernel is then the same as where something is.
             name = self.passing_body(self.names[destination.value])
             node = self._nest(Node(f"mucc::gemm::Compute<{name}, ElementD>"), [node])
@@ -434,6 +439,13 @@ class Epilogue:
             "{" + ", ".join([*(c.arguments for c in children), node.arguments]) + "}",
         )
 
+    @staticmethod
+    def _is_exact(store: StoreDOp) -> bool:
+        """Whether sums of integers are stored as they are."""
+        type = store.destination.type
+        assert isinstance(type, TensorType)
+        return isinstance(store.value.owner, AccFetchOp) and type.dtype == "s32"
+
     def _graph(self) -> Node:
         """One topological visitor; its last node gives what D gets."""
         destination = self.op.destination
@@ -455,7 +467,8 @@ class Epilogue:
         edges = [sources(op) for op in order]
         if last is not None and order[-1] is not last:
             assert isinstance(last, Operation)
-            nodes.append(Node("mucc::gemm::Compute<mucc::gemm::Identity, ElementD>"))
+            exact = destination is not None and self._is_exact(destination)
+            nodes.append(Node(EXACT if exact else "mucc::gemm::Compute<mucc::gemm::Identity, ElementD>"))
             edges.append([position[last]])
         sequences = ", ".join(f"cute::seq<{', '.join(map(str, e))}>" for e in edges)
         types = ", ".join(n.type for n in nodes)

@@ -17,7 +17,6 @@ from mucc.target.cuda.memory import Places, workspace_name
 from mucc.target.cuda.names import comment_text, string_literal
 from mucc.target.cuda.pointwise import dim_locals
 
-_DTYPES = {"bf16": "mucc::kBF16", "f16": "mucc::kF16", "f32": "mucc::kF32"}
 
 
 def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
@@ -54,14 +53,18 @@ def _layout(type: TensorType) -> str:
     )
 
 
+def _dtype(name: str) -> str:
+    return f"mucc::k{name.upper()}"
+
+
 def _argument(program: ProgramOp, index: int, align: int) -> str:
     arg = program.body.block.args[index]
     name = string_literal(program.arg_names.data[index].data)
     if not isinstance(arg.type, TensorType):
-        return f"    mucc::scalar_in({name}, {_DTYPES[dtype_name(arg.type)]}),"
+        return f"    mucc::scalar_in({name}, {_dtype(dtype_name(arg.type))}),"
     kind = "in" if index < program.num_inputs.value.data else "out"
     extents = ", ".join(_extent(program, d) for d in arg.type.dims)
-    given = f"{name}, {_DTYPES[arg.type.dtype]}, {{{extents}}}, {_layout(arg.type)}, {align}"
+    given = f"{name}, {_dtype(arg.type.dtype)}, {{{extents}}}, {_layout(arg.type)}, {align}"
     return f"    mucc::tensor_{kind}({given}),"
 
 

@@ -19,6 +19,7 @@ from mucc.dialects.cutlass.ops import (
     ScalarBroadcastOp,
     StoreDOp,
 )
+from mucc.dialects.mu.ops import Compute
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, ordered
@@ -49,7 +50,9 @@ def is_lean(op: GemmOp, d: Matrix | None, tile: tuple[int, ...], mainloop: Mainl
         return False
     if not all(isinstance(node, _NODES) for node in nodes):
         return False
-    if tile[0] not in _FAST.get(mainloop, ()) or tile[1] % _COLUMNS or d.memory.type.dtype == "f32":
+    if tile[0] not in _FAST.get(mainloop, ()) or tile[1] % _COLUMNS:
+        return False
+    if d.memory.type.dtype not in ("bf16", "f16") or op.compute.data in (Compute.S8, Compute.U8):
         return False
     (store,) = stored
     body = store.value.owner

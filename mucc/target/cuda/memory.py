@@ -12,8 +12,26 @@ from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, StoreNode, Work
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
-CUTLASS_TYPES = {"bf16": "cutlass::bfloat16_t", "f16": "cutlass::half_t", "f32": "float"}
-VIEW_TYPES = {"bf16": "mucc::bf16", "f16": "mucc::f16", "f32": "float"}
+CUTLASS_TYPES = {
+    "bf16": "cutlass::bfloat16_t",
+    "f16": "cutlass::half_t",
+    "f32": "float",
+    "e4m3": "cutlass::float_e4m3_t",
+    "e5m2": "cutlass::float_e5m2_t",
+    "s8": "int8_t",
+    "u8": "uint8_t",
+    "s32": "int32_t",
+}
+VIEW_TYPES = {
+    "bf16": "mucc::bf16",
+    "f16": "mucc::f16",
+    "f32": "float",
+    "e4m3": "mucc::e4m3",
+    "e5m2": "mucc::e5m2",
+    "s8": "int8_t",
+    "u8": "uint8_t",
+    "s32": "int32_t",
+}
 
 
 class EmissionError(Exception):

@@ -18,7 +18,7 @@ from mucc.dialects.cutlass.ops import (
     StoreOp,
 )
 from mucc.dialects.mu.ops import Reduction
-from mucc.dialects.mu.types import Dims, TensorType
+from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
 from mucc.target.cuda.body import Body, compute_body
 from mucc.target.cuda.memory import (
     ONE,
@@ -183,7 +183,7 @@ class Pointwise:
         return [operand.strides[run[-1]] if run else ZERO for run in axes]
 
     def _vector(self) -> int:
-        widest = max(8 if o.memory.type.dtype != "f32" else 4 for o in [*self.loads, *self.outputs])
+        widest = max(8 if dtype_bytes(o.memory.type.element_type) < 4 else 4 for o in [*self.loads, *self.outputs])
         return widest if len(self.reduced) <= _MAX_SHARED_VALUES else min(widest, 4)
 
     def texts(self, entry: str) -> Texts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mucc.dialects.mu.ops import Compute
 from mucc.dialects.mu.schedule import Mainloop, Raster, SchedulerKind
 from mucc.target.cuda.gemm import Gemm, Headers, needs_scratch, shape_type, wrapped
-from mucc.target.cuda.graph import Epilogue, stride_type
+from mucc.target.cuda.graph import Epilogue, Matrix, stride_type
 from mucc.target.cuda.lean import LeanEpilogue, is_lean, warpgroups
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO
 from mucc.target.cuda.names import string_literal
@@ -53,20 +53,17 @@ class Sm90Gemm(Gemm):
     def types(self) -> list[str]:
         """CUTLASS's types."""
         _, epilogue_schedule = _SCHEDULES[self.mainloop]
-        dtype = self.a.memory.type.dtype
-        element = CUTLASS_TYPES[dtype]
         element_c = CUTLASS_TYPES[self.c.memory.type.dtype] if self.c else "void"
         align_c = self.aligned(self.c)
         align_d = self.aligned(self.d)
         plain = stride_type((ZERO, ZERO, ZERO), 1).replace("cute::_0", "int64_t", 1)
         uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
-        tensor_core = "tf32" if self.op.compute.data is Compute.TF32 else self.op.compute.data.value
         lines = [
             f"using TileShape = {shape_type(*self.tile.sizes)};",
             f"using ClusterShape = {shape_type(*self.cluster.sizes, 1)};",
-            f"using ElementA = {element};  // multiplied as {tensor_core}",
+            f"using ElementA = {CUTLASS_TYPES[self.a.memory.type.dtype]};  // multiplied as {self.multiplied(self.a)}",
             f"using StrideA = {self.a.type};{self.tensor_comment(self.a)}",
-            f"using ElementB = {element};",
+            f"using ElementB = {CUTLASS_TYPES[self.b.memory.type.dtype]};",
             f"using StrideB = {self.b.type};{self.tensor_comment(self.b)}",
             f"using ElementC = {element_c};",
             f"using StrideC = {self.c.type if self.c else self.d.type if self.d else plain};",
@@ -93,7 +90,7 @@ class Sm90Gemm(Gemm):
         lines.append("")
         built = [
             "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape",
-            "cutlass::epilogue::collective::EpilogueTileAuto, float, float",
+            f"cutlass::epilogue::collective::EpilogueTileAuto, {self.accumulator}, float",
             f"ElementC, StrideC, {align_c}, ElementD, StrideD, {align_d}, EpilogueSchedule, Visitor",
         ]
         builder = "typename cutlass::epilogue::collective::CollectiveBuilder"
@@ -102,6 +99,8 @@ class Sm90Gemm(Gemm):
     def _collectives(self, epilogue: str) -> list[str]:
         """The kernel from its collectives."""
         kernel_schedule, _ = _SCHEDULES[self.mainloop]
+        if self.op.acc is not None:
+            kernel_schedule += "FP8FastAccum"
         align = self.aligned(self.a)
         scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
         stage = "" if self.canonical else f"stage {self.op.stage.data} "
@@ -112,7 +111,7 @@ class Sm90Gemm(Gemm):
             "using CollectiveMainloop = typename cutlass::gemm::collective::CollectiveBuilder<",
             *wrapped(
                 "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, "
-                f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, float, TileShape, "
+                f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, {self.accumulator}, TileShape, "
                 f"ClusterShape, mucc::gemm::Stages<{self.stages}>, "
                 f"cutlass::gemm::{kernel_schedule}>::CollectiveOp;"
             ),
@@ -122,6 +121,15 @@ class Sm90Gemm(Gemm):
             f"static_assert(sizeof(typename Kernel::SharedStorage) <= {self.target.smem_bytes},",
             f"              {string_literal(too_much)});",
         ]
+
+    @property
+    def accumulator(self) -> str:
+        """The C++ type of sums."""
+        return "int32_t" if self.op.compute.data in (Compute.S8, Compute.U8) else "float"
+
+    def multiplied(self, operand: Matrix) -> str:
+        """The format in which the tensor cores multiply an operand."""
+        return "tf32" if self.op.compute.data is Compute.TF32 else operand.memory.type.dtype
 
     def arguments(self) -> list[str]:
         """From a problem to CUTLASS's arguments."""

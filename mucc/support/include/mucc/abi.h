@@ -14,8 +14,17 @@
 
 enum { MUCC_DEVICE_CPU = 1, MUCC_DEVICE_CUDA = 2, MUCC_DEVICE_CUDA_MANAGED = 13 };
 
-/* Type codes: f16, f32 and f64 are MUCC_FLOAT of 16, 32 and 64 bits; bf16 is MUCC_BFLOAT of 16 bits. */
-enum { MUCC_INT = 0, MUCC_UINT = 1, MUCC_FLOAT = 2, MUCC_BFLOAT = 4, MUCC_BOOL = 6 };
+/* Type codes: s8 and s32 are MUCC_INT of 8 and 32 bits, u8 is MUCC_UINT of 8 bits; f16, f32 and f64 are MUCC_FLOAT of
+ * 16, 32 and 64 bits; bf16 is MUCC_BFLOAT of 16 bits; e4m3 and e5m2 are MUCC_E4M3 and MUCC_E5M2 of 8 bits. */
+enum {
+  MUCC_INT = 0,
+  MUCC_UINT = 1,
+  MUCC_FLOAT = 2,
+  MUCC_BFLOAT = 4,
+  MUCC_BOOL = 6,
+  MUCC_E4M3 = 10,
+  MUCC_E5M2 = 12
+};
 
 typedef struct MuccDevice {
   int32_t type;

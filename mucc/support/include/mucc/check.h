@@ -105,13 +105,15 @@ MUCC_SHARED int64_t Call::stride(int i, int axis) const {
 // ---- messages -------------------------------------------------------------------------------------------
 
 MUCC_COLD inline void add_dtype(Message& m, const MuccDType& dtype) {
-  const char* prefix = dtype.code == MUCC_INT      ? "i"
+  const char* prefix = dtype.code == MUCC_INT      ? "s"
                        : dtype.code == MUCC_UINT   ? "u"
                        : dtype.code == MUCC_FLOAT  ? "f"
                        : dtype.code == MUCC_BFLOAT ? "bf"
                                                    : nullptr;
   if (dtype.code == MUCC_BOOL) {
     m.add("bool");
+  } else if (dtype.code == MUCC_E4M3 || dtype.code == MUCC_E5M2) {
+    m.add(dtype.code == MUCC_E4M3 ? "e4m3" : "e5m2");
   } else if (prefix) {
     m.add("%s%d", prefix, dtype.bits);
   } else {

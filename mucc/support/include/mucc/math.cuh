@@ -132,6 +132,64 @@ MUCC_DEVICE float round_f16(float x) {
   return std::copysign(r < 65536.0f ? r : INFINITY, x);
 }
 #endif
+
+// 8-bit floats, to nearest, ties to even; what is too large becomes the largest finite number, NaN stays NaN. From
+// sm_89 on there are instructions for it. They convert pairs: the second of each is 0 here.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+MUCC_DEVICE unsigned char to_e4m3(float x) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return (unsigned char)pair;
+}
+MUCC_DEVICE unsigned char to_e5m2(float x) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return (unsigned char)pair;
+}
+#else
+MUCC_DEVICE unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
+// kMantissa bits of mantissa, numbers below 2^kExponent in steps as in there, `kNan` after the largest number.
+template <int kMantissa, int kExponent, unsigned kLargest, unsigned kNan>
+MUCC_DEVICE unsigned char to_narrow_float(float x) {
+  unsigned const all = bits_of(x), sign = all >> 24 & 0x80u, size = all & 0x7fffffffu;
+  if (size > 0x7f800000u) return (unsigned char)(sign | kNan);
+  constexpr int kGone = 23 - kMantissa;
+  unsigned bits;
+  if (size < unsigned(127 + kExponent) << 23) {
+    // In these binades f32 has steps of 2^(kExponent - kMantissa).
+    constexpr float kMagic = __builtin_bit_cast(float, unsigned(127 + kExponent + kGone) << 23);
+    bits = bits_of(__builtin_bit_cast(float, size) + kMagic) - bits_of(kMagic);
+  } else {
+    bits = (size + (1u << (kGone - 1)) - 1 + (size >> kGone & 1)) >> kGone;
+    bits -= unsigned(127 + kExponent - 1) << kMantissa;
+  }
+  return (unsigned char)(sign | (bits < kLargest ? bits : kLargest));
+}
+MUCC_DEVICE unsigned char to_e4m3(float x) { return to_narrow_float<3, -6, 0x7e, 0x7f>(x); }
+MUCC_DEVICE unsigned char to_e5m2(float x) { return to_narrow_float<2, -14, 0x7b, 0x7f>(x); }
+#endif
+// The exponent is moved from a bias of 7 to one of 127 by a multiplication, which is exact for subnormal numbers too.
+MUCC_DEVICE float from_e4m3(unsigned char bits) {
+  unsigned const size = bits & 0x7fu, sign = unsigned(bits & 0x80) << 24;
+  float const x = __builtin_bit_cast(float, size << 20) * 0x1p120f;
+  return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, size == 0x7f ? NAN : x) | sign);
+}
+MUCC_DEVICE float from_e5m2(unsigned char bits) {
+  unsigned const size = bits & 0x7fu, sign = unsigned(bits & 0x80) << 24;
+  float const x = __builtin_bit_cast(float, size << 21) * 0x1p112f;
+  float const finite = size == 0x7c ? INFINITY : x;
+  return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, size > 0x7c ? NAN : finite) | sign);
+}
+MUCC_DEVICE float round_e4m3(float x) { return from_e4m3(to_e4m3(x)); }
+MUCC_DEVICE float round_e5m2(float x) { return from_e5m2(to_e5m2(x)); }
+
+// Integers, to nearest, ties to even; what is too large becomes the largest or smallest one, NaN becomes 0.
+MUCC_DEVICE float round_integer(float x, float least, float most) {
+  return x != x ? 0.0f : fminf(fmaxf(rintf(x), least), most);
+}
+MUCC_DEVICE float round_s8(float x) { return round_integer(x, -128.0f, 127.0f); }
+MUCC_DEVICE float round_u8(float x) { return round_integer(x, 0.0f, 255.0f); }
+MUCC_DEVICE float round_s32(float x) { return round_integer(x, -0x1p31f, 0x1p31f); }
 MUCC_DEVICE float from_bool(bool x) { return x ? 1.0f : 0.0f; }
 
 // The same number, of which the compiler no longer knows where it came from: a product is not fused with a sum that

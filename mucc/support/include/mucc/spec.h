@@ -40,6 +40,11 @@ inline constexpr DType kBF16{MUCC_BFLOAT, 16, "bf16"};
 inline constexpr DType kF16{MUCC_FLOAT, 16, "f16"};
 inline constexpr DType kF32{MUCC_FLOAT, 32, "f32"};
 inline constexpr DType kF64{MUCC_FLOAT, 64, "f64"};
+inline constexpr DType kE4M3{MUCC_E4M3, 8, "e4m3"};
+inline constexpr DType kE5M2{MUCC_E5M2, 8, "e5m2"};
+inline constexpr DType kS8{MUCC_INT, 8, "s8"};
+inline constexpr DType kU8{MUCC_UINT, 8, "u8"};
+inline constexpr DType kS32{MUCC_INT, 32, "s32"};
 
 // One extent of a shape: dim number `dim` of the kernel, or, where `dim` is negative, the number `value`.
 struct Extent {

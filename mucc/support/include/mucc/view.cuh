@@ -34,9 +34,20 @@ MUCC_DEVICE float widen(f16 x) {
   return result;
 }
 
+MUCC_DEVICE float widen(e4m3 x) { return from_e4m3(x.bits); }
+MUCC_DEVICE float widen(e5m2 x) { return widen(f16{uint16_t(x.bits << 8)}); }
+MUCC_DEVICE float widen(int8_t x) { return float(x); }
+MUCC_DEVICE float widen(uint8_t x) { return float(x); }
+MUCC_DEVICE float widen(int32_t x) { return float(x); }
+
 MUCC_DEVICE void narrow(float x, float& to) { to = x; }
 MUCC_DEVICE void narrow(float x, bf16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
 MUCC_DEVICE void narrow(float x, f16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
+MUCC_DEVICE void narrow(float x, e4m3& to) { to.bits = to_e4m3(x); }
+MUCC_DEVICE void narrow(float x, e5m2& to) { to.bits = to_e5m2(x); }
+MUCC_DEVICE void narrow(float x, int8_t& to) { to = int8_t(round_s8(x)); }
+MUCC_DEVICE void narrow(float x, uint8_t& to) { to = uint8_t(round_u8(x)); }
+MUCC_DEVICE void narrow(float x, int32_t& to) { to = __float2int_rn(x); }
 
 // A place in a space of R axes. Index is 32 bits wide where the space is small enough: its divisions are cheaper.
 template <int R, class Index>
@@ -104,10 +115,15 @@ MUCC_DEVICE void store(View const& view, P const& p, Lanes<V> const& value) {
   }
 }
 
+template <class T>
+inline constexpr bool is_float = false;
+template <>
+inline constexpr bool is_float<float> = true;
+
 // Writes a reduction; `shared` says that other blocks write the same element.
 template <class Reduction, class View, class P>
 MUCC_DEVICE void reduce(View const& view, P const& p, float value, bool shared) {
-  if constexpr (sizeof(typename View::Element) == sizeof(float)) {
+  if constexpr (is_float<typename View::Element>) {
     if (shared) return Reduction::atomic(place(view, p), value);
   }
   narrow(value, *place(view, p));

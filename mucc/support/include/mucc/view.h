@@ -8,6 +8,8 @@ using uint64_t = unsigned long long;
 using int32_t = int;
 using uint32_t = unsigned;
 using uint16_t = unsigned short;
+using int8_t = signed char;
+using uint8_t = unsigned char;
 #else
 #include <cstdint>
 #endif
@@ -26,6 +28,14 @@ struct bf16 {
 };
 struct f16 {
   uint16_t bits;
+};
+
+// 8-bit floats: 4 and 5 bits of exponent. e4m3 has no infinities.
+struct e4m3 {
+  uint8_t bits;
+};
+struct e5m2 {
+  uint8_t bits;
 };
 
 template <int R>
