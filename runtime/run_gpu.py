@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mucc.build import build
+from mucc.dialects.mu.arrays import TorchArrays
 from mucc.runtime.report import Report
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 from mucc.runtime.verify import compare, input_scales
@@ -43,8 +44,19 @@ def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any
             inputs.append(float(number))
             continue
         values = torch.randn(arg.extents(dims), generator=generator, device=device, dtype=torch.float32)
-        inputs.append(empty(arg, dims, device).copy_(values * scales[arg.name]))
+        rounded = TorchArrays(device).round_to(values * scales[arg.name], arg.dtype)
+        inputs.append(empty(arg, dims, device).copy_(rounded))
     return inputs
+
+
+def poison(out: Any) -> None:
+    """Fill an output with what no kernel writes: NaN, or the largest integer."""
+    if out.dtype.is_floating_point and out.element_size() > 1:
+        out.fill_(float("nan"))
+    elif out.dtype.is_floating_point:
+        out.view(torch.uint8).fill_(0x7F)
+    else:
+        out.fill_(torch.iinfo(out.dtype).max)
 
 
 def time_us(launch: Callable[[], Any], iters: int, device: Any) -> list[float]:
@@ -94,15 +106,16 @@ def run_on_gpu(
     args = random_inputs(info, dims, seed, device)
     outs = TorchKernel(kernel).allocate(args)
     for out in outs:
-        out.fill_(float("nan"))
+        poison(out)
     size = kernel.workspace_bytes(*args, *outs)
     workspace = [torch.empty(size, dtype=torch.uint8, device=device)] if size else []
     kernel.launch(*args, *outs, *workspace)
     torch.cuda.synchronize(device)
     progress("interpreting the program in float64")
     expected = compilation.interpret(info.name, args)
+    arrays = TorchArrays(device)
     verdicts = [
-        compare(a.name, a.dtype, out.to(torch.float64), want.to(DTYPES[a.dtype]).to(torch.float64), torch)
+        compare(a.name, a.dtype, out.to(torch.float64), arrays.round_to(want, a.dtype), torch)
         for a, out, want in zip(info.outputs, outs, expected, strict=True)
     ]
     del expected

@@ -9,8 +9,14 @@ from typing import Any
 
 from mucc.signature import KernelInfo
 
-ROUNDOFF = {"bf16": 2.0**-9, "f16": 2.0**-12, "f32": 2.0**-25}
+ROUNDOFF = {"bf16": 2.0**-9, "f16": 2.0**-12, "f32": 2.0**-25, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
 """Half the relative distance of neighbouring numbers: the error of one rounding to nearest at most."""
+
+UNIT = {"s8": 1.0, "u8": 1.0, "s32": 0.0}
+"""By how much an integer may be off where the number that was rounded lay between two. s32 holds exact sums."""
+
+SPREAD = {"s8": 16.0, "u8": 16.0, "s32": 1000.0}
+"""The standard deviation that random integers are drawn with."""
 
 COMPUTE_ROUNDOFF = 2.0**-11
 """What f32 inputs lose when the tensor cores read them as tf32, and what fast tanh and exp lose."""
@@ -20,9 +26,13 @@ def tolerance(dtype: str) -> float:
     """The largest relative Frobenius error that an output of this dtype may have.
 
     Four roundings: of the output, of two operands, of a stored intermediate; each at most the coarser of
-    the dtype's roundoff and that of the arithmetic. 7.8e-3 for bf16, 2.0e-3 for f16 and f32.
+    the dtype's roundoff and that of the arithmetic. 7.8e-3 for bf16, 2.0e-3 for f16 and f32. One rounding of
+    8-bit floats, since only few numbers lie so close to a tie that they round the other way: 6.3e-2 for e4m3.
+    Integers: as bf16.
     """
-    return 4 * max(ROUNDOFF[dtype], COMPUTE_ROUNDOFF)
+    if dtype in ("e4m3", "e5m2"):
+        return ROUNDOFF[dtype]
+    return 4 * max(ROUNDOFF["bf16" if dtype in UNIT else dtype], COMPUTE_ROUNDOFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,8 @@ class Verdict:
 
     `relative` is ‖out − ref‖ / ‖ref‖ (Frobenius). `worst` is the largest |out − ref| / (|ref| + rms(ref)):
     it shows the single wrong element that a norm over millions hides, and may be four times the tolerance,
-    since the largest of many roundings is some sigmas from their mean. `wrong` counts elements that are not
+    since the largest of many roundings is some sigmas from their mean; of 8-bit integers one unit of each
+    error does not count for it. `wrong` counts elements that are not
     finite where the reference is, or the other way round.
     """
 
@@ -71,7 +82,8 @@ def compare(name: str, dtype: str, out: Any, ref: Any, xp: Any) -> Verdict:
         relative = worst = 0.0 if error_norm == 0.0 else math.inf
     else:
         relative = error_norm / norm
-        worst = float((error / (xp.abs(ref) + norm / math.prod(shape) ** 0.5)).max())
+        excess = error - xp.minimum(error, xp.full_like(error, UNIT.get(dtype, 0.0)))
+        worst = float((excess / (xp.abs(ref) + norm / math.prod(shape) ** 0.5)).max())
     return Verdict(name, dtype, shape, relative, worst, wrong)
 
 
@@ -81,7 +93,7 @@ def input_scales(info: KernelInfo, dims: Mapping[str, int]) -> dict[str, float]:
     Of a product x @ w.T of K terms one factor is shrunk by about 1/sqrt(K). The weights, which are shrunk,
     are the matrices after the first that have a dim which no output has; a residual or a bias keeps its
     size. The factor is (rows · columns)^(-1/4), so that a chain of layers D -> H -> D keeps its size as
-    well.
+    well. Integers are not shrunk: few would be left that are not 0.
     """
     kept = {e for a in info.outputs for e in a.shape}
     scales: dict[str, float] = {}
@@ -93,4 +105,6 @@ def input_scales(info: KernelInfo, dims: Mapping[str, int]) -> dict[str, float]:
         weight = matrix and seen_matrix and any(e not in kept for e in arg.shape)
         seen_matrix = seen_matrix or matrix
         scales[arg.name] = math.prod(arg.extents(dims)[-2:]) ** -0.25 if weight else 1.0
+        if arg.dtype in SPREAD:
+            scales[arg.name] = SPREAD[arg.dtype]
     return scales

@@ -72,9 +72,9 @@ def epilogue_tile(config: GemmConfig) -> tuple[int, int]:
     """Rows and columns that the epilogue handles at a time."""
     m, n, _ = config.tile
     if config.mainloop == "cooperative":
-        return min(m, 128), gcd(32, n)
+        return min(m, 128), gcd(min(32, n), n)
     widest = 64 if config.epilogue.destination == 1 and n % 64 == 0 else 32
-    return min(m, 64), gcd(widest, n)
+    return min(m, 64), gcd(min(widest, n), n)
 
 
 def staged_bytes(config: GemmConfig) -> int:

@@ -18,7 +18,7 @@ from mucc.target.base import Limits
 from mucc.target.config import GemmConfig, Violation
 
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")
-COMPUTES = ("bf16", "f16", "tf32")
+COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
 """The formats in which wgmma multiplies operands as they are stored."""
 ROWS = {"cooperative": 128, "pingpong": 64, "warpspecialized": 64}
 """Rows that the consumers of a mainloop share: 64 for each warp group that works on one tile."""

@@ -152,7 +152,7 @@ ERRORS: list[tuple[str, str, dict[str, Tensor], str]] = [
         "scalar dtype",
         "linear",
         {"alpha": tensor("i64", [], device=(CPU, 0))},
-        "MU6003: argument 'alpha' of linear: expected dtype f32 or f64, got i64[]",
+        "MU6003: argument 'alpha' of linear: expected dtype f32 or f64, got s64[]",
     ),
     (
         "rank",

@@ -128,6 +128,7 @@ def _includes(programs: list[ProgramOp], headers: list[Headers]) -> Iterator[str
     kernels = [op for p in programs for op in p.kernels]
     yield "#include <mucc/launch.h>"
     yield from (f"#include <{header}>" for header in sorted({h.host for h in headers}))
+    yield from (f"#include <{header}>" for header in sorted({m for h in headers for m in h.more}))
     yield from (f"#include <{header}>" for header in sorted({h.kernel for h in headers}))
     if any(isinstance(op, MapOp) for op in kernels):
         yield "#include <mucc/map.cuh>"

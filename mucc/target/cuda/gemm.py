@@ -65,7 +65,8 @@ ENTRY = "mucc_gemm"
 class Headers:
     """What the text of a family's kernels stands on.
 
-    `device` comes first, then `kernel`; in the host's half, `host` stands for `device` and includes it.
+    `device` comes first, then `more` and `kernel`; in the host's half, `host` stands for `device` and
+    includes it.
     `driver` is the class template that runs kernels: `driver<Kernel, arguments>::skeleton`.
     """
 
@@ -73,6 +74,11 @@ class Headers:
     device: str = "mucc/gemm.cuh"
     host: str = "mucc/gemm_launch.h"
     driver: str = "mucc::gemm::Host"
+    more: tuple[str, ...] = ()
+
+    def lines(self, first: str) -> str:
+        """The `#include` lines, of which `first` is the first."""
+        return "".join(f"#include <{header}>\n" for header in (first, *self.more, self.kernel))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +100,12 @@ class Skeleton:
         digest = hashlib.sha256(f"{headers}\n{types}\n{arguments}".encode()).hexdigest()[:16]
         symbol = f"mucc_skeleton_{digest}"
         device = (
-            f"#include <{headers.device}>\n#include <{headers.kernel}>\n\n"
+            f"{headers.lines(headers.device)}\n"
             f"namespace mucc_skeleton {{\n\n{types}\n\n"
             f"}}  // namespace mucc_skeleton\n\nMUCC_GEMM_CODE({ENTRY}, mucc_skeleton::Kernel)\n"
         )
         host = (
-            f"#include <{headers.host}>\n#include <{headers.kernel}>\n\n"
+            f"{headers.lines(headers.host)}\n"
             f"namespace mucc_skeleton {{\n\n{types}\n\n"
             f"{arguments}\n\n}}  // namespace mucc_skeleton\n\n"
             f'extern "C" mucc::gemm::Skeleton const {symbol};\n'

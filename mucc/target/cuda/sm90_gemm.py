@@ -22,6 +22,9 @@ _HEADERS = {
     Mainloop.WARPSPECIALIZED: "cutlass/gemm/kernel/gemm_universal.hpp",
 }
 
+# The mainloop that adds up sums of 8-bit floats in f32.
+_PROMOTING = "cutlass/gemm/collective/sm90_mma_tma_gmma_ss_warpspecialized_fp8.hpp"
+
 _RASTERS = {Raster.ALONG_M: "kAlongM", Raster.ALONG_N: "kAlongN", Raster.HEURISTIC: "kHeuristic"}
 
 # The type of the shared memory that an epilogue keeps though it stores no matrix.
@@ -33,7 +36,8 @@ class Sm90Gemm(Gemm):
 
     @property
     def headers(self) -> Headers:
-        return Headers(_HEADERS[self.mainloop])
+        promotes = self.op.compute.data in (Compute.E4M3, Compute.E5M2) and self.op.acc is None
+        return Headers(_HEADERS[self.mainloop], more=(_PROMOTING,) if promotes else ())
 
     def build_epilogue(self) -> Epilogue:
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
