@@ -35,9 +35,7 @@ Dim = int | str
 
 Dims = tuple[Dim, ...]
 
-ElementType = (
-    BFloat16Type | Float8E4M3FNType | Float8E5M2Type | Float16Type | Float32Type | IntegerType
-)
+ElementType = BFloat16Type | Float8E4M3FNType | Float8E5M2Type | Float16Type | Float32Type | IntegerType
 
 _MEMORY: dict[str, tuple[ElementType, int]] = {
     "bf16": (bf16, 2),

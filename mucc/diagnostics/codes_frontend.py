@@ -63,8 +63,8 @@ _SYNTAX: dict[str, tuple[str, str]] = {
     ),
     "MU0006": _entry(
         "unknown type",
-        "A tensor holds `bf16`, `f16`, `f32`, `e4m3`, `e5m2`, `s8`, `u8` or `s32`. A bool exists within expressions "
-        "only, as the result of a "
+        "A tensor holds `bf16`, `f16`, `f32`, `e4m3`, `e5m2`, `s8`, `u8` or `s32`. A bool exists within "
+        "expressions only, as the result of a "
         "comparison.",
         "kernel f[M](x: bfloat16[M]) -> bf16[M] {\n    return x\n}",
         _GOOD,
@@ -286,24 +286,24 @@ _SHAPES: dict[str, tuple[str, str]] = {
     ),
     "MU1025": _entry(
         "operands of a contraction have different dtypes",
-        "The tensor cores multiply operands of one dtype; e4m3 with e5m2 and s8 with u8 besides. Convert one of "
-        "them with `cast`.",
+        "The tensor cores multiply operands of one dtype; e4m3 with e5m2 and s8 with u8 besides. Convert one "
+        "of them with `cast`.",
         "kernel f[M, N, K](x: bf16[M, K], w: f16[K, N]) -> bf16[M, N] {\n    return x @ w\n}",
         "kernel f[M, N, K](x: bf16[M, K], w: f16[K, N]) -> bf16[M, N] {\n    return x @ cast(w, bf16)\n}",
     ),
     "MU1060": _entry(
         "dtype that cannot be multiplied",
-        "Tensor cores multiply bf16, f16, f32 (as tf32), e4m3, e5m2, s8 and u8. s32 is what products of integers "
-        "are added up in.",
+        "Tensor cores multiply bf16, f16, f32 (as tf32), e4m3, e5m2, s8 and u8. s32 is what products of "
+        "integers are added up in.",
         "kernel f[M, N, K](x: s32[M, K], w: s32[N, K]) -> s32[M, N] {\n    return x @ w.T\n}",
         "kernel f[M, N, K](x: s32[M, K], w: s32[N, K]) -> s32[M, N] {\n"
         "    return cast(x, f32) @ cast(w.T, f32)\n}",
     ),
     "MU1061": _entry(
         "sums that cannot be had",
-        "`acc=fast` leaves the sums of products of e4m3 and e5m2 to the tensor cores, which keep fewer bits than "
-        "f32 has. Products of other floats have one way to be added up, in f32, and products of integers one, in "
-        "s32.",
+        "`acc=fast` leaves the sums of products of e4m3 and e5m2 to the tensor cores, which keep fewer bits "
+        "than f32 has. Products of other floats have one way to be added up, in f32, and products of "
+        "integers one, in s32.",
         "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n"
         "    return matmul(x, w.T, acc=fast)\n}",
         "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return matmul(x, w.T)\n}",

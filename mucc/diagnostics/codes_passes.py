@@ -55,9 +55,9 @@ _TILES: dict[str, tuple[str, str]] = {
     ),
     "MU3030": _entry(
         "tile K does not suit sums in f32",
-        "Tensor cores add up products of 8-bit floats with fewer bits than f32 has, so their sums are added up in "
-        "f32 after every 4 instructions, 128 elements of K. Tile K divides that: 32, 64 or 128. `acc=fast` leaves "
-        "the sums to the tensor cores.",
+        "Tensor cores add up products of 8-bit floats with fewer bits than f32 has, so their sums are added "
+        "up in f32 after every 4 instructions, 128 elements of K. Tile K divides that: 32, 64 or 128. "
+        "`acc=fast` leaves the sums to the tensor cores.",
         _scheduled("tile = 128x128x96", kernel=_kernel("e4m3")),
         _scheduled("tile = 128x128x64", kernel=_kernel("e4m3")),
     ),
@@ -110,13 +110,13 @@ _TILES: dict[str, tuple[str, str]] = {
     ),
     "MU3031": (
         "8-bit operands are not contiguous along K",
-        "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before the "
-        "kernel; declare a weight as `w: e4m3[N, K]` and write `x @ w.T` to save that.",
+        "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before "
+        "the kernel; declare a weight as `w: e4m3[N, K]` and write `x @ w.T` to save that.",
     ),
     "MU3020": (
         "mainloop does not compute in this format",
-        "wgmma multiplies bf16, f16, tf32 and formats of 8 bits. `compute=f32` and `compute=tf32x3` need a mainloop that "
-        "multiplies in registers.",
+        "wgmma multiplies bf16, f16, tf32 and formats of 8 bits. `compute=f32` and `compute=tf32x3` need a "
+        "mainloop that multiplies in registers.",
     ),
 }
 

@@ -37,8 +37,9 @@ schedule linear_gelu for sm_90a {
   unbound one is not). Every unbound dim must appear in a parameter's type. `where K % 8 == 0, M >= 1`
   states promises that callers must keep (checked at each call; affine: `+ - *`, `/ %` by a number).
 * Types: `bf16[M, K]`, `f16[8, K]`, `f32[]` (tensor with one number), `f32` (scalar passed by value; only
-  f32). bool exists inside expressions only. Parameter layouts: `row_major` (default), `col_major` (last two
-  axes swapped), `strides(_, 1)` (elements, `_` = run-time). Results are row-major.
+  f32). Also e4m3, e5m2, s8, u8, s32: their stores saturate. bool exists inside expressions only. Parameter
+  layouts: `row_major` (default), `col_major` (last two axes swapped), `strides(_, 1)` (elements, `_` =
+  run-time). Results are row-major.
 * Several results: `-> (y: bf16[M, N], amax: f32[])` and `return h, amax(h)`. A returned value must have
   exactly the declared shape; its dtype is converted.
 * `stage h = expr` stores h between two device kernels and names the stage. Without it the compiler cuts by
@@ -49,12 +50,14 @@ schedule linear_gelu for sm_90a {
   `[...]`.
 * `a @ b`: `[.., M, K] @ [.., K, N]`, leading axes broadcast. A weight `w: [N, K]` is used as `x @ w.T`;
   `.T` (last two axes) is free. bf16 and f16 multiply in their own format, f32 in tf32 (`matmul(a, b,
-  compute=tf32x3)` or `f32` for more precision); sums are f32.
+  compute=tf32x3)` or `f32` for more precision); sums are f32. e4m3 with e4m3 or e5m2 gives f32 (`matmul(a,
+  b, acc=fast)`: faster sums), s8 or u8 with s8 or u8 gives s32: keep K contiguous, `x @ w.T`; scale as in
+  `(x @ w.T) * sx[:, None] * sw`.
 * Broadcasting is NumPy's, over dim names: extents agree if they are the same name, the same number, or one
   is 1. For x `[M, N]`: `x + b` with b `[N]` adds per column; per row write `x + r[:, None]` with r `[M]`.
   Indexing knows `:` and `None` only.
-* Arithmetic inside a stage is f32; dtypes say how values are stored. bf16 with f16 or f32 gives f32;
-  numbers and scalars never widen. `cast(x, bf16)` rounds explicitly.
+* Arithmetic inside a stage is f32; dtypes say how values are stored. bf16 with f16 or f32 gives f32,
+  8-bit and s32 values act as f32; numbers and scalars never widen. `cast(x, bf16)` rounds explicitly.
 * Conditions: `where(x > 0 and x < 1, a, b)`.
 
 ## Functions (keywords show defaults)
@@ -66,10 +69,10 @@ None]`.
 ## Schedules (optional; the default is good)
 `schedule KERNEL for sm_90a { ... }` for all contractions of a kernel, `schedule KERNEL.STAGE for ...` for
 one.
-* `tile = MxNxK`: M % 64 = 0 (cooperative: M % 128 = 0); N % 16 = 0 (f32: N % 32 = 0); K % 16 = 0 (f32:
-  K % 8 = 0, or 32 where an operand is not contiguous along K); no extent above 256; M x N
-  at most 128x256 (cooperative), 128x128 or 64x256 (others). Good: 128x256x64, 128x128x64, 64x128x64; for
-  f32 a K of 32.
+* `tile = MxNxK`: M % 64 = 0 (cooperative: M % 128 = 0); N % 16 = 0 (f32: N % 32 = 0); K % 16 = 0
+  (8-bit: 32, 64 or 128; f32: K % 8 = 0, or 32 where an operand is not contiguous along K); no extent above
+  256; M x N at most 128x256 (cooperative), 128x128 or 64x256 (others). Good: 128x256x64, 128x128x64,
+  64x128x64; for f32 a K of 32, for 8-bit of 128.
 * `cluster = MxN`: blocks that share loads; powers of two, at most 8 in all: 1x1, 2x1, 1x2, 2x2.
 * `mainloop = cooperative` (two warpgroups per tile, M >= 128), `pingpong` (a tile each), `warpspecialized`
   (one tile per block, no swizzle).
@@ -78,8 +81,8 @@ one.
   `split_k(n)` (only with cooperative; for few tiles and a long K).
 * `exchange = on|off`: compute the transpose, so that a small M becomes the tile's N: for M <= 64,
   `tile = 64x16x128` counts 64 of N and 16 of M.
-* Alignment: TMA loads need 16 bytes, so the contiguous extent must be a multiple of 8 (16-bit) or 4 (f32):
-  promise it in `where` or bind the dim. f32 operands are best contiguous along K: `x @ w.T`.
+* Alignment: TMA loads need 16 bytes, so the contiguous extent must be a multiple of 16 (8-bit), 8 (16-bit) or
+  4 (f32): promise it in `where` or bind the dim. f32 operands are best contiguous along K: `x @ w.T`.
 
 ## More programs
 ```mcu

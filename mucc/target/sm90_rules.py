@@ -320,7 +320,7 @@ def _scheduler(limits: Limits, config: GemmConfig, stages: int | None) -> Iterat
 
 
 PROMOTION = 4
-"""After so many instructions along K sums of 8-bit floats are added up in f32 (CUTLASS: mma_promotion_interval)."""
+"""After so many instructions along K sums of 8-bit floats are added up in f32: mma_promotion_interval."""
 
 
 def promotes(config: GemmConfig) -> bool:
@@ -331,7 +331,9 @@ def promotes(config: GemmConfig) -> bool:
 def _promotion_rule(config: GemmConfig, k: int) -> tuple[str, str, str, tuple[str, ...]] | None:
     if not promotes(config) or PROMOTION % (k // 32) == 0:
         return None
-    note = f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; with acc=fast never"
+    note = (
+        f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; with acc=fast never"
+    )
     message = f"tile K = {k} is none of 32, 64 and 128, as {config.compute} needs"
     return "MU3030", "tile", message, (note,)
 

@@ -19,7 +19,17 @@ import pytest
 REPO = Path(__file__).resolve().parents[2]
 INCLUDE = REPO / "mucc" / "support" / "include"
 CPU, CUDA = 1, 2
-DTYPES = {"bf16": (4, 16), "f16": (2, 16), "f32": (2, 32), "f64": (2, 64), "u8": (1, 8), "i64": (0, 64)}
+DTYPES = {
+    "bf16": (4, 16),
+    "f16": (2, 16),
+    "f32": (2, 32),
+    "f64": (2, 64),
+    "e4m3": (10, 8),
+    "e5m2": (12, 8),
+    "s8": (0, 8),
+    "u8": (1, 8),
+    "i64": (0, 64),
+}
 
 MANIFEST = {
     "abi": 1,

@@ -26,6 +26,9 @@ EXPRESSIONS = (
     "where(not (x <= 0) and y >= 0 or x == y, x, y)", "where(x != y and x < 1, x, y)",
     "cast(cast(x, bf16), f32)", "cast(cast(x, f16), f32)", "cast(x < y, f32)",
     "tanh(softplus(x)) + softplus(x)",
+    "cast(cast(x, e4m3), f32)", "cast(cast(100 * x, e4m3), f32)", "cast(cast(0.003 * x, e4m3), f32)",
+    "cast(cast(x, e5m2), f32)", "cast(cast(9000 * x, e5m2), f32)", "cast(cast(0.00003 * x, e5m2), f32)",
+    "cast(cast(20 * x, s8), f32)", "cast(cast(20 * x, u8), f32)", "cast(cast(1000000000 * x, s32), f32)",
 )  # fmt: skip
 
 X = np.concatenate([np.linspace(-12, 12, 4001), np.array([0.0, -0.0, 1e-6, -1e-6, 60.0, -60.0])]).astype(

@@ -149,6 +149,18 @@ ERRORS: list[tuple[str, str, dict[str, Tensor], str]] = [
         "MU6003: argument 'x' of linear: expected dtype bf16, got f16[3, 24]",
     ),
     (
+        "8-bit float",
+        "linear",
+        {"x": tensor("e4m3", [M, K])},
+        "MU6003: argument 'x' of linear: expected dtype bf16, got e4m3[3, 24]",
+    ),
+    (
+        "8-bit integer",
+        "linear",
+        {"x": tensor("s8", [M, K])},
+        "MU6003: argument 'x' of linear: expected dtype bf16, got s8[3, 24]",
+    ),
+    (
         "scalar dtype",
         "linear",
         {"alpha": tensor("i64", [], device=(CPU, 0))},

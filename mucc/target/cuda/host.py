@@ -18,7 +18,6 @@ from mucc.target.cuda.names import comment_text, string_literal
 from mucc.target.cuda.pointwise import dim_locals
 
 
-
 def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
     """The bytes that each argument's data pointer and free strides must be a multiple of.
 

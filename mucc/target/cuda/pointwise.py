@@ -183,7 +183,9 @@ class Pointwise:
         return [operand.strides[run[-1]] if run else ZERO for run in axes]
 
     def _vector(self) -> int:
-        widest = max(8 if dtype_bytes(o.memory.type.element_type) < 4 else 4 for o in [*self.loads, *self.outputs])
+        widest = max(
+            8 if dtype_bytes(o.memory.type.element_type) < 4 else 4 for o in [*self.loads, *self.outputs]
+        )
         return widest if len(self.reduced) <= _MAX_SHARED_VALUES else min(widest, 4)
 
     def texts(self, entry: str) -> Texts:

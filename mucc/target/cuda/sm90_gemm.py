@@ -65,9 +65,9 @@ class Sm90Gemm(Gemm):
         lines = [
             f"using TileShape = {shape_type(*self.tile.sizes)};",
             f"using ClusterShape = {shape_type(*self.cluster.sizes, 1)};",
-            f"using ElementA = {CUTLASS_TYPES[self.a.memory.type.dtype]};  // multiplied as {self.multiplied(self.a)}",
+            f"using ElementA = {self.element(self.a)};  // multiplied as {self.multiplied(self.a)}",
             f"using StrideA = {self.a.type};{self.tensor_comment(self.a)}",
-            f"using ElementB = {CUTLASS_TYPES[self.b.memory.type.dtype]};",
+            f"using ElementB = {self.element(self.b)};",
             f"using StrideB = {self.b.type};{self.tensor_comment(self.b)}",
             f"using ElementC = {element_c};",
             f"using StrideC = {self.c.type if self.c else self.d.type if self.d else plain};",
@@ -130,6 +130,11 @@ class Sm90Gemm(Gemm):
     def accumulator(self) -> str:
         """The C++ type of sums."""
         return "int32_t" if self.op.compute.data in (Compute.S8, Compute.U8) else "float"
+
+    @staticmethod
+    def element(operand: Matrix) -> str:
+        """The C++ type of an operand's elements."""
+        return CUTLASS_TYPES[operand.memory.type.dtype]
 
     def multiplied(self, operand: Matrix) -> str:
         """The format in which the tensor cores multiply an operand."""

@@ -1,0 +1,153 @@
+"""Numbers of 8 bits and s32: rounding, tables, products and what they may be multiplied with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mucc.diagnostics import DiagnosticError, Source
+from mucc.dialects.mu.arrays import INTEGERS, NARROW_FLOATS, NumpyArrays
+from mucc.dialects.mu.types import DTYPES, STORABLE, dtype_bytes
+from mucc.driver import compile_text
+from mucc.frontend import parser
+from mucc.signature import ITEM_BYTES
+from mucc.target.cuda.memory import CUTLASS_TYPES, VIEW_TYPES
+
+ARRAYS = NumpyArrays()
+
+
+def numbers(dtype: str) -> np.ndarray:
+    """Every finite number of an 8-bit float, from the definition of the format, in order."""
+    format = NARROW_FLOATS[dtype]
+    fractions = np.arange(2**format.mantissa) / 2**format.mantissa
+    found = list(fractions * 2.0**format.exponent)
+    exponent = format.exponent
+    while 2.0**exponent <= format.largest:
+        found += list((1 + fractions) * 2.0**exponent)
+        exponent += 1
+    positive = np.array([x for x in found if x <= format.largest])
+    return np.unique(np.concatenate([-positive, positive]))
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("e4m3", 253), ("e5m2", 247)])
+def test_numbers_of_a_narrow_float_stay(dtype: str, count: int) -> None:
+    values = numbers(dtype)
+    assert len(values) == count  # of 256: NaN twice or six times, infinities, and 0 twice
+    assert np.array_equal(ARRAYS.round_to(values, dtype), values)
+
+
+@pytest.mark.parametrize("dtype", NARROW_FLOATS)
+@given(st.floats(-70000, 70000, width=32))
+def test_a_narrow_float_is_the_nearest(dtype: str, x: float) -> None:
+    values = numbers(dtype)
+    got = float(ARRAYS.round_to(np.array(x), dtype))
+    assert got in values
+    assert abs(got - x) == np.min(np.abs(values - x))
+
+
+@pytest.mark.parametrize("dtype", NARROW_FLOATS)
+def test_ties_go_to_even_numbers(dtype: str) -> None:
+    values = numbers(dtype)
+    values = values[values >= 0]
+    ties = (values[1:] + values[:-1]) / 2
+    even = np.where(np.arange(len(ties)) % 2 == 0, values[:-1], values[1:])
+    assert np.array_equal(ARRAYS.round_to(ties, dtype), even)
+
+
+@pytest.mark.parametrize("dtype", [*NARROW_FLOATS, *INTEGERS])
+def test_stores_saturate(dtype: str) -> None:
+    least, most = INTEGERS.get(dtype) or (-NARROW_FLOATS[dtype].largest, NARROW_FLOATS[dtype].largest)
+    got = ARRAYS.round_to(np.array([-1e30, 1e30, -np.inf, np.inf]), dtype)
+    assert got.tolist() == [least, most, least, most]
+    assert np.isnan(ARRAYS.round_to(np.array(np.nan), dtype)) == (dtype in NARROW_FLOATS)
+
+
+def test_integers_round_to_even() -> None:
+    halves = np.array([-1.5, -0.5, 0.5, 1.5, 2.5])
+    assert ARRAYS.round_to(halves, "s8").tolist() == [-2, 0, 0, 2, 2]
+    assert ARRAYS.round_to(np.array([2.0**31 - 3]), "s32").tolist() == [2**31 - 3]
+
+
+def test_torch_rounds_alike() -> None:
+    torch: Any = pytest.importorskip("torch")
+    from mucc.dialects.mu.arrays import TorchArrays
+
+    random = np.random.default_rng(1)
+    values = random.standard_normal(5000) * 10.0 ** random.integers(-6, 10, 5000)
+    values[:4] = [np.nan, np.inf, -np.inf, 0.0]
+    arrays = TorchArrays(torch.device("cpu"))
+    for dtype in STORABLE:
+        got = arrays.round_to(torch.tensor(values), dtype).numpy()
+        assert np.array_equal(got, ARRAYS.round_to(values, dtype), equal_nan=True), dtype
+
+
+def test_tables_agree() -> None:
+    assert set(STORABLE) == set(parser.DTYPES) == set(CUTLASS_TYPES) == set(VIEW_TYPES)
+    assert {n: dtype_bytes(DTYPES[n]) for n in STORABLE} == {n: ITEM_BYTES[n] for n in STORABLE}
+
+
+def kernel(a: str, b: str, out: str, body: str = "x @ w.T", w: str = "N, K") -> str:
+    return f"kernel f[M, N, K](x: {a}[M, K], w: {b}[{w}]) -> {out}[M, N] {{ return {body} }}"
+
+
+def errors(text: str) -> list[tuple[str, str]]:
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("f.mcu", text)).emit("cutlass")
+    return [(d.code, d.message) for d in caught.value.diagnostics]
+
+
+PAIRS = [(d, d) for d in ("bf16", "f16", "f32")] + [
+    (a, b) for family in (("e4m3", "e5m2"), ("s8", "u8")) for a in family for b in family
+]
+
+
+@pytest.mark.parametrize("a", [d for d in STORABLE if d != "s32"])
+@pytest.mark.parametrize("b", [d for d in STORABLE if d != "s32"])
+def test_only_some_dtypes_multiply_with_each_other(a: str, b: str) -> None:
+    if (a, b) in PAIRS:
+        compile_text(Source("f.mcu", kernel(a, b, "f32"))).emit("cu")
+    else:
+        assert errors(kernel(a, b, "f32"))[0][0] == "MU1025"
+
+
+def test_s32_does_not_multiply() -> None:
+    assert errors(kernel("s32", "s32", "s32")) == [("MU1060", "s32 operands cannot be multiplied by @")]
+
+
+@pytest.mark.parametrize(("dtype", "acc"), [("bf16", "fast"), ("s8", "fast"), ("s8", "f32"), ("f32", "fast")])
+def test_sums_that_cannot_be_had(dtype: str, acc: str) -> None:
+    assert errors(kernel(dtype, dtype, "f32", f"matmul(x, w.T, acc={acc})"))[0][0] == "MU1061"
+
+
+def test_fast_accumulation_takes_another_mainloop() -> None:
+    exact = compile_text(Source("f.mcu", kernel("e4m3", "e4m3", "f32"))).emit("cu")
+    fast = compile_text(Source("f.mcu", kernel("e4m3", "e4m3", "f32", "matmul(x, w.T, acc=fast)"))).emit("cu")
+    assert "FP8FastAccum" not in exact and "_fp8.hpp" in exact
+    assert "FP8FastAccum" in fast and "_fp8.hpp" not in fast
+
+
+def test_8_bit_operands_that_are_not_contiguous_along_k_are_copied() -> None:
+    text = compile_text(Source("f.mcu", kernel("s8", "s8", "s32", "x @ w", "K, N"))).emit("cutlass")
+    assert text.count("cutlass.map") == 1
+    assert "!mu.tensor<[K, N], si8, col_major>" in text
+
+
+def test_sums_of_integers_are_stored_exactly() -> None:
+    text = kernel("s8", "u8", "s32")
+    compilation = compile_text(Source("f.mcu", text))
+    assert "mucc::gemm::Exact" in compilation.emit("cu")
+    x, w = np.full((1, 3), 127.0), np.full((2, 3), 255.0)
+    x[0, 0] = 126
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        (got,) = interpret("f", [x, w])
+        assert got.tolist() == [[255.0 * (127 + 127 + 126)] * 2]
+
+
+def test_arithmetic_on_narrow_numbers_is_f32() -> None:
+    text = "kernel f[M](x: s8[M], y: s8[M]) -> f32[M] { return x + y }"
+    (got,) = compile_text(Source("f.mcu", text)).interpret("f", [np.array([100.0]), np.array([100.0])])
+    assert got.tolist() == [200.0]
