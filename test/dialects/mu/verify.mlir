@@ -195,7 +195,7 @@
 
 // -----
 
-// CHECK: operands of @ have dtypes bool and bool, but both must have the same one
+// CHECK: bool operands cannot be multiplied by @
 %x = "test.op"() : () -> !mu.tensor<[M, K], i1>
 %y = "test.op"() : () -> !mu.tensor<[K, N], i1>
 %r = mu.matmul bf16 %x, %y : (!mu.tensor<[M, K], i1>, !mu.tensor<[K, N], i1>) -> !mu.tensor<[M, N], f32>
