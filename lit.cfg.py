@@ -22,6 +22,7 @@ config.substitutions += [(r"\bFileCheck\b", "filecheck"), ("%root", root)]
 
 config.environment["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", "")])
 config.environment["MUCC_CACHE_DIR"] = os.path.join(config.test_exec_root, "test-cache")
+config.environment["MUCC_TUNING_DB"] = os.path.join(config.test_exec_root, "no-tuning.db")
 config.environment["NO_COLOR"] = "1"
 for name in (
     "MUCC_NVCC",

@@ -38,8 +38,9 @@ class Request:
     `data` is the source text in UTF-8 and `name` what it is called in messages. `nvcc` is the path of
     an nvcc or of a CUDA toolkit; with `plain` nvcc compiles the program in one piece; `timeout` is in seconds
     for each step; `save_temps` is a directory; `print_ir` gets the IR after every pass, or after those in
-    `print_after`; `dims` are typical values of open dims, which schedules are chosen for. With `save_temps`
-    the compilers run even where the result is known: only then there is something to save.
+    `print_after`; `dims` are typical values of open dims, which schedules are chosen for, and with `tuned`
+    measured ones are taken. With `save_temps` the compilers run even where the result is known: only then
+    there is something to save.
     """
 
     data: bytes
@@ -55,6 +56,7 @@ class Request:
     print_ir: TextIO | None = None
     print_after: tuple[str, ...] = ()
     dims: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
+    tuned: bool = True
 
     @property
     def stem(self) -> str:
@@ -93,7 +95,7 @@ def build(
     key = ""
     if cache and toolchain:
         hints = tuple(f"{name}={value}" for name, value in request.dims.items())
-        key = request_key(request.data, (*decisive, *hints), toolchain.fingerprint())
+        key = request_key(request.data, (*decisive, *hints, *_measurements(request)), toolchain.fingerprint())
         if not request.save_temps and not request.print_ir and (entry := cache.find_request(key)):
             warnings = entry.warnings and placed(entry.warnings, decode(request.data, request.name))
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
@@ -105,7 +107,7 @@ def build(
         nvrtc_worker.shared.start()
     source = decode(request.data, request.name)
     compilation = compile_source(
-        source, request.target, request.print_ir, request.print_after, dims=request.dims
+        source, request.target, request.print_ir, request.print_after, dims=request.dims, tuned=request.tuned
     )
     if request.save_temps:
         _save_texts(compilation, request.save_temps, request.stem)
@@ -118,6 +120,13 @@ def build(
         cache.store_request(key, artefact, said)
     warnings = placed((*said, *made.warnings), source)
     return Artefact(made.data, (*warnings, *(cache.problems if cache else ())), cached=made.cached)
+
+
+def _measurements(request: Request) -> tuple[str, ...]:
+    """What measured schedules a request would take: changes when one is added; none where there are none."""
+    from mucc.tune.home import fingerprint
+
+    return fingerprint() if request.tuned else ()
 
 
 def decisive_flags(request: Request) -> tuple[str, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from mucc.dialects.mu.ops import KernelOp
     from mucc.frontend import ast
     from mucc.target.cuda import Parts
+    from mucc.tune.lookup import SelectMeasured
 
 EMIT_KINDS = ("ast", "mu", "stages", "cutlass", "schedule", "cu", "header", "manifest")
 """The texts that `Compilation.emit` makes; ptx, cubin and so come from the toolchain."""
@@ -32,7 +35,8 @@ class Options:
 
     `verify` checks the IR against its level after every pass, to find defects of the compiler.
     `keep_levels` keeps the IR at the levels that `emit` shows; without it only diagnostics come out.
-    `dims` are typical values of dims that the program leaves open: schedules are chosen for them.
+    `dims` are typical values of dims that the program leaves open: schedules are chosen for them. With
+    `tuned` a schedule that was measured (`mucc tune`) is taken before the one that the model would choose.
     """
 
     target: str = "sm_90a"
@@ -41,6 +45,7 @@ class Options:
     verify: bool = True
     keep_levels: bool = True
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    tuned: bool = True
 
 
 @dataclass
@@ -54,6 +59,8 @@ class Compilation:
     mu: ModuleOp
     stages: ModuleOp
     cutlass: ModuleOp
+    measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """By kernel and stage, where a schedule comes from that was measured."""
 
     @property
     def kernel_names(self) -> list[str]:
@@ -87,7 +94,7 @@ class Compilation:
             case "cutlass":
                 return f"{self.cutlass!s}\n"
             case "schedule":
-                return schedule_text(self._programs())
+                return schedule_text(self._programs(), self.measured)
             case "cu":
                 from mucc.target.cuda import emit
 
@@ -135,8 +142,10 @@ class Compilation:
         return [op for op in self.cutlass.body.block.ops if isinstance(op, ProgramOp)]
 
 
-def schedule_text(programs: Sequence[ProgramOp]) -> str:
-    """The chosen schedules as source that can be pasted back."""
+def schedule_text(
+    programs: Sequence[ProgramOp], measured: Mapping[tuple[str, str], str] = MappingProxyType({})
+) -> str:
+    """The chosen schedules as source that can be pasted back, with a comment on each that was `measured`."""
     from mucc.dialects.cutlass.ops import GemmOp
 
     blocks: list[str] = []
@@ -145,7 +154,9 @@ def schedule_text(programs: Sequence[ProgramOp]) -> str:
         for gemm in gemms:
             assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler and gemm.stages
             name = program.sym_name.data if len(gemms) == 1 else f"{program.sym_name.data}.{gemm.stage.data}"
+            origin = measured.get((program.sym_name.data, gemm.stage.data))
             lines = [
+                *([f"// measured: {origin}"] if origin else []),
                 f"schedule {name} for {program.target.data} {{",
                 f"    tile      = {gemm.tile}",
                 f"    cluster   = {gemm.cluster}",
@@ -187,7 +198,8 @@ class _Compiler:
         mu = stages = module
         if self.options.keep_levels:
             mu = module.clone()
-        for step, level in pipeline(self.options.target, self.options.dims):
+        select = self.select(module)
+        for step, level in pipeline(self.options.target, self.options.dims, select):
             self.step(step, module)
             if self.options.verify:
                 self.verify(level, module, step.name)
@@ -198,7 +210,18 @@ class _Compiler:
             from mucc.hints import check_promises
 
             check_promises(entries(module), self.options.dims)
-        return Compilation(self.source, self.options, self.sink, program, mu, stages, module)
+        measured = select.used if select else {}
+        return Compilation(self.source, self.options, self.sink, program, mu, stages, module, measured)
+
+    def select(self, module: ModuleOp) -> SelectMeasured | None:
+        """What chooses schedules where some were measured."""
+        from mucc.tune.home import database_path
+
+        if not self.options.tuned or not os.path.exists(database_path()):
+            return None
+        from mucc.tune.lookup import SelectMeasured
+
+        return SelectMeasured.of(module, self.options.dims, self.sink)
 
     def step(self, step: Any, module: ModuleOp) -> None:
         try:

@@ -20,17 +20,21 @@ def compile_source(
     *,
     only_check: bool = False,
     dims: Mapping[str, int] | None = None,
+    tuned: bool = True,
 ) -> Compilation:
     """The program down to C++. Raises DiagnosticError with every error in it.
 
-    `dims` are typical values of open dims, for the choice of schedules. With `only_check` nothing can be
+    `dims` are typical values of open dims, for the choice of schedules; with `tuned` measured schedules are
+    taken where there are some. With `only_check` nothing can be
     emitted afterwards, and the compiler does not check itself.
     """
     from mucc.driver import Options, compile_text
 
     try:
         deep = not only_check
-        options = Options(target, print_ir, print_after, verify=deep, keep_levels=deep, dims=dims or {})
+        options = Options(
+            target, print_ir, print_after, verify=deep, keep_levels=deep, dims=dims or {}, tuned=tuned
+        )
         compilation = compile_text(source, options)
         compilation.sink.raise_if_errors()
     except DiagnosticError as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
 
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
@@ -91,3 +91,18 @@ def schedule_of(gemm: c.GemmOp) -> Schedule:
         stages=gemm.stages.value.data if gemm.stages else None,
         exchanged=gemm.is_exchanged,
     )
+
+
+def pointwise_digest(gemm: c.GemmOp) -> str:
+    """Tells the pointwise work of epilogues apart, whatever their values are called."""
+    import hashlib
+
+    names: dict[SSAValue, int] = {}
+    lines: list[str] = []
+    for op in gemm.walk():
+        for value in (*op.results, *(arg for region in op.regions for arg in region.block.args)):
+            names[value] = len(names)
+        operands = [str(names.get(value, "-")) for value in op.operands] if op is not gemm else []
+        properties = {k: str(v) for k, v in op.properties.items()} if op is not gemm else {}
+        lines.append(f"{op.name}({', '.join(operands)}) {sorted(properties.items())}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

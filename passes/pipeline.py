@@ -22,10 +22,12 @@ from mucc.passes.support import Pass
 Step = tuple[Pass, Level]
 
 
-def pipeline(target: str, dims: Mapping[str, int] = MappingProxyType({})) -> tuple[Step, ...]:
+def pipeline(
+    target: str, dims: Mapping[str, int] = MappingProxyType({}), select: SelectSchedule | None = None
+) -> tuple[Step, ...]:
     """The steps from a frontend's `mu` module to a `cutlass` module ready for emission.
 
-    Schedules are chosen for `dims`, typical values of dims that the program leaves open.
+    Schedules are chosen for `dims`, typical values of dims that the program leaves open, or by `select`.
     """
     return (
         (MuCanonicalize(), levels.MU),
@@ -34,7 +36,7 @@ def pipeline(target: str, dims: Mapping[str, int] = MappingProxyType({})) -> tup
         (FormStages(), levels.STAGED),
         (ConvertToCutlass(target), levels.LOWERED),
         (FuseEpilogue(), levels.FUSED),
-        (SelectSchedule.for_sizes(dims), levels.SCHEDULED),
+        (select or SelectSchedule.for_sizes(dims), levels.SCHEDULED),
         (LegalizeTile(), levels.SCHEDULED),
         (LegalizePipeline(), levels.RESOLVED),
         (LegalizeTarget(), levels.RESOLVED),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
@@ -23,7 +24,8 @@ from mucc.dialects.mu.schedule import (
 from mucc.passes.gemm_config import problem_of
 from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
-from mucc.target.config import Schedule
+from mucc.target.base import Target
+from mucc.target.config import Problem, Schedule
 
 
 def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
@@ -67,14 +69,20 @@ def settings_of(choice: Schedule) -> dict[str, Attribute]:
     return settings
 
 
-def _select(
-    program: c.ProgramOp, gemm: c.GemmOp, settings: dict[str, Attribute], sizes: Mapping[str, int]
-) -> None:
-    target = get_target(program.target.data)
-    choice = target.default_schedule(
-        problem_of(gemm, sizes), {name: setting_text(value) for name, value in settings.items()}
-    )
-    gemm.properties |= settings_of(choice) | settings
+def schedule_settings(choice: Schedule) -> dict[str, str]:
+    """A target's choice as the text of settings."""
+    return {name: setting_text(value) for name, value in settings_of(choice).items()}
+
+
+class Query(NamedTuple):
+    """A contraction whose schedule is to be chosen; `fixed` has the text of settings that are pinned."""
+
+    kernel: str
+    stage: str
+    target: Target
+    problem: Problem
+    gemm: c.GemmOp
+    fixed: Mapping[str, str]
 
 
 def unknown_stages(schedules: list[ScheduleOp], programs: list[c.ProgramOp]) -> Iterator[Finding]:
@@ -108,6 +116,13 @@ class SelectSchedule(Pass):
 
     sizes: tuple[str, ...] = ()
 
+    def measured(self, query: Query) -> Mapping[str, str]:
+        """Settings that were measured to suit the contraction best; there are none here.
+
+        `mucc.tune.lookup` has a pass that knows some. They agree with what is pinned.
+        """
+        return {}
+
     @staticmethod
     def for_sizes(sizes: Mapping[str, int]) -> SelectSchedule:
         return SelectSchedule(tuple(f"{name}={value}" for name, value in sizes.items()))
@@ -122,4 +137,18 @@ class SelectSchedule(Pass):
         for program in programs:
             for kernel in program.kernels:
                 if isinstance(kernel, c.GemmOp):
-                    _select(program, kernel, pinned(schedules, program, kernel.stage.data), sizes)
+                    self._select(program, kernel, pinned(schedules, program, kernel.stage.data), sizes)
+
+    def _select(
+        self,
+        program: c.ProgramOp,
+        gemm: c.GemmOp,
+        settings: dict[str, Attribute],
+        sizes: Mapping[str, int],
+    ) -> None:
+        target = get_target(program.target.data)
+        problem = problem_of(gemm, sizes)
+        fixed = {name: setting_text(value) for name, value in settings.items()}
+        query = Query(program.sym_name.data, gemm.stage.data, target, problem, gemm, fixed)
+        choice = target.default_schedule(problem, {**self.measured(query), **fixed})
+        gemm.properties |= settings_of(choice) | settings

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mucc.build import build
 from mucc.dialects.mu.arrays import TorchArrays
 from mucc.runtime.report import Report
+from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 from mucc.runtime.verify import compare, input_scales
 from mucc.signature import Arg, KernelInfo, evaluate
@@ -59,29 +60,6 @@ def poison(out: Any) -> None:
         out.fill_(torch.iinfo(out.dtype).max)
 
 
-def time_us(launch: Callable[[], Any], iters: int, device: Any) -> list[float]:
-    """Times of single launches by device events, in microseconds, each with a cold L2.
-
-    The write that flushes L2 also keeps the GPU busy while the host gets ahead, so that no launch overhead
-    is timed.
-    """
-    flush = torch.empty(
-        4 * torch.cuda.get_device_properties(device).L2_cache_size, dtype=torch.uint8, device=device
-    )
-    pairs = [
-        (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(iters)
-    ]
-    for _ in range(max(iters // 10, 3)):
-        launch()
-    for start, end in pairs:
-        flush.zero_()
-        start.record()
-        launch()
-        end.record()
-    torch.cuda.synchronize(device)
-    return [start.elapsed_time(end) * 1e3 for start, end in pairs]
-
-
 def run_on_gpu(
     compilation: Compilation,
     info: KernelInfo,
@@ -119,7 +97,7 @@ def run_on_gpu(
         for a, out, want in zip(info.outputs, outs, expected, strict=True)
     ]
     del expected
-    times = time_us(lambda: kernel.ffi(*args, *outs, *workspace), iters, device)
+    times = interleaved_us([lambda: kernel.ffi(*args, *outs, *workspace)], iters, device)[0]
     middle = median(times)
     flops = sum(evaluate(terms, dims) for unit, terms in info.flops.items() if unit.startswith("tensor"))
     return Report(

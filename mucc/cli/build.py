@@ -59,6 +59,9 @@ def parser() -> Parser:
     add_target(p)
     add_dims(p)
     p.add_argument(
+        "--no-tuned", action="store_true", help="choose schedules by the model, whatever `mucc tune` measured"
+    )
+    p.add_argument(
         "--print-ir-after-all", action="store_true", help="print the IR after every pass to stderr"
     )
     p.add_argument(
@@ -102,6 +105,7 @@ class Arguments:
     emit: str | None = None
     target: str = DEFAULT_TARGET
     dims: list[str] = field(default_factory=list[str])
+    no_tuned: bool = False
     print_ir_after_all: bool = False
     print_ir_after: list[str] = field(default_factory=list[str])
     save_temps: str | None = None
@@ -274,7 +278,9 @@ def _text(path: str, data: bytes, kind: str, args: Arguments) -> _Made:
         from mucc.driver import front_text
 
         return _Made(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
-    compilation = compile_source(source, args.target, args.print_ir, args.print_after, dims=args.sizes)
+    compilation = compile_source(
+        source, args.target, args.print_ir, args.print_after, dims=args.sizes, tuned=not args.no_tuned
+    )
     text = compilation.emit(kind).rstrip("\n").encode() + b"\n"
     return _Made(text, tuple(compilation.sink.diagnostics), source)
 
@@ -300,6 +306,7 @@ def _built(
             print_ir=args.print_ir,
             print_after=args.print_after,
             dims=args.sizes,
+            tuned=not args.no_tuned,
         ),
         reporter.progress,
         pool or (lambda: _pool(args, reporter)),

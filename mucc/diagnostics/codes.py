@@ -2,7 +2,8 @@
 
 Each area keeps its codes next to it in the numbering: MU0 syntax, MU1 names, types and shapes
 (`codes_frontend`); MU2 fusion and stages, MU3 schedules, MU4 targets (`codes_passes`); MU5 command
-line, files and toolchain (`codes_toolchain`); MU6 run time (`codes_runtime`); MU9 defects of mucc.
+line, files and toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`); MU6 run time
+(`codes_runtime`); MU9 defects of mucc.
 
 Only `mucc explain`, `mucc docs` and tests load this module: reporting a diagnostic needs no text
 but its own.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mucc.diagnostics import codes_frontend, codes_passes, codes_runtime, codes_toolchain
+from mucc.diagnostics import codes_frontend, codes_passes, codes_runtime, codes_toolchain, codes_tuning
 
 
 class CodeInfo(NamedTuple):
@@ -24,7 +25,7 @@ class CodeInfo(NamedTuple):
 
 def _merged() -> dict[str, CodeInfo]:
     codes: dict[str, CodeInfo] = {}
-    for area in (codes_frontend, codes_passes, codes_toolchain, codes_runtime):
+    for area in (codes_frontend, codes_passes, codes_toolchain, codes_tuning, codes_runtime):
         for code, (title, explanation) in area.CODES.items():
             if code in codes:
                 raise ValueError(f"diagnostic code {code} is registered twice")

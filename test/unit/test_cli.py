@@ -31,6 +31,8 @@ class Options:
     print_ir_after: tuple[str, ...] = ()
     verify: bool = True
     keep_levels: bool = True
+    dims: dict[str, int] = field(default_factory=dict[str, int])
+    tuned: bool = True
 
 
 @dataclass

@@ -49,7 +49,7 @@ def test_errors_show_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_check_returns_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(source: Any, target: str) -> Any:
+    def broken(source: Any, target: str, **options: Any) -> Any:
         raise DiagnosticError([ERROR])
 
     monkeypatch.setattr(mucc.build, "compile_source", broken)

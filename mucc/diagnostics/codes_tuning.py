@@ -1,0 +1,137 @@
+"""MU53: tuning, and the database of what was measured."""
+
+CODES: dict[str, tuple[str, str]] = {
+    "MU5301": (
+        "there is no GPU to measure on",
+        """
+Tuning launches kernels, so it needs an NVIDIA GPU and a torch with CUDA on this machine. The message says
+what the process that was to launch them found.
+
+```
+$ mucc tune kernel.mcu --dims M=4096,N=4096,K=4096
+error[MU5301]: kernels cannot be measured on this machine: the process ended with status 1: …
+  = help: --build-only FOLDER builds here what another machine can measure with --measure-only FOLDER
+```
+
+Where the GPU is on another machine, build a folder here, copy it there, and run `mucc tune --measure-only
+FOLDER`, which needs no compiler. `mucc tune --collect FOLDER` takes the results into the database here.
+""",
+    ),
+    "MU5302": (
+        "a folder holds no plan for tuning",
+        """
+`--measure-only` and `--collect` take a folder that `--build-only` made: it holds plan.json, a library for
+each candidate, and results.jsonl once something was measured.
+
+```
+$ mucc tune --measure-only /tmp
+error[MU5302]: '/tmp' holds no plan for tuning: No such file or directory
+```
+
+Where the plan is there but damaged, run `--build-only` again: libraries that are in the folder are kept.
+""",
+    ),
+    "MU5303": (
+        "a plan is of a newer mucc",
+        """
+The folder was made by a version of mucc whose plans this one does not know. Use the same version on both
+machines.
+
+```
+$ mucc tune --measure-only candidates
+error[MU5303]: 'candidates/plan.json' is of a newer mucc (0.9.0): format 2, not 1
+```
+""",
+    ),
+    "MU5304": (
+        "there is nothing to tune",
+        """
+Schedules belong to contractions. The program has none, or none that any schedule is legal for together with
+the settings that `--keep-pins` holds.
+
+```
+$ mucc tune softmax.mcu --dims M=4096,N=4096
+error[MU5304]: softmax: no contraction, so there is no schedule to tune
+```
+""",
+    ),
+    "MU5305": (
+        "the tuning database is damaged",
+        """
+The file that MUCC_TUNING_DB names, or tuning.db in the user's data directory, is no database of mucc's. As a
+warning it says that a compilation went on without measurements.
+
+```
+$ MUCC_TUNING_DB=README.md mucc tune --list
+error[MU5305]: the tuning database 'README.md' is damaged, or is no such database: file is not a database
+  = help: move it away: mv README.md README.md.damaged
+```
+
+Nothing is deleted: move the file away, and the next measurement makes a new one. Folders that were measured
+with `--measure-only` still have their results, and `--collect` brings them back.
+""",
+    ),
+    "MU5306": (
+        "a newer mucc made the tuning database",
+        """
+Its tables have a form that this version does not know. As a warning it says that a compilation went on
+without measurements.
+
+```
+$ mucc tune --list
+error[MU5306]: a newer mucc made the tuning database 'tuning.db' (its schema is 2, this mucc knows 1)
+```
+
+Update mucc, or keep a database for each version with MUCC_TUNING_DB.
+""",
+    ),
+    "MU5307": (
+        "the tuning database is locked",
+        """
+Another process has been writing to it for longer than mucc waits. Measurements take milliseconds to store, so
+that process hangs, or is no mucc.
+
+```
+$ mucc tune --import results.json
+error[MU5307]: the tuning database 'tuning.db' is locked by another process
+```
+""",
+    ),
+    "MU5308": (
+        "the tuning database or a folder cannot be used",
+        """
+A file cannot be made, read or written, for the reason that the message gives.
+
+```
+$ MUCC_TUNING_DB=/proc/tuning.db mucc tune --import results.json
+error[MU5308]: the tuning database '/proc/tuning.db' cannot be used: unable to open database file
+```
+""",
+    ),
+    "MU5311": (
+        "inputs or the reference for measuring could not be made",
+        """
+Before candidates are measured, random inputs are made on the GPU, and the float64 interpreter computes what
+they must give. That failed, most often because the GPU's memory does not hold the float64 values of so
+large a problem, or because another process has most of it.
+
+```
+$ mucc tune kernel.mcu --dims M=200000,N=200000,K=64
+error[MU5311]: kernel cannot be measured at M=200000,N=200000,K=64: no inputs or no reference: …
+```
+
+Other sizes are measured all the same. Give smaller dims: schedules for large problems are alike.
+""",
+    ),
+    "MU5312": (
+        "the GPU is another than the libraries are for",
+        """
+A plan's libraries hold machine code for one kind of GPU.
+
+```
+$ mucc tune --measure-only candidates
+error[MU5312]: the GPU of this machine is sm_80, the libraries are for sm_90a
+```
+""",
+    ),
+}

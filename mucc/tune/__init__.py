@@ -1,0 +1,47 @@
+"""Tuning: schedules that were measured, and the measuring.
+
+* `plan`: which schedules of which programs to try for which sizes, as a value that a folder can hold
+* `build`: a library for each distinct schedule, from parts and in parallel; needs nvcc, no GPU
+* `measure`: every library on random inputs, checked and timed, in child processes; needs a GPU, no nvcc
+* `results`: what a folder's measurements say
+* `store`, `lookup`: measurements in a database that later compilations consult
+
+    plan = mucc.tune.plan([Program(source, [{"M": 4096, "N": 4096, "K": 4096}])], budget=12)
+    mucc.tune.build(plan, folder)       # where nvcc is
+    mucc.tune.measure(folder)           # where the GPU is
+    for result in mucc.tune.results(folder): …
+
+Importing this package imports nothing but what a name that is used needs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mucc.tune.building import build
+    from mucc.tune.choosing import plan
+    from mucc.tune.folder import results
+    from mucc.tune.measuring import measure
+    from mucc.tune.plans import Plan, Program
+    from mucc.tune.records import Record, Run
+
+__all__ = ["Plan", "Program", "Record", "Run", "build", "measure", "plan", "results"]
+
+_HOMES = {
+    "Plan": "plans",
+    "Program": "plans",
+    "Record": "records",
+    "Run": "records",
+    "build": "building",
+    "measure": "measuring",
+    "plan": "choosing",
+    "results": "folder",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mucc.tune' has no attribute {name!r}")
+    return getattr(import_module(f"mucc.tune.{_HOMES[name]}"), name)

@@ -1,0 +1,135 @@
+"""A program as the tuner sees it: each kernel apart, its contractions, and their problems at given sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
+from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.schedule import ScheduleOp
+from mucc.passes.gemm_config import pointwise_digest, problem_of
+from mucc.passes.select_schedule import pinned, setting_text
+from mucc.program import compile_source
+from mucc.runtime.dims import check_promises, choose_kernel, complete_dims, fault
+from mucc.signature import KernelInfo, Manifest, evaluate
+from mucc.target import get_target
+from mucc.target.base import Device, Target
+from mucc.target.config import Problem
+from mucc.tune.bounds import bound_us
+from mucc.tune.plans import Kernel, Program, Size
+from mucc.tune.records import Settings, kernel_digest, signature
+
+if TYPE_CHECKING:
+    from mucc.driver import Compilation
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A kernel without candidates, and for each contraction the problem at every size and what is pinned.
+
+    `stages` are in the order of tuning: the one with most operations first.
+    """
+
+    kernel: Kernel
+    stages: tuple[str, ...]
+    problems: Mapping[str, tuple[Problem, ...]]
+    pins: Mapping[str, Settings]
+
+
+def analyse(program: Program, target: str, *, keep_pins: bool, card: str | None = None) -> list[Analysis]:
+    """Each kernel of the program that has something to tune.
+
+    Raises DiagnosticError for errors in the program, MU6050 to MU6053 for dims or a kernel that it has not,
+    MU5304 where no kernel has a contraction.
+    """
+    compilation = compile_source(program.source, target, tuned=False)
+    manifest = Manifest.parse(compilation.manifest)
+    infos = {k.name: k for k in manifest.kernels}
+    if program.kernel is not None:
+        infos = {program.kernel: choose_kernel(manifest, program.kernel)}
+    dims = _sizes(infos, program.dims)
+    found = [_analysis(compilation, infos[name], dims[name], keep_pins, card) for name in infos]
+    if not any(a.stages for a in found):
+        message = f"{', '.join(infos)}: no contraction, so there is no schedule to tune"
+        raise DiagnosticError(Diagnostic("MU5304", message))
+    return [a for a in found if a.stages]
+
+
+def _sizes(
+    infos: Mapping[str, KernelInfo], given: Sequence[Mapping[str, int]]
+) -> dict[str, list[dict[str, int]]]:
+    """The values for every dim of each kernel; names of dims that no kernel has are an error."""
+    known = list(dict.fromkeys(d for info in infos.values() for d in info.dims))
+    for name in (n for dims in given for n in dims if n not in known):
+        meant = did_you_mean(name, known) or did_you_mean(name.upper(), known)
+        help = f"did you mean '{meant}'?" if meant else f"the dims are {', '.join(known) or 'none'}"
+        raise fault("MU6051", f"{', '.join(infos)} has no dim '{name}'", help)
+    sizes: dict[str, list[dict[str, int]]] = {}
+    for info in infos.values():
+        complete = [
+            complete_dims(info, {n: v for n, v in d.items() if n in info.dims}) for d in given or [{}]
+        ]
+        for dims in complete:
+            check_promises(info, dims)
+        sizes[info.name] = list({tuple(d.items()): d for d in complete}.values())
+    return sizes
+
+
+def _analysis(
+    compilation: Compilation, info: KernelInfo, dims: list[dict[str, int]], keep_pins: bool, card: str | None
+) -> Analysis:
+    lowered = compilation.cutlass.body.block.ops
+    program = next(op for op in lowered if isinstance(op, ProgramOp) and op.sym_name.data == info.name)
+    schedules = [op for op in lowered if isinstance(op, ScheduleOp)]
+    kernels = (op for op in compilation.mu.body.block.ops if isinstance(op, KernelOp))
+    kernel = next(op for op in kernels if op.sym_name.data == info.name)
+    gemms = {op.stage.data: op for op in program.kernels if isinstance(op, GemmOp)}
+    target = get_target(program.target.data)
+    problems = {name: tuple(problem_of(op, d) for d in dims) for name, op in gemms.items()}
+    pins = {
+        name: {n: setting_text(v) for n, v in pinned(schedules, program, name).items()} if keep_pins else {}
+        for name in gemms
+    }
+    device = device_of(target, card)
+    sizes = tuple(
+        Size(
+            d,
+            {name: signature(found[i]) for name, found in problems.items()},
+            bound_us(device, {u: evaluate(t, d) for u, t in info.flops.items()}, evaluate(info.bytes, d)),
+            float(sum(evaluate(t, d) for u, t in info.flops.items() if u.startswith("tensor"))),
+        )
+        for i, d in enumerate(dims)
+    )
+    return Analysis(
+        Kernel(
+            compilation.source.name,
+            info.name,
+            target.name,
+            kernel_text(compilation, info.name),
+            kernel_digest(str(kernel)),
+            {name: pointwise_digest(op) for name, op in gemms.items()},
+            sizes,
+        ),
+        tuple(sorted(gemms, key=lambda name: -_work(problems[name]))),
+        problems,
+        pins,
+    )
+
+
+def kernel_text(compilation: Compilation, name: str) -> str:
+    """One kernel of a source, without schedules and the comments around it."""
+    span = next(k.span for k in compilation.program.kernels if k.name.text == name)
+    return compilation.source.text[span.start : span.end] + "\n"
+
+
+def _work(problems: Sequence[Problem]) -> int:
+    return sum((p.m or 1) * (p.n or 1) * (p.k or 1) * (p.batch or 1) for p in problems)
+
+
+def device_of(target: Target, card: str | None) -> Device:
+    """The facts of a card; those of the target's first where it is not known."""
+    devices = target.facts.devices
+    return next((d for d in devices if d.name == card), devices[0])

@@ -1,0 +1,141 @@
+"""From programs to a plan: which schedules are worth a build, by the target's model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.passes.select_schedule import schedule_settings
+from mucc.target import get_target
+from mucc.target.base import Target
+from mucc.target.config import Candidate as Proposal
+from mucc.target.config import Problem, Schedule
+from mucc.tune.analysis import Analysis, analyse
+from mucc.tune.plans import Candidate, Kernel, Plan, Program
+from mucc.tune.records import Choice, Settings, canonical, support_digest
+from mucc.version import __version__
+
+BUDGET = 24
+"""Skeletons built for a kernel at most: each takes nvcc about half a minute and 4 GB."""
+
+FACTOR = 1.5
+"""Schedules that should take so many times as long as the best are not tried, …"""
+
+MEASURED = 2.5
+"""… nor measured at sizes other than those that they were built for."""
+
+VARIANTS = 4
+"""Schedules for each skeleton of the budget: swizzle, raster and splits cost no nvcc."""
+
+
+def plan(
+    programs: Program | Iterable[Program],
+    *,
+    target: str = "sm_90a",
+    budget: int = BUDGET,
+    factor: float = FACTOR,
+    keep_pins: bool = False,
+    start: Mapping[str, Choice] | None = None,
+) -> Plan:
+    """What to build and measure for some programs.
+
+    `budget` bounds the skeletons built for each kernel, all its contractions and sizes taken together.
+    `keep_pins` holds the settings of the programs' own schedules; without it they are not looked at. `start`
+    has choices to begin with by a kernel's digest, for kernels of several contractions: while one is tried,
+    the others have this, else the model's. Raises DiagnosticError for programs with errors, dims that do not
+    fit them (MU6050 to MU6052), and where there is nothing to tune (MU5304).
+    """
+    kernels: list[Kernel] = []
+    for program in [programs] if isinstance(programs, Program) else programs:
+        for analysis in analyse(program, target, keep_pins=keep_pins):
+            first = first_choice(analysis) | dict((start or {}).get(analysis.kernel.digest, {}))
+            shares = split_budget(budget, len(analysis.stages))
+            candidates = {
+                c.id: c
+                for (stage, share) in zip(analysis.stages, shares, strict=True)
+                for c in candidates_of(analysis, stage, first, share, factor)
+            }
+            kernels.append(replace(analysis.kernel, candidates=tuple(candidates.values())))
+    return Plan(target, __version__, support_digest(), tuple(kernels))
+
+
+def split_budget(budget: int, stages: int) -> list[int]:
+    """A share of the budget for each stage, at least one build."""
+    return [max(1, budget // stages + (i < budget % stages)) for i in range(stages)]
+
+
+def first_choice(analysis: Analysis) -> dict[str, Settings]:
+    """What the model would choose for every contraction, for the sizes taken together."""
+    return {
+        name: chosen[0][0]
+        for name in analysis.stages
+        if (chosen := ranked(analysis, name, budget=1, factor=math.inf))
+    }
+
+
+def candidates_of(
+    analysis: Analysis, stage: str, others: Choice, budget: int, factor: float = FACTOR
+) -> list[Candidate]:
+    """Candidates for one contraction, those most worth a build first; the others have what is chosen."""
+    kernel = analysis.kernel
+    found: list[Candidate] = []
+    for settings, estimates in ranked(analysis, stage, budget, factor):
+        choice = {name: settings if name == stage else others[name] for name in kernel.bodies}
+        found.append(Candidate(candidate_id(kernel, choice), stage, choice, estimates))
+    return found
+
+
+def candidate_id(kernel: Kernel, choice: Choice) -> str:
+    """Names a library: equal for equal programs, schedules and support code."""
+    from mucc.cache.keys import digest
+
+    chosen = canonical({stage: dict(settings) for stage, settings in choice.items()})
+    return digest(kernel.digest, kernel.name, kernel.target, support_digest(), __version__, chosen)[:16]
+
+
+Estimates = tuple[float | None, ...]
+
+
+def ranked(analysis: Analysis, stage: str, budget: int, factor: float) -> list[tuple[Settings, Estimates]]:
+    """Schedules for a contraction with their estimates in microseconds at each size.
+
+    The best of every size come first, then the second best, and so on, until the budget of skeletons is used
+    up. Raises MU5304 where no schedule is legal.
+    """
+    target = get_target(analysis.kernel.target)
+    problems = analysis.problems[stage]
+    lists = [_worthwhile(target, p, analysis.pins[stage], factor) for p in dict.fromkeys(problems)]
+    if not any(lists):
+        message = f"no legal schedule is known for stage '{stage}' of kernel '{analysis.kernel.name}'"
+        raise DiagnosticError(Diagnostic("MU5304", message, helps=("leave settings out of the schedule",)))
+    chosen = _interleaved(lists, budget)
+    estimates = {s: [target.estimate(p, s).seconds * 1e6 for p in problems] for s in chosen}
+    least = [min(estimates[s][i] for s in chosen) for i in range(len(problems))]
+    return [
+        (
+            schedule_settings(s),
+            tuple(t if t <= MEASURED * low else None for t, low in zip(estimates[s], least, strict=True)),
+        )
+        for s in chosen
+    ]
+
+
+def _worthwhile(target: Target, problem: Problem, pins: Mapping[str, str], factor: float) -> list[Schedule]:
+    proposals: list[Proposal] = list(target.candidates(problem, pins))
+    least = min((p.estimate.seconds for p in proposals), default=0.0)
+    return [p.schedule for p in proposals if p.estimate.seconds <= factor * least]
+
+
+def _interleaved(lists: Sequence[Sequence[Schedule]], budget: int) -> list[Schedule]:
+    chosen: dict[Schedule, None] = {}
+    skeletons: set[Schedule] = set()
+    for rank in range(max(map(len, lists))):
+        for schedule in (schedules[rank] for schedules in lists if rank < len(schedules)):
+            if len(chosen) >= budget * VARIANTS:
+                return list(chosen)
+            if schedule.compiled in skeletons or len(skeletons) < budget:
+                skeletons.add(schedule.compiled)
+                chosen[schedule] = None
+    return list(chosen)

@@ -1,0 +1,33 @@
+"""Where measurements are kept; known without loading what reads them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def database_path() -> str:
+    """MUCC_TUNING_DB, or `mucc/tuning.db` in the user's data directory."""
+    if explicit := os.environ.get("MUCC_TUNING_DB"):
+        return os.path.abspath(explicit)
+    home = os.path.expanduser("~")
+    if sys.platform == "darwin":
+        base = os.path.join(home, "Library", "Application Support")
+    elif sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
+    else:
+        base = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+    return os.path.join(base, "mucc", "tuning.db")
+
+
+def fingerprint() -> tuple[str, ...]:
+    """Changes when a measurement is added; empty where there are none."""
+    path = database_path()
+    found: list[str] = []
+    for name in (path, f"{path}-wal"):
+        try:
+            info = os.stat(name)
+        except OSError:
+            continue
+        found.append(f"{name} {info.st_size} {info.st_mtime_ns}")
+    return tuple(found)

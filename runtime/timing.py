@@ -1,0 +1,37 @@
+"""Times of launches by device events. Imports torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+torch: Any = importlib.import_module("torch")
+
+WARM = 3
+"""Launches of each contender that are not timed."""
+
+
+def interleaved_us(launches: Sequence[Callable[[], Any]], runs: int, device: Any) -> list[list[float]]:
+    """Times in microseconds of `runs` single launches of each contender, each with a cold L2.
+
+    Contenders take turns, so that all see the same clocks, and every other round goes backwards. The write
+    that flushes L2 also keeps the GPU busy while the host gets ahead, so that no launch overhead is timed.
+    """
+    properties = torch.cuda.get_device_properties(device)
+    flush = torch.empty(4 * properties.L2_cache_size, dtype=torch.uint8, device=device)
+    for launch in launches:
+        for _ in range(WARM):
+            launch()
+    pairs: list[list[tuple[Any, Any]]] = [[] for _ in launches]
+    turns = list(zip(launches, pairs, strict=True))
+    for i in range(runs):
+        for launch, found in turns if i % 2 == 0 else reversed(turns):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            flush.zero_()
+            start.record()
+            launch()
+            end.record()
+            found.append((start, end))
+    torch.cuda.synchronize(device)
+    return [[start.elapsed_time(end) * 1e3 for start, end in found] for found in pairs]
