@@ -16,6 +16,7 @@ _MODULES = {
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
     "decompose": ("decompose", "Decompose"),
     "form-stages": ("form_stages", "FormStages"),
+    "pair-contractions": ("pair_contractions", "PairContractions"),
     "convert-to-cutlass": ("convert_to_cutlass", "ConvertToCutlass"),
     "fuse-epilogue": ("fuse_epilogue", "FuseEpilogue"),
     "select-schedule": ("select_schedule", "SelectSchedule"),

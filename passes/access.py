@@ -87,6 +87,19 @@ def classify(access: Access, rank: int) -> Pattern | None:
             return Pattern.SCALAR
 
 
+def flat_pattern(access: Access, rank: int) -> Pattern:
+    """The pattern where batch axes are taken as rows."""
+    rows, n = access.walked - {rank - 1}, rank - 1 in access.walked
+    if rows:
+        return Pattern.MATRIX if n else Pattern.COL
+    return Pattern.ROW if n else Pattern.SCALAR
+
+
+def pattern_of(access: Access, problem: Problem, rank: int) -> Pattern | None:
+    """The pattern of an access from a contraction stage; None where a copy is needed."""
+    return flat_pattern(access, rank) if problem.flat else classify(access, rank)
+
+
 def _packed(access: Access) -> bool:
     """Whether the tensor lies contiguously, in the order of the space's axes."""
     type = access.base.type

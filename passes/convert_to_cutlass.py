@@ -31,12 +31,12 @@ from mucc.passes.access import (
     Axes,
     Pattern,
     Problem,
-    classify,
     identity,
     is_inside,
     lhs_access,
     operand_axes,
     operand_fits,
+    pattern_of,
     pointwise_roots,
     problem_of,
     rhs_access,
@@ -175,7 +175,10 @@ class _Kernel:
         rank = len(stage.space)
         problem = problem_of(stage)
         a = self.operand(stage, lhs_access(stage, matmul), rank, Shaped.of(matmul.lhs.type).dims, rank - 1)
-        b = self.operand(stage, rhs_access(stage, matmul), rank, Shaped.of(matmul.rhs.type).dims, rank - 2)
+        b, *second = (
+            self.operand(stage, rhs_access(stage, op), rank, Shaped.of(op.rhs.type).dims, rank - 2)
+            for op in stage.contractions
+        )
         places = [self.destinations(r) for r in stage.outputs]
         body = _Body(self, stage, problem)
         values: list[tuple[SSAValue, SSAValue]] = []
@@ -198,6 +201,7 @@ class _Kernel:
             b,
             c.GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch),
             Region(body.block),
+            b2=next(iter(second), None),
         )
         gemm.acc = matmul.acc
         gemm.location = matmul.location
@@ -274,7 +278,7 @@ class _Body:
             return self.load(self.kernel.at(Access(value, axes)))
         match op := value.owner:
             case MatmulOp():
-                self.block.add_op(node := c.AccFetchOp())
+                self.block.add_op(node := c.AccFetchOp(second=op is not self.stage.anchor))
                 node.location = op.location
                 return node.result
             case ConstantOp():
@@ -327,7 +331,7 @@ class _Body:
         if self.problem is None:
             node: c.LoadNode = c.LoadOp(build_view(access, rank, outer))
         else:
-            pattern = _flat_pattern(access, rank) if self.problem.flat else classify(access, rank)
+            pattern = pattern_of(access, self.problem, rank)
             if pattern is None:
                 access = self.kernel.copy(self.stage, access, rank, self.stage.space)
                 pattern = Pattern.MATRIX
@@ -339,14 +343,6 @@ class _Body:
             node = kind(build_view(access, rank, outer))
         self.block.add_op(node)
         return node.result
-
-
-def _flat_pattern(access: Access, rank: int) -> Pattern:
-    """The pattern where batch axes are taken as rows."""
-    rows, n = access.walked - {rank - 1}, rank - 1 in access.walked
-    if rows:
-        return Pattern.MATRIX if n else Pattern.COL
-    return Pattern.ROW if n else Pattern.SCALAR
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class _StageBuilder:
         values = [self.value(v) for v in stage.stored]
         self.block.add_op(yielded := YieldOp(values))
         types = [_stored_type(v) for v in values]
-        result = StageOp(name, stage.kind, types, Region(self.block))
+        result = StageOp(name, stage.kind, types, Region(self.block), pinned=stage.name is not None)
         result.location = next(_locations(stage), last.location)
         yielded.location = result.location
         # A bool of this stage that only others need is computed there.

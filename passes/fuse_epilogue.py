@@ -29,9 +29,14 @@ def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[lis
             inside.append(owner)
 
     visit(root)
-    # The accumulator comes first, so that a reader finds it where he expects it.
-    inputs.sort(key=lambda v: not isinstance(v.owner, c.AccFetchOp))
+    # Accumulators come first, so that a reader finds them where he expects them.
+    inputs.sort(key=_rank)
     return inputs, inside
+
+
+def _rank(value: SSAValue) -> int:
+    owner = value.owner
+    return int(owner.second is not None) if isinstance(owner, c.AccFetchOp) else 2
 
 
 def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> c.ComputeOp:

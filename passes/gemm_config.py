@@ -39,6 +39,7 @@ def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
         k=k,
         batch=batch,
         fast_accumulation=gemm.acc is not None,
+        rights=2 if gemm.is_pair else 1,
     )
 
 

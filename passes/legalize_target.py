@@ -21,6 +21,8 @@ def tma_tensors(gemm: c.GemmOp) -> Iterator[tuple[SSAValue, Operation]]:
     """The tensors that a kernel moves by TMA, with the op to blame for each."""
     yield gemm.a, gemm
     yield gemm.b, gemm
+    if gemm.b2 is not None:
+        yield gemm.b2, gemm
     for op in gemm.nodes:
         if isinstance(op, c.SrcFetchOp | c.AuxLoadOp):
             yield op.source, op

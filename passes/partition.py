@@ -18,19 +18,15 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops import (
-    BroadcastOp,
-    ExpandOp,
+    VIEWS,
     MatmulOp,
     PinOp,
     ReduceOp,
     Reduction,
     ReturnOp,
     StageKind,
-    TransposeOp,
 )
 from mucc.dialects.mu.types import Dims, Shaped
-
-VIEWS = (TransposeOp, ExpandOp, BroadcastOp)
 
 
 def dims_of(value: SSAValue) -> Dims:

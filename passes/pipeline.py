@@ -15,6 +15,7 @@ from mucc.passes.legalize_target import LegalizeTarget
 from mucc.passes.legalize_tile import LegalizeTile
 from mucc.passes.levels import Level
 from mucc.passes.mu_canonicalize import MuCanonicalize
+from mucc.passes.pair_contractions import PairContractions
 from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.select_schedule import SelectSchedule
 from mucc.passes.support import Pass
@@ -34,6 +35,7 @@ def pipeline(
         (Decompose(), levels.PRIMITIVE),
         (MuCanonicalize(), levels.PRIMITIVE),
         (FormStages(), levels.STAGED),
+        (PairContractions(target), levels.STAGED),
         (ConvertToCutlass(target), levels.LOWERED),
         (FuseEpilogue(), levels.FUSED),
         (select or SelectSchedule.for_sizes(dims), levels.SCHEDULED),

@@ -36,10 +36,10 @@ class Buffer:
 
 @dataclass
 class _Launch:
-    """The device kernel being interpreted: its space, its accumulator."""
+    """The device kernel being interpreted: its space, its accumulators."""
 
     space: tuple[int, ...]
-    accumulator: Any = None
+    accumulators: tuple[Any, ...] = ()
 
 
 @register_impls
@@ -81,11 +81,12 @@ class CutlassFunctions(MuFunctions):
 
     @impl(c.GemmOp)
     def gemm(self, interpreter: Interpreter, op: c.GemmOp, args: PythonValues) -> PythonValues:
-        a, b = (self.read(v) for v in args)
+        a, *right = (self.read(v) for v in args)
         m, n, _, batch = op.shape.extents
         space = self.extents((*batch, *m, *n))
-        # Where neither operand has batch axes, every batch has the same product.
-        self.launch = _Launch(space, self.arrays.xp.broadcast_to(a @ b, space))
+        # Where no operand has batch axes, every batch has the same product.
+        products = (self.arrays.xp.broadcast_to(a @ b, space) for b in right)
+        self.launch = _Launch(space, tuple(products))
         interpreter.run_ssacfg_region(op.body, (), op.stage.data)
         return ()
 
@@ -103,7 +104,7 @@ class CutlassFunctions(MuFunctions):
 
     @impl(c.AccFetchOp)
     def acc_fetch(self, interpreter: Interpreter, op: c.AccFetchOp, args: PythonValues) -> PythonValues:
-        return (self.launch.accumulator,)
+        return (self.launch.accumulators[op.second is not None],)
 
     @impl(c.SrcFetchOp)
     def src_fetch(self, interpreter: Interpreter, op: c.SrcFetchOp, args: PythonValues) -> PythonValues:

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     IntAttr,
     IntegerAttr,
     StringAttr,
+    UnitAttr,
     f32,
     i64,
 )
@@ -28,6 +29,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_attr_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -158,6 +160,8 @@ class GemmOp(DeviceKernelOp):
     switches: those that are not there are off.
     `a` is [.., M, K] and `b` is [.., K, N] as views; their layouts say what is contiguous.
     `flat` says that leading axes of A are taken as rows (`shape.m` has several factors).
+    A pair has a second right operand `b2`, which lies in memory as `b` does; each element of the tile then
+    has two accumulators.
     """
 
     name = "cutlass.gemm"
@@ -173,12 +177,14 @@ class GemmOp(DeviceKernelOp):
     exchange = opt_prop_def(SwitchAttr)
     a = operand_def(TensorType)
     b = operand_def(TensorType)
+    b2 = opt_operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$stage $compute (`acc` $acc^)? $a `,` $b `shape` $shape (`tile` $tile^)? (`cluster` $cluster^)? "
+        "$stage $compute (`acc` $acc^)? $a `,` $b (`,` $b2^)? `shape` $shape "
+        "(`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
         "(`exchange` $exchange^)? attr-dict "
-        "`:` type($a) `,` type($b) $body"
+        "`:` type($a) `,` type($b) (`,` type($b2)^)? $body"
     )
 
     def __init__(
@@ -190,9 +196,10 @@ class GemmOp(DeviceKernelOp):
         shape: GemmShapeAttr,
         body: Region,
         settings: dict[str, Attribute] | None = None,
+        b2: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[a, b],
+            operands=[a, b, b2],
             properties={"stage": StringAttr(stage), "compute": compute, "shape": shape, **(settings or {})},
             regions=[body],
         )
@@ -216,10 +223,22 @@ class GemmOp(DeviceKernelOp):
         """The node that loads C."""
         return next((op for op in self.nodes if isinstance(op, SrcFetchOp)), None)
 
+    @property
+    def is_pair(self) -> bool:
+        """Whether the kernel multiplies with two right operands."""
+        return self.b2 is not None
+
     def verify_(self) -> None:
-        for kind in (StoreDOp, SrcFetchOp, AccFetchOp):
+        for kind in (StoreDOp, SrcFetchOp):
             if sum(isinstance(op, kind) for op in self.nodes) > 1:
                 raise VerifyException(f"more than one {kind.name} in an epilogue")
+        fetched = [op.second is not None for op in self.nodes if isinstance(op, AccFetchOp)]
+        if len(fetched) > len(set(fetched)):
+            raise VerifyException(f"more than one {AccFetchOp.name} of an accumulator in an epilogue")
+        if self.b2 is None and True in fetched:
+            raise VerifyException("a second accumulator without a second right operand")
+        if self.b2 is not None and self.b2.type != self.b.type:
+            raise VerifyException(f"right operands of a pair are {self.b.type} and {self.b2.type}")
         self.verify_nodes(GEMM_NODES)
 
 
@@ -304,18 +323,19 @@ class StoreNode(FormattedOp, ABC):
 
 @irdl_op_definition
 class AccFetchOp(FormattedOp):
-    """The accumulator (Sm90AccFetch)."""
+    """The accumulator (Sm90AccFetch), of a pair the first or `second` one."""
 
     name = "cutlass.acc_fetch"
 
+    second = opt_prop_def(UnitAttr)
     result = result_def(Float32Type)
 
-    FORMAT: ClassVar[str] = "attr-dict"
+    FORMAT: ClassVar[str] = "(`second` $second^)? attr-dict"
 
     traits = traits_def(Pure())
 
-    def __init__(self):
-        super().__init__(result_types=[f32])
+    def __init__(self, *, second: bool = False):
+        super().__init__(result_types=[f32], properties={"second": UnitAttr() if second else None})
 
 
 @irdl_op_definition

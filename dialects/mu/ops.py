@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     FunctionType,
     IntegerAttr,
     StringAttr,
+    UnitAttr,
     i1,
     i64,
 )
@@ -146,6 +147,17 @@ class MatmulOp(FormattedOp):
         if self.acc is not None and self.compute.data not in (Compute.E4M3, Compute.E5M2):
             raise VerifyException("mu.matmul: only products of 8-bit floats have another accumulation")
 
+    def pairs_with(self, other: MatmulOp) -> bool:
+        """Whether both multiply one left operand with right operands that lie in memory alike.
+
+        They do not if their strides are known only at run time.
+        """
+        left, right = views_alike(self.lhs, other.lhs), views_alike(self.rhs, other.rhs)
+        if self.properties != other.properties or left[0] is not left[1] or right[0].type != right[1].type:
+            return False
+        type = right[0].type
+        return isinstance(type, TensorType) and type.layout.is_known
+
 
 @irdl_op_definition
 class TransposeOp(FormattedOp):
@@ -235,6 +247,20 @@ class ReductionAttr(WordAttr[Reduction]):
     """Which reduction: sum, max, min, or amax (the largest absolute value)."""
 
     name = "mu.reduction"
+
+
+VIEWS = (TransposeOp, ExpandOp, BroadcastOp)
+"""Operations that look at a tensor in another shape."""
+
+
+def views_alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """What two values look at through as many equal views as they share, counted from the end."""
+    while a is not b:
+        x, y = a.owner, b.owner
+        if not isinstance(x, VIEWS) or type(x) is not type(y) or x.properties != y.properties:
+            break
+        (a,), (b,) = x.operands, y.operands
+    return a, b
 
 
 @irdl_op_definition
@@ -412,30 +438,48 @@ class StageKindAttr(WordAttr[StageKind]):
 class StageOp(FormattedOp):
     """One device kernel: an anchor with the pointwise work that shares its tile.
 
-    Its results are the values that it stores, at the dtype they are stored with.
+    Its results are the values that it stores, at the dtype they are stored with. `pinned` says that the
+    user drew its boundary. A contraction stage may hold a pair: two contractions with the same left operand.
     """
 
     name = "mu.stage"
 
     stage_name = prop_def(StringAttr)
     kind = prop_def(StageKindAttr)
+    pinned = opt_prop_def(UnitAttr)
     body = region_def("single_block")
     outputs = var_result_def(TensorType)
 
     traits = traits_def()
 
-    FORMAT: ClassVar[str] = "$stage_name $kind `:` type($outputs) $body attr-dict"
+    FORMAT: ClassVar[str] = "$stage_name $kind (`pinned` $pinned^)? `:` type($outputs) $body attr-dict"
 
-    def __init__(self, name: str, kind: StageKind, result_types: Sequence[TensorType], body: Region):
+    def __init__(
+        self,
+        name: str,
+        kind: StageKind,
+        result_types: Sequence[TensorType],
+        body: Region,
+        pinned: bool = False,
+    ):
         super().__init__(
-            properties={"stage_name": StringAttr(name), "kind": StageKindAttr(kind)},
+            properties={
+                "stage_name": StringAttr(name),
+                "kind": StageKindAttr(kind),
+                "pinned": UnitAttr() if pinned else None,
+            },
             result_types=[list(result_types)],
             regions=[body],
         )
 
     @property
+    def contractions(self) -> tuple[MatmulOp, ...]:
+        """The contractions in the stage: none, one, or the two of a pair."""
+        return tuple(op for op in self.body.block.ops if isinstance(op, MatmulOp))
+
+    @property
     def anchor(self) -> Operation | None:
-        """The contraction or the first reduction of a reduction stage; None for a map."""
+        """The first contraction or the first reduction of a reduction stage; None for a map."""
         wanted = {StageKind.CONTRACTION: MatmulOp, StageKind.REDUCTION: ReduceOp}.get(self.kind.data)
         if wanted is None:
             return None
@@ -457,14 +501,20 @@ class StageOp(FormattedOp):
             raise VerifyException("a stage ends with mu.yield")
         if [Shaped.of(v.type) for v in last.operands] != [Shaped.of(r.type) for r in self.outputs]:
             raise VerifyException("yielded values do not match the stage's results")
-        contractions = [op for op in self.body.block.ops if isinstance(op, MatmulOp)]
-        expected = 1 if self.kind.data is StageKind.CONTRACTION else 0
-        if len(contractions) != expected:
-            raise VerifyException(
-                f"a {self.kind.data.value} stage holds {expected} contractions, not {len(contractions)}"
-            )
+        self._verify_contractions()
         if self.kind.data is StageKind.REDUCTION and self.anchor is None:
             raise VerifyException("a reduction stage reduces nothing")
+
+    def _verify_contractions(self) -> None:
+        contractions = self.contractions
+        allowed = (1, 2) if self.kind.data is StageKind.CONTRACTION else (0,)
+        if len(contractions) not in allowed:
+            raise VerifyException(
+                f"a {self.kind.data.value} stage holds {' or '.join(map(str, allowed))} contractions, "
+                f"not {len(contractions)}"
+            )
+        if len(contractions) == 2 and not contractions[0].pairs_with(contractions[1]):
+            raise VerifyException("the contractions of a pair share their left operand and look alike")
 
 
 @irdl_op_definition

@@ -127,6 +127,11 @@ class LayoutAttr(ParametrizedAttribute):
         """The strides of a `strides` layout in elements, None for run-time ones."""
         return tuple(s.data if isinstance(s, IntAttr) else None for s in self.strides)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether all strides follow from the shape and the layout itself."""
+        return None not in self.stride_values
+
     def unit_axis(self, rank: int) -> int | None:
         """The axis whose neighbours are adjacent in memory, or None where no axis is."""
         match self.kind.data:

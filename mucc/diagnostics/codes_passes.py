@@ -17,6 +17,10 @@ def _kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "
 
 _GEMM = _kernel()
 _B_BY_ROWS = _kernel("f32", w="K, N", body="x @ w")
+_GATED = (
+    "kernel f[M, N, K](x: bf16[M, K], g: bf16[N, K], u: bf16[N, K]) -> bf16[M, N] {\n"
+    "    return silu(x @ g.T) * (x @ u.T)\n}"
+)
 _A_BY_COLUMNS = "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}"
 _ROW_SUMS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
@@ -107,6 +111,14 @@ _TILES: dict[str, tuple[str, str]] = {
         "first is not must not be. Leave `exchange` out, or turn it the other way.",
         _scheduled("exchange = off", kernel=_B_BY_ROWS),
         _scheduled("exchange = on", kernel=_B_BY_ROWS),
+    ),
+    "MU3060": _entry(
+        "two right operands cannot be exchanged",
+        "Two products of one left operand that meet in one epilogue are one kernel, in which both right "
+        "operands pass through the tile's columns. It cannot compute the transposed product, in which they "
+        "would be left operands. Leave `exchange` out, or keep the products apart with `stage`.",
+        _scheduled("exchange = on", kernel=_GATED),
+        _scheduled("exchange = off", kernel=_GATED),
     ),
     "MU3031": (
         "8-bit operands are not contiguous along K",

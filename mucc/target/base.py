@@ -204,3 +204,15 @@ class Target(ABC):
         if key not in self._chosen:
             self._chosen[key] = choose(self, problem, fixed)
         return self._chosen[key]
+
+    @property
+    def pair_mainloops(self) -> tuple[str, ...]:
+        """The mainloops that can multiply with two right operands at once; none for most targets."""
+        return ()
+
+    def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
+        """Whether one kernel can compute two such products that share their left operand.
+
+        The epilogue of such a kernel stores one row-major matrix, and reads vectors and numbers only.
+        """
+        return False

@@ -49,6 +49,8 @@ class GemmConfig:
     s8, u8; `a_k_major` and `b_k_major` say that K is the contiguous axis of the operand. `fast_accumulation`
     leaves the sums of 8-bit floats to the tensor cores. All is said as the kernel sees it:
     an `exchanged` one computes Dᵀ = Bᵀ Aᵀ: its A is the program's B, its rows are the program's columns.
+    With two right operands (`rights`) the tile's N counts columns of the result, each of which has two
+    accumulators.
     """
 
     compute: str
@@ -64,6 +66,7 @@ class GemmConfig:
     swizzle: int = 1
     fast_accumulation: bool = False
     exchanged: bool = False
+    rights: int = 1
 
     @property
     def transposed(self) -> GemmConfig:
@@ -75,6 +78,11 @@ class GemmConfig:
             epilogue=self.epilogue.transposed,
             exchanged=not self.exchanged,
         )
+
+    @property
+    def columns(self) -> int:
+        """Columns of products in a tile: those of the result, times the right operands."""
+        return self.tile[1] * self.rights
 
 
 def operand_bytes(compute: str) -> int:
@@ -111,6 +119,7 @@ class Problem(NamedTuple):
     k: int | None = None
     batch: int | None = None
     fast_accumulation: bool = False
+    rights: int = 1
 
     @property
     def transposed(self) -> Problem:
@@ -134,6 +143,7 @@ class Problem(NamedTuple):
             seen.b_k_major,
             epilogue=seen.epilogue,
             fast_accumulation=seen.fast_accumulation,
+            rights=seen.rights,
             **shared,
         )
 

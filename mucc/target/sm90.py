@@ -31,3 +31,12 @@ class Sm90(Target):
         from mucc.target.sm90_rules import broken
 
         return next(broken(self.facts.limits, config, stages), None) is None
+
+    @property
+    def pair_mainloops(self) -> tuple[str, ...]:
+        from mucc.target.sm90_rules import PAIR_MAINLOOPS
+
+        return PAIR_MAINLOOPS
+
+    def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
+        return compute in ("bf16", "f16") or (compute == "tf32" and a_k_major and b_k_major)

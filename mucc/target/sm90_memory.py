@@ -150,7 +150,8 @@ def transposes_b(config: GemmConfig) -> bool:
 
 def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
     """The stages of A and B."""
-    m, n, k = config.tile
+    m, _, k = config.tile
+    n = config.columns
     a, b = (extent * k * config.element_bytes * stages for extent in (m, n))
     if not uses_register_operand(config):
         return struct([Layout(a, 16), Layout(b, 16)], align=128)
@@ -164,8 +165,8 @@ def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
 
 def stage_bytes(config: GemmConfig) -> int:
     """Bytes that one more pipeline stage takes, barriers included."""
-    m, n, k = config.tile
-    return round_up((m + n) * k * config.element_bytes, 128) + 2 * BARRIER
+    m, _, k = config.tile
+    return round_up((m + config.columns) * k * config.element_bytes, 128) + 2 * BARRIER
 
 
 # Kernel

@@ -20,6 +20,9 @@ from mucc.target.config import GemmConfig, Violation
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")
 COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
 """The formats in which wgmma multiplies operands as they are stored."""
+PAIR_MAINLOOPS = MAINLOOPS
+"""Mainloops of kernels with two right operands."""
+
 ROWS = {"cooperative": 128, "pingpong": 64, "warpspecialized": 64}
 """Rows that the consumers of a mainloop share: 64 for each warp group that works on one tile."""
 
@@ -186,6 +189,14 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ("wgmma multiplies " + ", ".join(COMPUTES),),
             _mainloops,
         )
+    elif config.rights == 2 and config.exchanged:
+        yield Broken(
+            "MU3060",
+            "exchange",
+            "a kernel with two right operands cannot exchange them with the left one",
+            ("a thread gets both accumulators of an element only where the two share its row of A",),
+            _exchanges,
+        )
     elif memory.uses_register_operand(config) and config.a_k_major:
         first, second = ("B", "A") if config.exchanged else ("A", "B")
         yield Broken(
@@ -345,10 +356,11 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     tiles = _tiles
     m, n, k = config.tile
     threads = 256 if config.mainloop == "cooperative" else 128
-    accumulators = m * n // threads * (2 if promotes(config) else 1)
+    accumulators = m * config.columns // threads * (2 if promotes(config) else 1)
     operand = m * k // threads if memory.uses_register_operand(config) else 0
     if (registers := accumulators + operand) > limits.accumulator_registers:
-        notes = (f"{m} x {n} accumulators are shared by {threads} threads",)
+        each = " for each of the two right operands" if config.rights == 2 else ""
+        notes = (f"{m} x {n} accumulators{each} are shared by {threads} threads",)
         if operand:
             notes += (f"{operand} registers hold A, which is not contiguous along K",)
         if promotes(config):
@@ -362,7 +374,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             tiles,
         )
     slice_rows = 8 * config.cluster[0]
-    if n % slice_rows:
+    if config.columns % slice_rows:
         yield Broken(
             "MU3009",
             "cluster",
@@ -395,7 +407,7 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
     fitting = memory.max_stages(config, capacity)
     m, n, k = config.tile
     notes = (
-        f"a stage takes {_kb(memory.stage_bytes(config))}: {m}x{k} of A and {n}x{k} of B, "
+        f"a stage takes {_kb(memory.stage_bytes(config))}: {m}x{k} of A and {config.columns}x{k} of B, "
         f"{config.element_bytes} bytes each",
         f"the epilogue takes {_kb(memory.epilogue_storage(config).size)}",
     )

@@ -40,6 +40,8 @@ class Sm90Tma(Family):
         element = operand_bytes(problem.compute)
         free = "mainloop" not in pinned and "scheduler" not in pinned
         shapes = SHAPES if free else tuple(product(("cooperative", "pingpong"), *_sides()))
+        # A tile of products is narrower in columns of the result; the narrowest of them stay what they are.
+        shapes = dict.fromkeys((word, m, max(n // problem.rights, 16)) for word, m, n in shapes)
         for (word, m, n), depth in product(shapes, (128 // element, 64 // element)):
             schedule = replace(Schedule((m, n, depth), mainloop=word), **pinned)
             schedule = replace(schedule, cluster=_cluster(problem, schedule))
@@ -48,8 +50,10 @@ class Sm90Tma(Family):
     def exchanges(self, problem: Problem) -> tuple[bool, ...]:
         """Of 32-bit operands, wgmma takes only A from registers, and B must be contiguous along K.
 
-        CUTLASS would exchange them itself, but its TMA epilogues do not follow.
+        CUTLASS would exchange them itself, but its TMA epilogues do not follow. Two right operands stay right.
         """
+        if problem.rights == 2:
+            return (False,)
         if operand_bytes(problem.compute) < 4 or problem.a_k_major == problem.b_k_major:
             return (False, True)
         return (problem.a_k_major,)
@@ -65,7 +69,8 @@ class Sm90Tma(Family):
         Where an extent is not known the last of several waves counts by how full it is.
         """
         config = problem.config(schedule)
-        m, n, k = config.tile
+        m, _, k = config.tile
+        n = config.columns
         sm = facts.multiprocessor
         # A wgmma with few columns is bound by reading A from shared memory.
         math = 2 * m * max(n, 64) / sm.flops_per_cycle(config.compute)
@@ -90,7 +95,7 @@ class Sm90Tma(Family):
             waves,
             device.multiprocessors,
             1 - waves / rounds,
-            2.0 * extents[0] * extents[1] * extents[2] * extents[3],
+            2.0 * extents[0] * extents[1] * extents[2] * extents[3] * config.rights,
             _compulsory(extents, config),
         )
 
@@ -99,7 +104,7 @@ def _compulsory(extents: tuple[int, int, int, int], config: GemmConfig) -> float
     m, n, k, batch = extents
     outer = (config.epilogue.destination or 0) + (config.epilogue.source or 0)
     outer += sum(config.epilogue.aux_loads) + sum(config.epilogue.aux_stores)
-    return float(batch * ((m + n) * k * config.element_bytes + m * n * outer))
+    return float(batch * ((m + n * config.rights) * k * config.element_bytes + m * n * outer))
 
 
 def _sides() -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -114,7 +119,7 @@ def _tiles(problem: Problem, schedule: Schedule) -> int:
 def _cluster(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     """Two blocks that share a large operand tile, along the axis that splits evenly into pairs."""
     m, n, _ = schedule.tile
-    if m * n < 128 * 128:
+    if m * n * problem.rights < 128 * 128:
         return 1, 1
     along_m, along_n = ceil((problem.m or LARGE) / m), ceil((problem.n or LARGE) / n)
     if along_m % 2 == 0 or along_m > 8:

@@ -103,7 +103,7 @@ mu.kernel @shared(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, K], bf16>)
 // A pinned stage keeps its name, and its boundary: what reads h reads it from memory.
 
 // CHECK-LABEL: mu.kernel @pinned(
-// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "h" contraction : !mu.tensor<[M, N], bf16> {
+// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "h" contraction pinned : !mu.tensor<[M, N], bf16> {
 // CHECK-NEXT: %[[V1:[0-9]+]] = mu.matmul bf16 %x, %w
 // CHECK-NEXT: mu.yield %[[V1]]
 // CHECK: %[[V2:[0-9]+]] = mu.stage "out" map : !mu.tensor<[M, N], bf16> {
@@ -124,7 +124,7 @@ mu.kernel @pinned(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], bf16>)
 // A pinned parameter is a copy.
 
 // CHECK-LABEL: mu.kernel @pinned_param(
-// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "c" map : !mu.tensor<[M, N], bf16> {
+// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "c" map pinned : !mu.tensor<[M, N], bf16> {
 // CHECK-NEXT: mu.yield %x
 // CHECK: %[[V1:[0-9]+]] = mu.stage "out" contraction : !mu.tensor<[M, N], bf16> {
 // CHECK-NEXT: %[[V2:[0-9]+]] = mu.matmul bf16 %[[V0]], %w
@@ -143,7 +143,7 @@ mu.kernel @pinned_param(%x: !mu.tensor<[M, N], bf16>, %w: !mu.tensor<[N, N], bf1
 // A pinned value of pointwise work is a map of that name.
 
 // CHECK-LABEL: mu.kernel @pinned_map(
-// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "c" map : !mu.tensor<[M, N], bf16> {
+// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "c" map pinned : !mu.tensor<[M, N], bf16> {
 // CHECK-NEXT: %[[V1:[0-9]+]] = mu.exp %x
 // CHECK-NEXT: mu.yield %[[V1]]
 // CHECK: %[[V2:[0-9]+]] = mu.stage "out" contraction : !mu.tensor<[M, N], bf16> {
@@ -393,7 +393,7 @@ mu.kernel @twice(%x: !mu.tensor<[M, M], f32>)
 // Names: the pinned one, then the results', then numbers that are free.
 
 // CHECK-LABEL: mu.kernel @names(
-// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "s1" contraction : !mu.tensor<[M, M], f32> {
+// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "s1" contraction pinned : !mu.tensor<[M, M], f32> {
 // CHECK-NEXT: %[[V1:[0-9]+]] = mu.matmul tf32 %x, %x
 // CHECK-NEXT: mu.yield %[[V1]]
 // CHECK: %[[V2:[0-9]+]] = mu.stage "s2" contraction : !mu.tensor<[M, M], f32> {

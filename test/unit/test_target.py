@@ -111,6 +111,7 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ),
     ("MU3015", "tile", "128x256x64", {"tile": (128, 240, 64), "epilogue": Epilogue(row_reductions=1)}),
     ("MU3016", "exchange", "on", {**TF32, "b_k_major": False, "tile": (128, 128, 32)}),
+    ("MU3060", "exchange", "off", {"rights": 2, "exchanged": True, "tile": (128, 128, 64)}),
     ("MU3016", "exchange", "off", {**TF32, "b_k_major": False, "tile": (128, 128, 32), "exchanged": True}),
     ("MU3017", "stages", "2", {"stages": 1}),
     ("MU3020", "mainloop", None, {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 32)}),

@@ -140,6 +140,7 @@ class Gemm(ABC):
         self.m, self.n, self.k, self.batch = op.shape.extents
         self.a = self._operand("a", self.m)
         self.b = self._operand("b", self.n)
+        self.b2 = self._operand("b2", self.n) if op.b2 is not None else None
         self.target = get_target(places.program.target.data)
         self.exchanged = op.is_exchanged
         self.problem = Problem(places, self.batch, self.m, self.n, self.exchanged)
@@ -179,7 +180,8 @@ class Gemm(ABC):
     def _operand(self, which: str, outer: Dims) -> Matrix:
         """A as (M, K, L) or B as (N, K, L)."""
         k = self.k
-        value = self.op.a if which == "a" else self.op.b
+        value = {"a": self.op.a, "b": self.op.b, "b2": self.op.b2}[which]
+        assert value is not None
         inner: Dims = (*outer, *k) if which == "a" else (*k, *outer)
         memory, axes = self.places.view(value, (*self.batch, *inner))
         b = len(self.batch)
@@ -187,7 +189,7 @@ class Gemm(ABC):
         halves = [axes[b : b + first], axes[b + first :]]
         extents: list[Dims] = [inner[:first], inner[first:]]
         strides = [self.places.collapse(memory.name, e, h) for e, h in zip(extents, halves, strict=True)]
-        if which == "b":
+        if which != "a":
             strides.reverse()
         batch = self.places.collapse(memory.name, self.batch, axes[:b]) if self.batch else ZERO
         if ONE not in strides:
@@ -249,7 +251,7 @@ class Gemm(ABC):
         body = [
             "  if (" + " ||\n      ".join(checks) + ")\n    return 1;",
             *(["  p.batched = true;"] if self.batch else []),
-            *(f"  p.{x} = {m.value};" for x, m in zip("abcd", self._matrices(), strict=True) if m),
+            *(f"  p.{name} = {matrix.value};" for name, matrix in self._matrices().items() if matrix),
             *(f"  p.extra[{i}] = {value};" for i, value in enumerate(self.epilogue.operands)),
             *self.schedule(),
             "  return 0;",
@@ -262,8 +264,8 @@ class Gemm(ABC):
             *body,
         ]
 
-    def _matrices(self) -> tuple[Matrix | None, ...]:
-        return (self.a, self.b, self.c, self.d)
+    def _matrices(self) -> dict[str, Matrix | None]:
+        return {"a": self.a, "b": self.b, "b2": self.b2, "c": self.c, "d": self.d}
 
     def _run(self, skeleton: str) -> list[str]:
         stage = string_literal(self.op.stage.data)
@@ -291,6 +293,7 @@ class Gemm(ABC):
         shape = " x ".join(str(count(d)).replace(" ", "") for d in (self.m, self.n, self.k))
         shape += " (of the transposed result)" * self.exchanged
         batch = f", {str(count(self.batch)).replace(' ', '')} times" if self.batch else ""
+        shape += " of a pair" * self.op.is_pair
         return (
             f"{self.op.compute.data.value} gemm {shape}{batch}: tile {self.tile}, cluster {self.cluster}, "
             f"{self.mainloop.value}, {self.stages} stages, {self.scheduler}"

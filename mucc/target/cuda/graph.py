@@ -75,10 +75,14 @@ class Matrix:
 
 def stride_type(strides: Sequence[Product], unit: int | None) -> str:
     """A cute stride with its unit axis and its zeros static."""
-    parts = [
+    return f"cute::Stride<{', '.join(stride_parts(strides, unit))}>"
+
+
+def stride_parts(strides: Sequence[Product], unit: int | None) -> list[str]:
+    """The types of a stride's parts."""
+    return [
         "cute::_1" if i == unit else "cute::_0" if s.is_zero else "int64_t" for i, s in enumerate(strides)
     ]
-    return f"cute::Stride<{', '.join(parts)}>"
 
 
 def operand_value(memory: Memory, strides: Sequence[Product], unit: int | None) -> str:
@@ -184,7 +188,7 @@ def ordered(nodes: Iterable[Operation]) -> list[Operation]:
     def rank(op: Operation) -> tuple[int, str, str]:
         match op:
             case AccFetchOp():
-                return (0, "", "")
+                return (0, "second" if op.second else "", "")
             case SrcFetchOp():
                 return (1, "", "")
             case LoadNode():

@@ -50,16 +50,21 @@ def is_lean(op: GemmOp, d: Matrix | None, tile: tuple[int, ...], mainloop: Mainl
         return False
     if not all(isinstance(node, _NODES) for node in nodes):
         return False
-    if tile[0] not in _FAST.get(mainloop, ()) or tile[1] % _COLUMNS:
-        return False
-    if d.memory.type.dtype not in ("bf16", "f16") or op.compute.data in (Compute.S8, Compute.U8):
+    if tile[1] % _COLUMNS or not (op.is_pair or _is_fast(op, d, tile, mainloop)):
         return False
     (store,) = stored
     body = store.value.owner
     if isinstance(body, ComputeOp):
         readers = {use.operation for node in nodes for result in node.results for use in result.uses}
-        return readers == {body, store} and any(isinstance(v.owner, AccFetchOp) for v in body.inputs)
-    return isinstance(body, AccFetchOp) and not bodies
+        accumulators = sum(isinstance(v.owner, AccFetchOp) for v in body.inputs)
+        return readers == {body, store} and accumulators == 1 + op.is_pair
+    return isinstance(body, AccFetchOp) and not bodies and not op.is_pair
+
+
+def _is_fast(op: GemmOp, d: Matrix, tile: tuple[int, ...], mainloop: Mainloop) -> bool:
+    if d.memory.type.dtype not in ("bf16", "f16") or op.compute.data in (Compute.S8, Compute.U8):
+        return False
+    return tile[0] in _FAST.get(mainloop, ())
 
 
 @dataclass
@@ -75,7 +80,7 @@ class LeanEpilogue(Epilogue):
         for op in ordered(self.op.nodes):
             match op:
                 case AccFetchOp():
-                    self.names[op.result] = "acc"
+                    self.names[op.result] = "acc2" if op.second else "acc"
                     self.nodes[op] = Node("")
                 case RowBroadcastOp() | ColBroadcastOp() | ScalarBroadcastOp():
                     loads[op] = self.nodes[op] = self._lean_load(op)
@@ -88,7 +93,8 @@ class LeanEpilogue(Epilogue):
         types = ["TileShape", str(self.warpgroups), "ElementD", "StrideD", self.bodies[0].name]
         types += [node.type for node in loads.values()]
         arguments = ", ".join(node.arguments for node in loads.values())
-        self.root = Node(f"mucc::gemm::Epilogue<{', '.join(types)}>", f"{{{arguments}}}")
+        template = "PairEpilogue" if self.op.is_pair else "Epilogue"
+        self.root = Node(f"mucc::gemm::{template}<{', '.join(types)}>", f"{{{arguments}}}")
         return self
 
     def _lean_load(self, op: RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp) -> Node:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from mucc.dialects.mu.ops import Compute
 from mucc.dialects.mu.schedule import Mainloop, Raster, SchedulerKind
 from mucc.target.cuda.gemm import Gemm, Headers, needs_scratch, shape_type, wrapped
-from mucc.target.cuda.graph import Epilogue, Matrix, stride_type
+from mucc.target.cuda.graph import Epilogue, Matrix, stride_parts, stride_type
 from mucc.target.cuda.lean import LeanEpilogue, is_lean, warpgroups
-from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO
+from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, EmissionError
 from mucc.target.cuda.names import string_literal
 
 _SCHEDULES = {
@@ -42,6 +42,8 @@ class Sm90Gemm(Gemm):
     def build_epilogue(self) -> Epilogue:
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
         self.lean = is_lean(self.op, self.d, self.tile.sizes, self.mainloop)
+        if not self.lean and self.op.is_pair:
+            raise EmissionError("a pair whose epilogue is more than one matrix from vectors and numbers")
         if not self.lean:
             return Epilogue(self.op, self.problem, self.namer, element_d, self.canonical).build()
         return LeanEpilogue(
@@ -63,12 +65,12 @@ class Sm90Gemm(Gemm):
         plain = stride_type((ZERO, ZERO, ZERO), 1).replace("cute::_0", "int64_t", 1)
         uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
         lines = [
-            f"using TileShape = {shape_type(*self.tile.sizes)};",
+            f"using TileShape = {self._tile_shape()};",
             f"using ClusterShape = {shape_type(*self.cluster.sizes, 1)};",
             f"using ElementA = {self.element(self.a)};  // multiplied as {self.multiplied(self.a)}",
             f"using StrideA = {self.a.type};{self.tensor_comment(self.a)}",
             f"using ElementB = {self.element(self.b)};",
-            f"using StrideB = {self.b.type};{self.tensor_comment(self.b)}",
+            f"using StrideB = {self._stride_b()};{self.tensor_comment(self.b)}",
             f"using ElementC = {element_c};",
             f"using StrideC = {self.c.type if self.c else self.d.type if self.d else plain};",
             f"using ElementD = {self.epilogue.element_d};",
@@ -100,6 +102,20 @@ class Sm90Gemm(Gemm):
         builder = "typename cutlass::epilogue::collective::CollectiveBuilder"
         return [*lines, *self._collectives(f"{builder}<{', '.join(built)}>::CollectiveOp")]
 
+    def _tile_shape(self) -> str:
+        """The tile; of a pair, its columns are (N, 2)."""
+        if not self.op.is_pair:
+            return shape_type(*self.tile.sizes)
+        m, n, k = (f"cute::Int<{size}>" for size in self.tile.sizes)
+        return f"cute::Shape<{m}, cute::Shape<{n}, cute::_2>, {k}>"
+
+    def _stride_b(self) -> str:
+        """Strides of B; of a pair, the second one leads from one right operand to the other."""
+        if not self.op.is_pair:
+            return self.b.type
+        n, k, batch = stride_parts(self.b.strides, self.b.unit)
+        return f"cute::Stride<cute::Stride<{n}, int64_t>, {k}, {batch}>"
+
     def _collectives(self, epilogue: str) -> list[str]:
         """The kernel from its collectives."""
         kernel_schedule, _ = _SCHEDULES[self.mainloop]
@@ -107,6 +123,7 @@ class Sm90Gemm(Gemm):
             kernel_schedule += "FP8FastAccum"
         align = self.aligned(self.a)
         scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
+        columns = "cute::Shape<int, cute::_2>" if self.op.is_pair else "int"
         stage = "" if self.canonical else f"stage {self.op.stage.data} "
         too_much = f"{stage}needs more shared memory than a block has"
         return [
@@ -120,7 +137,7 @@ class Sm90Gemm(Gemm):
                 f"cutlass::gemm::{kernel_schedule}>::CollectiveOp;"
             ),
             "using Kernel = cutlass::gemm::kernel::GemmUniversal<",
-            "    cute::Shape<int, int, int, int>, CollectiveMainloop, CollectiveEpilogue,",
+            f"    cute::Shape<int, {columns}, int, int>, CollectiveMainloop, CollectiveEpilogue,",
             f"    cutlass::gemm::{scheduler}>;",
             f"static_assert(sizeof(typename Kernel::SharedStorage) <= {self.target.smem_bytes},",
             f"              {string_literal(too_much)});",

@@ -110,3 +110,27 @@ cutlass.program @pointwise(%x: !mu.tensor<[M, 8], f32>, %y: !mu.tensor<[M, 8], f
     cutlass.reduce_store min %a, %s : !mu.tensor<[8], f32>
   }
 }
+
+// Two right operands.
+
+// CHECK-LABEL: cutlass.program @pair(
+cutlass.program @pair(%x: !mu.tensor<[M, K], bf16>, %g: !mu.tensor<[K, N], bf16>, %u: !mu.tensor<[K, N], bf16>,
+                      %out: !mu.tensor<[M, N], bf16>)
+    attributes {target = "sm_90a", arg_names = ["x", "g", "u", "out"], num_inputs = 3 : i64, dims = ["M", "N", "K"]} {
+  // CHECK-NEXT: cutlass.gemm "out" bf16 %x, %g, %u shape <[M], [N], [K], []>
+  // CHECK-SAME: : !mu.tensor<[M, K], bf16>, !mu.tensor<[K, N], bf16>, !mu.tensor<[K, N], bf16> {
+  // GENERIC: "cutlass.gemm"(%x, %g, %u)
+  cutlass.gemm "out" bf16 %x, %g, %u shape <[M], [N], [K], []>
+      : !mu.tensor<[M, K], bf16>, !mu.tensor<[K, N], bf16>, !mu.tensor<[K, N], bf16> {
+    // CHECK-NEXT: %first = cutlass.acc_fetch
+    %first = cutlass.acc_fetch
+    // CHECK-NEXT: %second = cutlass.acc_fetch second
+    %second = cutlass.acc_fetch second
+    %y = cutlass.compute %first, %second {
+    ^bb0(%0: f32, %1: f32):
+      %2 = mu.mul %0, %1 : (f32, f32) -> f32
+      cutlass.yield %2
+    }
+    cutlass.store_d %y, %out : !mu.tensor<[M, N], bf16>
+  }
+}

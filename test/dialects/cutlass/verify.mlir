@@ -49,7 +49,7 @@ cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
 
 // -----
 
-// CHECK: more than one cutlass.acc_fetch in an epilogue
+// CHECK: more than one cutlass.acc_fetch of an accumulator in an epilogue
 cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
     attributes {target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["M"]} {
   cutlass.gemm "g" tf32 %x, %x shape <[M], [M], [M], []> : !mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32> {
@@ -187,3 +187,26 @@ cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
 
 // CHECK: Expected 'multiple_of'
 "test.op"() {a = #cutlass.requirement<K times 8, "reason">} : () -> ()
+
+// -----
+
+// CHECK: a second accumulator without a second right operand
+cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
+    attributes {target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["M"]} {
+  cutlass.gemm "g" tf32 %x, %x shape <[M], [M], [M], []> : !mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32> {
+    %acc = cutlass.acc_fetch second
+    cutlass.store_d %acc, %y : !mu.tensor<[M, M], f32>
+  }
+}
+
+// -----
+
+// CHECK: right operands of a pair are f32[M, M] and f32[M, M] col_major
+cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
+    attributes {target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["M"]} {
+  %t = mu.transpose %x : (!mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32, col_major>
+  cutlass.gemm "g" tf32 %x, %x, %t shape <[M], [M], [M], []> : !mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32, col_major> {
+    %acc = cutlass.acc_fetch
+    cutlass.store_d %acc, %y : !mu.tensor<[M, M], f32>
+  }
+}

@@ -186,8 +186,8 @@ mu.kernel @stages(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M], f32>
     // CHECK: mu.yield %[[P]], %{{.*}} : !mu.tensor<[M, M], f32>, !mu.tensor<[M], f32>
     mu.yield %0, %1 : !mu.tensor<[M, M], f32>, !mu.tensor<[M], f32>
   }
-  // CHECK: mu.stage "m" map : !mu.tensor<[M, M], f32> {
-  %m = mu.stage "m" map : !mu.tensor<[M, M], f32> {
+  // CHECK: mu.stage "m" map pinned : !mu.tensor<[M, M], f32> {
+  %m = mu.stage "m" map pinned : !mu.tensor<[M, M], f32> {
     %0 = mu.add %h, %r : (!mu.tensor<[M, M], f32>, !mu.tensor<[M], f32>) -> !mu.tensor<[M, M], f32>
     mu.yield %0 : !mu.tensor<[M, M], f32>
   }

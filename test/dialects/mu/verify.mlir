@@ -427,7 +427,7 @@ mu.kernel @k(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
 
 // -----
 
-// CHECK: a contraction stage holds 1 contractions, not 0
+// CHECK: a contraction stage holds 1 or 2 contractions, not 0
 mu.kernel @k(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
     attributes {arg_names = ["x"], result_names = ["out"], dims = ["M", "N"]} {
   %h = mu.stage "h" contraction : !mu.tensor<[M, M], f32> {
@@ -438,12 +438,43 @@ mu.kernel @k(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
 
 // -----
 
-// CHECK: a contraction stage holds 1 contractions, not 2
+// CHECK: a contraction stage holds 1 or 2 contractions, not 3
 mu.kernel @k(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
     attributes {arg_names = ["x"], result_names = ["out"], dims = ["M", "N"]} {
   %h = mu.stage "h" contraction : !mu.tensor<[M, M], f32> {
     %0 = mu.matmul tf32 %x, %x : (!mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
     %1 = mu.matmul tf32 %x, %x : (!mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
+    %2 = mu.matmul tf32 %x, %x : (!mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
+    mu.yield %2 : !mu.tensor<[M, M], f32>
+  }
+  mu.return %x : !mu.tensor<[M, M], f32>
+}
+
+// -----
+
+// Right operands of different layout, then left operands that differ.
+
+// CHECK: the contractions of a pair share their left operand and look alike
+mu.kernel @k(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
+    attributes {arg_names = ["x"], result_names = ["out"], dims = ["M", "N"]} {
+  %h = mu.stage "h" contraction : !mu.tensor<[M, M], f32> {
+    %0 = mu.matmul tf32 %x, %x : (!mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
+    %t = mu.transpose %x : (!mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32, col_major>
+    %1 = mu.matmul tf32 %x, %t : (!mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32, col_major>) -> !mu.tensor<[M, M], f32>
+    mu.yield %1 : !mu.tensor<[M, M], f32>
+  }
+  mu.return %x : !mu.tensor<[M, M], f32>
+}
+
+// -----
+
+// CHECK: the contractions of a pair share their left operand and look alike
+mu.kernel @k(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
+    attributes {arg_names = ["x"], result_names = ["out"], dims = ["M", "N"]} {
+  %h = mu.stage "h" contraction : !mu.tensor<[M, M], f32> {
+    %0 = mu.matmul tf32 %x, %x : (!mu.tensor<[M, M], f32>, !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
+    %t = mu.transpose %x : (!mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32, col_major>
+    %1 = mu.matmul tf32 %t, %x : (!mu.tensor<[M, M], f32, col_major>, !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
     mu.yield %1 : !mu.tensor<[M, M], f32>
   }
   mu.return %x : !mu.tensor<[M, M], f32>

@@ -122,10 +122,10 @@ struct Loads<cute::seq<I...>, Load...> {
                                       storage.Numbered<I, typename Load::Storage>::value, p),
      ...);
   }
-  template <class Body>
-  static CUTLASS_DEVICE Pair apply(State const& s, float x, float y, int i, int n) {
-    return {gemm::apply<Body>(x, s.Numbered<I, Load>::value.get(i, n).x...),
-            gemm::apply<Body>(y, s.Numbered<I, Load>::value.get(i, n).y...)};
+  template <class Body, class... Accumulator>
+  static CUTLASS_DEVICE Pair apply(State const& s, int i, int n, Accumulator const&... acc) {
+    return {gemm::apply<Body>(acc.x..., s.Numbered<I, Load>::value.get(i, n).x...),
+            gemm::apply<Body>(acc.y..., s.Numbered<I, Load>::value.get(i, n).y...)};
   }
 };
 
@@ -196,6 +196,9 @@ struct NoPipeline {
 
 // `kWarpgroups`: of those that work on one tile together (2 in the cooperative kernel, else 1).
 //
+// Where tiles have (n, 2) columns, of products with two right operands, the body takes both accumulators of an element,
+// and the output has the n columns (see mucc/pair.cuh).
+//
 // A tile goes out in boxes of 64 * kWarpgroups x 32 (x 16 where its width is no multiple of 32) by way of two buffers.
 // Of a column-major matrix, each warpgroup's 64 rows are a tensor box of their own, 128 bytes wide.
 // Shared memory: those, and sizeof(T) * tile N rounded up to 16 for each Row<T>, all of it rounded up to a multiple of
@@ -203,7 +206,8 @@ struct NoPipeline {
 template <class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
 class Epilogue {
  public:
-  static constexpr int kTileM = cute::size<0>(TileShape{}), kTileN = cute::size<1>(TileShape{});
+  static constexpr int kTileM = cute::size<0>(TileShape{}), kTileN = cute::front(cute::get<1>(TileShape{}));
+  static constexpr bool kIsPair = cute::size<1>(TileShape{}) != kTileN;
   static constexpr int kThreads = 128 * kWarpgroups;
   static constexpr int kBoxM = 64 * kWarpgroups, kBoxN = kTileN % 32 == 0 ? 32 : 16;
   static constexpr int kBoxesM = kTileM / kBoxM, kBoxesN = kTileN / kBoxN, kBoxes = kBoxesM * kBoxesN;
@@ -253,8 +257,8 @@ class Epilogue {
   static Params to_underlying_arguments(Shape const& shape, Arguments const& a, void*) {
     int L = 1;
     if constexpr (cute::rank_v<Shape> == 4) L = int(cute::get<3>(shape));
-    return {map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::get<kOuter>(shape)),
-                   int(cute::get<1 - kOuter>(shape)), L, int64_t(cute::get<kOuter>(a.dD)), int64_t(cute::get<2>(a.dD)),
+    return {map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::front(cute::get<kOuter>(shape))),
+                   int(cute::front(cute::get<1 - kOuter>(shape))), L, int64_t(cute::get<kOuter>(a.dD)), int64_t(cute::get<2>(a.dD)),
                    kColMajor ? kBoxN : kBoxM, kColMajor ? 64 : kBoxN),
             a.thread};
   }
@@ -319,12 +323,12 @@ class Epilogue {
     Place const p{thread,
                   kThreads,
                   int(cute::get<0>(at)) * kTileM,
-                  int(cute::get<1>(at)) * kTileN,
+                  int(cute::front(cute::get<1>(at))) * kTileN,
                   int(cute::get<3>(at)),
                   first + fragment::row(in_group),
                   kBoxM,
                   int(cute::get<0>(shape)),
-                  int(cute::get<1>(shape))};
+                  int(cute::front(cute::get<1>(shape)))};
     int const col = fragment::col(in_group);
     uint32_t const boxes = cute::cast_smem_ptr_to_uint(storage.boxes);
     uint32_t const own =
@@ -374,8 +378,15 @@ class Epilogue {
         for (int g = 0; g < kBoxN / 8; ++g) {
           CUTLASS_PRAGMA_UNROLL
           for (int h = 0; h < 2; ++h) {
-            int const c = n * kBoxN + g * 8, r = fragment::index(m, c, kBoxesM, kMmaN) + 2 * h;
-            d[g][h] = All::template apply<Body>(loads, acc[r], acc[r + 1], 2 * m + h, c + col);
+            int const c = n * kBoxN + g * 8;
+            auto at_column = [&](int column) {
+              int const r = fragment::index(m, column, kBoxesM, kMmaN) + 2 * h;
+              return Pair{acc[r], acc[r + 1]};
+            };
+            if constexpr (kIsPair)
+              d[g][h] = All::template apply<Body>(loads, 2 * m + h, c + col, at_column(c), at_column(kTileN + c));
+            else
+              d[g][h] = All::template apply<Body>(loads, 2 * m + h, c + col, at_column(c));
           }
         }
         if (box > 0 && only < 0) send((box - 1) % kBoxesM, (box - 1) / kBoxesM);

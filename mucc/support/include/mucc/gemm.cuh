@@ -14,6 +14,7 @@
 #include <cutlass/gemm/kernel/gemm_universal_decl.h>
 #include <cutlass/gemm/kernel/tile_scheduler.hpp>
 #include <mucc/epilogue.cuh>
+#include <mucc/pair.cuh>
 
 namespace mucc::gemm {
 

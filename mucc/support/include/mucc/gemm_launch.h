@@ -6,7 +6,9 @@
 #include <mucc/memo.h>
 #include <mucc/problem.h>
 
+#include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace mucc::gemm {
@@ -23,16 +25,39 @@ Stride stride(Operand const& operand) {
   return result;
 }
 
+// Whether a kernel multiplies with two right operands at once: its N is (N, 2), and so are the columns of its tiles.
+template <class Kernel>
+inline constexpr bool is_pair = cute::rank_v<cute::tuple_element_t<0, typename Kernel::StrideB>> == 2;
+
+// The two right operands as one. The one at the lower address comes first, since strides are not negative.
+template <class Kernel>
+void set_pair(Problem const& p, typename Kernel::Arguments& to) {
+  using Stride = typename Kernel::StrideB;
+  using One = cute::Stride<cute::tuple_element_t<0, cute::tuple_element_t<0, Stride>>, cute::tuple_element_t<1, Stride>,
+                           cute::tuple_element_t<2, Stride>>;
+  auto const* const gate = p.b.template as<typename Kernel::ElementB>();
+  auto const* const up = p.b2.template as<typename Kernel::ElementB>();
+  auto const [n, k, batch] = stride<One>(p.b);
+  to.epilogue.reversed = up < gate;
+  to.mainloop.ptr_B = up < gate ? up : gate;
+  to.mainloop.dB = {{n, up < gate ? gate - up : up - gate}, k, batch};
+}
+
 // What every kernel takes from a problem.
 template <class Kernel>
 void begin_arguments(Problem const& p, typename Kernel::Arguments& to) {
   using Mode = cutlass::gemm::GemmUniversalMode;
   to.mode = p.batched ? Mode::kBatched : Mode::kGemm;
-  to.problem_shape = {p.m, p.n, p.k, p.batch};
   to.mainloop.ptr_A = p.a.template as<typename Kernel::ElementA>();
   to.mainloop.dA = stride<typename Kernel::StrideA>(p.a);
-  to.mainloop.ptr_B = p.b.template as<typename Kernel::ElementB>();
-  to.mainloop.dB = stride<typename Kernel::StrideB>(p.b);
+  if constexpr (is_pair<Kernel>) {
+    to.problem_shape = {p.m, {p.n, {}}, p.k, p.batch};
+    set_pair<Kernel>(p, to);
+  } else {
+    to.problem_shape = {p.m, p.n, p.k, p.batch};
+    to.mainloop.ptr_B = p.b.template as<typename Kernel::ElementB>();
+    to.mainloop.dB = stride<typename Kernel::StrideB>(p.b);
+  }
   if constexpr (!cute::is_void_v<typename Kernel::ElementC>) {
     to.epilogue.ptr_C = p.c.template as<typename Kernel::ElementC>();
     to.epilogue.dC = stride<typename Kernel::StrideC>(p.c);
@@ -103,6 +128,12 @@ struct Host {
   static int describe(Call const& c, Stage const& stage, typename Kernel::Arguments& to) {
     Problem problem;
     if (stage.describe(c, problem)) return 1;
+    if constexpr (is_pair<Kernel>) {
+      auto const distance = reinterpret_cast<intptr_t>(problem.b2.data) - reinterpret_cast<intptr_t>(problem.b.data);
+      if (std::abs(distance) >> 40)
+        return fail("MU6010", "%s, stage %s: the right operands are more than a terabyte of addresses apart",
+                    c.kernel->name, stage.name);
+    }
     kArguments(problem, to);
     Loaded const* loaded = load(*stage.code, c.device, geometry(dim3(1, 1, 1)));
     if (!loaded) return 1;

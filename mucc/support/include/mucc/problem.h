@@ -26,6 +26,7 @@ struct Problem {
   int m = 0, n = 0, k = 0, batch = 1;
   bool batched = false;
   Operand a, b, c, d;  // a over (M, K), b over (N, K), c and d over (M, N)
+  Operand b2;          // a second right operand, of which only the data counts
   Operand extra[kMaxArgs];
   Raster raster = Raster::kHeuristic;
   int swizzle = 1, splits = 1;
