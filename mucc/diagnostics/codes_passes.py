@@ -75,9 +75,9 @@ _TILES: dict[str, tuple[str, str]] = {
     "MU3006": _entry(
         "tile takes too many registers",
         "The accumulators of a tile are shared by its consumer threads: 256 in the cooperative mainloop, 128 "
-        "in the others, in one 32-bit register for each element. Beyond 192 registers they spill to memory. "
-        "tf32 operands that are not contiguous along K take registers for A as well. Take a smaller tile, or "
-        "`mainloop = cooperative`.",
+        "in the others, in one 32-bit register for each element, two where a kernel has two right operands. "
+        "Beyond 192 registers they spill to memory. tf32 operands that are not contiguous along K take "
+        "registers for A as well. Take a smaller tile, or `mainloop = cooperative`.",
         _scheduled("tile = 128x256x64", "mainloop = pingpong"),
         _scheduled("tile = 128x128x64", "mainloop = pingpong"),
     ),

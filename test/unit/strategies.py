@@ -50,6 +50,10 @@ def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> s
     leaves += [n for n, size in sizes.items() if size is not None]
 
     lines = [f"acc = {'a.T' if a_transposed else 'a'} @ {'b.T' if b_transposed else 'b'}"]
+    if draw(st.booleans()):  # a second product, which may make a pair of the two
+        params.append(f"b2: {dtype}[{'N, K' if b_transposed else 'K, N'}]")
+        lines.append(lines[0].replace("acc", "other").replace("b", "b2"))
+        leaves.append("other")
     head = f"{draw(epilogues(leaves))} + acc"  # so that the shape is [M, N], whatever the leaves are
     result = f"{draw(st.sampled_from(DTYPES))}[M, N]"
     if stages and draw(st.booleans()):

@@ -204,6 +204,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         splits=1 if scheduler == "persistent" else draw(st.integers(0, 200)),
         swizzle=draw(st.integers(0, 9)) if scheduler == "persistent" else 1,
         exchanged=draw(st.booleans()),
+        rights=draw(st.sampled_from((1, 2))) if SM90.has_pairs(compute, a_k_major, b_k_major) else 1,
     )
 
 
@@ -249,7 +250,9 @@ extents = st.none() | st.integers(1, 20000)
 
 
 @settings(max_examples=60, deadline=None)
-@given(operands, epilogues, extents, extents, extents, st.none() | st.integers(1, 64))
+@given(
+    operands, epilogues, extents, extents, extents, st.none() | st.integers(1, 64), st.sampled_from((1, 2))
+)
 def test_default_schedules_break_no_rule(
     kind: tuple[str, bool, bool],
     epilogue: Epilogue,
@@ -257,9 +260,25 @@ def test_default_schedules_break_no_rule(
     n: int | None,
     k: int | None,
     batch: int | None,
+    rights: int,
 ) -> None:
-    problem = Problem(*kind, epilogue, m, n, k, batch)
+    problem = Problem(*kind, epilogue, m, n, k, batch, rights if SM90.has_pairs(*kind) else 1)
     assert SM90.violations(config_of(problem, {})) == []
+
+
+def test_two_right_operands_count_twice() -> None:
+    pair = replace(GOOD, tile=(128, 128, 64), rights=2)
+    assert SM90.violations(pair) == []
+    # Operands take as much as of a tile that is twice as wide; the epilogue buffers the same.
+    assert SM90.smem_bytes_used(pair, 4) == SM90.smem_bytes_used(GOOD, 4)
+    (found,) = SM90.violations(replace(GOOD, rights=2))
+    assert (found.code, found.fix) == ("MU3006", "128x192x64")
+    assert "two right operands" in found.notes[0]
+    (shared,) = SM90.violations(replace(pair, tile=(128, 128, 128)), 4)
+    assert (shared.code, shared.notes[0]) == (
+        "MU3004",
+        "a stage takes 96 KB: 128x128 of A and 256x128 of B, 2 bytes each",
+    )
 
 
 FIXED = [
