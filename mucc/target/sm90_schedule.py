@@ -50,7 +50,7 @@ class Sm90Tma(Family):
     def exchanges(self, problem: Problem) -> tuple[bool, ...]:
         """Of 32-bit operands, wgmma takes only A from registers, and B must be contiguous along K.
 
-        CUTLASS would exchange them itself, but its TMA epilogues do not follow. Two right operands stay right.
+        CUTLASS would exchange them itself, but its TMA epilogues do not follow. A pair stays as it is.
         """
         if problem.rights == 2:
             return (False,)
