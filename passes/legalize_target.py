@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.passes.promises import promised_multiple
 from mucc.passes.support import Finding, Pass, PassError
@@ -18,7 +19,12 @@ from mucc.target import get_target
 
 
 def tma_tensors(gemm: c.GemmOp) -> Iterator[tuple[SSAValue, Operation]]:
-    """The tensors that a kernel moves by TMA, with the op to blame for each."""
+    """The tensors that a kernel moves by TMA, with the op to blame for each.
+
+    A skinny kernel has none: it looks at the addresses of each call.
+    """
+    if gemm.mainloop is not None and gemm.mainloop.data is Mainloop.SKINNY:
+        return
     yield gemm.a, gemm
     yield gemm.b, gemm
     if gemm.b2 is not None:

@@ -106,6 +106,7 @@ class Mainloop(StrEnum):
     PINGPONG = "pingpong"
     WARPSPECIALIZED = "warpspecialized"
     MULTISTAGE = "multistage"
+    SKINNY = "skinny"
 
 
 @irdl_attr_definition

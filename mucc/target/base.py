@@ -152,6 +152,11 @@ class Target(ABC):
         """Bytes that the contiguous extent of every matrix must be a multiple of."""
         return self.facts.limits.copy_granule
 
+    @property
+    def has_clusters(self) -> bool:
+        """Whether thread blocks form clusters, which read each other's shared memory."""
+        return self.facts.limits.cluster_blocks > 1
+
     @abstractmethod
     def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
         """Bytes of shared memory that the kernel uses with that many mainloop stages."""

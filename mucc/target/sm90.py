@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mucc.target import sm90_memory
+from mucc.target import skinny, sm90_memory
 from mucc.target.base import Family, Target
 from mucc.target.config import GemmConfig, Violation
 
@@ -11,25 +11,33 @@ class Sm90(Target):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
 
     def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
+        if config.mainloop == skinny.MAINLOOP:
+            return skinny.smem_bytes(config, stages)
         return sm90_memory.kernel_storage(config, stages)
 
     def max_stages(self, config: GemmConfig) -> int:
+        if config.mainloop == skinny.MAINLOOP:
+            return skinny.max_stages(self.facts, config)
         return sm90_memory.max_stages(config, self.smem_bytes)
 
     def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
         from mucc.target.sm90_rules import violations
 
+        if config.mainloop == skinny.MAINLOOP:
+            return skinny.violations(self.facts, config, stages, self.has_clusters)
         return violations(self.facts.limits, config, stages)
 
     @property
     def families(self) -> tuple[Family, ...]:
         from mucc.target.sm90_schedule import Sm90Tma
 
-        return (Sm90Tma(),)
+        return (Sm90Tma(), skinny.Skinny())
 
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
         from mucc.target.sm90_rules import broken
 
+        if config.mainloop == skinny.MAINLOOP:
+            return not self.violations(config, stages)
         return next(broken(self.facts.limits, config, stages), None) is None
 
     @property

@@ -19,7 +19,7 @@ from mucc.target.cuda.gemm import Headers, Skeleton
 from mucc.target.cuda.host import host_side, workspace_struct
 from mucc.target.cuda.memory import EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, raw_string_literal, words
-from mucc.target.cuda.pointwise import pointwise_texts
+from mucc.target.cuda.pointwise import Texts, pointwise_texts
 
 # What the functions around a kernel define themselves; a dim of the same name is renamed.
 _LOCALS = words(
@@ -179,6 +179,8 @@ class _Apart(_Stages):
 
     def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
         gemm = gemm_of(op, places, canonical=True)
+        if texts := gemm.texts(entry):
+            return self._light(op, places, scope, gemm.headers.device, texts, entry)
         skeleton = gemm.skeleton()
         if skeleton.symbol not in self.skeletons:
             self.skeletons.append(skeleton.symbol)
@@ -191,6 +193,12 @@ class _Apart(_Stages):
     def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
         texts = pointwise_texts(op, places, entry)
         header = "mucc/reduce.cuh" if isinstance(op, ReduceOp) else "mucc/map.cuh"
+        return self._light(op, places, scope, header, texts, entry)
+
+    def _light(
+        self, op: DeviceKernelOp, places: Places, scope: str, header: str, texts: Texts, entry: str
+    ) -> str:
+        """A stage whose kernels are compiled with their bodies."""
         lines = [texts.data, "", texts.codes("image"), "", texts.launch]
         return self._stage(op, places, scope, f"#include <{header}>\n\n{texts.device}\n", lines, entry)
 

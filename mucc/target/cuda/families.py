@@ -13,6 +13,7 @@ FAMILIES: dict[Mainloop, tuple[str, str]] = {
     Mainloop.COOPERATIVE: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
     Mainloop.PINGPONG: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
     Mainloop.WARPSPECIALIZED: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
+    Mainloop.SKINNY: ("mucc.target.cuda.skinny", "SkinnyGemm"),
 }
 """The module and class that write the kernels of a mainloop. A further family is a module with a `Gemm`."""
 

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
+    Mainloop,
     MainloopAttr,
     SchedulerAttr,
     SchedulerKind,
@@ -28,7 +29,7 @@ from mucc.target.cuda.body import Body
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem
 from mucc.target.cuda.memory import ONE, ZERO, EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
-from mucc.target.cuda.pointwise import used_locals
+from mucc.target.cuda.pointwise import Texts, used_locals
 
 # What the kernel's namespace defines besides the nodes of its epilogue.
 _NAMES = words(
@@ -48,7 +49,12 @@ def scheduler_of(op: GemmOp) -> SchedulerAttr:
 
 
 def needs_scratch(op: GemmOp) -> bool:
-    """Whether the kernel itself wants workspace: where several blocks share an output tile."""
+    """Whether the kernel itself wants workspace: where several blocks share an output tile.
+
+    Those of a skinny kernel share it through their own memory.
+    """
+    if op.mainloop is not None and op.mainloop.data is Mainloop.SKINNY:
+        return False
     return scheduler_of(op).kind.data != SchedulerKind.PERSISTENT
 
 
@@ -171,9 +177,16 @@ class Gemm(ABC):
     def arguments(self) -> list[str]:
         """`void arguments(Problem const&, Kernel::Arguments&)`: from a problem to the kernel's arguments."""
 
-    @abstractmethod
     def schedule(self) -> list[str]:
         """What `describe` says of the scheduler: assignments to members of a problem `p`."""
+        return []
+
+    def texts(self, entry: str) -> Texts | None:
+        """The parts of a kernel that is light enough to be compiled as one with its bodies.
+
+        `entry` is how the names of its kernels begin. None where the kernel is built from a skeleton.
+        """
+        return None
 
     # What all have in common
 

@@ -343,17 +343,21 @@ _INDICES = (("", "uint32_t"), ("_wide", "uint64_t"))
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kernel: its name, its parameters, and the call that is all of it."""
+    """A kernel: its name, its parameters, and the call that is all of it.
+
+    `bounds` are the most threads of a block, and where given the least blocks of a multiprocessor.
+    """
 
     name: str
     parameters: str
     call: str
+    bounds: str = "Op::kThreads"
 
     @property
     def text(self) -> str:
         """Its definition."""
         return (
-            f'extern "C" __global__ void __launch_bounds__(Op::kThreads)\n'
+            f'extern "C" __global__ void __launch_bounds__({self.bounds})\n'
             f"    {self.name}({self.parameters}) {{\n"
             f"  {self.call};\n}}"
         )
@@ -361,7 +365,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The parts of a map or reduction kernel: `data` is for host and device, `launch` for the host."""
+    """The parts of a kernel without CUTLASS: `data` is for host and device, `launch` for the host."""
 
     data: str
     bodies: list[Body]

@@ -15,6 +15,7 @@
 #include <mucc/identity.h>
 #include <mucc/pointwise.h>
 #include <mucc/problem.h>
+#include <mucc/skinny_launch.h>
 
 #define MUCC_DOOR extern "C" __attribute__((visibility("default")))
 

@@ -1,0 +1,386 @@
+// Contractions with few rows or columns, bound by reading the large operand (the weights) from memory once.
+//
+// A block makes a tile of the result: kMany rows of weights by kFew rows of the small operand. Its warps divide K among
+// them, and where tiles are few the blocks of a cluster do so too. Each warp has a ring of kStages steps in shared memory,
+// which it fills and empties alone, with asynchronous copies of 16 bytes: enough of them are under way to keep memory
+// busy. Lanes lie over the weights as mma.sync wants its operands, under an order of K (and of rows) that suits the
+// copies, so what a lane has copied it multiplies. Partial results meet in shared memory, always in the same order.
+//
+// The compiler writes `Op`, the operands, and `Work` upon it, whose `finish(position, inside, acc)` is the epilogue of an
+// element.
+#pragma once
+
+#include <mucc/skinny.h>
+#include <mucc/view.cuh>
+
+namespace mucc::skinny {
+
+// ---- copies ---------------------------------------------------------------------------------------------
+
+// Four words of an operand.
+struct alignas(16) Words {
+  uint32_t of[4];
+};
+
+MUCC_DEVICE uint32_t shared_address(void const* at) { return uint32_t(__cvta_generic_to_shared(at)); }
+
+// 16 bytes that are read once: they do not go into L1. Zeros where they are not `wanted`.
+MUCC_DEVICE void copy_once(void* to, void const* from, bool wanted) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(wanted ? 16 : 0)
+               : "memory");
+}
+
+// 8 or 16 bytes that other warps read too.
+template <int kBytes>
+MUCC_DEVICE void copy_often(void* to, void const* from, bool wanted) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(wanted ? kBytes : 0), "n"(kBytes)
+               : "memory");
+}
+
+MUCC_DEVICE void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `kLeft` of this lane's groups of copies are under way.
+template <int kLeft>
+MUCC_DEVICE void wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+// Copies the first `count` of up to `kMost` elements, `step` apart, and zeros for the others.
+template <int kMost, class T>
+MUCC_DEVICE void gather(void* to, T const* from, int64_t step, int count) {
+  Pack<T, kMost> pack{};
+#pragma unroll
+  for (int i = 0; i < kMost; ++i)
+    if (i < count) pack.of[i] = from[i * step];
+  *static_cast<Pack<T, kMost>*>(to) = pack;
+}
+
+// ---- arithmetic -----------------------------------------------------------------------------------------
+
+// 16 rows of weights by 32 bytes of K, and 8 columns. Words of both operands hold neighbours along K.
+MUCC_DEVICE void multiply(bf16, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                          uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+MUCC_DEVICE void multiply(f16, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                          uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+MUCC_DEVICE void multiply(float, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                          uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Of rows of 16-bit elements, each word a pair of neighbours across K: the word along K of the `which` element.
+MUCC_DEVICE uint32_t turned(uint32_t row0, uint32_t row1, int which) {
+  return __byte_perm(row0, row1, which ? 0x7632 : 0x5410);
+}
+
+// Adds up over the four lanes that share rows.
+MUCC_DEVICE float over_lanes(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// One step of a warp: pieces of the operands, each with a place for every lane. Lane (g, t) of 8 x 4 has rows g of the
+// atoms, of the small operand too, and a quarter of each atom's K.
+template <class Op>
+struct Step {
+  using T = typename Op::Element;
+  using Unit = Atom<T, Op::kAlongK>;
+  static constexpr int kPiece = Unit::kPiece, kLaneK = Unit::kLaneK;
+  static constexpr int kRows = Op::kMany / Unit::kMany;    // atoms along the weights' rows
+  static constexpr int kAtoms = Op::kStep / Unit::kK;      // atoms along K
+  static constexpr int kLoads = Op::kAlongK ? 2 : kLaneK;  // pieces of weights in an atom
+  static constexpr int kOwn = Op::kAlongK ? 2 : kPiece;    // rows of weights of an atom in a lane
+  static constexpr int kGroups = (Op::kFew + 7) / 8;       // of eight rows of the small operand
+  static constexpr int kFewBytes = kLaneK * int(sizeof(T));
+  static_assert(kRows >= 1 && kAtoms >= 1 && Op::kMany % Unit::kMany == 0 && Op::kStep % Unit::kK == 0);
+
+  struct alignas(kFewBytes) Few {
+    T of[kLaneK];
+  };
+  Words weights[kAtoms][kRows][kLoads][32];
+  Few few[kAtoms][kGroups][32];
+
+  // The row of weights, within the tile, that a lane's row `i` of atom `r` is.
+  static MUCC_DEVICE int row(int g, int r, int i) {
+    return r * Unit::kMany + (Op::kAlongK ? g + 8 * i : g * kPiece + i);
+  }
+
+  // Starts to copy what lies from `k0` on; zeros past the end of K.
+  template <Access kAccess>
+  MUCC_DEVICE void fill(Op const& op, Extents const& e, T const* many_data, T const* few_data, int many0, int few0,
+                        uint32_t k0) {
+    int const lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int a = 0; a < kAtoms; ++a) {
+      uint32_t const k = k0 + a * Unit::kK + t * kLaneK;
+      int const left = int(uint32_t(e.k) - k);  // of K; not above 0 where that ends before
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+          Words* const to = &weights[a][r][i][lane];
+          int const n = many0 + row(g, r, Op::kAlongK ? i : 0);
+          T const* const from =
+              many_data + (Op::kAlongK ? n * op.weights.row + k : (k + i) * op.weights.k + n);
+          if constexpr (kAccess != kElements) {
+            copy_once(to, from, Op::kAlongK ? left > 0 && n < e.many : i < left && n < e.many);
+          } else if constexpr (Op::kAlongK) {
+            gather<kPiece>(to, from, 1, n < e.many ? left : 0);
+          } else {
+            gather<kPiece>(to, from, 1, i < left ? e.many - n : 0);
+          }
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < kGroups; ++c) {
+        int const m = few0 + 8 * c + g;
+        T const* const from = few_data + m * op.few.row + k * op.few.k;
+        if constexpr (kAccess == kPieces) {
+          copy_often<kFewBytes>(&few[a][c][lane], from, m < e.few && left > 0);
+        } else {
+          gather<kLaneK>(&few[a][c][lane], from, op.few.k, m < e.few ? left : 0);
+        }
+      }
+    }
+  }
+};
+
+// The accumulators of a lane on tensor cores: those of mma.sync.
+template <class Op>
+struct TensorCores {
+  using S = Step<Op>;
+  using T = typename Op::Element;
+  static constexpr int kPairs = S::kOwn / 2;
+  float acc[S::kRows][kPairs][S::kGroups][4] = {};
+
+  MUCC_DEVICE void add(S const& step) {
+    int const lane = threadIdx.x % 32;
+#pragma unroll
+    for (int a = 0; a < S::kAtoms; ++a) {
+      uint32_t x[S::kGroups][S::kFewBytes / 4];
+#pragma unroll
+      for (int c = 0; c < S::kGroups; ++c) {
+        auto const* words = reinterpret_cast<uint32_t const*>(&step.few[a][c][lane]);
+#pragma unroll
+        for (int i = 0; i < S::kFewBytes / 4; ++i) x[c][i] = words[i];
+      }
+#pragma unroll
+      for (int r = 0; r < S::kRows; ++r) {
+        Words w[S::kLoads];
+#pragma unroll
+        for (int i = 0; i < S::kLoads; ++i) w[i] = step.weights[a][r][i][lane];
+#pragma unroll
+        for (int c = 0; c < S::kGroups; ++c) {
+          if constexpr (Op::kAlongK) {
+#pragma unroll
+            for (int h = 0; h < 4; h += 2)
+              multiply(T{}, acc[r][0][c], w[0].of[h], w[1].of[h], w[0].of[h + 1], w[1].of[h + 1], x[c][h],
+                       x[c][h + 1]);
+          } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+            for (int p = 0; p < kPairs; ++p)
+              multiply(T{}, acc[r][p][c], w[0].of[2 * p], w[0].of[2 * p + 1], w[1].of[2 * p], w[1].of[2 * p + 1],
+                       x[c][0], x[c][1]);
+          } else {
+#pragma unroll
+            for (int p = 0; p < kPairs; ++p)
+              multiply(T{}, acc[r][p][c], turned(w[0].of[p], w[1].of[p], 0), turned(w[0].of[p], w[1].of[p], 1),
+                       turned(w[2].of[p], w[3].of[p], 0), turned(w[2].of[p], w[3].of[p], 1), x[c][0], x[c][1]);
+          }
+        }
+      }
+    }
+  }
+
+  // Writes the tile's columns 8 * c ... to `to`, kPitch floats for each.
+  template <int kPitch>
+  MUCC_DEVICE void write(int c, float* to) const {
+    int const g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (int r = 0; r < S::kRows; ++r)
+#pragma unroll
+      for (int p = 0; p < kPairs; ++p)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[(2 * t + i % 2) * kPitch + S::row(g, r, 2 * p + i / 2)] = acc[r][p][c][i];
+  }
+};
+
+// The accumulators of a lane in f32: its rows by all columns, over a quarter of K.
+template <class Op>
+struct Exact {
+  using S = Step<Op>;
+  using T = typename Op::Element;
+  float acc[S::kRows][S::kOwn][Op::kFew] = {};
+
+  MUCC_DEVICE void add(S const& step) {
+    int const lane = threadIdx.x % 32, t = lane % 4;
+#pragma unroll
+    for (int a = 0; a < S::kAtoms; ++a) {
+      typename S::Few x[Op::kFew];
+#pragma unroll
+      for (int c = 0; c < Op::kFew; ++c) x[c] = step.few[a][c / 8][c % 8 * 4 + t];
+#pragma unroll
+      for (int r = 0; r < S::kRows; ++r)
+#pragma unroll
+        for (int l = 0; l < S::kLoads; ++l) {
+          auto const w = *reinterpret_cast<Pack<T, S::kPiece> const*>(&step.weights[a][r][l][lane]);
+#pragma unroll
+          for (int j = 0; j < S::kPiece; ++j) {
+            int const row = Op::kAlongK ? l : j, k = Op::kAlongK ? j : l;
+            float const weight = widen(w.of[j]);
+#pragma unroll
+            for (int c = 0; c < Op::kFew; ++c) acc[r][row][c] = fmaf(weight, widen(x[c].of[k]), acc[r][row][c]);
+          }
+        }
+    }
+  }
+
+  template <int kPitch>
+  MUCC_DEVICE void write(int c, float* to) const {
+    int const g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (int r = 0; r < S::kRows; ++r)
+#pragma unroll
+      for (int i = 0; i < S::kOwn; ++i)
+#pragma unroll
+        for (int j = 0; j < 8 && j < Op::kFew; ++j) {
+          float const sum = over_lanes(acc[r][i][8 * c + j]);
+          if (j % 4 == t) to[j * kPitch + S::row(g, r, i)] = sum;
+        }
+  }
+};
+
+template <bool kExact, class Op>
+struct ArithmeticOf {
+  using Type = TensorCores<Op>;
+};
+template <class Op>
+struct ArithmeticOf<true, Op> {
+  using Type = Exact<Op>;
+};
+
+// ---- several blocks -------------------------------------------------------------------------------------
+
+// Waits for all blocks of the cluster; what they wrote to shared memory is there then.
+MUCC_DEVICE void meet() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// A float in the shared memory of another block of the cluster, at the place where this block has `*own`.
+MUCC_DEVICE float of_block([[maybe_unused]] int rank, float const* own) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t address = shared_address(own);
+  float x;
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(address) : "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+  return x;
+#else
+  return *own;
+#endif
+}
+
+// ---- reductions of the result ---------------------------------------------------------------------------
+
+// Combines a value of each lane into a tensor of f32. Lanes that are not `inside` have none. With `kAcross`, groups of 16
+// lanes share an element of the tensor, and one of them writes.
+template <class Reduction, bool kAcross, class View, class P>
+MUCC_DEVICE void combine(View const& view, P const& p, bool inside, float value) {
+  value = inside ? Reduction::first(value) : Reduction::identity;
+  if constexpr (kAcross) {
+#pragma unroll
+    for (int lanes = 8; lanes > 0; lanes /= 2) value = Reduction::combine(value, __shfl_xor_sync(~0u, value, lanes));
+    inside = inside && threadIdx.x % 16 == 0;  // the first of a group is inside if any is
+  }
+  if (inside) Reduction::atomic(place(view, p), value);
+}
+
+// ---- the kernel -----------------------------------------------------------------------------------------
+
+// Blocks along x are tiles of weights, `splits` neighbours for each; along y tiles of the small operand; along z batches.
+template <Access kAccess, class Work>
+MUCC_DEVICE void run(Work const& op, Extents const& e, int splits) {
+  using Op = typename Work::Op;
+  using T = typename Op::Element;
+  using S = Step<Op>;
+  using Memory = Shared<Op, step_bytes<Op>()>;
+  static_assert(sizeof(S) == step_bytes<Op>());
+  extern __shared__ char mucc_shared[];
+  int const warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  S* const ring = reinterpret_cast<S*>(mucc_shared) + warp * Op::kStages;
+  float* const parts = reinterpret_cast<float*>(mucc_shared);  // in the place of the rings
+  float* const total = reinterpret_cast<float*>(mucc_shared + Memory::reused(warps));
+  int const rank = int(blockIdx.x) % splits;
+  int const many0 = int(blockIdx.x) / splits * Op::kMany;
+  int64_t const stride = int64_t(warps) * splits * Op::kStep;
+  for (int batch = int(blockIdx.z); batch < e.batch; batch += int(gridDim.z)) {
+    for (int few0 = int(blockIdx.y) * Op::kFew; few0 < e.few; few0 += int(gridDim.y) * Op::kFew) {
+      T const* const many_data = static_cast<T const*>(op.weights.data) + batch * op.weights.batch;
+      T const* const few_data = static_cast<T const*>(op.few.data) + batch * op.few.batch;
+      typename ArithmeticOf<Op::kExact, Op>::Type arithmetic;
+      int64_t next = int64_t(rank * warps + warp) * Op::kStep;  // where the next step begins that is copied
+      int filled = 0, used = 0;                                // steps of the ring
+      auto fill = [&] {
+        if (next < e.k)
+          ring[filled].template fill<kAccess>(op, e, many_data, few_data, many0, few0, uint32_t(next));
+        commit();
+        next += stride;
+        filled = filled + 1 == Op::kStages ? 0 : filled + 1;
+      };
+#pragma unroll
+      for (int s = 0; s < Op::kStages - 1; ++s) fill();
+      for (int64_t k = int64_t(rank * warps + warp) * Op::kStep; k < e.k; k += stride) {
+        wait<Op::kStages - 2>();
+        __syncwarp();  // the step is there for all lanes, and all have used the one that is overwritten now
+        fill();
+        arithmetic.add(ring[used]);
+        used = used + 1 == Op::kStages ? 0 : used + 1;
+      }
+      // The warps' shares, eight columns at a time.
+#pragma unroll
+      for (int c = 0; c < S::kGroups; ++c) {
+        __syncthreads();
+        arithmetic.template write<Memory::kPitch>(c, parts + warp * Memory::kPart);
+        __syncthreads();
+        for (int i = threadIdx.x; i < 8 * Op::kMany; i += blockDim.x) {
+          float const* const part = parts + i / Op::kMany * Memory::kPitch + i % Op::kMany;
+          float sum = part[0];
+          for (int w = 1; w < warps; ++w) sum += part[w * Memory::kPart];
+          total[8 * c * Op::kMany + i] = sum;
+        }
+      }
+      // The blocks' shares; each block finishes a part of the tile. All lanes of a warp make the same steps.
+      splits > 1 ? meet() : __syncthreads();
+      for (int i = rank * int(blockDim.x) + int(threadIdx.x); i < 8 * S::kGroups * Op::kMany;
+           i += splits * int(blockDim.x)) {
+        float acc = total[i];
+        if (splits > 1) {
+          acc = of_block(0, total + i);
+          for (int r = 1; r < splits; ++r) acc += of_block(r, total + i);
+        }
+        int const m = i / Op::kMany;
+        Position<3, int64_t> p;
+        p.at[0] = batch, p.at[1] = few0 + m, p.at[2] = many0 + i % Op::kMany;
+        op.finish(p, m < Op::kFew && p.at[1] < e.few && p.at[2] < e.many, acc);
+      }
+      splits > 1 ? meet() : __syncthreads();
+    }
+  }
+}
+
+}  // namespace mucc::skinny

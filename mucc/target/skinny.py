@@ -1,0 +1,304 @@
+"""Skinny contractions: kernels for few rows or columns, bound by reading the large operand once.
+
+The kernel is `mucc/skinny.cuh`, for every target. Its large operand is called weights here. Which operand that
+is follows from the tile: of M and N the longer extent is the weights', the shorter the small operand's. The
+tile is `few` rows of the small operand by `many` rows of the weights; its K is one step of one warp, of which
+`stages` are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from math import ceil
+from typing import Any, NamedTuple
+
+from mucc.target.base import Device, Facts, Family
+from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation
+
+MAINLOOP = "skinny"
+
+COMPUTE = ("bf16", "f16", "tf32", "f32")
+"""Formats that the kernel multiplies in; f32 without tensor cores."""
+
+WARPS = 8
+"""Warps of a block (`mucc::skinny::kWarps`); they divide K."""
+
+SPLITS = (1, 2, 4, 8)
+"""Blocks that divide K beyond that: a cluster, so the portable size is the most (`kMaxSplits`)."""
+
+FEW = {"f32": (1, 2, 4, 8, 16)}
+"""What the tile's short extent may be without tensor cores."""
+
+FEW_TENSOR = (8, 16, 32)
+"""With tensor cores: an mma.sync has 8 columns."""
+
+MOST_STAGES = 8
+ACCUMULATORS = 64
+"""Registers of a thread that may hold accumulators: with two blocks in a multiprocessor it has 128 in all."""
+
+
+class Form(NamedTuple):
+    """The kernel that a configuration describes, in its own terms."""
+
+    few: int
+    many: int
+    step: int
+    along_k: bool
+    """Whether K is the weights' contiguous axis."""
+    element: int
+    exact: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of weights that a warp's lanes cover: 16, or 128 bytes where the rows are contiguous."""
+        return 16 if self.along_k else 128 // self.element
+
+    @property
+    def depth(self) -> int:
+        """Elements along K that they cover: 64 bytes, or 32."""
+        return (64 if self.along_k else 32) // self.element
+
+    @property
+    def groups(self) -> int:
+        """Groups of eight rows of the small operand."""
+        return ceil(self.few / 8)
+
+    @property
+    def accumulators(self) -> int:
+        """Accumulators in a thread's registers."""
+        return self.few * self.many // 8 if self.exact else 8 * self.groups * self.many // 32
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of a step in shared memory (`mucc::skinny::step_bytes`)."""
+        return (self.many + 8 * self.groups) * self.step * self.element
+
+
+def form_of(config: GemmConfig) -> Form:
+    """The kernel's own view of a configuration."""
+    m, n, k = config.tile
+    weights_first = weights_are_a(config.tile)
+    return Form(
+        min(m, n),
+        max(m, n),
+        k,
+        config.a_k_major if weights_first else config.b_k_major,
+        config.element_bytes,
+        config.compute == "f32",
+    )
+
+
+def weights_are_a(tile: tuple[int, ...]) -> bool:
+    """Whether A is the large operand; B is where the tile is square."""
+    return tile[0] > tile[1]
+
+
+def smem_bytes(config: GemmConfig, stages: int) -> int:
+    """Bytes of shared memory of a block (`mucc::skinny::Shared`)."""
+    form = form_of(config)
+    shares = 8 * (form.many + 4) * 4
+    return WARPS * max(stages * form.step_bytes, shares) + 8 * form.groups * form.many * 4
+
+
+def max_stages(facts: Facts, config: GemmConfig) -> int:
+    """Stages of `auto`: as many as let two blocks share a multiprocessor, at least 2 and at most 4."""
+    half = min(facts.multiprocessor.shared_memory // 2 - 1024, facts.limits.shared_memory)
+    return next((s for s in (4, 3) if smem_bytes(config, s) <= half), 2)
+
+
+# Rules
+
+
+def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: bool) -> list[Violation]:
+    """Every rule that a configuration breaks; `clusters` says whether the target has them."""
+    if config.compute not in COMPUTE:
+        words = ", ".join(COMPUTE)
+        message = f"the skinny mainloop does not multiply in {config.compute}"
+        return [Violation("MU3057", "mainloop", message, (f"it multiplies in {words}",), "cooperative")]
+    found = list(_tile(facts, config, stages))
+    if config.cluster != (1, 1):
+        note = "blocks that divide K form a cluster by themselves: split_k(n) says how many"
+        message = "the skinny mainloop takes no cluster"
+        found.append(Violation("MU3054", "cluster", message, (note,), "1x1"))
+    found += _scheduler(config, clusters)
+    if stages is not None and not 2 <= stages <= MOST_STAGES:
+        message = f"the skinny mainloop has 2 to {MOST_STAGES} stages, not {stages}"
+        note = "a stage is the step of a warp: one is multiplied while the others are copied"
+        found.append(Violation("MU3056", "stages", message, (note,), "auto"))
+    return found
+
+
+def _tile(facts: Facts, config: GemmConfig, stages: int | None) -> Iterator[Violation]:
+    form = form_of(config)
+    fix = _legal_tile(facts, config)
+    allowed = FEW.get(config.compute, FEW_TENSOR)
+    if form.few not in allowed:
+        words = ", ".join(map(str, allowed))
+        message = f"the short side of a skinny tile is {form.few}, but must be one of {words}"
+        note = "tensor cores take rows of the small operand by eights; a longer operand takes several tiles"
+        yield Violation("MU3050", "tile", message, (note,), fix)
+        return
+    if form.many % form.rows:
+        lies = "along K" if form.along_k else "across K"
+        message = f"the long side of a skinny tile is {form.many}, which is not a multiple of {form.rows}"
+        note = f"a warp covers {form.rows} rows of weights that lie {lies}, {config.element_bytes} bytes each"
+        yield Violation("MU3051", "tile", message, (note,), fix)
+        return
+    if form.step < 1 or form.step % form.depth:
+        message = f"tile K = {form.step} is not a multiple of {form.depth}, as this skinny kernel needs"
+        note = f"a lane copies 16 bytes, and a warp covers {form.depth} elements of K with them"
+        yield Violation("MU3052", "tile", message, (note,), fix)
+        return
+    if form.accumulators > ACCUMULATORS:
+        message = f"tile {form.few} by {form.many} takes {form.accumulators} accumulators of each thread"
+        yield Violation("MU3053", "tile", message, (f"{ACCUMULATORS} is the most of skinny kernels",), fix)
+        return
+    used = smem_bytes(config, stages or 2)
+    if used > (capacity := facts.limits.shared_memory):
+        message = f"{stages or 2} stages of a skinny tile take {used} bytes of shared memory"
+        note = f"each of {WARPS} warps has stages of {form.step_bytes} bytes; a block has {capacity}"
+        setting = "tile" if stages is None else "stages"
+        yield Violation("MU3058", setting, message, (note,), fix if stages is None else "auto")
+
+
+def _scheduler(config: GemmConfig, clusters: bool) -> Iterator[Violation]:
+    if config.scheduler == "stream_k" or config.swizzle != 1:
+        what = "stream_k" if config.scheduler == "stream_k" else f"swizzle {config.swizzle}"
+        message = f"the skinny mainloop takes no {what}"
+        notes = ("it has a block for each tile, or with split_k(n) several that divide K",)
+        yield Violation("MU3055", "scheduler", message, notes, "persistent")
+    elif config.scheduler == "split_k" and config.splits not in SPLITS:
+        message = f"the skinny mainloop cannot divide K into {config.splits} parts"
+        note = f"the blocks of a tile form a cluster; it has {', '.join(map(str, SPLITS))} of them"
+        yield Violation("MU3055", "scheduler", message, (note,), f"split_k({_nearest(config.splits)})")
+    elif config.scheduler == "split_k" and config.splits > 1 and not clusters:
+        note = "blocks add up their parts through a cluster's shared memory"
+        message = "this target has no clusters: its skinny kernels do not divide K between blocks"
+        yield Violation("MU3055", "scheduler", message, (note,), "persistent")
+
+
+def _nearest(splits: int) -> int:
+    return max(s for s in SPLITS if s <= max(splits, 1))
+
+
+def _legal_tile(facts: Facts, config: GemmConfig) -> str:
+    """The best tile of the same roles."""
+    form = form_of(config)
+    allowed = FEW.get(config.compute, FEW_TENSOR)
+    few = next((x for x in allowed if x >= form.few), allowed[-1])
+    many, step = next(_shapes(form._replace(few=few)))
+    exchanged = weights_are_a(config.tile)
+    return f"{many}x{few}x{step}" if exchanged else f"{few}x{many}x{step}"
+
+
+# Choice
+
+
+def _shapes(form: Form) -> Iterator[tuple[int, int]]:
+    """Long side and K of tiles for a short side, the best first: steps of four kilobytes of weights."""
+    for rows, atoms in ((2, 2), (1, 4), (1, 2), (4, 1), (2, 4)):
+        shape = form._replace(many=rows * form.rows, step=atoms * form.depth)
+        if shape.accumulators <= ACCUMULATORS:
+            yield shape.many, shape.step
+
+
+class Skinny(Family):
+    """The choice of skinny kernels."""
+
+    mainloops = (MAINLOOP,)
+
+    def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
+        """Tiles with the few rows that are known, or 16; nothing where the contraction is not skinny."""
+        if problem.compute not in COMPUTE:
+            return
+        m, n = problem.m, problem.n
+        if pinned.get("mainloop") != MAINLOOP and min(m or LONG, n or LONG) > SHORT:
+            return
+        exchanged = n is not None and (m is None or n < m)
+        known = n if exchanged else m
+        allowed = FEW.get(problem.compute, FEW_TENSOR)
+        few = next((x for x in allowed if x >= (known or 16)), allowed[-1])
+        element = Problem(problem.compute, True, True).config(Schedule((1, 1, 1))).element_bytes
+        along_k = problem.a_k_major if exchanged else problem.b_k_major
+        form = Form(few, 0, 0, along_k, element, problem.compute == "f32")
+        for many, step in _shapes(form):
+            tile = (many, few, step) if exchanged else (few, many, step)
+            yield replace(Schedule(tile, mainloop=MAINLOOP), **pinned)
+
+    def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
+        for few, many, step in product((1, 2, 4, 8, 16, 32), (16, 32, 64, 128), (8, 16, 32, 64, 128)):
+            for tile in ((few, many, step), (many, few, step)):
+                yield Schedule(tile, mainloop=MAINLOOP)
+
+    def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
+        """Bytes over bandwidth: the weights once for each tile of the small operand, the small operand through L2.
+
+        A multiprocessor with less under way than memory's latency asks for is slower in proportion.
+        """
+        form = form_of(problem.config(schedule))
+        exchanged = weights_are_a(schedule.tile)
+        m, n = problem.m or LONG, problem.n or LONG
+        few, many = (n, m) if exchanged else (m, n)
+        k, batch = problem.k or DEEP, problem.batch or 1
+        passes = ceil(few / form.few)
+        tiles = ceil(many / max(form.many, 1)) * passes * batch
+        weights = float(batch * many * k * form.element)
+        outer = sum(filter(None, (problem.epilogue.destination, problem.epilogue.source)))
+        outer += sum(problem.epilogue.aux_loads) + sum(problem.epilogue.aux_stores)
+        moved = weights * passes + batch * few * (k * form.element + many * outer)
+        again = tiles * form.few * k * form.element
+        datasheet = device.datasheet["dram_bandwidth"]
+        bandwidth = device.measured.get("dram_bandwidth", DRAM_SHARE * datasheet)
+        places = BLOCKS * device.multiprocessors
+        splits = schedule.splits if schedule.scheduler == "split_k" else _splits(tiles, k, form, places)
+        blocks = tiles * splits
+        busy = min(1.0, blocks / device.multiprocessors)
+        sm = facts.multiprocessor
+        clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
+        l2 = device.multiprocessors * sm.l2_bytes_per_cycle * clock
+        memory = moved / (bandwidth * busy * EFFICIENCY)
+        parts = {
+            "memory": memory,
+            "L2": max(0.0, (weights * passes + again) / l2 - memory),
+            "fill": (FILL + SHARE * (splits > 1)) * max(1.0, blocks / (2 * places)) / clock,
+        }
+        rounds = max(ceil(blocks / places), 1)
+        return Estimate(
+            sum(parts.values()),
+            parts,
+            "L2" if parts["L2"] else "DRAM",
+            blocks / places,
+            places,
+            1 - blocks / places / rounds,
+            2.0 * m * n * k * batch,
+            moved,
+        )
+
+
+def _splits(tiles: int, k: int, form: Form, places: int) -> int:
+    """As `mucc::skinny::plan` chooses."""
+    splits, steps = 1, ceil(k / max(form.step, 1))
+    while 2 * splits <= SPLITS[-1] and tiles * splits < places and steps >= 4 * WARPS * splits:
+        splits *= 2
+    return splits
+
+
+SHORT = 16
+"""Up to so many rows or columns are worth a skinny kernel without being told."""
+
+LONG, DEEP = 8192, 4096
+"""Extents assumed for M and N, and for K, where they are known only at run time."""
+
+BLOCKS = 2
+"""Blocks that share a multiprocessor."""
+
+DRAM_SHARE = 0.88
+"""Of the datasheet's bandwidth, what a copy reaches on data-centre cards."""
+
+EFFICIENCY = 0.92
+"""Of that, what these kernels reach while they run."""
+
+FILL, SHARE = 2500, 1500
+"""Cycles to start and to end, and for blocks of a cluster to add up their parts."""
