@@ -194,6 +194,71 @@ _GRID: dict[str, tuple[str, str]] = {
     ),
 }
 
+_SKINNY: dict[str, tuple[str, str]] = {
+    "MU3050": _entry(
+        "short side of a skinny tile",
+        "A skinny tile is a few rows of the small operand by many of the large one. Tensor cores take the few "
+        "by eights: 8, 16 or 32. With `compute=f32` they are 1, 2, 4, 8 or 16. An operand with more rows "
+        "takes several tiles, and the large operand is read for each.",
+        _scheduled("mainloop = skinny", "tile = 12x32x64"),
+        _scheduled("mainloop = skinny", "tile = 16x32x64"),
+    ),
+    "MU3051": _entry(
+        "long side of a skinny tile",
+        "The lanes of a warp lie over 16 rows of the large operand where K is its contiguous axis, and over "
+        "128 bytes of its rows where it is not. The long side of a tile is a multiple of that.",
+        _scheduled("mainloop = skinny", "tile = 8x40x64"),
+        _scheduled("mainloop = skinny", "tile = 8x32x64"),
+    ),
+    "MU3052": _entry(
+        "tile K of a skinny tile",
+        "A lane copies 16 bytes of the large operand at a time, so that a warp covers 64 bytes along K where K "
+        "is its contiguous axis, and 32 bytes where it is not. Tile K, the step of one warp, is a multiple.",
+        _scheduled("mainloop = skinny", "tile = 8x32x40"),
+        _scheduled("mainloop = skinny", "tile = 8x32x64"),
+    ),
+    "MU3053": _entry(
+        "skinny tile takes too many registers",
+        "Each warp holds accumulators for the whole tile, shared out over its 32 lanes; without tensor cores four "
+        "lanes hold the same ones. More than 64 in a thread leave no room for two blocks in a multiprocessor.",
+        _scheduled("mainloop = skinny", "tile = 32x128x32"),
+        _scheduled("mainloop = skinny", "tile = 32x64x32"),
+    ),
+    "MU3054": _entry(
+        "skinny kernels take no cluster",
+        "A cluster of a skinny kernel is made of the blocks that divide K for a tile, and `split_k(n)` says how "
+        "many those are; without it they are chosen at each call.",
+        _scheduled("mainloop = skinny", "cluster = 2x1"),
+        _scheduled("mainloop = skinny", "cluster = 1x1", "scheduler = split_k(2)"),
+    ),
+    "MU3055": _entry(
+        "scheduler of skinny kernels",
+        "A skinny kernel has a block for each tile, or, on targets with clusters, 2, 4 or 8 that divide K. "
+        "`persistent` leaves their number to each call, `split_k(n)` sets it.",
+        _scheduled("mainloop = skinny", "scheduler = split_k(3)"),
+        _scheduled("mainloop = skinny", "scheduler = split_k(4)"),
+    ),
+    "MU3056": _entry(
+        "stages of skinny kernels",
+        "Each warp has a ring of 2 to 8 steps in shared memory: one is multiplied while the others are copied.",
+        _scheduled("mainloop = skinny", "stages = 12"),
+        _scheduled("mainloop = skinny", "stages = 3"),
+    ),
+    "MU3057": _entry(
+        "skinny kernels do not compute in this format",
+        "Skinny kernels multiply bf16, f16 and tf32 on tensor cores and f32 without.",
+        _scheduled("mainloop = skinny", kernel=_kernel("f32", body="matmul(x, w.T, compute=tf32x3)")),
+        _scheduled("mainloop = skinny", kernel=_kernel("f32", body="matmul(x, w.T, compute=f32)")),
+    ),
+    "MU3058": _entry(
+        "skinny tile does not fit into shared memory",
+        "Each of the eight warps of a block has its own stages, of both operands. Shorten the tile, or leave "
+        "the number of stages to the compiler.",
+        _scheduled("mainloop = skinny", "tile = 8x64x64", "stages = 8"),
+        _scheduled("mainloop = skinny", "tile = 8x64x64", "stages = auto"),
+    ),
+}
+
 _STAGES: dict[str, tuple[str, str]] = {
     "MU2001": _entry(
         "schedule for a stage that has none",
@@ -232,6 +297,7 @@ CODES: dict[str, tuple[str, str]] = {
     **_TILES,
     **_PIPELINE,
     **_GRID,
+    **_SKINNY,
     **_SHAPES,
     **_TARGETS,
 }

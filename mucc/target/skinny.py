@@ -116,7 +116,7 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
     if config.compute not in COMPUTE:
         words = ", ".join(COMPUTE)
         message = f"the skinny mainloop does not multiply in {config.compute}"
-        return [Violation("MU3057", "mainloop", message, (f"it multiplies in {words}",), "cooperative")]
+        return [Violation("MU3057", "mainloop", message, (f"it multiplies in {words}",))]
     found = list(_tile(facts, config, stages))
     if config.cluster != (1, 1):
         note = "blocks that divide K form a cluster by themselves: split_k(n) says how many"
@@ -132,7 +132,7 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
 
 def _tile(facts: Facts, config: GemmConfig, stages: int | None) -> Iterator[Violation]:
     form = form_of(config)
-    fix = _legal_tile(facts, config)
+    fix = _legal_tile(facts, config, stages)
     allowed = FEW.get(config.compute, FEW_TENSOR)
     if form.few not in allowed:
         words = ", ".join(map(str, allowed))
@@ -183,25 +183,38 @@ def _nearest(splits: int) -> int:
     return max(s for s in SPLITS if s <= max(splits, 1))
 
 
-def _legal_tile(facts: Facts, config: GemmConfig) -> str:
-    """The best tile of the same roles."""
+def _legal_tile(facts: Facts, config: GemmConfig, stages: int | None) -> str | None:
+    """The best tile of the same roles that fits."""
     form = form_of(config)
-    allowed = FEW.get(config.compute, FEW_TENSOR)
-    few = next((x for x in allowed if x >= form.few), allowed[-1])
-    many, step = next(_shapes(form._replace(few=few)))
-    exchanged = weights_are_a(config.tile)
-    return f"{many}x{few}x{step}" if exchanged else f"{few}x{many}x{step}"
+    stages = min(max(stages or 2, 2), MOST_STAGES)
+    for many, step in _shapes(form._replace(few=_few(config.compute, form.few))):
+        few = _few(config.compute, form.few)
+        tile = (many, few, step) if weights_are_a(config.tile) else (few, many, step)
+        if smem_bytes(replace(config, tile=tile), stages) <= facts.limits.shared_memory:
+            return "x".join(map(str, tile))
+    return None
+
+
+def _few(compute: str, wanted: int) -> int:
+    """The least short extent of tiles that covers so many rows, or the largest there is."""
+    allowed = FEW.get(compute, FEW_TENSOR)
+    return next((x for x in allowed if x >= wanted), allowed[-1])
 
 
 # Choice
 
 
 def _shapes(form: Form) -> Iterator[tuple[int, int]]:
-    """Long side and K of tiles for a short side, the best first: steps of four kilobytes of weights."""
-    for rows, atoms in ((2, 2), (1, 4), (1, 2), (4, 1), (2, 4)):
+    """Long side and K of tiles for a short side, the best first: steps of four kilobytes of weights, then others."""
+    for rows, atoms in _ALONG_K if form.along_k else _ACROSS_K:
         shape = form._replace(many=rows * form.rows, step=atoms * form.depth)
         if shape.accumulators <= ACCUMULATORS:
             yield shape.many, shape.step
+
+
+_ALONG_K = ((2, 2), (4, 1), (1, 4), (1, 2), (4, 2), (1, 1))
+_ACROSS_K = ((2, 1), (1, 2), (1, 1))
+"""Tiles in what the lanes of a warp cover: along the weights' rows, along K."""
 
 
 class Skinny(Family):
@@ -217,9 +230,7 @@ class Skinny(Family):
         if pinned.get("mainloop") != MAINLOOP and min(m or LONG, n or LONG) > SHORT:
             return
         exchanged = n is not None and (m is None or n < m)
-        known = n if exchanged else m
-        allowed = FEW.get(problem.compute, FEW_TENSOR)
-        few = next((x for x in allowed if x >= (known or 16)), allowed[-1])
+        few = _few(problem.compute, (n if exchanged else m) or UNKNOWN)
         element = Problem(problem.compute, True, True).config(Schedule((1, 1, 1))).element_bytes
         along_k = problem.a_k_major if exchanged else problem.b_k_major
         form = Form(few, 0, 0, along_k, element, problem.compute == "f32")
@@ -287,6 +298,9 @@ def _splits(tiles: int, k: int, form: Form, places: int) -> int:
 
 SHORT = 16
 """Up to so many rows or columns are worth a skinny kernel without being told."""
+
+UNKNOWN = 16
+"""Rows of the small operand in a tile where they are known only at run time; more of them take several tiles."""
 
 LONG, DEEP = 8192, 4096
 """Extents assumed for M and N, and for K, where they are known only at run time."""

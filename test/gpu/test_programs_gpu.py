@@ -21,7 +21,7 @@ from mucc.signature import KernelInfo
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = sorted([*(HERE / "programs").glob("*.mcu"), *(HERE.parents[1] / "examples").glob("*.mcu")])
-SIZES = (1, 2, 3, 8, 16, 24, 40, 72, 77, 129, 136, 200, 264, 520, 1032)
+SIZES = (1, 2, 3, 5, 8, 13, 16, 24, 40, 72, 77, 129, 136, 200, 264, 520, 1032)
 
 
 def draw_dims(info: KernelInfo, rng: random.Random) -> dict[str, int]:

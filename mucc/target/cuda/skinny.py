@@ -223,14 +223,14 @@ class SkinnyGemm(Gemm):
     def texts(self, entry: str) -> Texts:
         """The parts of the kernel."""
         form = form_of(config_of(self.op, self.target))
-        blocks = 2 if not form.exact or form.accumulators <= ACCUMULATORS // 2 else 1
+        blocks = 2 if not form.exact or form.accumulators <= ACCUMULATORS // 2 else 1  # as registers allow
         work = ["struct Work : Op {", *self.epilogue.finish, "};"]
         entries = [
             Entry(
                 f"{entry}_{name}",
                 "Work const op, mucc::skinny::Extents const extents, int splits",
                 f"mucc::skinny::run<mucc::skinny::{access}>(op, extents, splits)",
-                f"{32 * WARPS}, {blocks}",
+                f"{32 * WARPS}, {1 if access == 'kElements' else blocks}",
             )
             for name, access in _ACCESSES.items()
         ]
