@@ -2,10 +2,10 @@
 
     python -m bench.skinny [--iters N] [--sweep]
 
-For every shape: the skinny kernel, torch.matmul, and a copy of a buffer of the weights' size (which moves twice
-as many bytes). Inputs are random; the L2 cache is flushed before each timed call; contenders take turns; figures
-are medians of device events. `share` is the kernel's compulsory bytes per second over those of the copy. With
-`--sweep` a table of schedules instead: what the defaults are chosen from.
+For every shape: the skinny kernel, torch.matmul, and a copy of a buffer of the weights' size (which moves
+twice as many bytes). Inputs are random; the L2 cache is flushed before each timed call; contenders take
+turns; figures are medians of device events. `share` is the kernel's compulsory bytes per second over those
+of the copy. With `--sweep` a table of schedules instead: what the defaults are chosen from.
 """
 
 from __future__ import annotations
@@ -188,7 +188,9 @@ def sweep(torch: Any, folder: Path, jobs: int, iters: int) -> list[dict[str, obj
     data = Data(torch)
     found: list[dict[str, object]] = []
     for n, k in ((4096, 4096), (6144, 4096), (14336, 4096), (4096, 14336)):
-        rows = [measure(torch, data, kernel, case, (case.few, n, k), iters) for case, kernel in kernels.items()]
+        rows = [
+            measure(torch, data, kernel, case, (case.few, n, k), iters) for case, kernel in kernels.items()
+        ]
         for kind in sorted({"_".join(str(r["kernel"]).split("_")[:4]) for r in rows}):
             mine = [r for r in rows if str(r["kernel"]).startswith(kind)]
             mine.sort(key=lambda r: float(str(r["mucc_us"])))
@@ -213,7 +215,11 @@ def summary(rows: Sequence[dict[str, object]]) -> dict[str, float]:
     """The figures by dtype, over cases of up to 16 rows."""
     found: dict[str, float] = {}
     for dtype in ("bf16", "f32"):
-        mine = [r for r in rows if str(r["kernel"]).startswith(f"s_{dtype}") and int(str(r["shape"]).split("x")[0]) <= 16]
+        mine = [
+            r
+            for r in rows
+            if str(r["kernel"]).startswith(f"s_{dtype}") and int(str(r["shape"]).split("x")[0]) <= 16
+        ]
         if mine:
             shares = [float(str(r["share"])) for r in mine]
             found[f"skinny.{dtype}.copy_share_geomean"] = geometric_mean(shares)

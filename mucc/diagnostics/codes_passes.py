@@ -197,9 +197,9 @@ _GRID: dict[str, tuple[str, str]] = {
 _SKINNY: dict[str, tuple[str, str]] = {
     "MU3050": _entry(
         "short side of a skinny tile",
-        "A skinny tile is a few rows of the small operand by many of the large one. Tensor cores take the few "
-        "by eights: 8, 16 or 32. With `compute=f32` they are 1, 2, 4, 8 or 16. An operand with more rows "
-        "takes several tiles, and the large operand is read for each.",
+        "A skinny tile is a few rows of the small operand by many of the large one. Tensor cores take the "
+        "few by eights: 8, 16 or 32. With `compute=f32` they are 1, 2, 4, 8 or 16. An operand with more "
+        "rows takes several tiles, and the large operand is read for each.",
         _scheduled("mainloop = skinny", "tile = 12x32x64"),
         _scheduled("mainloop = skinny", "tile = 16x32x64"),
     ),
@@ -212,22 +212,22 @@ _SKINNY: dict[str, tuple[str, str]] = {
     ),
     "MU3052": _entry(
         "tile K of a skinny tile",
-        "A lane copies 16 bytes of the large operand at a time, so that a warp covers 64 bytes along K where K "
-        "is its contiguous axis, and 32 bytes where it is not. Tile K, the step of one warp, is a multiple.",
+        "A lane copies 16 bytes of the large operand at a time, so that a warp covers 64 bytes along K where "
+        "K is its contiguous axis, and 32 bytes where it is not. Tile K, the step of a warp, is a multiple.",
         _scheduled("mainloop = skinny", "tile = 8x32x40"),
         _scheduled("mainloop = skinny", "tile = 8x32x64"),
     ),
     "MU3053": _entry(
         "skinny tile takes too many registers",
-        "Each warp holds accumulators for the whole tile, shared out over its 32 lanes; without tensor cores four "
-        "lanes hold the same ones. More than 64 in a thread leave no room for two blocks in a multiprocessor.",
+        "Each warp holds accumulators for the whole tile, shared out over its 32 lanes; without tensor cores "
+        "four lanes hold the same ones. More than 64 in a thread are not to be had.",
         _scheduled("mainloop = skinny", "tile = 32x128x32"),
         _scheduled("mainloop = skinny", "tile = 32x64x32"),
     ),
     "MU3054": _entry(
         "skinny kernels take no cluster",
-        "A cluster of a skinny kernel is made of the blocks that divide K for a tile, and `split_k(n)` says how "
-        "many those are; without it they are chosen at each call.",
+        "A cluster of a skinny kernel is made of the blocks that divide K for a tile, and `split_k(n)` says "
+        "how many those are; without it they are chosen at each call.",
         _scheduled("mainloop = skinny", "cluster = 2x1"),
         _scheduled("mainloop = skinny", "cluster = 1x1", "scheduler = split_k(2)"),
     ),
@@ -240,7 +240,7 @@ _SKINNY: dict[str, tuple[str, str]] = {
     ),
     "MU3056": _entry(
         "stages of skinny kernels",
-        "Each warp has a ring of 2 to 8 steps in shared memory: one is multiplied while the others are copied.",
+        "Each warp has a ring of 2 to 8 steps in shared memory: one is multiplied, the others are copied.",
         _scheduled("mainloop = skinny", "stages = 12"),
         _scheduled("mainloop = skinny", "stages = 3"),
     ),

@@ -75,7 +75,7 @@ one.
   64x128x64; for f32 a K of 32, for 8-bit of 128.
 * `cluster = MxN`: blocks that share loads; powers of two, at most 8 in all: 1x1, 2x1, 1x2, 2x2.
 * `mainloop = cooperative` (two warpgroups per tile, M >= 128), `pingpong` (a tile each), `warpspecialized`
-  (one tile per block, no swizzle).
+  (one tile per block, no swizzle), `skinny` (M or N up to 32: `tile = 8x32x64`, or 32x8x64 for few columns).
 * `stages = auto` or a number >= 2: (M + N) x K x element bytes for each, 227 KB in all with the epilogue.
 * `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, or `stream_k(splits=n)`,
   `split_k(n)` (only with cooperative; for few tiles and a long K).

@@ -1,9 +1,9 @@
 """Skinny contractions: kernels for few rows or columns, bound by reading the large operand once.
 
-The kernel is `mucc/skinny.cuh`, for every target. Its large operand is called weights here. Which operand that
-is follows from the tile: of M and N the longer extent is the weights', the shorter the small operand's. The
-tile is `few` rows of the small operand by `many` rows of the weights; its K is one step of one warp, of which
-`stages` are under way.
+The kernel is `mucc/skinny.cuh`, for every target. Its large operand is called weights here. Which operand
+that is follows from the tile: of M and N the longer extent is the weights', the shorter the small operand's.
+The tile is `few` rows of the small operand by `many` rows of the weights; its K is one step of one warp, of
+which `stages` are under way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from mucc.target.base import Device, Facts, Family
-from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation
+from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
 
 MAINLOOP = "skinny"
 
@@ -36,7 +36,7 @@ FEW_TENSOR = (8, 16, 32)
 
 MOST_STAGES = 8
 ACCUMULATORS = 64
-"""Registers of a thread that may hold accumulators: with two blocks in a multiprocessor it has 128 in all."""
+"""Registers of a thread that may hold accumulators: half leave room for two blocks in a multiprocessor."""
 
 
 class Form(NamedTuple):
@@ -69,6 +69,11 @@ class Form(NamedTuple):
     def accumulators(self) -> int:
         """Accumulators in a thread's registers."""
         return self.few * self.many // 8 if self.exact else 8 * self.groups * self.many // 32
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that share a multiprocessor's registers: two leave a thread 128."""
+        return 2 if self.accumulators <= ACCUMULATORS // 2 else 1
 
     @property
     def step_bytes(self) -> int:
@@ -155,6 +160,8 @@ def _tile(facts: Facts, config: GemmConfig, stages: int | None) -> Iterator[Viol
         message = f"tile {form.few} by {form.many} takes {form.accumulators} accumulators of each thread"
         yield Violation("MU3053", "tile", message, (f"{ACCUMULATORS} is the most of skinny kernels",), fix)
         return
+    if stages is not None and not 2 <= stages <= MOST_STAGES:
+        return
     used = smem_bytes(config, stages or 2)
     if used > (capacity := facts.limits.shared_memory):
         message = f"{stages or 2} stages of a skinny tile take {used} bytes of shared memory"
@@ -205,9 +212,12 @@ def _few(compute: str, wanted: int) -> int:
 
 
 def _shapes(form: Form) -> Iterator[tuple[int, int]]:
-    """Long side and K of tiles for a short side, the best first: steps of four kilobytes of weights, then others."""
-    for rows, atoms in _ALONG_K if form.along_k else _ACROSS_K:
-        shape = form._replace(many=rows * form.rows, step=atoms * form.depth)
+    """Long side and K of tiles for a short side, the best first: of four kilobytes of weights, then more."""
+    shapes = [
+        form._replace(many=rows * form.rows, step=atoms * form.depth)
+        for rows, atoms in (_ALONG_K if form.along_k else _ACROSS_K)
+    ]
+    for shape in sorted(shapes, key=lambda s: s.blocks, reverse=True):
         if shape.accumulators <= ACCUMULATORS:
             yield shape.many, shape.step
 
@@ -224,14 +234,13 @@ class Skinny(Family):
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Tiles with the few rows that are known, or 16; nothing where the contraction is not skinny."""
-        if problem.compute not in COMPUTE:
-            return
         m, n = problem.m, problem.n
-        if pinned.get("mainloop") != MAINLOOP and min(m or LONG, n or LONG) > SHORT:
+        told = pinned.get("mainloop") == MAINLOOP
+        if not told and (problem.compute not in COMPUTE or min(m or LONG, n or LONG) > SHORT):
             return
         exchanged = n is not None and (m is None or n < m)
         few = _few(problem.compute, (n if exchanged else m) or UNKNOWN)
-        element = Problem(problem.compute, True, True).config(Schedule((1, 1, 1))).element_bytes
+        element = operand_bytes(problem.compute)
         along_k = problem.a_k_major if exchanged else problem.b_k_major
         form = Form(few, 0, 0, along_k, element, problem.compute == "f32")
         for many, step in _shapes(form):
@@ -244,9 +253,9 @@ class Skinny(Family):
                 yield Schedule(tile, mainloop=MAINLOOP)
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
-        """Bytes over bandwidth: the weights once for each tile of the small operand, the small operand through L2.
+        """Bytes over bandwidth: the weights once for each tile of the small operand, that itself through L2.
 
-        A multiprocessor with less under way than memory's latency asks for is slower in proportion.
+        Multiprocessors without a block do not help.
         """
         form = form_of(problem.config(schedule))
         exchanged = weights_are_a(schedule.tile)
@@ -263,7 +272,11 @@ class Skinny(Family):
         datasheet = device.datasheet["dram_bandwidth"]
         bandwidth = device.measured.get("dram_bandwidth", DRAM_SHARE * datasheet)
         places = BLOCKS * device.multiprocessors
-        splits = schedule.splits if schedule.scheduler == "split_k" else _splits(tiles, k, form, places)
+        splits = (
+            schedule.splits
+            if schedule.scheduler == "split_k"
+            else _splits(tiles, k, form, device.multiprocessors)
+        )
         blocks = tiles * splits
         busy = min(1.0, blocks / device.multiprocessors)
         sm = facts.multiprocessor
@@ -288,10 +301,10 @@ class Skinny(Family):
         )
 
 
-def _splits(tiles: int, k: int, form: Form, places: int) -> int:
+def _splits(tiles: int, k: int, form: Form, multiprocessors: int) -> int:
     """As `mucc::skinny::plan` chooses."""
     splits, steps = 1, ceil(k / max(form.step, 1))
-    while 2 * splits <= SPLITS[-1] and tiles * splits < places and steps >= 4 * WARPS * splits:
+    while 2 * splits <= SPLITS[-1] and tiles * splits <= multiprocessors and steps >= 4 * WARPS * splits:
         splits *= 2
     return splits
 
@@ -300,7 +313,7 @@ SHORT = 16
 """Up to so many rows or columns are worth a skinny kernel without being told."""
 
 UNKNOWN = 16
-"""Rows of the small operand in a tile where they are known only at run time; more of them take several tiles."""
+"""Rows of the small operand in a tile where they are known only at run time; more take several tiles."""
 
 LONG, DEEP = 8192, 4096
 """Extents assumed for M and N, and for K, where they are known only at run time."""

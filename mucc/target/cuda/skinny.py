@@ -1,7 +1,7 @@
 """Skinny contractions: the text around the kernels of `mucc/skinny.cuh`.
 
-Light enough that NVRTC compiles a kernel with its epilogue in place, as it does map and reduction kernels: there
-is no skeleton, and nothing to splice.
+Light enough that NVRTC compiles a kernel with its epilogue in place, as it does map and reduction kernels:
+there is no skeleton, and nothing to splice.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import TensorType
 from mucc.passes.gemm_config import config_of
 from mucc.target.cuda.body import compute_body
-from mucc.target.cuda.gemm import Gemm, Headers, scheduler_of
+from mucc.target.cuda.gemm import Gemm, Headers
 from mucc.target.cuda.graph import Epilogue, Matrix, ordered
 from mucc.target.cuda.memory import ONE, VIEW_TYPES, ZERO, EmissionError, Memory, Product, Scalar
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
 from mucc.target.cuda.pointwise import REDUCTIONS, Entry, Texts, identity, used_locals
-from mucc.target.skinny import ACCUMULATORS, SPLITS, WARPS, form_of, weights_are_a
+from mucc.target.skinny import SPLITS, WARPS, form_of, weights_are_a
 
 _MEMBERS = words(
     """
-    Op Work Element P p c to codes inside acc run finish weights few kAlongK kExact kFew kMany kStep kStages kSplits
-    kMostSplits
+    Op Work Element P p c to codes inside acc run finish weights few
+    kAlongK kExact kFew kMany kStep kStages kSplits kMostSplits
     """
 )
 
@@ -169,7 +169,7 @@ class SkinnyGemm(Gemm):
 
     def types(self) -> list[str]:
         """`Op`, what the host hands to the kernels."""
-        form = form_of(config_of(self.op, self.target))
+        form = form_of(config_of(self.op))
         splits = self.scheduler.splits.data if self.scheduler.kind.data == SchedulerKind.SPLIT_K else 0
         numbers = {
             "kFew": form.few,
@@ -222,15 +222,14 @@ class SkinnyGemm(Gemm):
 
     def texts(self, entry: str) -> Texts:
         """The parts of the kernel."""
-        form = form_of(config_of(self.op, self.target))
-        blocks = 2 if not form.exact or form.accumulators <= ACCUMULATORS // 2 else 1  # as registers allow
+        form = form_of(config_of(self.op))
         work = ["struct Work : Op {", *self.epilogue.finish, "};"]
         entries = [
             Entry(
                 f"{entry}_{name}",
                 "Work const op, mucc::skinny::Extents const extents, int splits",
                 f"mucc::skinny::run<mucc::skinny::{access}>(op, extents, splits)",
-                f"{32 * WARPS}, {1 if access == 'kElements' else blocks}",
+                f"{32 * WARPS}, {form.blocks if access == 'kPieces' else 1}",
             )
             for name, access in _ACCESSES.items()
         ]

@@ -21,7 +21,7 @@ inline Plan plan(Extents const& e, int tile_few, int tile_many, int step, int sp
   int64_t const steps = blocks_of(e.k, step);
   if (splits == 0) {
     splits = 1;
-    while (2 * splits <= most && all * splits < 2 * int64_t(sm_count) && steps >= 4 * kWarps * splits) splits *= 2;
+    while (2 * splits <= most && all * splits <= sm_count && steps >= 4 * kWarps * splits) splits *= 2;
   }
   return {tiles, splits, int(at_most(blocks_of(steps, splits), kWarps))};
 }
