@@ -190,16 +190,14 @@ def _nearest(splits: int) -> int:
     return max(s for s in SPLITS if s <= max(splits, 1))
 
 
-def _legal_tile(facts: Facts, config: GemmConfig, stages: int | None) -> str | None:
-    """The best tile of the same roles that fits."""
+def _legal_tile(facts: Facts, config: GemmConfig, stages: int | None) -> str:
+    """The best tile of the same roles; that fits, unless so many stages of none do."""
     form = form_of(config)
     stages = min(max(stages or 2, 2), MOST_STAGES)
-    for many, step in _shapes(form._replace(few=_few(config.compute, form.few))):
-        few = _few(config.compute, form.few)
-        tile = (many, few, step) if weights_are_a(config.tile) else (few, many, step)
-        if smem_bytes(replace(config, tile=tile), stages) <= facts.limits.shared_memory:
-            return "x".join(map(str, tile))
-    return None
+    few = _few(config.compute, form.few)
+    tiles = list(_tiles(form._replace(few=few), weights_are_a(config.tile)))
+    fitting = (t for t in tiles if smem_bytes(replace(config, tile=t), stages) <= facts.limits.shared_memory)
+    return "x".join(map(str, next(fitting, tiles[0])))
 
 
 def _few(compute: str, wanted: int) -> int:
@@ -211,18 +209,21 @@ def _few(compute: str, wanted: int) -> int:
 # Choice
 
 
-def _shapes(form: Form) -> Iterator[tuple[int, int]]:
-    """Long side and K of tiles for a short side, the best first: of four kilobytes of weights, then more."""
+def _tiles(form: Form, first: bool) -> Iterator[tuple[int, int, int]]:
+    """Tiles for a short side, the best first: of four kilobytes of weights, then others.
+
+    `first` says that the weights are A, which only a tile that is longer along M says.
+    """
     shapes = [
         form._replace(many=rows * form.rows, step=atoms * form.depth)
         for rows, atoms in (_ALONG_K if form.along_k else _ACROSS_K)
     ]
     for shape in sorted(shapes, key=lambda s: s.blocks, reverse=True):
-        if shape.accumulators <= ACCUMULATORS:
-            yield shape.many, shape.step
+        if shape.accumulators <= ACCUMULATORS and shape.many >= shape.few + first:
+            yield (shape.many, shape.few, shape.step) if first else (shape.few, shape.many, shape.step)
 
 
-_ALONG_K = ((2, 2), (4, 1), (1, 4), (1, 2), (4, 2), (1, 1))
+_ALONG_K = ((2, 2), (4, 1), (1, 4), (1, 2), (4, 2), (2, 1), (1, 1))
 _ACROSS_K = ((2, 1), (1, 2), (1, 1))
 """Tiles in what the lanes of a warp cover: along the weights' rows, along K."""
 
@@ -243,8 +244,7 @@ class Skinny(Family):
         element = operand_bytes(problem.compute)
         along_k = problem.a_k_major if exchanged else problem.b_k_major
         form = Form(few, 0, 0, along_k, element, problem.compute == "f32")
-        for many, step in _shapes(form):
-            tile = (many, few, step) if exchanged else (few, many, step)
+        for tile in _tiles(form, exchanged):
             yield replace(Schedule(tile, mainloop=MAINLOOP), **pinned)
 
     def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
