@@ -107,6 +107,8 @@ class Mainloop(StrEnum):
     WARPSPECIALIZED = "warpspecialized"
     MULTISTAGE = "multistage"
     SKINNY = "skinny"
+    ONE_SM = "one_sm"
+    TWO_SM = "two_sm"
 
 
 @irdl_attr_definition

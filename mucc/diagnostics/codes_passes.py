@@ -28,9 +28,9 @@ _ROW_SUMS = (
 )
 
 
-def _scheduled(*settings: str, kernel: str = _GEMM) -> str:
+def _scheduled(*settings: str, kernel: str = _GEMM, target: str = "sm_90a") -> str:
     lines = "\n".join(f"    {setting}" for setting in settings)
-    return f"{kernel}\n\nschedule f for sm_90a {{\n{lines}\n}}"
+    return f"{kernel}\n\nschedule f for {target} {{\n{lines}\n}}"
 
 
 _TILES: dict[str, tuple[str, str]] = {
@@ -109,15 +109,15 @@ _TILES: dict[str, tuple[str, str]] = {
         "rearranged on its way through registers. A product whose first operand is contiguous along K and "
         "whose second is not has to be computed with the operands exchanged; one whose second is and whose "
         "first is not must not be. Leave `exchange` out, or turn it the other way.",
-        _scheduled("exchange = off", kernel=_B_BY_ROWS),
-        _scheduled("exchange = on", kernel=_B_BY_ROWS),
+        _scheduled("mainloop = cooperative", "exchange = off", kernel=_B_BY_ROWS),
+        _scheduled("mainloop = cooperative", "exchange = on", kernel=_B_BY_ROWS),
     ),
     "MU3060": _entry(
         "two right operands cannot be exchanged",
         "Two products of one left operand that meet in one epilogue are one kernel, in which both right "
         "operands pass through the tile's columns. It cannot compute the transposed product, in which they "
         "would be left operands. Leave `exchange` out, or keep the products apart with `stage`.",
-        _scheduled("exchange = on", kernel=_GATED),
+        _scheduled("mainloop = cooperative", "exchange = on", kernel=_GATED),
         _scheduled("exchange = off", kernel=_GATED),
     ),
     "MU3031": (
@@ -145,6 +145,30 @@ _PIPELINE: dict[str, tuple[str, str]] = {
         "One stage is filled while another is consumed: a pipeline has at least two.",
         _scheduled("stages = 1"),
         _scheduled("stages = 2"),
+    ),
+}
+
+_BLACKWELL: dict[str, tuple[str, str]] = {
+    "MU3070": _entry(
+        "tile does not fit into tensor memory",
+        "The accumulators of sm_100a lie in tensor memory, a column for each column of the tile. While the "
+        "epilogue reads one tile the next is computed: two must fit. Take a smaller tile N.",
+        _scheduled("tile = 128x512x32", target="sm_100a"),
+        _scheduled("tile = 128x256x32", target="sm_100a"),
+    ),
+    "MU3071": _entry(
+        "no pairs of blocks",
+        "In the `two_sm` mainloop two thread blocks, neighbours along M in their cluster, work on one matrix "
+        "instruction. The cluster's extent along M must be even; `one_sm` does without pairs.",
+        _scheduled("mainloop = two_sm", "cluster = 1x2", target="sm_100a"),
+        _scheduled("mainloop = two_sm", "cluster = 2x2", target="sm_100a"),
+    ),
+    "MU3072": _entry(
+        "epilogue's pieces do not fit the tile",
+        "The epilogue works on a tile some columns at a time, and stores at least 16 bytes along each row. "
+        "Its pieces must divide the tile. Take a tile N that is a multiple of 64.",
+        _scheduled("mainloop = one_sm", "tile = 64x80x64", target="sm_100a"),
+        _scheduled("mainloop = one_sm", "tile = 64x64x64", target="sm_100a"),
     ),
 }
 
@@ -298,6 +322,7 @@ CODES: dict[str, tuple[str, str]] = {
     **_PIPELINE,
     **_GRID,
     **_SKINNY,
+    **_BLACKWELL,
     **_SHAPES,
     **_TARGETS,
 }

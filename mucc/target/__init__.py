@@ -2,7 +2,9 @@
 
 * `config`: how a contraction and its schedule are described to a target, without IR
 * `base`: what every target offers; the facts in `data/<name>.toml`
+* `rules`: what the rules of all targets have in common
 * `sm90`, `sm90_memory`, `sm90_rules`, `sm90_schedule`: NVIDIA Hopper
+* `sm100`, `sm100_memory`, `sm100_rules`, `sm100_schedule`: NVIDIA Blackwell for data centres
 * `cuda`: emission of CUDA C++
 
 A further target is a module with a `Target`, a data file, and a line in `TARGETS`. Importing this
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 TARGETS: dict[str, tuple[str, str]] = {
     "sm_90a": ("mucc.target.sm90", "Sm90"),
+    "sm_100a": ("mucc.target.sm100", "Sm100"),
 }
 """Every target's name, with the module and class that describe it."""
 

@@ -33,6 +33,8 @@ class Limits(NamedTuple):
     """Swizzles of the persistent scheduler."""
     splits: int
     """Parts that K may be divided into."""
+    tensor_columns: int = 0
+    """Columns of tensor memory, where accumulators lie; 0 where there is none."""
 
 
 class Multiprocessor(NamedTuple):

@@ -7,15 +7,15 @@ tried once the former hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from math import log2
-from typing import NamedTuple
 
+from mucc.target import rules
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Limits
 from mucc.target.config import GemmConfig, Violation
+from mucc.target.rules import Broken, Fix, Fixes, kilobytes, nearest_clusters, nearest_tiles, stage_counts
 
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")
 COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
@@ -32,35 +32,9 @@ TILE_K = (8, 16, 32, 64, 128)
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4), (8, 1), (1, 8))
 
 
-class Candidate(NamedTuple):
-    """A configuration and stage count, and the value of a setting that leads to it."""
-
-    text: str
-    config: GemmConfig
-    stages: int | None
-
-
-Fixes = Callable[[GemmConfig, int | None], Iterator[Candidate]]
-"""Proposes values for a setting of a configuration, the most likely first."""
-
-
-class Broken(NamedTuple):
-    """A broken rule, and proposals for the setting to blame."""
-
-    code: str
-    setting: str
-    message: str
-    notes: tuple[str, ...]
-    fixes: Fixes
-
-
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
     """Every broken rule, each with a value that is legal with the other settings where there is one."""
-    rules = list(broken(limits, config, stages))
-    found = [
-        Violation(r.code, r.setting, r.message, r.notes, _fix(limits, r, rules, config, stages))
-        for r in rules
-    ]
+    found = rules.violations(partial(broken, limits), _mended, config, stages)
     if config.element_bytes == 1 and not (config.a_k_major and config.b_k_major):
         found.insert(0, _NOT_K_MAJOR)
     return found
@@ -101,72 +75,35 @@ def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple
     return config, None if "stages" in settings else stages
 
 
-def _fix(
-    limits: Limits, rule: Broken, rules: list[Broken], config: GemmConfig, stages: int | None
-) -> str | None:
-    """The first proposal that breaks no rule but those that other settings are to blame for already.
-
-    Where a pinned stage count allows none the count has to give way, and then every other setting.
-    """
-    others = [other for other in rules if other.setting != rule.setting]
-    config, stages = _mended(config, stages, {other.setting for other in others})
-    tolerated = {other.code for other in others}
-    second: str | None = None
-    for pinned in dict.fromkeys((stages, None)):
-        for candidate in rule.fixes(config, pinned):
-            left = list(broken(limits, candidate.config, candidate.stages))
-            if {b.code for b in left} <= tolerated:
-                return candidate.text
-            if second is None and all(b.setting != rule.setting for b in left):
-                second = candidate.text
-    return second
-
-
 # Proposals
 
 
-def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
-    """Tiles, the closest to the present one first; of equally close ones the smaller."""
-
-    def distance(tile: tuple[int, int, int]) -> tuple[float, int]:
-        steps = sum(abs(log2(x / max(x0, 1))) for x, x0 in zip(tile, config.tile, strict=True))
-        return steps, tile[0] * tile[1] * tile[2]
-
-    m, n, k = (max(extent, 1) for extent in config.tile)
-    tiles = ((x, y, z) for x in {*TILE_M, m} for y in {*TILE_N, n} for z in {*TILE_K, k})
-    for tile in sorted(tiles, key=distance):
-        yield Candidate(f"{tile[0]}x{tile[1]}x{tile[2]}", replace(config, tile=tile), stages)
+def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    return nearest_tiles(config, stages, TILE_M, TILE_N, TILE_K)
 
 
-def _clusters(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
-    m, n = config.cluster
-    for cluster in sorted(CLUSTERS, key=lambda c: (abs(c[0] - m) + abs(c[1] - n), c[0] * c[1])):
-        yield Candidate(f"{cluster[0]}x{cluster[1]}", replace(config, cluster=cluster), stages)
+def _clusters(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    return nearest_clusters(config, stages, CLUSTERS)
 
 
-def _exchanges(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
-    yield Candidate("off" if config.exchanged else "on", config.transposed, stages)
+def _exchanges(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    yield Fix("off" if config.exchanged else "on", config.transposed, stages)
 
 
-def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Candidate]:
+def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
     for mainloop in MAINLOOPS:
-        yield Candidate(mainloop, replace(config, mainloop=mainloop), stages)
+        yield Fix(mainloop, replace(config, mainloop=mainloop), stages)
 
 
-def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Candidate]:
+def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
     """The scheduler with a legal argument, then the persistent one, which every mainloop has."""
     splits = min(max(config.splits, 1), limits.splits)
     if config.scheduler != "persistent":
         text = f"{config.scheduler}({'splits=' * (config.scheduler == 'stream_k')}{splits})"
-        yield Candidate(text, replace(config, splits=splits, swizzle=1), stages)
+        yield Fix(text, replace(config, splits=splits, swizzle=1), stages)
     for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.swizzle), s)):
         text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
-        yield Candidate(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
-
-
-def _stage_counts(config: GemmConfig, stages: int | None, most: int) -> Iterator[Candidate]:
-    yield Candidate(str(most), config, most)
-    yield Candidate("auto", config, None)
+        yield Fix(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
 
 
 # Rules on single settings
@@ -219,7 +156,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             "stages",
             f"a pipeline needs at least 2 stages, not {stages}",
             ("one stage is filled while the other is consumed",),
-            partial(_stage_counts, most=2),
+            partial(stage_counts, most=2),
         )
 
 
@@ -407,16 +344,17 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
     fitting = memory.max_stages(config, capacity)
     m, n, k = config.tile
     notes = (
-        f"a stage takes {_kb(memory.stage_bytes(config))}: {m}x{k} of A and {config.columns}x{k} of B, "
+        f"a stage takes {kilobytes(memory.stage_bytes(config))}: {m}x{k} of A and {config.columns}x{k} of B, "
         f"{config.element_bytes} bytes each",
-        f"the epilogue takes {_kb(memory.epilogue_storage(config).size)}",
+        f"the epilogue takes {kilobytes(memory.epilogue_storage(config).size)}",
     )
     if fitting < 2:
         used = memory.kernel_storage(config, 2)
         yield Broken(
             "MU3005",
             "tile",
-            f"tile {m}x{n}x{k} does not fit: 2 stages take {_kb(used)} of {_kb(capacity)} of shared memory",
+            f"tile {m}x{n}x{k} does not fit: 2 stages take {kilobytes(used)} of {kilobytes(capacity)} "
+            "of shared memory",
             notes,
             _tiles,
         )
@@ -426,10 +364,5 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
             "stages",
             f"pipeline needs {stages} stages but {fitting} fit in {capacity // 1024} KB of shared memory",
             notes,
-            partial(_stage_counts, most=fitting),
+            partial(stage_counts, most=fitting),
         )
-
-
-def _kb(size: int) -> str:
-    """A size in KB with one decimal where it is not whole."""
-    return f"{size / 1024:.1f}".removesuffix(".0") + " KB"

@@ -43,11 +43,12 @@ schedule full for sm_90a {
 pytestmark = pytest.mark.nvcc
 
 
-def built(text: str, folder: Path) -> tuple[ct.CDLL, nvcc.Built]:
+def built(text: str, folder: Path, target: str = "sm_90a") -> tuple[ct.CDLL, nvcc.Built]:
     if not (discover.find_nvcc() and discover.find_cutlass() and discover.find_host()):
         pytest.skip("needs nvcc, CUTLASS and g++: pip install 'mucc[nvcc]'")
     source = Source("k.mcu", text)
-    done = nvcc.build(compile_text(source, Options()).emit("cu"), "so", discover.find_toolchain())
+    text = compile_text(source, Options(target)).emit("cu")
+    done = nvcc.build(text, "so", discover.find_toolchain(), target=target)
     path = folder / "k.so"
     path.write_bytes(done.data)
     library = ct.CDLL(str(path))
@@ -78,4 +79,10 @@ def test_an_epilogue_with_every_kind_of_node(tmp_path: Path):
     library, done = built(EPILOGUE, tmp_path)
     assert "wgmma" not in done.log, "wgmma must not be serialised"
     assert b'"name": "full"' in library.mucc_manifest()
+    assert "MU6005: argument 'x' of full: expected a tensor on a CUDA device" in refused(library, "full", 13)
+
+
+def test_a_kernel_for_blackwell(tmp_path: Path):
+    library, _ = built(EPILOGUE, tmp_path, "sm_100a")
+    assert b'"target": "sm_100a"' in library.mucc_manifest()
     assert "MU6005: argument 'x' of full: expected a tensor on a CUDA device" in refused(library, "full", 13)

@@ -14,6 +14,8 @@ FAMILIES: dict[Mainloop, tuple[str, str]] = {
     Mainloop.PINGPONG: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
     Mainloop.WARPSPECIALIZED: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
     Mainloop.SKINNY: ("mucc.target.cuda.skinny", "SkinnyGemm"),
+    Mainloop.ONE_SM: ("mucc.target.cuda.sm100_gemm", "Sm100Gemm"),
+    Mainloop.TWO_SM: ("mucc.target.cuda.sm100_gemm", "Sm100Gemm"),
 }
 """The module and class that write the kernels of a mainloop. A further family is a module with a `Gemm`."""
 

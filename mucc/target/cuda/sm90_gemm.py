@@ -28,7 +28,7 @@ _PROMOTING = "cutlass/gemm/collective/sm90_mma_tma_gmma_ss_warpspecialized_fp8.h
 _RASTERS = {Raster.ALONG_M: "kAlongM", Raster.ALONG_N: "kAlongN", Raster.HEURISTIC: "kHeuristic"}
 
 # The type of the shared memory that an epilogue keeps though it stores no matrix.
-_NO_MATRIX = "cutlass::bfloat16_t"
+NO_MATRIX = "cutlass::bfloat16_t"
 
 
 class Sm90Gemm(Gemm):
@@ -56,15 +56,11 @@ class Sm90Gemm(Gemm):
             tile=self.tile.sizes,
         ).build()
 
-    def types(self) -> list[str]:
-        """CUTLASS's types."""
-        _, epilogue_schedule = _SCHEDULES[self.mainloop]
+    def operand_types(self) -> list[str]:
+        """The types of the matrices."""
         element_c = CUTLASS_TYPES[self.c.memory.type.dtype] if self.c else "void"
-        align_c = self.aligned(self.c)
-        align_d = self.aligned(self.d)
         plain = stride_type((ZERO, ZERO, ZERO), 1).replace("cute::_0", "int64_t", 1)
-        uses_tiles = any("Tiles" in line for line in self.epilogue.usings)
-        lines = [
+        return [
             f"using TileShape = {self._tile_shape()};",
             f"using ClusterShape = {shape_type(*self.cluster.sizes, 1)};",
             f"using ElementA = {self.element(self.a)};  // multiplied as {self.multiplied(self.a)}",
@@ -76,31 +72,49 @@ class Sm90Gemm(Gemm):
             f"using ElementD = {self.epilogue.element_d};",
             f"using StrideD = {self.d.type if self.d else plain};",
         ]
-        if self.lean:
-            return [*lines, "", *self.epilogue.usings, *self._collectives(self.epilogue.root.type)]
-        lines.append(f"using EpilogueSchedule = cutlass::epilogue::{epilogue_schedule};")
-        if uses_tiles:
-            tiles = f"TileShape, ElementC, {'ElementD' if self.d else _NO_MATRIX}, EpilogueSchedule"
-            lines.append(f"using Tiles = mucc::gemm::Tiles<{tiles}>;")
-        lines += ["", *self.epilogue.usings]
+
+    @property
+    def uses_tiles(self) -> bool:
+        """Whether nodes of the epilogue want to know how it cuts its tile up."""
+        return any("Tiles" in line for line in self.epilogue.usings)
+
+    def visitor(self) -> list[str]:
+        """The type of the epilogue's visitor, with those of its nodes."""
+        lines = ["", *self.epilogue.usings]
         if self.d is None:
             lines += [
                 "// No matrix is stored as D, but CUTLASS wants a type for the epilogue's shared memory.",
                 f"struct Visitor : {self.epilogue.root.type} {{",
-                f"  using ElementAux = {_NO_MATRIX};",
+                f"  using ElementAux = {NO_MATRIX};",
                 f"  using {self.epilogue.root.type}::{self.epilogue.root.type};",
                 "};",
             ]
         else:
             lines.append(f"using Visitor = {self.epilogue.root.type};")
-        lines.append("")
+        return [*lines, ""]
+
+    def built_epilogue(self, arch: str, tile: str = "TileShape") -> str:
+        """The type of CUTLASS's epilogue, by its builder."""
         built = [
-            "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape",
+            f"cutlass::arch::{arch}, cutlass::arch::OpClassTensorOp, {tile}, ClusterShape",
             f"cutlass::epilogue::collective::EpilogueTileAuto, {self.accumulator}, float",
-            f"ElementC, StrideC, {align_c}, ElementD, StrideD, {align_d}, EpilogueSchedule, Visitor",
+            f"ElementC, StrideC, {self.aligned(self.c)}, ElementD, StrideD, {self.aligned(self.d)}",
+            "EpilogueSchedule, Visitor",
         ]
         builder = "typename cutlass::epilogue::collective::CollectiveBuilder"
-        return [*lines, *self._collectives(f"{builder}<{', '.join(built)}>::CollectiveOp")]
+        return f"{builder}<{', '.join(built)}>::CollectiveOp"
+
+    def types(self) -> list[str]:
+        """CUTLASS's types."""
+        lines = self.operand_types()
+        if self.lean:
+            return [*lines, "", *self.epilogue.usings, *self._collectives(self.epilogue.root.type)]
+        _, epilogue_schedule = _SCHEDULES[self.mainloop]
+        lines.append(f"using EpilogueSchedule = cutlass::epilogue::{epilogue_schedule};")
+        if self.uses_tiles:
+            tiles = f"TileShape, ElementC, {'ElementD' if self.d else NO_MATRIX}, EpilogueSchedule"
+            lines.append(f"using Tiles = mucc::gemm::Tiles<{tiles}>;")
+        return [*lines, *self.visitor(), *self._collectives(self.built_epilogue("Sm90"))]
 
     def _tile_shape(self) -> str:
         """The tile; of a pair, its columns are (N, 2)."""
@@ -117,10 +131,11 @@ class Sm90Gemm(Gemm):
         return f"cute::Stride<cute::Stride<{n}, int64_t>, {k}, {batch}>"
 
     def _collectives(self, epilogue: str) -> list[str]:
+        fast = "" if self.op.acc is None else "FP8FastAccum"
+        return self.collectives(epilogue, "Sm90", _SCHEDULES[self.mainloop][0] + fast)
+
+    def collectives(self, epilogue: str, arch: str, schedule: str, tile: str = "TileShape") -> list[str]:
         """The kernel from its collectives."""
-        kernel_schedule, _ = _SCHEDULES[self.mainloop]
-        if self.op.acc is not None:
-            kernel_schedule += "FP8FastAccum"
         align = self.aligned(self.a)
         scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
         columns = "cute::Shape<int, cute::_2>" if self.op.is_pair else "int"
@@ -131,10 +146,10 @@ class Sm90Gemm(Gemm):
             *wrapped(f"{epilogue};"),
             "using CollectiveMainloop = typename cutlass::gemm::collective::CollectiveBuilder<",
             *wrapped(
-                "cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, "
-                f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, {self.accumulator}, TileShape, "
+                f"cutlass::arch::{arch}, cutlass::arch::OpClassTensorOp, "
+                f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, {self.accumulator}, {tile}, "
                 f"ClusterShape, mucc::gemm::Stages<{self.stages}>, "
-                f"cutlass::gemm::{kernel_schedule}>::CollectiveOp;"
+                f"cutlass::gemm::{schedule}>::CollectiveOp;"
             ),
             "using Kernel = cutlass::gemm::kernel::GemmUniversal<",
             f"    cute::Shape<int, {columns}, int, int>, CollectiveMainloop, CollectiveEpilogue,",

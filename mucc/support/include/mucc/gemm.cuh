@@ -65,13 +65,17 @@ template <class TileShape, class ElementC, class ElementD, class Schedule>
 using Tiles = cutlass::epilogue::collective::detail::EpilogueDescriptor<
     TileShape, cutlass::epilogue::collective::EpilogueTileAuto, ElementC, ElementD, Schedule>;
 
-template <class Tiles, class Element, class Stride,
-          class D = cutlass::epilogue::collective::detail::AuxLoadDescriptor<Tiles, Stride, Element>>
+// How a further matrix lies in shared memory on its way; other GPUs have specialisations.
+template <class Tiles, class Stride, class Element>
+struct AuxLoadParts : cutlass::epilogue::collective::detail::AuxLoadDescriptor<Tiles, Stride, Element> {};
+template <class Tiles, class Stride, class Element>
+struct AuxStoreParts : cutlass::epilogue::collective::detail::AuxStoreDescriptor<Tiles, Stride, Element> {};
+
+template <class Tiles, class Element, class Stride, class D = AuxLoadParts<Tiles, Stride, Element>>
 using AuxLoad = fusion::Sm90AuxLoad<D::Stages, typename D::EpilogueTile, Element, typename D::Stride,
                                     typename D::SmemLayoutAtom, typename D::CopyOpS2R>;
 
-template <class Tiles, class Element, class Stride,
-          class D = cutlass::epilogue::collective::detail::AuxStoreDescriptor<Tiles, Stride, Element>>
+template <class Tiles, class Element, class Stride, class D = AuxStoreParts<Tiles, Stride, Element>>
 using AuxStore = fusion::Sm90AuxStore<D::Stages, typename D::EpilogueTile, Element, kNearest, typename D::Stride,
                                       typename D::SmemLayoutAtom, typename D::CopyOpR2S>;
 

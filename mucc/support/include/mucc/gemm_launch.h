@@ -81,7 +81,7 @@ void set_raster(Problem const& p, typename Kernel::Arguments& to) {
 // How a stream-K scheduler splits tiles.
 template <class Kernel>
 void set_splits(Problem const& p, typename Kernel::Arguments& to) {
-  using Mode = typename Kernel::TileScheduler::DecompositionMode;
+  using Mode = decltype(to.scheduler.decomposition_mode);
   to.scheduler.splits = p.splits;
   to.scheduler.decomposition_mode = p.split_k ? Mode::SplitK : Mode::Heuristic;
 }

@@ -1,0 +1,40 @@
+"""NVIDIA Blackwell for data centres, compiled for through CUTLASS's Sm100 collectives.
+
+No kernel of this target has run yet.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mucc.target import sm100_memory
+from mucc.target.base import Family, Target
+from mucc.target.config import GemmConfig, Violation
+
+
+class Sm100(Target):
+    """sm_100a: TMA copies, tcgen05 with tensor memory, clusters whose blocks multiply in pairs."""
+
+    def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
+        return sm100_memory.kernel_storage(config, stages)
+
+    def max_stages(self, config: GemmConfig) -> int:
+        return sm100_memory.max_stages(config, self.smem_bytes)
+
+    def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
+        from mucc.target import rules, sm100_rules
+
+        return rules.violations(
+            partial(sm100_rules.broken, self.facts.limits), sm100_rules.mended, config, stages
+        )
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        from mucc.target.sm100_schedule import Sm100Tma
+
+        return (Sm100Tma(),)
+
+    def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
+        from mucc.target.sm100_rules import broken
+
+        return next(broken(self.facts.limits, config, stages), None) is None

@@ -1,0 +1,90 @@
+"""Schedules for sm_100a: what is worth trying, and a rough model of time from the maker's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from math import ceil
+from typing import Any
+
+from mucc.target import sm100_memory as memory
+from mucc.target import sm100_rules as rules
+from mucc.target.base import Device, Facts, Family
+from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
+
+SHAPES = (
+    *((memory.PAIR, 128, n) for n in (256, 192, 128, 64)),
+    *(("one_sm", 128, n) for n in (256, 128, 64, 32)),
+    *(("one_sm", 64, n) for n in (128, 64)),
+)
+"""Tiles worth trying, the best first among equals: large ones by pairs of blocks."""
+
+LARGE, DEEP = 8192, 4096
+"""Extents assumed for M and N, and for K, where they are known only at run time."""
+
+LATENCY = 2000
+"""Cycles from a tile's start to its end that no other work hides."""
+
+
+class Sm100Tma(Family):
+    """CUTLASS's Sm100 kernels that load by TMA."""
+
+    mainloops = rules.MAINLOOPS
+
+    def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
+        """Every shape with both depths, in pairs of blocks where those multiply together."""
+        element = operand_bytes(problem.compute)
+        for (word, m, n), depth in product(SHAPES, (128 // element, 64 // element)):
+            schedule = replace(Schedule((m, n, depth), mainloop=word), **pinned)
+            cluster = (2, 1) if schedule.mainloop == memory.PAIR else (1, 1)
+            schedule = replace(schedule, cluster=cluster)
+            waves = _tiles(problem, schedule) / facts.devices[0].multiprocessors
+            yield replace(schedule, swizzle=2 if waves >= 2 else 1)
+
+    def exchanges(self, problem: Problem) -> tuple[bool, ...]:
+        return (False, True)
+
+    def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
+        tiles = product(rules.TILE_M, rules.TILE_N, rules.TILE_K)
+        for tile, cluster, mainloop in product(tiles, rules.CLUSTERS, rules.MAINLOOPS):
+            yield Schedule(tile, cluster, mainloop)
+
+    def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
+        """Waves of tiles, each bound by the tensor cores or by loads from L2."""
+        config = problem.config(schedule)
+        m, n, k = (max(x, 1) for x in config.tile)
+        sm = facts.multiprocessor
+        # One block's instruction with 128 rows and few columns, or with 64 rows, leaves tensor cores idle.
+        rate = sm.flops_per_cycle(config.compute) if config.compute in rules.COMPUTES else 1
+        math = 2 * 128 * max(n, 128) / rate
+        cluster_m, cluster_n = (max(x, 1) for x in config.cluster)
+        load = (m / cluster_n + n / cluster_m) * config.element_bytes / sm.l2_bytes_per_cycle
+        depth = ceil((problem.k or DEEP) / k) * k
+        waves = _tiles(problem, schedule) / device.multiprocessors
+        rounds = ceil(waves) if problem.m is not None and problem.n is not None else max(waves, 1)
+        clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
+        shallow = (schedule.stages or memory.max_stages(config, facts.limits.shared_memory)) < 3
+        parts = {
+            "mainloop": rounds * depth * max(math, load) / clock,
+            "fill": rounds * LATENCY * (2 if shallow else 1) / clock,
+        }
+        extents = (problem.m or LARGE, problem.n or LARGE, problem.k or DEEP, problem.batch or 1)
+        outer = sum(config.epilogue.aux_loads) + sum(config.epilogue.aux_stores)
+        outer += (config.epilogue.destination or 0) + (config.epilogue.source or 0)
+        operands = (extents[0] + extents[1]) * extents[2] * config.element_bytes
+        return Estimate(
+            sum(parts.values()),
+            parts,
+            "math" if math >= load else "L2",
+            waves,
+            device.multiprocessors,
+            1 - waves / rounds,
+            2.0 * extents[0] * extents[1] * extents[2] * extents[3],
+            float(extents[3] * (operands + extents[0] * extents[1] * outer)),
+        )
+
+
+def _tiles(problem: Problem, schedule: Schedule) -> int:
+    m, n, _ = (max(x, 1) for x in schedule.tile)
+    return ceil((problem.m or LARGE) / m) * ceil((problem.n or LARGE) / n) * (problem.batch or 1)

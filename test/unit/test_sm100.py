@@ -1,0 +1,135 @@
+"""sm_100a: legality, default schedules, and the text of its kernels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_target import apply, epilogues, sizes
+
+from mucc.diagnostics import DiagnosticError
+from mucc.diagnostics.codes_passes import CODES
+from mucc.diagnostics.core import Source
+from mucc.driver import Options, compile_text
+from mucc.target import get_target
+from mucc.target.config import Epilogue, GemmConfig, Problem, Violation, operand_bytes
+
+SM100 = get_target("sm_100a")
+GOOD = GemmConfig("bf16", 2, True, True, (128, 256, 64), (2, 1), "two_sm", "persistent")
+GEMM = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n"
+
+
+def broken(stages: int | None = None, **changes: object) -> list[Violation]:
+    return SM100.violations(replace(GOOD, **changes), stages)  # type: ignore[arg-type]
+
+
+def test_a_good_configuration_breaks_no_rule() -> None:
+    assert broken() == broken(stages=4) == []
+
+
+CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
+    ("MU3001", "tile", "128x256x64", {"tile": (256, 256, 64)}),
+    ("MU3002", "tile", "128x256x64", {"tile": (128, 240, 64)}),
+    ("MU3003", "tile", "128x256x32", {"tile": (128, 256, 40)}),
+    ("MU3004", "stages", "6", {"stages": 7}),
+    ("MU3005", "tile", "128x160x256", {"tile": (128, 256, 256)}),
+    ("MU3008", "cluster", "2x1", {"cluster": (3, 1)}),
+    ("MU3009", "cluster", "4x1", {"tile": (128, 32, 64), "cluster": (8, 1)}),
+    ("MU3011", "mainloop", "two_sm", {"mainloop": "cooperative"}),
+    ("MU3011", "mainloop", "one_sm", {"mainloop": "cooperative", "cluster": (1, 2)}),
+    ("MU3012", "scheduler", "persistent(swizzle=2)", {"swizzle": 3}),
+    ("MU3013", "scheduler", "split_k(148)", {"scheduler": "split_k", "splits": 1000}),
+    ("MU3017", "stages", "2", {"stages": 1}),
+    ("MU3020", "mainloop", None, {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 32)}),
+    ("MU3070", "tile", "128x256x32", {"tile": (128, 512, 32)}),
+    ("MU3071", "cluster", "2x2", {"cluster": (1, 2)}),
+    ("MU3072", "tile", "64x64x64", {"tile": (64, 80, 64), "mainloop": "one_sm"}),
+]
+
+
+@pytest.mark.parametrize(("code", "setting", "fix", "changes"), CASES)
+def test_each_rule(code: str, setting: str, fix: str | None, changes: dict[str, object]) -> None:
+    violation = broken(**changes)[0]  # type: ignore[arg-type]
+    assert (violation.code, violation.setting) == (code, setting)
+    assert violation.notes
+    if fix is not None:
+        config, stages = apply(
+            violation, replace(GOOD, **{k: v for k, v in changes.items() if k != "stages"}), None
+        )
+        assert SM100.violations(config, stages) == []
+    assert violation.fix == fix
+
+
+@pytest.mark.parametrize("code", [code for code in CODES if "MU3070" <= code <= "MU3079"])
+def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
+    wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
+    options = Options(target="sm_100a")
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("wrong.mcu", wrong), options)
+    assert {d.code for d in caught.value.diagnostics} == {code}
+    compile_text(Source("mended.mcu", mended), options)
+
+
+operands = st.sampled_from(
+    [(c, a, b) for c in ("bf16", "f16", "tf32") for a in (True, False) for b in (True, False)]
+    + [(c, True, True) for c in ("e4m3", "e5m2", "s8", "u8")]
+)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> GemmConfig:
+    compute, a_k_major, b_k_major = draw(operands)
+    scheduler = draw(st.sampled_from(("persistent", "stream_k", "split_k")))
+    return GemmConfig(
+        compute,
+        operand_bytes(compute),
+        a_k_major,
+        b_k_major,
+        draw(st.tuples(sizes, sizes, sizes)),
+        draw(st.tuples(st.integers(0, 9), st.integers(0, 9))),
+        draw(st.sampled_from(("one_sm", "two_sm", "cooperative"))),
+        scheduler,
+        draw(epilogues),
+        splits=1 if scheduler == "persistent" else draw(st.integers(0, 200)),
+        swizzle=draw(st.integers(0, 9)) if scheduler == "persistent" else 1,
+        exchanged=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(configs(), st.none() | st.integers(0, 12))
+def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
+    for _ in range(8):
+        found = SM100.violations(config, stages)
+        if not found:
+            break
+        assert all(v.code in CODES and v.fix is not None and v.notes for v in found)
+        config, stages = apply(found[0], config, stages)
+    assert SM100.violations(config, stages) == []
+    most = SM100.max_stages(config)
+    assert most >= 2
+    assert SM100.smem_bytes_used(config, most) <= SM100.smem_bytes < SM100.smem_bytes_used(config, most + 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(operands, epilogues, st.none() | st.integers(1, 20000), st.none() | st.integers(1, 20000))
+def test_default_schedules_break_no_rule(
+    kind: tuple[str, bool, bool], epilogue: Epilogue, m: int | None, n: int | None
+) -> None:
+    problem = Problem(*kind, epilogue, m, n, 4096)
+    assert SM100.violations(problem.config(SM100.default_schedule(problem))) == []
+
+
+def test_kernels_are_written_for_blackwell() -> None:
+    schedule = (
+        "schedule f for sm_100a {\n    tile = 128x128x64\n    cluster = 2x1\n    mainloop = two_sm\n}\n"
+    )
+    text = compile_text(Source("f.mcu", GEMM + schedule), Options(target="sm_100a")).emit("cu")
+    assert "#include <mucc/gemm_sm100.cuh>" in text
+    assert "using TileShape = cute::Shape<cute::Int<128>, cute::Int<128>, cute::Int<64>>;" in text
+    assert "using MmaShape = cute::Shape<cute::Int<256>, cute::Int<128>, cute::Int<64>>;" in text
+    assert "cutlass::gemm::KernelTmaWarpSpecialized2SmSm100" in text
+    assert "cutlass::arch::Sm90" not in text
