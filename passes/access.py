@@ -247,14 +247,16 @@ def _matmul_axes(dims: Dims, result: Dims) -> Axes:
     return tuple(axes)
 
 
-def operand_fits(access: Access, rank: int) -> bool:
-    """Whether TMA can read a contraction's operand where it lies.
+def operand_fits(access: Access, rank: int, single: frozenset[int] = frozenset()) -> bool:
+    """Whether a kernel can read a contraction's operand where it lies.
 
     One of its last two axes must be contiguous, and its batch axes must be all there, in order, and
-    fold into one stride, or all be missing.
+    fold into one stride, or all be missing. Of the last two, an axis in `single`, where the operand has one
+    element, may be missing: a vector is a matrix of one row.
     """
     batch = tuple(range(rank - 2))
-    if access.unit_axis not in (rank - 2, rank - 1) or len(access.axes) - access.axes.count(None) < 2:
+    matrix = {rank - 2, rank - 1}
+    if access.unit_axis not in matrix or not matrix <= access.walked | single:
         return False
     walked = tuple(a for a in access.axes if a is not None and a < rank - 2)
     if not walked:

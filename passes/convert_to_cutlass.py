@@ -225,7 +225,8 @@ class _Kernel:
         """
         access = self.at(access)
         narrow = dtype_bytes(Shaped.of(access.base.type).element_type) == 1
-        if not operand_fits(access, rank) or (narrow and access.unit_axis != k):
+        single = frozenset(a for a, d in enumerate(dims[-2:], rank - 2) if d == 1 and a != k)
+        if not operand_fits(access, rank, single) or (narrow and access.unit_axis != k):
             # A copy for every batch, or one for all.
             walks_batch = any(axis < rank - 2 for axis in access.walked)
             batch = stage.space[: rank - 2] if walks_batch else ()

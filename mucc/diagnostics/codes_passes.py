@@ -274,6 +274,11 @@ _SKINNY: dict[str, tuple[str, str]] = {
         _scheduled("mainloop = skinny", kernel=_kernel("f32", body="matmul(x, w.T, compute=tf32x3)")),
         _scheduled("mainloop = skinny", kernel=_kernel("f32", body="matmul(x, w.T, compute=f32)")),
     ),
+    "MU3059": (
+        "skinny kernels have one right operand",
+        "A gated unit such as `silu(x @ wg.T) * (x @ wu.T)` multiplies with two right operands in one kernel, "
+        "which skinny kernels do not. With `mainloop = skinny` in the schedule it becomes two kernels.",
+    ),
     "MU3058": _entry(
         "skinny tile does not fit into shared memory",
         "Each of the eight warps of a block has its own stages, of both operands. Shorten the tile, or leave "

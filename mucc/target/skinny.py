@@ -122,6 +122,10 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
         words = ", ".join(COMPUTE)
         message = f"the skinny mainloop does not multiply in {config.compute}"
         return [Violation("MU3057", "mainloop", message, (f"it multiplies in {words}",))]
+    if config.rights != 1:
+        message = "the skinny mainloop multiplies with one right operand, not two"
+        note = "each product is a kernel of its own where `stage` names one of them"
+        return [Violation("MU3059", "mainloop", message, (note,))]
     found = list(_tile(facts, config, stages))
     if config.cluster != (1, 1):
         note = "blocks that divide K form a cluster by themselves: split_k(n) says how many"
@@ -237,7 +241,9 @@ class Skinny(Family):
         """Tiles with the few rows that are known, or 16; nothing where the contraction is not skinny."""
         m, n = problem.m, problem.n
         told = pinned.get("mainloop") == MAINLOOP
-        if not told and (problem.compute not in COMPUTE or min(m or LONG, n or LONG) > SHORT):
+        if not told and (
+            problem.compute not in COMPUTE or problem.rights != 1 or min(m or LONG, n or LONG) > SHORT
+        ):
             return
         exchanged = n is not None and (m is None or n < m)
         few = _few(problem.compute, (n if exchanged else m) or UNKNOWN)

@@ -127,6 +127,12 @@ def test_operand_fits(rank: int, dims: Dims, axes: Axes, layout: LayoutAttr, fit
     assert operand_fits(access(dims, axes, layout), rank) is fits
 
 
+def test_a_vector_is_a_matrix_of_one_row() -> None:
+    row, column = access(("K",), (1,), ROW_MAJOR), access(("K",), (0,), ROW_MAJOR)
+    assert operand_fits(row, 2, frozenset({0})) and operand_fits(column, 2, frozenset({1}))
+    assert not operand_fits(row, 2) and not operand_fits(row, 2, frozenset({1}))
+
+
 def test_identity() -> None:
     assert identity(("B", 1, "N")) == (0, None, 2)
 

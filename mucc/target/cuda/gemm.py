@@ -207,6 +207,8 @@ class Gemm(ABC):
         batch = self.places.collapse(memory.name, self.batch, axes[:b]) if self.batch else ZERO
         if ONE not in strides:
             raise EmissionError(f"{memory.name} is contiguous along neither of its axes")
+        if strides[0].is_zero:  # a vector as a matrix of one row, whose stride is never used but looked at
+            strides[0] = self.places.count(k)
         return Matrix(memory, (strides[0], strides[1], batch))
 
     def aligned(self, matrix: Matrix | None) -> int:

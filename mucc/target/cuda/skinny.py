@@ -179,7 +179,7 @@ class SkinnyGemm(Gemm):
             "kSplits": splits,
             "kMostSplits": SPLITS[-1] if self.target.has_clusters else 1,
         }
-        flags = f"kAlongK = {_bool(self.weights.is_row_major)}, kExact = {_bool(form.exact)}"
+        flags = f"kAlongK = {_bool(form.along_k)}, kExact = {_bool(form.exact)}"
         return [
             "struct Op {",
             f"  using Element = {VIEW_TYPES[self.weights.memory.type.dtype]};",
