@@ -270,7 +270,7 @@ _SKINNY: dict[str, tuple[str, str]] = {
     ),
     "MU3057": _entry(
         "skinny kernels do not compute in this format",
-        "Skinny kernels multiply bf16, f16 and tf32 on tensor cores and f32 without.",
+        "Skinny kernels multiply bf16, f16, tf32 and what has 8 bits on tensor cores, and f32 without.",
         _scheduled("mainloop = skinny", kernel=_kernel("f32", body="matmul(x, w.T, compute=tf32x3)")),
         _scheduled("mainloop = skinny", kernel=_kernel("f32", body="matmul(x, w.T, compute=f32)")),
     ),

@@ -19,8 +19,8 @@ from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violatio
 
 MAINLOOP = "skinny"
 
-COMPUTE = ("bf16", "f16", "tf32", "f32")
-"""Formats that the kernel multiplies in; f32 without tensor cores."""
+COMPUTE = ("bf16", "f16", "tf32", "f32", "e4m3", "e5m2", "s8", "u8")
+"""Formats that the kernel multiplies in; f32 without tensor cores. Those of 8 bits have to lie along K."""
 
 WARPS = 8
 """Warps of a block (`mucc::skinny::kWarps`); they divide K."""
@@ -122,6 +122,9 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
         words = ", ".join(COMPUTE)
         message = f"the skinny mainloop does not multiply in {config.compute}"
         return [Violation("MU3057", "mainloop", message, (f"it multiplies in {words}",))]
+    if config.element_bytes == 1 and not (config.a_k_major and config.b_k_major):
+        message = "the skinny mainloop takes operands of 8 bits along K only"
+        return [Violation("MU3057", "mainloop", message, ("an mma.sync takes neighbours along K in a word",))]
     if config.rights != 1:
         message = "the skinny mainloop multiplies with one right operand, not two"
         note = "each product is a kernel of its own where `stage` names one of them"

@@ -16,7 +16,7 @@ from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
 from mucc.driver import compile_text
 from mucc.target import get_target, skinny
-from mucc.target.config import GemmConfig, Problem, Violation
+from mucc.target.config import GemmConfig, Problem, Violation, operand_bytes
 from mucc.toolchain import nvrtc
 from mucc.toolchain.discover import SUPPORT_INCLUDE
 
@@ -44,6 +44,7 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3055", "scheduler", "split_k(8)", {"scheduler": "split_k", "splits": 12}),
     ("MU3056", "stages", "auto", {"stages": 9}),
     ("MU3057", "mainloop", None, {"compute": "tf32x3", "element_bytes": 4}),
+    ("MU3057", "mainloop", None, {"compute": "s8", "element_bytes": 1, "b_k_major": False}),
     ("MU3058", "tile", "8x32x64", {"tile": (8, 64, 256)}),
     ("MU3058", "stages", "auto", {"tile": (8, 64, 64), "stages": 8}),
     ("MU3058", "tile", "32x8x64", {"tile": (64, 8, 256)}),
@@ -78,7 +79,7 @@ def test_a_target_without_clusters_does_not_divide_k_between_blocks() -> None:
     assert not skinny.violations(SM90.facts, replace(config, splits=1), None, clusters=False)
 
 
-kinds = st.sampled_from([(c, 2 if c in ("bf16", "f16") else 4) for c in skinny.COMPUTE])
+kinds = st.sampled_from([(c, operand_bytes(c)) for c in skinny.COMPUTE])
 sizes = st.integers(1, 300) | st.sampled_from((8, 16, 32, 64, 128))
 
 
@@ -88,8 +89,8 @@ def configs(draw: st.DrawFn) -> GemmConfig:
     return GemmConfig(
         compute,
         size,
-        draw(st.booleans()),
-        draw(st.booleans()),
+        size == 1 or draw(st.booleans()),
+        size == 1 or draw(st.booleans()),
         draw(st.tuples(sizes, sizes, sizes)),
         draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
         "skinny",
@@ -137,7 +138,8 @@ extents = st.none() | st.integers(1, 20000)
 def test_default_schedules_are_legal(
     kind: tuple[str, int], a: bool, b: bool, m: int | None, n: int | None, k: int | None
 ) -> None:
-    problem = Problem(kind[0], a, b, m=m, n=n, k=k)
+    narrow = kind[1] == 1
+    problem = Problem(kind[0], a or narrow, b or narrow, m=m, n=n, k=k)
     config = problem.config(SM90.default_schedule(problem, {"mainloop": "skinny"}))
     assert SM90.violations(config) == []
     form = skinny.form_of(config)
@@ -168,7 +170,7 @@ CHECK = r"""
 #include <cstdio>
 using namespace mucc;
 template <int F, int M, int S, int G>
-struct Op { using Element = bf16; static constexpr int kFew = F, kMany = M, kStep = S, kStages = G; };
+struct Op { using Element = bf16; using FewElement = bf16; static constexpr int kFew = F, kMany = M, kStep = S, kStages = G; };
 template <class T> struct Kind { using Element = T; };
 extern "C" int bytes_8x32x64(int warps) {
   using O = Op<8, 32, 64, 3>;
@@ -183,7 +185,7 @@ extern "C" void plan(int few, int many, int k, int batch, int splits, int most, 
   out[0] = p.tiles, out[1] = p.splits, out[2] = p.warps;
 }
 template <bool A>
-struct O { using Element = bf16; static constexpr bool kAlongK = A; skinny::Operand weights, few; };
+struct O { using Element = bf16; using FewElement = bf16; static constexpr bool kAlongK = A; skinny::Operand weights, few; };
 template <bool A> int choose(long long at, long long row, long long few_row, int many, int k) {
   O<A> op{{(void*)at, A ? row : 1, A ? 1 : row, 0}, {(void*)at, few_row, 1, 0}};
   return skinny::access(op, {4, many, k, 1});
@@ -258,7 +260,7 @@ def test_access_suits_what_a_call_brings(
 PROGRAMS = Path(__file__).resolve().parents[1] / "gpu" / "programs"
 
 
-@pytest.mark.parametrize("name", ["skinny_bf16", "skinny_f32", "skinny_epilogue"])
+@pytest.mark.parametrize("name", ["skinny_bf16", "skinny_f32", "skinny_narrow", "skinny_epilogue"])
 def test_nvrtc_compiles_kernels_with_their_bodies(name: str) -> None:
     if nvrtc.version() is None:
         pytest.skip("needs NVRTC: pip install 'mucc[nvcc]'")

@@ -29,7 +29,7 @@ from mucc.target.skinny import SPLITS, WARPS, form_of, weights_are_a
 
 _MEMBERS = words(
     """
-    Op Work Element P p c to codes inside acc run finish weights few
+    Op Work Element FewElement Sum P p c to codes inside acc run finish weights few
     kAlongK kExact kFew kMany kStep kStages kSplits kMostSplits
     """
 )
@@ -55,7 +55,7 @@ class SkinnyEpilogue(Epilogue):
         for op in ordered(self.op.nodes):
             match op:
                 case AccFetchOp():
-                    self._lanes(op, "acc", "mucc::Lanes<1>(acc)")
+                    self._lanes(op, "acc", "mucc::Lanes<1>(float(acc))")
                 case LoadNode():
                     self._value(op)
                 case ComputeOp():
@@ -63,8 +63,14 @@ class SkinnyEpilogue(Epilogue):
                 case ReductionNode():
                     self._reduce(op)
                 case StoreNode():
-                    member = self._view(*self.problem.strides(op.destination))
-                    self.statements.append(f"mucc::store({member}, p, {self.names[op.value]});")
+                    memory, strides = self.problem.strides(op.destination)
+                    member = self._view(memory, strides)
+                    exact = isinstance(op.value.owner, AccFetchOp) and memory.type.dtype == "s32"
+                    self.statements.append(
+                        f"*mucc::place({member}, p) = acc;"
+                        if exact
+                        else f"mucc::store({member}, p, {self.names[op.value]});"
+                    )
                 case _:
                     raise EmissionError(f"{op.name} in the epilogue of a skinny gemm")
         return self
@@ -132,8 +138,8 @@ class SkinnyEpilogue(Epilogue):
         """`finish`, a member of `Work`."""
         declared = [f"    float {', '.join(f'{r} = 0.0f' for r in self.reduced)};"] if self.reduced else []
         return [
-            "  template <class P>",
-            "  MUCC_DEVICE void finish(P const& p, bool inside, float acc) const {",
+            "  template <class P, class Sum>",
+            "  MUCC_DEVICE void finish(P const& p, bool inside, Sum acc) const {",
             *declared,
             "    if (inside) {",
             *(f"      {s}" for s in self.statements),
@@ -183,6 +189,7 @@ class SkinnyGemm(Gemm):
         return [
             "struct Op {",
             f"  using Element = {VIEW_TYPES[self.weights.memory.type.dtype]};",
+            f"  using FewElement = {VIEW_TYPES[self.few.memory.type.dtype]};",
             f"  static constexpr bool {flags};",
             f"  static constexpr int {', '.join(f'{name} = {value}' for name, value in numbers.items())};",
             "",

@@ -59,28 +59,40 @@ MUCC_DEVICE void gather(void* to, T const* from, int64_t step, int count) {
 
 // ---- arithmetic -----------------------------------------------------------------------------------------
 
+// What products of these are added up in.
+template <class T>
+struct SumOf {
+  using Type = float;
+};
+template <>
+struct SumOf<int8_t> {
+  using Type = int32_t;
+};
+template <>
+struct SumOf<uint8_t> {
+  using Type = int32_t;
+};
+
 // 16 rows of weights by 32 bytes of K, and 8 columns. Words of both operands hold neighbours along K.
-MUCC_DEVICE void multiply(bf16, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                          uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-MUCC_DEVICE void multiply(f16, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                          uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-MUCC_DEVICE void multiply(float, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                          uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
+#define MUCC_MULTIPLY(WEIGHT, FEW, SUM, LETTER, INSTRUCTION)                                                           \
+  MUCC_DEVICE void multiply(WEIGHT, FEW, SUM(&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,   \
+                            uint32_t b1) {                                                                             \
+    asm("mma.sync.aligned." INSTRUCTION " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
+        : "+" LETTER(c[0]), "+" LETTER(c[1]), "+" LETTER(c[2]), "+" LETTER(c[3])                                       \
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));                                                       \
+  }
+MUCC_MULTIPLY(bf16, bf16, float, "f", "m16n8k16.row.col.f32.bf16.bf16.f32")
+MUCC_MULTIPLY(f16, f16, float, "f", "m16n8k16.row.col.f32.f16.f16.f32")
+MUCC_MULTIPLY(float, float, float, "f", "m16n8k8.row.col.f32.tf32.tf32.f32")
+MUCC_MULTIPLY(e4m3, e4m3, float, "f", "m16n8k32.row.col.f32.e4m3.e4m3.f32")
+MUCC_MULTIPLY(e4m3, e5m2, float, "f", "m16n8k32.row.col.f32.e4m3.e5m2.f32")
+MUCC_MULTIPLY(e5m2, e4m3, float, "f", "m16n8k32.row.col.f32.e5m2.e4m3.f32")
+MUCC_MULTIPLY(e5m2, e5m2, float, "f", "m16n8k32.row.col.f32.e5m2.e5m2.f32")
+MUCC_MULTIPLY(int8_t, int8_t, int32_t, "r", "m16n8k32.row.col.s32.s8.s8.s32")
+MUCC_MULTIPLY(int8_t, uint8_t, int32_t, "r", "m16n8k32.row.col.s32.s8.u8.s32")
+MUCC_MULTIPLY(uint8_t, int8_t, int32_t, "r", "m16n8k32.row.col.s32.u8.s8.s32")
+MUCC_MULTIPLY(uint8_t, uint8_t, int32_t, "r", "m16n8k32.row.col.s32.u8.u8.s32")
+#undef MUCC_MULTIPLY
 
 // Of rows of 16-bit elements, each word a pair of neighbours across K: the word along K of the `which` element.
 MUCC_DEVICE uint32_t turned(uint32_t row0, uint32_t row1, int which) {
@@ -98,7 +110,9 @@ MUCC_DEVICE float over_lanes(float x) {
 template <class Op>
 struct Step {
   using T = typename Op::Element;
+  using FewT = typename Op::FewElement;
   using Unit = Atom<T, Op::kAlongK>;
+  static_assert(sizeof(T) == sizeof(FewT) && (sizeof(T) > 1 || Op::kAlongK));
   static constexpr int kPiece = Unit::kPiece, kLaneK = Unit::kLaneK;
   static constexpr int kRows = Op::kMany / Unit::kMany;    // atoms along the weights' rows
   static constexpr int kAtoms = Op::kStep / Unit::kK;      // atoms along K
@@ -109,7 +123,7 @@ struct Step {
   static_assert(kRows >= 1 && kAtoms >= 1 && Op::kMany % Unit::kMany == 0 && Op::kStep % Unit::kK == 0);
 
   struct alignas(kFewBytes) Few {
-    T of[kLaneK];
+    FewT of[kLaneK];
   };
   Words weights[kAtoms][kRows][kLoads][32];
   Few few[kAtoms][kGroups][32];
@@ -121,16 +135,17 @@ struct Step {
 
   // Starts to copy what lies from `k0` on; zeros past the end of K.
   template <Access kAccess>
-  MUCC_DEVICE void fill(Op const& op, Extents const& e, T const* many_data, T const* few_data, int many0, int few0,
+  MUCC_DEVICE void fill(Op const& op, Extents const& e, T const* many_data, FewT const* few_data, int many0, int few0,
                         uint32_t k0) {
+    constexpr int kUnroll = kAccess == kPieces ? 64 : 1;  // reading single elements is long enough
     int const lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
+#pragma unroll kUnroll
     for (int a = 0; a < kAtoms; ++a) {
       uint32_t const k = k0 + a * Unit::kK + t * kLaneK;
       int const left = int(uint32_t(e.k) - k);  // of K; not above 0 where that ends before
-#pragma unroll
+#pragma unroll kUnroll
       for (int r = 0; r < kRows; ++r) {
-#pragma unroll
+#pragma unroll kUnroll
         for (int i = 0; i < kLoads; ++i) {
           Words* const to = &weights[a][r][i][lane];
           int const n = many0 + row(g, r, Op::kAlongK ? i : 0);
@@ -145,10 +160,10 @@ struct Step {
           }
         }
       }
-#pragma unroll
+#pragma unroll kUnroll
       for (int c = 0; c < kGroups; ++c) {
         int const m = few0 + 8 * c + g;
-        T const* const from = few_data + m * op.few.row + k * op.few.k;
+        FewT const* const from = few_data + m * op.few.row + k * op.few.k;
         if constexpr (kAccess == kPieces) {
           copy_often<kFewBytes>(&few[a][c][lane], from, m < e.few && left > 0);
         } else {
@@ -164,8 +179,10 @@ template <class Op>
 struct TensorCores {
   using S = Step<Op>;
   using T = typename Op::Element;
+  using FewT = typename Op::FewElement;
+  using Sum = typename SumOf<T>::Type;
   static constexpr int kPairs = S::kOwn / 2;
-  float acc[S::kRows][kPairs][S::kGroups][4] = {};
+  Sum acc[S::kRows][kPairs][S::kGroups][4] = {};
 
   MUCC_DEVICE void add(S const& step) {
     int const lane = threadIdx.x % 32;
@@ -188,17 +205,17 @@ struct TensorCores {
           if constexpr (Op::kAlongK) {
 #pragma unroll
             for (int h = 0; h < 4; h += 2)
-              multiply(T{}, acc[r][0][c], w[0].of[h], w[1].of[h], w[0].of[h + 1], w[1].of[h + 1], x[c][h],
+              multiply(T{}, FewT{}, acc[r][0][c], w[0].of[h], w[1].of[h], w[0].of[h + 1], w[1].of[h + 1], x[c][h],
                        x[c][h + 1]);
           } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
             for (int p = 0; p < kPairs; ++p)
-              multiply(T{}, acc[r][p][c], w[0].of[2 * p], w[0].of[2 * p + 1], w[1].of[2 * p], w[1].of[2 * p + 1],
+              multiply(T{}, FewT{}, acc[r][p][c], w[0].of[2 * p], w[0].of[2 * p + 1], w[1].of[2 * p], w[1].of[2 * p + 1],
                        x[c][0], x[c][1]);
           } else {
 #pragma unroll
             for (int p = 0; p < kPairs; ++p)
-              multiply(T{}, acc[r][p][c], turned(w[0].of[p], w[1].of[p], 0), turned(w[0].of[p], w[1].of[p], 1),
+              multiply(T{}, FewT{}, acc[r][p][c], turned(w[0].of[p], w[1].of[p], 0), turned(w[0].of[p], w[1].of[p], 1),
                        turned(w[2].of[p], w[3].of[p], 0), turned(w[2].of[p], w[3].of[p], 1), x[c][0], x[c][1]);
           }
         }
@@ -208,7 +225,7 @@ struct TensorCores {
 
   // Writes the tile's columns 8 * c ... to `to`, kPitch floats for each.
   template <int kPitch>
-  MUCC_DEVICE void write(int c, float* to) const {
+  MUCC_DEVICE void write(int c, Sum* to) const {
     int const g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
     for (int r = 0; r < S::kRows; ++r)
@@ -224,6 +241,7 @@ template <class Op>
 struct Exact {
   using S = Step<Op>;
   using T = typename Op::Element;
+  using Sum = float;
   float acc[S::kRows][S::kOwn][Op::kFew] = {};
 
   MUCC_DEVICE void add(S const& step) {
@@ -282,14 +300,14 @@ MUCC_DEVICE void meet() {
 #endif
 }
 
-// A float in the shared memory of another block of the cluster, at the place where this block has `*own`.
-MUCC_DEVICE float of_block([[maybe_unused]] int rank, float const* own) {
+// What another block of the cluster has in shared memory at the place where this block has `*own`.
+template <class Sum>
+MUCC_DEVICE Sum of_block([[maybe_unused]] int rank, Sum const* own) {
 #if __CUDA_ARCH__ >= 900
-  uint32_t address = shared_address(own);
-  float x;
+  uint32_t address = shared_address(own), bits;
   asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(address) : "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
-  return x;
+  asm volatile("ld.shared::cluster.b32 %0, [%1];" : "=r"(bits) : "r"(address) : "memory");
+  return __builtin_bit_cast(Sum, bits);
 #else
   return *own;
 #endif
@@ -317,22 +335,25 @@ template <Access kAccess, class Work>
 MUCC_DEVICE void run(Work const& op, Extents const& e, int splits) {
   using Op = typename Work::Op;
   using T = typename Op::Element;
+  using FewT = typename Op::FewElement;
   using S = Step<Op>;
+  using Arithmetic = typename ArithmeticOf<Op::kExact, Op>::Type;
+  using Sum = typename Arithmetic::Sum;
   using Memory = Shared<Op, step_bytes<Op>()>;
   static_assert(sizeof(S) == step_bytes<Op>());
   extern __shared__ char mucc_shared[];
   int const warp = threadIdx.x / 32, warps = blockDim.x / 32;
   S* const ring = reinterpret_cast<S*>(mucc_shared) + warp * Op::kStages;
-  float* const parts = reinterpret_cast<float*>(mucc_shared);  // in the place of the rings
-  float* const total = reinterpret_cast<float*>(mucc_shared + Memory::reused(warps));
+  Sum* const parts = reinterpret_cast<Sum*>(mucc_shared);  // in the place of the rings
+  Sum* const total = reinterpret_cast<Sum*>(mucc_shared + Memory::reused(warps));
   int const rank = int(blockIdx.x) % splits;
   int const many0 = int(blockIdx.x) / splits * Op::kMany;
   int64_t const stride = int64_t(warps) * splits * Op::kStep;
   for (int batch = int(blockIdx.z); batch < e.batch; batch += int(gridDim.z)) {
     for (int few0 = int(blockIdx.y) * Op::kFew; few0 < e.few; few0 += int(gridDim.y) * Op::kFew) {
       T const* const many_data = static_cast<T const*>(op.weights.data) + batch * op.weights.batch;
-      T const* const few_data = static_cast<T const*>(op.few.data) + batch * op.few.batch;
-      typename ArithmeticOf<Op::kExact, Op>::Type arithmetic;
+      FewT const* const few_data = static_cast<FewT const*>(op.few.data) + batch * op.few.batch;
+      Arithmetic arithmetic;
       int64_t next = int64_t(rank * warps + warp) * Op::kStep;  // where the next step begins that is copied
       int filled = 0, used = 0;                                // steps of the ring
       auto fill = [&] {
@@ -358,8 +379,8 @@ MUCC_DEVICE void run(Work const& op, Extents const& e, int splits) {
         arithmetic.template write<Memory::kPitch>(c, parts + warp * Memory::kPart);
         __syncthreads();
         for (int i = threadIdx.x; i < 8 * Op::kMany; i += blockDim.x) {
-          float const* const part = parts + i / Op::kMany * Memory::kPitch + i % Op::kMany;
-          float sum = part[0];
+          Sum const* const part = parts + i / Op::kMany * Memory::kPitch + i % Op::kMany;
+          Sum sum = part[0];
           for (int w = 1; w < warps; ++w) sum += part[w * Memory::kPart];
           total[8 * c * Op::kMany + i] = sum;
         }
@@ -368,7 +389,7 @@ MUCC_DEVICE void run(Work const& op, Extents const& e, int splits) {
       splits > 1 ? meet() : __syncthreads();
       for (int i = rank * int(blockDim.x) + int(threadIdx.x); i < 8 * S::kGroups * Op::kMany;
            i += splits * int(blockDim.x)) {
-        float acc = total[i];
+        Sum acc = total[i];
         if (splits > 1) {
           acc = of_block(0, total + i);
           for (int r = 1; r < splits; ++r) acc += of_block(r, total + i);

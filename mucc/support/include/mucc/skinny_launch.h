@@ -40,7 +40,7 @@ Access access(Op const& op, Extents const& e) {
   using Unit = Atom<T, Op::kAlongK>;
   bool const weights = Op::kAlongK ? in_pieces<T>(op.weights, op.weights.row, e.k, 16)
                                    : in_pieces<T>(op.weights, op.weights.k, e.many, 16);
-  bool const few = op.few.k == 1 && in_pieces<T>(op.few, op.few.row, e.k, Unit::kLaneK * int(sizeof(T)));
+  bool const few = op.few.k == 1 && in_pieces<typename Op::FewElement>(op.few, op.few.row, e.k, Unit::kLaneK * int(sizeof(T)));
   return !weights ? kElements : !few ? kPiecesOfWeights : kPieces;
 }
 
