@@ -80,12 +80,13 @@ def display(stream: TextIO, *, json: bool = False, verbose: bool = False) -> Dis
     """The display that suits a stream: none for JSON; live on a terminal; lines with `verbose`."""
     if json:
         return Quiet()
-    if _is_terminal(stream):
+    if is_terminal(stream):
         return Live(stream, verbose=verbose)
     return Lines(stream) if verbose else Quiet()
 
 
-def _is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that can be drawn on."""
     import os
 
     try:

@@ -108,6 +108,33 @@ error[MU5308]: the tuning database '/proc/tuning.db' cannot be used: unable to o
 ```
 """,
     ),
+    "MU5309": (
+        "no candidate could be measured",
+        """
+Every schedule that was tried failed: it could not be built, its kernel faulted, or its result was wrong. The
+notes count the reasons.
+
+```
+$ mucc tune kernel.mcu --dims M=64,N=64,K=64
+error[MU5309]: no schedule of 'kernel' was measured at M=64,N=64,K=64
+  = note: 6 of 6 candidates: MU5106: nvcc ran out of memory and was killed
+```
+
+Wrong results or faults are defects of mucc: please report them with the program. Build failures for want of
+memory or time are tried again by the next run.
+""",
+    ),
+    "MU5310": (
+        "a file holds no measurements",
+        """
+`mucc tune --import FILE` reads what `mucc tune --export` wrote: JSON with a list of measurements.
+
+```
+$ mucc tune --import package.json
+error[MU5310]: 'package.json' holds no measurements: it is no JSON object with 'measurements'
+```
+""",
+    ),
     "MU5311": (
         "inputs or the reference for measuring could not be made",
         """
@@ -132,6 +159,22 @@ A plan's libraries hold machine code for one kind of GPU.
 $ mucc tune --measure-only candidates
 error[MU5312]: the GPU of this machine is sm_80, the libraries are for sm_90a
 ```
+""",
+    ),
+    "MU5313": (
+        "the file's own schedule keeps a result from being used",
+        """
+Settings in a `schedule` of the source always hold. The kernel was tuned without them, and the best schedule
+differs, so compilations of this file will not take it.
+
+```
+$ mucc tune kernel.mcu --dims M=4096,N=4096,K=4096
+warning[MU5313]: the schedule in kernel.mcu pins other settings than those found, and pinned settings hold
+  = help: `--write` puts the best schedule into the file
+```
+
+Write the printed schedule into the file (`--write` does), take the old one out, or tune with `--keep-pins`,
+which searches only what the file leaves open.
 """,
     ),
 }

@@ -30,13 +30,19 @@ if TYPE_CHECKING:
 class Analysis:
     """A kernel without candidates, and for each contraction the problem at every size and what is pinned.
 
-    `stages` are in the order of tuning: the one with most operations first.
+    `stages` are in the order of tuning: the one with most operations first. With `keep_pins` the search
+    holds what is pinned.
     """
 
     kernel: Kernel
     stages: tuple[str, ...]
     problems: Mapping[str, tuple[Problem, ...]]
     pins: Mapping[str, Settings]
+    keep_pins: bool = False
+
+    def held(self, stage: str) -> Settings:
+        """The settings that every candidate of a stage has."""
+        return self.pins[stage] if self.keep_pins else {}
 
 
 def analyse(program: Program, target: str, *, keep_pins: bool, card: str | None = None) -> list[Analysis]:
@@ -89,10 +95,7 @@ def _analysis(
     gemms = {op.stage.data: op for op in program.kernels if isinstance(op, GemmOp)}
     target = get_target(program.target.data)
     problems = {name: tuple(problem_of(op, d) for d in dims) for name, op in gemms.items()}
-    pins = {
-        name: {n: setting_text(v) for n, v in pinned(schedules, program, name).items()} if keep_pins else {}
-        for name in gemms
-    }
+    pins = {name: {n: setting_text(v) for n, v in pinned(schedules, program, name).items()} for name in gemms}
     device = device_of(target, card)
     sizes = tuple(
         Size(
@@ -116,6 +119,7 @@ def _analysis(
         tuple(sorted(gemms, key=lambda name: -_work(problems[name]))),
         problems,
         pins,
+        keep_pins,
     )
 
 

@@ -87,6 +87,17 @@ def candidates_of(
     return found
 
 
+def candidate_of(analysis: Analysis, stage: str, choice: Choice) -> Candidate:
+    """A candidate for a choice that is known, measured at all sizes."""
+    kernel = analysis.kernel
+    target = get_target(kernel.target)
+    estimates = [
+        target.estimate(p, target.default_schedule(p, choice[stage])).seconds * 1e6
+        for p in analysis.problems[stage]
+    ]
+    return Candidate(candidate_id(kernel, choice), stage, choice, tuple(estimates))
+
+
 def candidate_id(kernel: Kernel, choice: Choice) -> str:
     """Names a library: equal for equal programs, schedules and support code."""
     from mucc.cache.keys import digest
@@ -106,7 +117,7 @@ def ranked(analysis: Analysis, stage: str, budget: int, factor: float) -> list[t
     """
     target = get_target(analysis.kernel.target)
     problems = analysis.problems[stage]
-    lists = [_worthwhile(target, p, analysis.pins[stage], factor) for p in dict.fromkeys(problems)]
+    lists = [_worthwhile(target, p, analysis.held(stage), factor) for p in dict.fromkeys(problems)]
     if not any(lists):
         message = f"no legal schedule is known for stage '{stage}' of kernel '{analysis.kernel.name}'"
         raise DiagnosticError(Diagnostic("MU5304", message, helps=("leave settings out of the schedule",)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Generator
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from mucc.atomic import replace_file
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
-from mucc.tune.records import Record, Run, Status, best, canonical, choice_text
+from mucc.tune.records import Choice, Record, Run, Status, best, canonical, choice_text
 
 PLAN = "plan.json"
 RESULTS = "results.jsonl"
@@ -33,7 +34,7 @@ class Failure(NamedTuple):
 class Result(NamedTuple):
     """What is known of a kernel at one size: every measurement on a card, and the fastest of them.
 
-    `first` is how the choice did that the search began with; None where it was not measured.
+    `first` is how the model's choice for the size did; None where it was not measured.
     """
 
     kernel: Kernel
@@ -164,9 +165,17 @@ def result_of(kernel: Kernel, size: Size, card: str, records: list[Record]) -> R
         if (r.kernel, r.target, canonical(dict(r.dims))) == (kernel.digest, kernel.target, dims)
         and r.card in (card, "")
     )
-    first = choice_text(kernel.candidates[0].choice) if kernel.candidates else ""
+    first = choice_text(_first(kernel, size))
     begun = next((r for r in found if choice_text(r.choice) == first), None)
     return Result(kernel, size, card, found, best(list(found)), begun)
+
+
+def _first(kernel: Kernel, size: Size) -> Choice:
+    """The model's choice for a size; for several contractions, the one that was there from the start."""
+    if not kernel.candidates or len(kernel.bodies) > 1:
+        return kernel.candidates[0].choice if kernel.candidates else {}
+    i = kernel.sizes.index(size)
+    return min(kernel.candidates, key=lambda c: math.inf if (e := c.estimates[i]) is None else e).choice
 
 
 def build_failure(failure: Failure) -> Run:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.tune.folder import Folder, build_failure
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
-from mucc.tune.records import Record, Run, Status, canonical, support_digest, today
+from mucc.tune.records import Record, Run, Status, support_digest, today
 from mucc.tune.store import Store
 from mucc.tune.worker import Died, Refused, Worker, exclusive_gpu
 from mucc.version import __version__
@@ -67,7 +67,8 @@ class Session:
     def sweep(self, kernel: Kernel, size: Size, candidate: Candidate, path: str) -> Record:
         """Check and time a candidate alone."""
         try:
-            said = self._ask(kernel, size, do="try", path=os.path.abspath(path), budget_us=self.sweep_us)
+            with exclusive_gpu():
+                said = self._ask(kernel, size, do="try", path=os.path.abspath(path), budget_us=self.sweep_us)
         except Died as error:
             status = Status.TIMEOUT if error.timeout else Status.FAULT
             return record_of(kernel, size, candidate, self.card, Run(status, str(error)))
@@ -83,7 +84,8 @@ class Session:
         """Time candidates in turns; none where that failed, which leaves what the sweep found."""
         paths = [os.path.abspath(path) for _, path in finalists]
         try:
-            said = self._ask(kernel, size, do="race", paths=paths, budget_us=self.final_us)
+            with exclusive_gpu():
+                said = self._ask(kernel, size, do="race", paths=paths, budget_us=self.final_us)
         except (Died, Refused):
             return []
         return [
@@ -141,6 +143,12 @@ def finalists(records: Iterable[Record], count: int = FINALISTS, close: float = 
     return chosen if len(chosen) > 1 else []
 
 
+def entrants_of(records: Mapping[str, Record]) -> list[str]:
+    """The ids of those worth a last round."""
+    ids = {record.key: id for id, record in records.items()}
+    return [ids[r.key] for r in finalists(records.values())]
+
+
 def after_final(before: Iterable[Record], raced: Sequence[Record]) -> list[Record]:
     """What to keep after a last round: its times, and that earlier ones were taken elsewhere."""
     from dataclasses import replace
@@ -189,7 +197,7 @@ def measure(
     """
     place = Folder(folder)
     plan = place.plan()
-    with worker or Worker() as child, exclusive_gpu(), Store(database) as store:
+    with worker or Worker() as child, Store(database) as store:
         said = child.hello()
         check_card(plan.target, said["arch"])
         session = Session(child, said["card"], timeout)
@@ -275,9 +283,7 @@ def race(
     keep: Sink,
 ) -> list[Record]:
     """The last round among the best of the records of candidates, by id; what it found."""
-    ids = {canonical(record.key): id for id, record in here.items()}
-    best = [ids[canonical(r.key)] for r in finalists(here.values())]
-    entrants = [(candidates[id], paths[id]) for id in best if id in paths]
+    entrants = [(candidates[id], paths[id]) for id in entrants_of(here) if id in paths]
     if len(entrants) < 2:
         return []
     raced = measurer.final(kernel, size, entrants)

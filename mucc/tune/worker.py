@@ -23,9 +23,6 @@ COMMAND = (sys.executable, "-m", "mucc.tune.child")
 START = 120.0
 """Seconds that the process gets until it answers at all: it imports torch."""
 
-LINES = 3
-"""Of what a process said last that are quoted when it died."""
-
 
 class Died(Exception):
     """The process ended, or gave no answer in time (`timeout`); the text says how."""
@@ -45,8 +42,8 @@ class Worker:
     `command` is what runs `mucc.tune.child.serve`. Leaving the `with` ends the process.
     """
 
-    def __init__(self, command: Sequence[str] = COMMAND):
-        self.command = tuple(command)
+    def __init__(self, command: Sequence[str] | None = None):
+        self.command = tuple(command or COMMAND)
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._log: Any = None
@@ -144,7 +141,7 @@ class Worker:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = process.wait(5)
         self._log.seek(0)
-        said = self._log.read().decode("utf-8", errors="replace").strip().splitlines()[-LINES:]
+        said = self._log.read().decode("utf-8", errors="replace").strip().rpartition("\n")[2].strip()
         self.stop()
         how = "it ended"
         if status is not None and status < 0:
@@ -152,7 +149,7 @@ class Worker:
                 how = f"the process died ({signal.Signals(-status).name})"
         elif status:
             how = f"the process ended with status {status}"
-        return Died(": ".join([how, " / ".join(said)]) if said else how)
+        return Died(f"{how}: {said}" if said else how)
 
 
 @contextlib.contextmanager
