@@ -18,6 +18,7 @@ from mucc.toolchain.flags import Kind
 
 if TYPE_CHECKING:
     from mucc.pool import Pool
+    from mucc.schedules import Explanation
 
 TEXT_KINDS = {
     "ast": "the syntax tree",
@@ -61,6 +62,12 @@ def parser() -> Parser:
     p.add_argument(
         "--no-tuned", action="store_true", help="choose schedules by the model, whatever `mucc tune` measured"
     )
+    p.add_argument(
+        "--explain-schedule",
+        action="store_true",
+        help="say what each contraction's schedule should cost, and why; builds nothing",
+    )
+    p.add_argument("--json", action="store_true", help="print JSON, with --explain-schedule")
     p.add_argument(
         "--print-ir-after-all", action="store_true", help="print the IR after every pass to stderr"
     )
@@ -106,6 +113,8 @@ class Arguments:
     target: str = DEFAULT_TARGET
     dims: list[str] = field(default_factory=list[str])
     no_tuned: bool = False
+    explain_schedule: bool = False
+    json: bool = False
     print_ir_after_all: bool = False
     print_ir_after: list[str] = field(default_factory=list[str])
     save_temps: str | None = None
@@ -145,6 +154,17 @@ def main(argv: list[str], reporter: Reporter) -> int:
             f"-o {args.output} names one output, but there are {len(args.files)} input files",
             "leave out -o to get one output for each file, or run mucc once for each",
         )
+    if args.json and not args.explain_schedule:
+        raise usage_error(
+            "--json goes with --explain-schedule", "--diagnostics=json is for errors and warnings"
+        )
+    if args.explain_schedule:
+        if args.emit or args.output:
+            raise usage_error(
+                "--explain-schedule prints to stdout and makes no file", "leave out -o and --emit"
+            )
+        _explain(args, reporter)
+        return 0
     if args.print_ir and reporter.json:
         raise usage_error("--print-ir-after-all and --diagnostics=json both want stderr", "use one of them")
     if args.print_ir_after:
@@ -225,6 +245,30 @@ def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
                     _write(step, outcome.get(), reporter)
                 except DiagnosticError as error:
                     reporter.add(error.diagnostics)
+
+
+def _explain(args: Arguments, reporter: Reporter) -> None:
+    """Print why each contraction of the files has its schedule."""
+    from mucc.program import compile_source
+
+    found: list[Explanation] = []
+    for path in args.files:
+        try:
+            source = files.read_source(path)
+            compilation = compile_source(source, args.target, dims=args.sizes)
+        except DiagnosticError as error:
+            reporter.add(error.diagnostics)
+            continue
+        from mucc.schedules import explain
+
+        reporter.add(compilation.sink.diagnostics, source)
+        found += explain(compilation)
+    if args.json:
+        import json
+
+        sys.stdout.write(json.dumps([e.as_json() for e in found], indent=2) + "\n")
+    else:
+        sys.stdout.write("\n".join(e.as_text() for e in found))
 
 
 def _check_passes(names: list[str]) -> None:

@@ -73,6 +73,9 @@ class Device(NamedTuple):
     memory_bytes: int
     datasheet: Mapping[str, float]
     measured: Mapping[str, float]
+    clusters: Mapping[str, int] = MappingProxyType({})
+    """How many clusters of so many blocks (by number as text) run at the same time, one block per
+    multiprocessor."""
 
 
 class Facts(NamedTuple):
@@ -83,6 +86,8 @@ class Facts(NamedTuple):
     limits: Limits
     multiprocessor: Multiprocessor
     devices: tuple[Device, ...]
+    cost: Mapping[str, Any] = MappingProxyType({})
+    """Constants of the target's cost model."""
 
 
 def load_facts(name: str) -> Facts:
@@ -99,6 +104,7 @@ def load_facts(name: str) -> Facts:
         Limits(**limits),
         Multiprocessor(**table["multiprocessor"]),
         tuple(Device(**device) for device in devices),
+        table.get("cost", {}),
     )
 
 

@@ -29,9 +29,9 @@ class Sm90(Target):
 
     @property
     def families(self) -> tuple[Family, ...]:
-        from mucc.target.sm90_schedule import Sm90Tma
+        from mucc.target.sm90_schedule import TMA
 
-        return (Sm90Tma(), skinny.Skinny())
+        return (TMA, skinny.Skinny())
 
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
         from mucc.target.sm90_rules import broken

@@ -1,33 +1,39 @@
-"""Schedules for sm_90a's TMA kernels: what is worth trying, and a rough model of a tile's time."""
+"""Schedules for sm_90a's TMA kernels: what is worth trying, and what it costs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
-from math import ceil, log2
+from math import ceil
 from typing import Any
 
-from mucc.target import sm90_memory as memory
 from mucc.target import sm90_rules as rules
 from mucc.target.base import Device, Facts, Family
-from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, operand_bytes
+from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
+from mucc.target.cost import Extents
+from mucc.target.sm90_cost import Sm90Cost
 
-SHAPES = (
-    *(("cooperative", m, n) for m, n in ((128, 256), (256, 128), (128, 192), (128, 128))),
-    *(("pingpong", 128, n) for n in (128, 64, 32, 16)),
-    *(("pingpong", 64, n) for n in (256, 128, 64, 32, 16)),
+COOPERATIVE = ((128, 256), (256, 128), (128, 192), (128, 128), (256, 64), (128, 64), (128, 32))
+PINGPONG = (
+    *((192, 128), (128, 128), (128, 64), (128, 32), (128, 16)),
+    *((64, 256), (64, 192), (64, 128), (64, 64), (64, 32), (64, 16)),
 )
-"""Tiles worth trying, the best first among equals: large ones cooperative, small ones pingpong."""
+"""Output tiles worth trying, the best first among equals."""
 
-LARGE, DEEP = 8192, 4096
-"""Extents assumed for M and N, and for K, where they are known only at run time."""
+CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
-LATENCY = 2000
-"""Cycles from a tile's start to its end that no other work hides: filling the pipeline, the epilogue."""
+MOST_SPLITS = 16
+"""Parts that K is divided into at most: each waits for the one before it."""
 
-TAPER = 0.05
-"""What a tile of half the area loses in wgmma efficiency."""
+WALKS = (("heuristic", 1), ("heuristic", 4), ("heuristic", 8), ("along_m", 1), ("along_n", 1))
+"""Orders of tiles worth trying where there are several waves, besides a swizzle of 2: raster and swizzle."""
+
+NEAR = 1.15
+"""How far from the best a kernel may be for other orders of its tiles to be worth trying."""
+
+FEW = 256
+"""Rows or columns up to which exchanging operands is worth trying: a tile has 64 rows or more, 16 columns."""
 
 
 class Sm90Tma(Family):
@@ -35,17 +41,44 @@ class Sm90Tma(Family):
 
     mainloops = rules.MAINLOOPS
 
+    def __init__(self) -> None:
+        self._costs: dict[tuple[str, Problem], Sm90Cost] = {}
+
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
-        """Every shape with every depth and the cluster and swizzle that suit it."""
-        element = operand_bytes(problem.compute)
-        free = "mainloop" not in pinned and "scheduler" not in pinned
-        shapes = SHAPES if free else tuple(product(("cooperative", "pingpong"), *_sides()))
+        """Every tile, depth, cluster and division of K that suits it; then orders of tiles for the best."""
+        device = facts.devices[0]
+        cost = self.cost_of(facts, device, problem)
+        extents = Extents.of(problem)
+        plain = dict.fromkeys(replace(s, **pinned) for s in self._kernels(device, extents, problem, pinned))
+        yield from plain
+        seconds = {s: cost.estimate(s).seconds for s in plain}
+        least = min(seconds.values(), default=0.0)
+        for schedule in plain:
+            if seconds[schedule] <= NEAR * least and schedule.swizzle == 2:
+                yield from (replace(schedule, raster=raster, swizzle=swizzle) for raster, swizzle in WALKS)
+
+    def _kernels(
+        self, device: Device, extents: Extents, problem: Problem, pinned: Mapping[str, Any]
+    ) -> Iterator[Schedule]:
+        depth = 128 // operand_bytes(problem.compute)
+        fixed = pinned.get("mainloop")
+        tiles = [("cooperative", *t) for t in COOPERATIVE] + [("pingpong", *t) for t in PINGPONG]
+        if fixed not in (None, "cooperative", "pingpong"):
+            tiles = [(fixed, m, n) for _, m, n in tiles]
         # A tile of products is narrower in columns of the result; the narrowest of them stay what they are.
-        shapes = dict.fromkeys((word, m, max(n // problem.rights, 16)) for word, m, n in shapes)
-        for (word, m, n), depth in product(shapes, (128 // element, 64 // element)):
-            schedule = replace(Schedule((m, n, depth), mainloop=word), **pinned)
-            schedule = replace(schedule, cluster=_cluster(problem, schedule))
-            yield replace(schedule, swizzle=_swizzle(facts.devices[0], problem, schedule))
+        tiles = dict.fromkeys((word, m, max(n // problem.rights, 16)) for word, m, n in tiles)
+        for mainloop, m, n in tiles:
+            depths = (depth, 2 * depth) if m * n <= 128 * 64 else (depth,)
+            for k, cluster in product(depths, CLUSTERS):
+                if cluster[0] > ceil(extents.m / m) or cluster[1] > ceil(extents.n / n):
+                    continue
+                schedule = Schedule((m, n, k), cluster, mainloop)
+                if mainloop in ("cooperative", "pingpong"):
+                    several = _tiles(extents, schedule) >= 2 * device.multiprocessors
+                    schedule = replace(schedule, swizzle=2 if several else 1)
+                yield schedule
+                if mainloop == "cooperative":
+                    yield from _divided(device, extents, schedule)
 
     def exchanges(self, problem: Problem) -> tuple[bool, ...]:
         """Of 32-bit operands, wgmma takes only A from registers, and B must be contiguous along K.
@@ -54,9 +87,10 @@ class Sm90Tma(Family):
         """
         if problem.rights == 2:
             return (False,)
-        if operand_bytes(problem.compute) < 4 or problem.a_k_major == problem.b_k_major:
-            return (False, True)
-        return (problem.a_k_major,)
+        if operand_bytes(problem.compute) == 4 and problem.a_k_major != problem.b_k_major:
+            return (problem.a_k_major,)
+        extents = Extents.of(problem)
+        return (False, True) if min(extents.m, extents.n) <= FEW else (False,)
 
     def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
         tiles = product(rules.TILE_M, rules.TILE_N, rules.TILE_K)
@@ -64,71 +98,33 @@ class Sm90Tma(Family):
             yield Schedule(tile, cluster, mainloop)
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
-        """Waves of tiles, each bound by wgmma or by loads from L2.
+        return self.cost_of(facts, device, problem).estimate(schedule)
 
-        Where an extent is not known the last of several waves counts by how full it is.
-        """
-        config = problem.config(schedule)
-        m, _, k = config.tile
-        n = config.columns
-        sm = facts.multiprocessor
-        # A wgmma with few columns is bound by reading A from shared memory.
-        math = 2 * m * max(n, 64) / sm.flops_per_cycle(config.compute)
-        math *= 1 + TAPER * max(0, log2(128 * 256 / max(m * n, 1)))
-        cluster_m, cluster_n = (max(x, 1) for x in config.cluster)
-        load = (m / cluster_n + n / cluster_m) * config.element_bytes / sm.l2_bytes_per_cycle
-        depth = ceil((problem.k or DEEP) / k) * k
-        waves = _tiles(problem, schedule) / device.multiprocessors
-        rounds = ceil(waves) if problem.m is not None and problem.n is not None else max(waves, 1)
-        stages = schedule.stages or memory.max_stages(config, facts.limits.shared_memory)
-        clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"]
-        clock /= device.multiprocessors
-        parts = {
-            "mainloop": rounds * depth * max(math, load) / clock,
-            "fill": rounds * LATENCY * (2 if stages < 3 else 1) / clock,
-        }
-        extents = (problem.m or LARGE, problem.n or LARGE, problem.k or DEEP, problem.batch or 1)
-        return Estimate(
-            sum(parts.values()),
-            parts,
-            "math" if math >= load else "L2",
-            waves,
-            device.multiprocessors,
-            1 - waves / rounds,
-            2.0 * extents[0] * extents[1] * extents[2] * extents[3] * config.rights,
-            _compulsory(extents, config),
-        )
+    def cost_of(self, facts: Facts, device: Device, problem: Problem) -> Sm90Cost:
+        """The cost model for a problem, kept for the next questions about the same one."""
+        key = device.name, problem
+        if key not in self._costs:
+            while len(self._costs) > 3:
+                self._costs.pop(next(iter(self._costs)))
+            self._costs[key] = Sm90Cost(facts, device, problem)
+        return self._costs[key]
 
 
-def _compulsory(extents: tuple[int, int, int, int], config: GemmConfig) -> float:
-    m, n, k, batch = extents
-    outer = (config.epilogue.destination or 0) + (config.epilogue.source or 0)
-    outer += sum(config.epilogue.aux_loads) + sum(config.epilogue.aux_stores)
-    return float(batch * ((m + n * config.rights) * k * config.element_bytes + m * n * outer))
-
-
-def _sides() -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return (128, 256, 64), (256, 192, 128, 64, 32, 16)
-
-
-def _tiles(problem: Problem, schedule: Schedule) -> int:
+def _tiles(extents: Extents, schedule: Schedule) -> int:
     m, n, _ = schedule.tile
-    return ceil((problem.m or LARGE) / m) * ceil((problem.n or LARGE) / n) * (problem.batch or 1)
+    return ceil(extents.m / m) * ceil(extents.n / n) * extents.batch
 
 
-def _cluster(problem: Problem, schedule: Schedule) -> tuple[int, int]:
-    """Two blocks that share a large operand tile, along the axis that splits evenly into pairs."""
-    m, n, _ = schedule.tile
-    if m * n * problem.rights < 128 * 128:
-        return 1, 1
-    along_m, along_n = ceil((problem.m or LARGE) / m), ceil((problem.n or LARGE) / n)
-    if along_m % 2 == 0 or along_m > 8:
-        return 2, 1
-    return (1, 2) if along_n % 2 == 0 or along_n > 8 else (1, 1)
+def _divided(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Schedule]:
+    """Schedules that divide K, so that few tiles keep most of the card busy."""
+    tiles = _tiles(extents, schedule)
+    if tiles >= device.multiprocessors:
+        return
+    yield replace(schedule, scheduler="stream_k")
+    most = min(device.multiprocessors // tiles, MOST_SPLITS, ceil(extents.k / schedule.tile[2]) // 4)
+    for splits in sorted({most, most * 3 // 4, most // 2}):
+        if splits > 1:
+            yield replace(schedule, scheduler="split_k", splits=splits)
 
 
-def _swizzle(device: Device, problem: Problem, schedule: Schedule) -> int:
-    """Walk in small squares, which share operands in L2, where there are several waves of tiles."""
-    if schedule.mainloop == "warpspecialized":
-        return 1
-    return 2 if _tiles(problem, schedule) >= 2 * device.multiprocessors else 1
+TMA = Sm90Tma()

@@ -19,7 +19,7 @@ cutlass.program @free(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], bf16>
 
 // CHECK-LABEL: cutlass.program @part(
 // CHECK: cutlass.gemm "out"
-// CHECK: tile <64, 128, 64> cluster <1, 1> mainloop pingpong scheduler <persistent, swizzle = 2>
+// CHECK: tile <64, 128, 64> cluster <2, 1> mainloop pingpong scheduler <persistent>
 cutlass.program @part(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], bf16>, %out: !mu.tensor<[M, N], bf16>)
     attributes {target = "sm_90a", arg_names = ["x", "w", "out"], num_inputs = 2 : i64, dims = ["M", "N", "K"]} {
   cutlass.gemm "out" bf16 %x, %w shape <[M], [N], [K], []> : !mu.tensor<[M, K], bf16>, !mu.tensor<[K, N], bf16> {
@@ -53,7 +53,7 @@ mu.schedule "whole" for "sm_90a" {tile = #mu.tile<128, 256, 64>, cluster = #mu.c
 // CHECK: cutlass.gemm "h"
 // CHECK: tile <128, 64, 64> cluster <1, 1> mainloop cooperative scheduler <persistent, swizzle = 2>
 // CHECK: cutlass.gemm "out"
-// CHECK: tile <64, 64, 64> cluster <1, 1> mainloop pingpong scheduler <persistent, swizzle = 2>
+// CHECK: tile <64, 64, 64> cluster <1, 1> mainloop pingpong scheduler <persistent>
 cutlass.program @two(%x: !mu.tensor<[M, M], bf16>, %out: !mu.tensor<[M, M], bf16>)
     attributes {target = "sm_90a", arg_names = ["x", "out"], num_inputs = 1 : i64, dims = ["M"]} {
   %0 = cutlass.workspace : !mu.tensor<[M, M], bf16>
@@ -130,7 +130,7 @@ mu.schedule "wrong" stage "z" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
 // Few rows become the columns of the kernel's tile, unless a tile is set: it counts the product as it stands.
 
 // CHECK-LABEL: cutlass.program @tokens(
-// CHECK: tile <64, 16, 64> cluster <1, 1> mainloop pingpong scheduler <persistent> exchange on
+// CHECK: tile <64, 16, 128> cluster <2, 1> mainloop pingpong scheduler <persistent> exchange on
 cutlass.program @tokens(%x: !mu.tensor<[16, 4096], bf16>, %w: !mu.tensor<[4096, 4096], bf16>, %y: !mu.tensor<[16, 4096], bf16>)
     attributes {target = "sm_90a", arg_names = ["x", "w", "y"], num_inputs = 2 : i64, dims = []} {
   cutlass.gemm "y" bf16 %x, %w shape <[16], [4096], [4096], []> : !mu.tensor<[16, 4096], bf16>, !mu.tensor<[4096, 4096], bf16> {
