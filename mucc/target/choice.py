@@ -63,7 +63,13 @@ def _proposed(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> li
 
 
 def _everything(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
-    return _unique(target, problem, pinned, lambda f, seen: f.everything(target.facts, seen))
+    """All that the families have which would propose something for the problem."""
+
+    def all_of(family: Family, seen: Problem) -> Iterator[Schedule]:
+        if next(family.proposals(target.facts, seen, pinned), None) is not None:
+            yield from family.everything(target.facts, seen)
+
+    return _unique(target, problem, pinned, all_of)
 
 
 def _unique(

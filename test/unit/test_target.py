@@ -325,8 +325,8 @@ def test_a_fixed_raster_and_swizzle_are_kept() -> None:
         (None, None, (128, 256, 64), "cooperative"),
         (8192, 8192, (128, 256, 64), "cooperative"),
         (128, 4096, (64, 64, 128), "pingpong"),  # 128 tiles: one wave
-        (16, 4096, (64, 16, 128), "pingpong"),  # of the transposed product
-        (None, 16, (64, 16, 128), "pingpong"),
+        (16, 4096, (16, 16, 128), "skinny"),
+        (None, 32, (64, 32, 128), "pingpong"),
     ],
 )
 def test_default_tiles(m: int | None, n: int | None, tile: tuple[int, int, int], mainloop: str) -> None:
