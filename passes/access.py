@@ -66,38 +66,25 @@ class Pattern(Enum):
     SCALAR = auto()
 
 
-def classify(access: Access, rank: int) -> Pattern | None:
+def classify(access: Access, rank: int, folded: int = 0) -> Pattern | None:
     """The pattern of an access from a space of `rank` axes (batch axes, M, N); None where none fits.
 
-    All batch axes are walked, with one stride, or none; a matrix needs all of them, for CUTLASS loads
-    it by TMA.
+    The last `folded` batch axes are rows. Of the other batch axes all are walked, with one stride, or none.
     """
-    m, n, batch = rank - 2, rank - 1, frozenset(range(rank - 2))
+    m, n, batch = rank - 2, rank - 1, frozenset(range(rank - 2 - folded))
     walked_batch = access.walked & batch
     if walked_batch not in (batch, frozenset[int]()) or (len(walked_batch) > 1 and not _folds(access)):
         return None
-    match (m in access.walked, n in access.walked):
+    unit = n if access.unit_axis == n else m if folded or access.unit_axis == m else None
+    match (bool(access.walked - batch - {n}), n in access.walked):
         case (True, True):
-            return Pattern.MATRIX if walked_batch == batch and access.unit_axis in (m, n) else None
+            return Pattern.MATRIX if unit is not None else None
         case (False, True):
-            return Pattern.ROW if access.unit_axis == n else None
+            return Pattern.ROW if unit == n else None
         case (True, False):
-            return Pattern.COL if access.unit_axis == m else None
+            return Pattern.COL if unit == m else None
         case _:
             return Pattern.SCALAR
-
-
-def flat_pattern(access: Access, rank: int) -> Pattern:
-    """The pattern where batch axes are taken as rows."""
-    rows, n = access.walked - {rank - 1}, rank - 1 in access.walked
-    if rows:
-        return Pattern.MATRIX if n else Pattern.COL
-    return Pattern.ROW if n else Pattern.SCALAR
-
-
-def pattern_of(access: Access, problem: Problem, rank: int) -> Pattern | None:
-    """The pattern of an access from a contraction stage; None where a copy is needed."""
-    return flat_pattern(access, rank) if problem.flat else classify(access, rank)
 
 
 def _packed(access: Access) -> bool:
@@ -113,9 +100,9 @@ def _folds(access: Access) -> bool:
     return isinstance(type, TensorType) and type.layout.kind.data != "strides"
 
 
-def identity(dims: Dims) -> Axes:
-    """The axes of a value that fills the space."""
-    return tuple(None if d == 1 else i for i, d in enumerate(dims))
+def identity(dims: Dims, first: int = 0) -> Axes:
+    """The axes of a value that fills the space from its axis `first` on."""
+    return tuple(None if d == 1 else i for i, d in enumerate(dims, first))
 
 
 def operand_axes(op: Operation, operand: SSAValue, axes: Axes) -> Axes:
@@ -188,41 +175,56 @@ def root_axes(root: SSAValue, stage: StageOp) -> Axes:
 class Problem(NamedTuple):
     """How a contraction's axes become M, N, K and L.
 
-    `flat` takes the batch axes of A as further rows, which needs B without batch axes.
+    The last `folded` batch axes of A are taken as further rows, which needs B without them.
     """
 
     m: Dims
     n: Dims
     k: Dims
     batch: Dims
-    flat: bool
+    folded: int
 
 
 def problem_of(stage: StageOp) -> Problem:
-    """The problem of a contraction stage: batch axes become rows where that is possible."""
+    """The problem of a contraction stage: batch axes become rows where that is possible.
+
+    It is tried for all of them, and else for those that B lacks if it has others.
+    """
     matmul = stage.anchor
     assert isinstance(matmul, MatmulOp)
     dims = Shaped.of(matmul.result.type).dims
     k = Shaped.of(matmul.lhs.type).dims[-1:]
-    batch, m, n = dims[:-2], dims[-2:-1], dims[-1:]
-    flat = bool(batch) and _can_flatten(stage, matmul, len(dims))
-    return Problem((*batch, *m), n, k, (), True) if flat else Problem(m, n, k, batch, False)
+    rank, count = len(dims), len(dims) - 2
+    walked = len(rhs_access(stage, matmul).walked & set(range(count)))
+    options = (count, count - walked) if walked else (count,)
+    folded = next((f for f in options if f > 0 and _can_fold(stage, matmul, rank, f)), 0)
+    first = count - folded
+    return Problem(dims[first:-1], dims[-1:], k, dims[:first], folded)
 
 
-def _can_flatten(stage: StageOp, matmul: MatmulOp, rank: int) -> bool:
+def _can_fold(stage: StageOp, matmul: MatmulOp, rank: int, folded: int) -> bool:
+    """Whether all that a stage reads has the last `folded` batch axes in one with its rows, or lacks both."""
     lhs = lhs_access(stage, matmul)
     rhs = rhs_access(stage, matmul)
+    first = rank - 2 - folded
     everything = frozenset(i for i, d in enumerate(stage.space) if d != 1)
-    rows, columns, batch = (everything & set(r) for r in (range(rank - 1), (rank - 1,), range(rank - 2)))
-    if rhs.walked & batch or not _packed(lhs) or lhs.walked & rows != rows:
+    rows, batch = everything & set(range(first, rank - 1)), everything & set(range(first))
+    if rhs.walked & set(range(first, rank - 2)) or not _packed(lhs) or lhs.walked & rows != rows:
         return False
     for access in accesses(stage):
-        if access.walked not in (everything, rows, columns, frozenset[int]()):
+        if access.walked & rows not in (rows, frozenset[int]()) or access.walked & batch not in (
+            batch,
+            frozenset[int](),
+        ):
             return False
-        if access.walked >= rows and not _packed(access):
+        if access.walked & rows and not _packed(access):
             return False
-    reductions = [op for op in stage.body.block.ops if isinstance(op, ReduceOp)]
-    return all(everything & set(op.axes.get_values()) in (columns, rows, everything) for op in reductions)
+    reduced = [
+        everything & set(op.axes.get_values()) for op in stage.body.block.ops if isinstance(op, ReduceOp)
+    ]
+    if first:
+        return not reduced
+    return all(axes in (everything - rows, rows, everything) for axes in reduced)
 
 
 def lhs_access(stage: StageOp, matmul: MatmulOp) -> Access:
@@ -247,18 +249,27 @@ def _matmul_axes(dims: Dims, result: Dims) -> Axes:
     return tuple(axes)
 
 
-def operand_fits(access: Access, rank: int, single: frozenset[int] = frozenset()) -> bool:
+def without_folded(access: Access, rank: int, folded: int) -> Access:
+    """A right operand's access as seen from a space without the last `folded` batch axes, which it lacks."""
+    return Access(
+        access.base, tuple(a if a is None or a < rank - 2 - folded else a - folded for a in access.axes)
+    )
+
+
+def operand_fits(
+    access: Access, rank: int, single: frozenset[int] = frozenset(), batch_axes: int | None = None
+) -> bool:
     """Whether a kernel can read a contraction's operand where it lies.
 
-    One of its last two axes must be contiguous, and its batch axes must be all there, in order, and
-    fold into one stride, or all be missing. Of the last two, an axis in `single`, where the operand has one
-    element, may be missing: a vector is a matrix of one row.
+    One of its last two axes must be contiguous. Of the space's batch axes (by default all but the last two),
+    all must be there, in order, and fold into one stride, or all be missing. Of the last two, an axis in
+    `single`, where the operand has one element, may be missing: a vector is a matrix of one row.
     """
-    batch = tuple(range(rank - 2))
+    batch = tuple(range(rank - 2 if batch_axes is None else batch_axes))
     matrix = {rank - 2, rank - 1}
     if access.unit_axis not in matrix or not matrix <= access.walked | single:
         return False
-    walked = tuple(a for a in access.axes if a is not None and a < rank - 2)
+    walked = tuple(a for a in access.axes if a is not None and a < len(batch))
     if not walked:
         return True
     if walked != batch:

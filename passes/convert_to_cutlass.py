@@ -31,16 +31,17 @@ from mucc.passes.access import (
     Axes,
     Pattern,
     Problem,
+    classify,
     identity,
     is_inside,
     lhs_access,
     operand_axes,
     operand_fits,
-    pattern_of,
     pointwise_roots,
     problem_of,
     rhs_access,
     root_axes,
+    without_folded,
 )
 from mucc.passes.support import Pass, locate
 
@@ -174,9 +175,9 @@ class _Kernel:
         assert isinstance(matmul, MatmulOp)
         rank = len(stage.space)
         problem = problem_of(stage)
-        a = self.operand(stage, lhs_access(stage, matmul), rank, Shaped.of(matmul.lhs.type).dims, rank - 1)
+        a = self.operand(stage, lhs_access(stage, matmul), problem, Shaped.of(matmul.lhs.type).dims)
         b, *second = (
-            self.operand(stage, rhs_access(stage, op), rank, Shaped.of(op.rhs.type).dims, rank - 2)
+            self.operand(stage, rhs_access(stage, op), problem, Shaped.of(op.rhs.type).dims, is_right=True)
             for op in stage.contractions
         )
         places = [self.destinations(r) for r in stage.outputs]
@@ -218,26 +219,32 @@ class _Kernel:
             node = c.RowReductionOp
         body.add(node(op.kind, value, target))
 
-    def operand(self, stage: StageOp, access: Access, rank: int, dims: Dims, k: int) -> SSAValue:
+    def operand(
+        self, stage: StageOp, access: Access, problem: Problem, dims: Dims, *, is_right: bool = False
+    ) -> SSAValue:
         """A contraction's operand as a view that the kernel can read, copied first where it cannot.
 
-        Matrix instructions take operands of 8 bits contiguous along the axis `k` only.
+        A right operand has no axes for the batch axes that are folded into rows. Matrix instructions take
+        operands of 8 bits contiguous along K only.
         """
-        access = self.at(access)
+        access, rank, batch = self.at(access), len(stage.space), len(problem.batch)
+        if is_right:
+            access, rank = without_folded(access, rank, problem.folded), rank - problem.folded
+        k = rank - 2 if is_right else rank - 1
         narrow = dtype_bytes(Shaped.of(access.base.type).element_type) == 1
         single = frozenset(a for a, d in enumerate(dims[-2:], rank - 2) if d == 1 and a != k)
-        if not operand_fits(access, rank, single) or (narrow and access.unit_axis != k):
+        if not operand_fits(access, rank, single, batch) or (narrow and access.unit_axis != k):
             # A copy for every batch, or one for all.
-            walks_batch = any(axis < rank - 2 for axis in access.walked)
-            batch = stage.space[: rank - 2] if walks_batch else ()
-            layout = LayoutAttr.col_major() if narrow and k == rank - 2 else LayoutAttr.row_major()
-            access = self.copy(stage, access, rank, (*batch, *dims[-2:]), layout)
+            walked = stage.space[:batch] if any(axis < batch for axis in access.walked) else ()
+            folded = () if is_right else stage.space[batch : batch + problem.folded]
+            layout = LayoutAttr.col_major() if narrow and is_right else LayoutAttr.row_major()
+            access = self.copy(stage, access, rank, (*walked, *folded, *dims[-2:]), layout)
         return build_view(access, rank, self.block)
 
     def copy(
         self, stage: StageOp, access: Access, rank: int, dims: Dims, layout: LayoutAttr | None = None
     ) -> Access:
-        """Write what an access sees into the workspace in full, row-major or as told, by a map kernel."""
+        """Write what an access sees into the workspace, row-major or as told, by a map kernel over `dims`."""
         element = Shaped.of(access.base.type).element_type
         self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(dims, element, layout)))
         body = Block()
@@ -247,7 +254,7 @@ class _Kernel:
         name = f"{stage.stage_name.data}.copy{self.copies}"
         self.copies += 1
         self.block.add_op(c.MapOp(name, dims, Region(body)))
-        return Access(workspace.result, tuple(range(rank - len(dims), rank)))
+        return Access(workspace.result, identity(dims, rank - len(dims)))
 
 
 class _Body:
@@ -332,10 +339,11 @@ class _Body:
         if self.problem is None:
             node: c.LoadNode = c.LoadOp(build_view(access, rank, outer))
         else:
-            pattern = pattern_of(access, self.problem, rank)
+            pattern = classify(access, rank, self.problem.folded)
             if pattern is None:
-                access = self.kernel.copy(self.stage, access, rank, self.stage.space)
-                pattern = Pattern.MATRIX
+                access = self.kernel.copy(self.stage, access, rank, self._seen(access, rank))
+                pattern = classify(access, rank, self.problem.folded)
+                assert pattern is not None
             if pattern is Pattern.MATRIX:
                 has_source = any(isinstance(op, c.SrcFetchOp) for op in self.block.ops)
                 kind = c.AuxLoadOp if has_source else c.SrcFetchOp
@@ -344,6 +352,13 @@ class _Body:
             node = kind(build_view(access, rank, outer))
         self.block.add_op(node)
         return node.result
+
+    def _seen(self, access: Access, rank: int) -> Dims:
+        """The space, with extent 1 for rows, columns and batches along which an access does not vary."""
+        assert self.problem is not None
+        first, space = rank - 2 - self.problem.folded, self.stage.space
+        groups = (range(first), range(first, rank - 1), range(rank - 1, rank))
+        return tuple(space[i] if access.walked & set(group) else 1 for group in groups for i in group)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from mucc.passes.access import (
     Access,
     Pattern,
     accesses,
+    classify,
     identity,
     is_inside,
     lhs_access,
-    pattern_of,
     problem_of,
     rhs_access,
     root_axes,
@@ -61,7 +61,7 @@ def _reads_vectors(stage: StageOp, but: Operation | None = None) -> bool:
     """Whether pointwise work reads no matrix but the results of one stage."""
     problem, rank = problem_of(stage), len(stage.space)
     loads = [a for a in accesses(stage) if but is None or a.base.owner is not but]
-    return all(pattern_of(a, problem, rank) not in (Pattern.MATRIX, None) for a in loads)
+    return all(classify(a, rank, problem.folded) not in (Pattern.MATRIX, None) for a in loads)
 
 
 def _fits(target: Target, stage: StageOp, product: MatmulOp) -> bool:

@@ -82,11 +82,15 @@ class CutlassFunctions(MuFunctions):
     @impl(c.GemmOp)
     def gemm(self, interpreter: Interpreter, op: c.GemmOp, args: PythonValues) -> PythonValues:
         a, *right = (self.read(v) for v in args)
-        m, n, _, batch = op.shape.extents
+        m, n, k, batch = op.shape.extents
         space = self.extents((*batch, *m, *n))
+        if len(m) > 1:
+            a = a.reshape((*self.extents(batch), -1, *self.extents(k)))
         # Where no operand has batch axes, every batch has the same product.
-        products = (self.arrays.xp.broadcast_to(a @ b, space) for b in right)
-        self.launch = _Launch(space, tuple(products))
+        products = [a @ b for b in right]
+        if len(m) > 1:
+            products = [p.reshape(space) for p in products]
+        self.launch = _Launch(space, tuple(self.arrays.xp.broadcast_to(p, space) for p in products))
         interpreter.run_ssacfg_region(op.body, (), op.stage.data)
         return ()
 

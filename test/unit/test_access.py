@@ -71,8 +71,8 @@ MATRIX = [
 
 BATCHED = [
     (("B", "M", "N"), (0, 1, 2), ROW_MAJOR, Pattern.MATRIX),
-    (("M", "N"), (1, 2), ROW_MAJOR, None),
-    ((1, "M", "N"), (None, 1, 2), ROW_MAJOR, None),
+    (("M", "N"), (1, 2), ROW_MAJOR, Pattern.MATRIX),
+    ((1, "M", "N"), (None, 1, 2), ROW_MAJOR, Pattern.MATRIX),
     (("B", "M", "N"), (0, 1, 2), strided(1, None, None), None),
     (("N",), (2,), ROW_MAJOR, Pattern.ROW),
     (("B", 1, "N"), (0, None, 2), ROW_MAJOR, Pattern.ROW),
@@ -102,6 +102,21 @@ TWO_BATCHES = [
 )
 def test_classify(rank: int, dims: Dims, axes: Axes, layout: LayoutAttr, pattern: Pattern | None) -> None:
     assert classify(access(dims, axes, layout), rank) is pattern
+
+
+@pytest.mark.parametrize(
+    ("dims", "axes", "pattern"),
+    [
+        (("B", "H", "M", "N"), (0, 1, 2, 3), Pattern.MATRIX),
+        (("B", 1, 1, "N"), (0, None, None, 3), Pattern.ROW),
+        (("N",), (3,), Pattern.ROW),
+        (("H", "M", 1), (1, 2, None), Pattern.COL),
+        (("B", "H", "M", 1), (0, 1, 2, None), Pattern.COL),
+        (("B", 1, 1, 1), (0, None, None, None), Pattern.SCALAR),
+    ],
+)
+def test_classify_where_heads_are_rows(dims: Dims, axes: Axes, pattern: Pattern) -> None:
+    assert classify(access(dims, axes), 4, folded=1) is pattern
 
 
 @pytest.mark.parametrize(
@@ -203,3 +218,29 @@ def test_problem(rest: str, expected: tuple[tuple[Dim, ...], ...]) -> None:
 def test_a_row_for_each_batch_is_one_product() -> None:
     head = "kernel k[B, N, K](x: bf16[B, 1, K], w: bf16[K, N], r: f32[B, 1, N]) -> bf16[B, 1, N]"
     assert shape(head + " { return x @ w + r }") == (("B", 1), ("N",), ("K",), ())
+
+
+HEADS = "kernel k[B, H, M, N, K](q: bf16[B, H, M, K], k: bf16[B, N, K], j: bf16[H, N, K], "
+GROUPED = (("H", "M"), ("N",), ("K",), ("B",))
+EACH = (("M",), ("N",), ("K",), ("B", "H"))
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("s: f32) -> bf16[B, H, M, N] { return q @ k[:, None, :, :].T }", GROUPED),
+        (
+            "r: f32[B, H, M]) -> bf16[B, H, M, N] { return q @ k[:, None, :, :].T * r[:, :, :, None] }",
+            GROUPED,
+        ),
+        ("r: f32[B, 1, 1, N]) -> bf16[B, H, M, N] { return q @ k[:, None, :, :].T + r }", GROUPED),
+        # What differs between heads but not between rows, or the other way round.
+        ("r: f32[B, H, 1, 1]) -> bf16[B, H, M, N] { return q @ k[:, None, :, :].T * r }", EACH),
+        ("r: f32[M, 1]) -> bf16[B, H, M, N] { return q @ k[:, None, :, :].T * r }", EACH),
+        ("s: f32) -> f32[B, H, M] { return sum(q @ k[:, None, :, :].T, axis=-1) }", EACH),
+        # Heads are the inner axis: they cannot be batches around the outer one as rows.
+        ("s: f32) -> bf16[B, H, M, N] { return q @ j.T }", EACH),
+    ],
+)
+def test_axes_that_the_right_operand_lacks_are_rows(rest: str, expected: tuple[tuple[Dim, ...], ...]) -> None:
+    assert shape(HEADS + rest) == expected

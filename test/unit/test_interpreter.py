@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.interpreter import interpret_program
 from mucc.dialects.mu.arrays import NumpyArrays, TorchArrays, arrays_for
 from mucc.dialects.mu.interpreter import interpret_kernel
+from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.types import Shaped
 
 # Rounding
 
@@ -264,11 +267,40 @@ def test_shapes_that_do_not_fit(shapes: tuple[tuple[int, ...], ...], message: st
 # Lowered programs
 
 
+PIPELINE = (
+    "mu-canonicalize",
+    "decompose",
+    "mu-canonicalize",
+    "form-stages",
+    "pair-contractions",
+    "convert-to-cutlass",
+)
+
+
 def program(mcu: str) -> c.ProgramOp:
-    passes = ("mu-canonicalize", "decompose", "mu-canonicalize", "form-stages", "convert-to-cutlass")
-    found = lowered(mcu, *passes).body.block.first_op
+    found = lowered(mcu, *PIPELINE).body.block.first_op
     assert isinstance(found, c.ProgramOp)
     return found
+
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "gpu" / "programs"
+
+
+@pytest.mark.parametrize("name", ["operands_in_place", "linear_combination", "pairs"])
+def test_programs_mean_the_same_before_and_after_lowering(name: str) -> None:
+    text = (PROGRAMS / f"{name}.mcu").read_text(encoding="utf-8")
+    module = lowered(text)
+    programs = lowered(text, *PIPELINE)
+    random = np.random.default_rng(3)
+    extents = {"B": 2, "H": 3, "M": 4, "N": 5, "K": 6}
+    for found, low in zip(module.body.block.ops, programs.body.block.ops, strict=True):
+        if not isinstance(found, KernelOp):
+            continue
+        assert isinstance(low, c.ProgramOp)
+        shapes = [[extents.get(d, d) for d in Shaped.of(a.type).dims] for a in found.body.block.args]
+        inputs = [random.standard_normal(s) for s in shapes]
+        (want,), (got,) = interpret_kernel(found, inputs), interpret_program(low, inputs)
+        np.testing.assert_allclose(got, want, rtol=1e-2, atol=1e-2)
 
 
 def test_a_lowered_program_rounds_what_it_stores() -> None:
