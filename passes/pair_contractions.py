@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 
 from mucc.dialects.mu.ops import KernelOp, MatmulOp, ReduceOp, StageKind, StageOp
 from mucc.dialects.mu.schedule import MainloopAttr, ScheduleOp
+from mucc.dialects.mu.types import TensorType
 from mucc.passes.access import (
     Access,
     Pattern,
@@ -67,7 +68,10 @@ def _reads_vectors(stage: StageOp, but: Operation | None = None) -> bool:
 def _fits(target: Target, stage: StageOp, product: MatmulOp) -> bool:
     k = len(stage.space) - 1
     a, b = lhs_access(stage, product), rhs_access(stage, product)
-    return target.has_pairs(product.compute.data.value, a.unit_axis == k, b.unit_axis == k - 1)
+    result = stage.outputs[0].type
+    assert isinstance(result, TensorType)
+    compute = product.compute.data.value
+    return target.has_pairs(compute, a.unit_axis == k, b.unit_axis == k - 1, result.dtype)
 
 
 def _keeps_apart(schedule: ScheduleOp, first: StageOp, second: StageOp, target: Target) -> bool:

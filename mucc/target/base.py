@@ -223,9 +223,10 @@ class Target(ABC):
         """The mainloops that can multiply with two right operands at once; none for most targets."""
         return ()
 
-    def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
+    def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         """Whether one kernel can compute two such products that share their left operand.
 
-        The epilogue of such a kernel stores one row-major matrix, and reads vectors and numbers only.
+        The epilogue of such a kernel stores one row-major matrix, of dtype `result`, and reads vectors and
+        numbers only.
         """
         return False

@@ -50,5 +50,8 @@ class Sm90(Target):
 
         return PAIR_MAINLOOPS
 
-    def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
-        return compute in ("bf16", "f16") or (compute == "tf32" and a_k_major and b_k_major)
+    def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
+        if result not in ("bf16", "f16", "f32"):
+            return False
+        along_k = a_k_major and b_k_major
+        return compute in ("bf16", "f16") or (compute in ("tf32", "e4m3", "e5m2") and along_k)

@@ -89,6 +89,8 @@ TURNED = "return silu(x @ g.T) * (x @ u.T)"
         ("f32", "K, N", GATED, "", ["gemm", "gemm"]),
         ("bf16", "K, N", GATED, "", ["pair"]),
         ("bf16", "N, K strides(256, 1)", TURNED, "", ["pair"]),
+        ("e4m3", "N, K", TURNED, "", ["pair"]),
+        ("s8", "N, K", TURNED, "", ["gemm", "gemm"]),
         # Strides that differ at run time lead nowhere.
         ("bf16", "N, K strides(_, 1)", TURNED, "", ["gemm", "gemm"]),
         ("bf16", "N, K", TURNED, "schedule k for sm_90a { mainloop = multistage }", ["gemm", "gemm"]),
@@ -113,3 +115,8 @@ def test_what_makes_a_pair(dtype: str, right: str, body: str, schedule: str, exp
     shape = f"{extents}] strides{layout}" if layout else f"{extents}]"
     text = HEAD.replace("[{1}]", "[{1}").format(dtype, shape, body)
     assert kinds(f"{text}\n{schedule}") == expected
+
+
+def test_a_result_of_eight_bits_keeps_them_apart() -> None:
+    text = HEAD.format("bf16", "N, K", TURNED).replace("-> f32[M, N]", "-> e4m3[M, N]")
+    assert kinds(text) == ["gemm", "gemm"]

@@ -204,7 +204,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         splits=1 if scheduler == "persistent" else draw(st.integers(0, 200)),
         swizzle=draw(st.integers(0, 9)) if scheduler == "persistent" else 1,
         exchanged=draw(st.booleans()),
-        rights=draw(st.sampled_from((1, 2))) if SM90.has_pairs(compute, a_k_major, b_k_major) else 1,
+        rights=draw(st.sampled_from((1, 2))) if SM90.has_pairs(compute, a_k_major, b_k_major, "bf16") else 1,
     )
 
 
@@ -262,7 +262,7 @@ def test_default_schedules_break_no_rule(
     batch: int | None,
     rights: int,
 ) -> None:
-    problem = Problem(*kind, epilogue, m, n, k, batch, rights if SM90.has_pairs(*kind) else 1)
+    problem = Problem(*kind, epilogue, m, n, k, batch, rights if SM90.has_pairs(*kind, "bf16") else 1)
     assert SM90.violations(config_of(problem, {})) == []
 
 
