@@ -23,10 +23,6 @@ class Sm90(Target):
     def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
         from mucc.target.sm90_rules import violations
 
-        if config.rights == 2 and config.mainloop not in self.pair_mainloops:
-            message = f"the {config.mainloop} mainloop multiplies with one right operand, not with two"
-            notes = (f"those that do are {', '.join(self.pair_mainloops)}",)
-            return [Violation("MU3011", "mainloop", message, notes, self.pair_mainloops[0])]
         if config.mainloop == skinny.MAINLOOP:
             return skinny.violations(self.facts, config, stages, self.has_clusters)
         return violations(self.facts.limits, config, stages)
