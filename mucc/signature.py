@@ -97,6 +97,12 @@ class KernelInfo:
         return f"{self.name}{f'[{dims}]' if dims else ''}({inputs}) -> {result}"
 
 
+def quotient(dim: str) -> tuple[str, int] | None:
+    """The dim and the number whose quotient a dim is: `K_per_128` is that of K and 128."""
+    whole, separator, divisor = dim.rpartition("_per_")
+    return (whole, int(divisor)) if separator and divisor.isdigit() and int(divisor) else None
+
+
 def evaluate(terms: Terms, dims: Mapping[str, int]) -> int:
     """The value of a sum of products for given dims."""
     return sum(math.prod(dims[f] if isinstance(f, str) else f for f in term) for term in terms)

@@ -18,6 +18,7 @@ from mucc.dialects.mu.ops import (
     ExpandOp,
     MatmulOp,
     ReduceOp,
+    RegroupOp,
     StageOp,
     TransposeOp,
 )
@@ -153,7 +154,7 @@ def accesses(stage: StageOp) -> list[Access]:
             return
         seen.add((value, axes))
         owner = value.owner
-        if not is_inside(value, stage):
+        if not is_inside(value, stage) or isinstance(owner, RegroupOp):
             found[Access(value, axes)] = None
         elif isinstance(owner, ElementwiseOp | TransposeOp | ExpandOp | BroadcastOp):
             for operand in owner.operands:

@@ -20,6 +20,7 @@ from mucc.dialects.mu.ops import (
     KernelOp,
     MatmulOp,
     ReduceOp,
+    RegroupOp,
     ReturnOp,
     StageKind,
     StageOp,
@@ -142,7 +143,15 @@ class _Kernel:
 
     def at(self, access: Access) -> Access:
         """The access with its base replaced by where that lies in the program."""
-        return Access(self.memory.get(access.base, access.base), access.axes)
+        return Access(self.place(access.base), access.axes)
+
+    def place(self, value: SSAValue) -> SSAValue:
+        """Where a value that a stage reads lies in the program."""
+        if value not in self.memory and isinstance(op := value.owner, RegroupOp):
+            regrouped = RegroupOp(self.place(op.operand), Shaped.of(value.type).dims)
+            self.block.add_op(regrouped)
+            self.memory[value] = regrouped.result
+        return self.memory.get(value, value)
 
     def stage(self, stage: StageOp) -> None:
         match stage.kind.data:
@@ -292,6 +301,8 @@ class _Body:
             case ConstantOp():
                 self.block.add_op(constant := ConstantOp(op.value))
                 return constant.result
+            case RegroupOp():
+                return self.load(self.kernel.at(Access(value, axes)))
             case TransposeOp() | ExpandOp() | BroadcastOp():
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case CastOp():

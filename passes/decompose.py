@@ -15,6 +15,8 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu import elementwise as e
 from mucc.dialects.mu.activations import SELU_ALPHA, SELU_SCALE
+from mucc.dialects.mu.ops import DequantizeOp, ExpandOp, MatmulOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.types import Shaped
 from mucc.passes.support import Pass, rewrite
 
 
@@ -87,10 +89,54 @@ class Expand(RewritePattern):
         rewriter.replace(op, emit.ops, [result])
 
 
+class MixedProduct(RewritePattern):
+    """`x @ transpose(w)` of bf16 and s8 -> `x @ transpose(cast(w))`: operands are multiplied at one size."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, MatmulOp):
+            return
+        wide = Shaped.of(op.result.type).element_type
+        for index, (value, other) in enumerate(((op.lhs, op.rhs), (op.rhs, op.lhs))):
+            element = Shaped.of(value.type).element_type
+            if element == wide or Shaped.of(other.type).element_type != wide:
+                continue
+            is_view = isinstance(view := value.owner, TransposeOp)
+            cast = e.CastOp(view.operand if isinstance(view, TransposeOp) else value, wide)
+            new = [cast, TransposeOp(cast)] if is_view else [cast]
+            rewriter.insert(new)
+            operands = [op.lhs, op.rhs]
+            operands[index] = new[-1].results[0]
+            rewriter.replace(op, MatmulOp(*operands, op.compute))
+            return
+
+
+class Dequantize(RewritePattern):
+    """`(w - z) * s` over [N, K] -> the same over [N, G, group], where scales and zeros broadcast."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, DequantizeOp):
+            return
+        emit = Emit()
+        dims = Shaped.of(op.weights.type).dims
+        groups = Shaped.of(op.scales.type).dims
+
+        def column(value: SSAValue) -> SSAValue:
+            return emit(ExpandOp(value, [len(groups)]))
+
+        value = emit(RegroupOp(op.weights, (*groups, op.group)))
+        if op.zeros is not None:
+            value = emit(e.SubOp(value, column(op.zeros)))
+        value = emit(e.MulOp(value, column(op.scales)))
+        wide = Shaped.of(op.result.type).element_type
+        if Shaped.of(value.type).element_type != wide:
+            value = emit(e.CastOp(value, wide))
+        rewriter.replace(op, [*emit.ops, RegroupOp(value, dims)])
+
+
 class Decompose(Pass):
-    """Rewrite every composite activation into primitive operations."""
+    """Rewrite every composite operation into primitive ones."""
 
     name = "decompose"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        rewrite(op, [Expand()])
+        rewrite(op, [Expand(), MixedProduct(), Dequantize()])

@@ -14,8 +14,9 @@ from mucc.dialects.mu import ops as m
 from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.schedule import ScheduleOp
 
-VIEWS = (m.TransposeOp, m.ExpandOp)
+VIEWS = (m.TransposeOp, m.ExpandOp, m.RegroupOp)
 TENSOR_OPS = (ElementwiseOp, ConstantOp, m.MatmulOp, *VIEWS, m.BroadcastOp, m.ReduceOp)
+COMPOSITE = (m.DequantizeOp,)
 
 
 class LevelError(Exception):
@@ -82,7 +83,7 @@ def _planned(op: Operation) -> str | None:
 
 _PROGRAM = (c.WorkspaceOp, c.GemmOp, c.MapOp, c.ReduceOp, *VIEWS)
 
-MU = Level("mu", (m.KernelOp, ScheduleOp), (*TENSOR_OPS, m.PinOp, m.ReturnOp))
+MU = Level("mu", (m.KernelOp, ScheduleOp), (*TENSOR_OPS, *COMPOSITE, m.PinOp, m.ReturnOp))
 PRIMITIVE = Level("primitive", MU.top, MU.inner, _primitive)
 STAGED = Level("stages", (m.KernelOp, ScheduleOp), (m.StageOp, m.ReturnOp), _primitive)
 LOWERED = Level("lowered", (c.ProgramOp, ScheduleOp), _PROGRAM, _primitive)

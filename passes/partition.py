@@ -23,6 +23,7 @@ from mucc.dialects.mu.ops import (
     PinOp,
     ReduceOp,
     Reduction,
+    RegroupOp,
     ReturnOp,
     StageKind,
 )
@@ -107,6 +108,8 @@ class Partition:
                     self._contraction(op)
                 case ReduceOp():
                     self._reduction(op)
+                case RegroupOp():
+                    self._materialise(op.operand)
                 case PinOp():
                     self._pin(op)
                 case ReturnOp():

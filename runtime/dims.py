@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
-from mucc.signature import KernelInfo, Manifest
+from mucc.signature import KernelInfo, Manifest, quotient
 
 
 def fault(code: str, message: str, *helps: str) -> DiagnosticError:
@@ -42,6 +42,8 @@ def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
                 else (f"its dims are {', '.join(info.dims) or 'none'}",)
             )
             raise fault("MU6051", f"{info.name} has no dim '{name}'", *helps)
+    parts = {n: p for n, v in info.dims.items() if v is None and n not in given and (p := quotient(n))}
+    given = {**given, **{n: max(given[d] // by, 1) for n, (d, by) in parts.items() if d in given}}
     if missing := [n for n, v in info.dims.items() if v is None and n not in given]:
         example = ",".join(f"{n}={given.get(n, 4096)}" for n, v in info.dims.items() if v is None)
         raise fault(

@@ -23,7 +23,7 @@ from xdsl.interpreter import (
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.arrays import Arrays, arrays_for
 from mucc.dialects.mu.interpreter import MuFunctions, sizes_of
-from mucc.dialects.mu.ops import ExpandOp, TransposeOp
+from mucc.dialects.mu.ops import ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
 
 
@@ -74,6 +74,10 @@ class CutlassFunctions(MuFunctions):
     @impl(ExpandOp)
     def expand(self, interpreter: Interpreter, op: ExpandOp, args: PythonValues) -> PythonValues:
         return (self.expanded(op, self.read(args[0])),)
+
+    @impl(RegroupOp)
+    def regroup(self, interpreter: Interpreter, op: RegroupOp, args: PythonValues) -> PythonValues:
+        return (self.read(args[0]).reshape(self.shape(op.result.type)),)
 
     @impl(c.WorkspaceOp)
     def workspace(self, interpreter: Interpreter, op: c.WorkspaceOp, args: PythonValues) -> PythonValues:

@@ -162,6 +162,19 @@ class MuFunctions(InterpreterFunctions):
         shape = self.shape(op.result.type)
         return (self.arrays.xp.broadcast_to(args[0], shape),)
 
+    @impl(ops.RegroupOp)
+    def regroup(self, interpreter: Interpreter, op: ops.RegroupOp, args: PythonValues) -> PythonValues:
+        return (args[0].reshape(self.shape(op.result.type)),)
+
+    @impl(ops.DequantizeOp)
+    def dequantize(self, interpreter: Interpreter, op: ops.DequantizeOp, args: PythonValues) -> PythonValues:
+        weights, *spread = args
+        shape = tuple(weights.shape)
+        grouped = weights.reshape((*shape[:-1], -1, op.group))
+        scales, *zeros = (v.reshape((*v.shape, 1)) for v in spread)
+        value = ((grouped - zeros[0]) if zeros else grouped) * scales
+        return (self.stored(value.reshape(shape), op.result.type),)
+
     @impl(ops.ReduceOp)
     def reduce(self, interpreter: Interpreter, op: ops.ReduceOp, args: PythonValues) -> PythonValues:
         return (self.arrays.reduce(op.kind.data.value, args[0], op.axes.get_values()),)

@@ -25,6 +25,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -235,6 +236,77 @@ class BroadcastOp(FormattedOp):
             raise VerifyException(f"mu.broadcast: result type {self.result.type} should be {expected}")
 
 
+@irdl_op_definition
+class RegroupOp(FormattedOp):
+    """The elements of a row-major tensor, in their order, under other extents: [N, K] as [N, G, 128].
+
+    That there are as many elements is a promise of the program. It is a look at memory: the operand is
+    stored.
+    """
+
+    name = "mu.regroup"
+
+    operand = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$operand attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, dims: Dims):
+        value = SSAValue.get(operand)
+        super().__init__(
+            operands=[value], result_types=[TensorType.of(dims, Shaped.of(value.type).element_type)]
+        )
+
+    def verify_(self) -> None:
+        for type in (self.operand.type, self.result.type):
+            if not isinstance(type, TensorType) or not type.layout.is_row_major:
+                raise VerifyException(f"mu.regroup: {type} is not row-major")
+        if Shaped.of(self.operand.type).element_type != Shaped.of(self.result.type).element_type:
+            raise VerifyException("mu.regroup: the dtype stays")
+
+
+@irdl_op_definition
+class DequantizeOp(FormattedOp):
+    """`(w - zeros) * scales`, one scale and zero for each group of columns, at the scales' dtype."""
+
+    name = "mu.dequantize"
+
+    weights = operand_def(TensorType)
+    scales = operand_def(TensorType)
+    zeros = opt_operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$weights `,` $scales (`zeros` $zeros^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        weights: SSAValue | Operation,
+        scales: SSAValue | Operation,
+        zeros: SSAValue | Operation | None = None,
+    ):
+        values = [SSAValue.get(v) for v in (weights, scales, *([] if zeros is None else [zeros]))]
+        super().__init__(
+            operands=[values[0], values[1], values[2:]],
+            result_types=[rules.dequantize([v.type for v in values])],
+        )
+
+    @property
+    def group(self) -> int:
+        """How many columns share a scale."""
+        return rules.group_size(Shaped.of(self.weights.type).dims[-1], Shaped.of(self.scales.type).dims[-1])
+
+    def verify_(self) -> None:
+        expected = rules.dequantize([v.type for v in self.operands])
+        if self.result.type != expected:
+            raise VerifyException(f"mu.dequantize: result type {self.result.type} should be {expected}")
+
+
 class Reduction(StrEnum):
     SUM = "sum"
     MAX = "max"
@@ -249,7 +321,7 @@ class ReductionAttr(WordAttr[Reduction]):
     name = "mu.reduction"
 
 
-VIEWS = (TransposeOp, ExpandOp, BroadcastOp)
+VIEWS = (TransposeOp, ExpandOp, BroadcastOp, RegroupOp)
 """Operations that look at a tensor in another shape."""
 
 

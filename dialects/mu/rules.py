@@ -175,10 +175,15 @@ def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
     """The dtype of a product of matrices of these dtypes.
 
     bf16, f16 and f32 multiply with themselves; e4m3 and e5m2 with each other, to f32; s8 and u8 with each
-    other, to s32. Raises TypeRuleError MU1060 for dtypes that are no operands, MU1025 for other pairs.
+    other, to s32; bf16 and f16 with all of 8 bits too, which they hold exactly. Raises TypeRuleError MU1060
+    for dtypes that are no operands, MU1025 for other pairs.
     """
     if lhs == rhs and lhs in WIDE:
         return lhs
+    narrow = (*NARROW_FLOATS, *NARROW_INTEGERS)
+    for wide, other in ((lhs, rhs), (rhs, lhs)):
+        if wide in (DTYPES["bf16"], DTYPES["f16"]) and other in narrow:
+            return wide
     if lhs in NARROW_FLOATS and rhs in NARROW_FLOATS:
         return f32
     if lhs in NARROW_INTEGERS and rhs in NARROW_INTEGERS:
@@ -194,9 +199,51 @@ def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
     raise TypeRuleError(
         "MU1025",
         f"operands of @ have dtypes {dtype_name(lhs)} and {dtype_name(rhs)}, but both must have the same one",
-        notes=("e4m3 and e5m2 also multiply with each other, and so do s8 and u8",),
+        notes=("e4m3 and e5m2 also multiply with each other, s8 and u8 too, and bf16 and f16 with all four",),
         helps=(f"convert one: `cast(..., {dtype_name(lhs)})`",),
     )
+
+
+def group_size(whole: Dim, parts: Dim) -> int:
+    """How many columns of `whole` share one of `parts` scales. Raises TypeRuleError MU1062."""
+    if isinstance(whole, int) and isinstance(parts, int):
+        if whole % parts == 0:
+            return whole // parts
+    elif isinstance(whole, str) and isinstance(parts, str):
+        prefix, _, divisor = parts.rpartition("_per_")
+        if prefix == whole and divisor.isdigit():
+            return int(divisor)
+    raise TypeRuleError(
+        "MU1062",
+        f"{parts} scales do not divide {whole} columns into groups",
+        notes=("each scale holds for one group of so many columns, and the groups fill all columns",),
+        helps=(f"give the scales the extent of the groups, for example `{whole}/128`",),
+    )
+
+
+def dequantize(operands: Sequence[Attribute]) -> TensorType:
+    """Weights `[.., N, K]`, scales and zeros `[.., N, K/group]`: the weights' shape, at the scales' dtype.
+
+    Raises TypeRuleError MU1062 where the shapes do not fit, MU1064 for dtypes and layouts.
+    """
+    weights, scales, *zeros = (Shaped.of(t) for t in operands)
+    if weights.element_type not in (*NARROW_FLOATS, *NARROW_INTEGERS) or scales.element_type not in WIDE:
+        raise TypeRuleError(
+            "MU1064",
+            f"weights {weights} cannot be dequantised by scales {scales}",
+            notes=("weights are e4m3, e5m2, s8 or u8; scales are bf16, f16 or f32",),
+        )
+    if not isinstance(type := operands[0], TensorType) or not type.layout.is_row_major or type.rank < 2:
+        raise TypeRuleError("MU1064", f"weights {type} must be a row-major matrix of groups along its rows")
+    for other in (scales, *zeros):
+        if other.dims[:-1] != weights.dims[:-1] or other.dims != scales.dims:
+            raise TypeRuleError(
+                "MU1062",
+                f"scales or zeros {shape_text(other.dims)} do not fit weights {shape_text(weights.dims)}",
+                helps=(f"they have the rows of the weights, and fewer columns: `{weights.dims[-1]}/128`",),
+            )
+    group_size(weights.dims[-1], scales.dims[-1])
+    return TensorType.of(weights.dims, scales.element_type)
 
 
 def transpose(operand: Attribute) -> TensorType:

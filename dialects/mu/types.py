@@ -72,6 +72,11 @@ def dtype_bytes(element_type: Attribute) -> int:
     return _BYTES[element_type]
 
 
+def quotient_name(dim: str, divisor: int) -> str:
+    """What the dim is called that stands for `dim` divided by a number: `K_per_128`."""
+    return f"{dim}_per_{divisor}"
+
+
 def parse_extent(parser: AttrParser) -> IntAttr | StringAttr:
     if (value := parser.parse_optional_integer(allow_boolean=False)) is not None:
         return IntAttr(value)

@@ -286,8 +286,8 @@ _SHAPES: dict[str, tuple[str, str]] = {
     ),
     "MU1025": _entry(
         "operands of a contraction have different dtypes",
-        "The tensor cores multiply operands of one dtype; e4m3 with e5m2 and s8 with u8 besides. Convert one "
-        "of them with `cast`.",
+        "The tensor cores multiply operands of one dtype; e4m3 with e5m2, s8 with u8, and "
+        "bf16 or f16 with all of these besides. Convert one of them with `cast`.",
         "kernel f[M, N, K](x: bf16[M, K], w: f16[K, N]) -> bf16[M, N] {\n    return x @ w\n}",
         "kernel f[M, N, K](x: bf16[M, K], w: f16[K, N]) -> bf16[M, N] {\n    return x @ cast(w, bf16)\n}",
     ),
@@ -307,6 +307,29 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n"
         "    return matmul(x, w.T, acc=fast)\n}",
         "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return matmul(x, w.T)\n}",
+    ),
+    "MU1062": _entry(
+        "scales do not fit",
+        "Scales and zeros of quantised weights `[N, K]` have the rows of the weights, and one column for "
+        "each group of their columns: `[N, K/128]`. `K/128` is an extent of its own; every call is checked for "
+        "K being 128 times as large. Where K is bound the groups must fill it.",
+        "kernel f[M, N, K, G](x: bf16[M, K], w: s8[N, K], s: bf16[N, G]) -> bf16[M, N] {\n"
+        "    return x @ dequantize(w, s).T\n}",
+        "kernel f[M, N, K](x: bf16[M, K], w: s8[N, K], s: bf16[N, K/128]) -> bf16[M, N] {\n"
+        "    return x @ dequantize(w, s).T\n}",
+    ),
+    "MU1063": _entry(
+        "extent does not divide",
+        "An extent such as `K/128` is a whole number: a dim that is bound must be a multiple of the divisor.",
+        "kernel f[N, K=100](w: s8[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
+        "kernel f[N, K=128](w: s8[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
+    ),
+    "MU1064": _entry(
+        "these weights cannot be dequantised",
+        "`dequantize(w, scales, zeros)` takes row-major weights of e4m3, e5m2, s8 or u8, and scales of bf16, "
+        "f16 or f32; the result has the dtype of the scales.",
+        "kernel f[N, K](w: bf16[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
+        "kernel f[N, K](w: s8[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
     ),
     "MU1026": _entry(
         "batch extents of a contraction differ",

@@ -85,6 +85,16 @@ class IntLit(Node):
     value: int
 
 
+class Quotient(Node):
+    """`K/128`: an extent that is a whole part of a dim."""
+
+    dim: Ident
+    divisor: IntLit
+
+
+Extent: TypeAlias = Ident | IntLit | Quotient
+
+
 class Layout(Node):
     """`row_major`, `col_major`, or `strides(...)` with None for each `_` (any stride)."""
 
@@ -96,7 +106,7 @@ class Type(Node):
     """`bf16[M, K] col_major`. `shape` is None for a scalar that is passed by value."""
 
     dtype: Ident
-    shape: tuple[Ident | IntLit, ...] | None
+    shape: tuple[Extent, ...] | None
     layout: Layout | None = None
 
 

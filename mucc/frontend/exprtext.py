@@ -133,13 +133,24 @@ def type_text(type_: ast.Type) -> str:
     """`bf16[M, K] col_major`."""
     shape = ""
     if type_.shape is not None:
-        shape = f"[{', '.join(e.text if isinstance(e, ast.Ident) else str(e.value) for e in type_.shape)}]"
+        shape = f"[{', '.join(map(extent_text, type_.shape))}]"
     layout = ""
     if type_.layout is not None:
         layout = f" {type_.layout.kind}"
         if type_.layout.kind == "strides":
             layout += f"({', '.join('_' if s is None else str(s) for s in type_.layout.strides)})"
     return type_.dtype.text + shape + layout
+
+
+def extent_text(extent: ast.Extent) -> str:
+    """`M`, `64` or `K/128`."""
+    match extent:
+        case ast.Ident():
+            return extent.text
+        case ast.IntLit():
+            return str(extent.value)
+        case ast.Quotient():
+            return f"{extent.dim.text}/{extent.divisor.value}"
 
 
 def dim_text(dim: ast.Dim) -> str:

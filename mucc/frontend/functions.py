@@ -19,6 +19,7 @@ from mucc.dialects.mu.ops import (
     AccumulationAttr,
     Compute,
     ComputeAttr,
+    DequantizeOp,
     MatmulOp,
     ReduceOp,
     Reduction,
@@ -144,6 +145,10 @@ def _accumulated(op: MatmulOp, acc: Option) -> MatmulOp:
     return op
 
 
+def _dequantize(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    return DequantizeOp(*values)
+
+
 def _cast(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
     return CastOp(values[0], DTYPES[str(options["dtype"])])
 
@@ -161,6 +166,12 @@ def _table() -> dict[str, tuple[Function, ...]]:
             ),
             "The product `a @ b`, with its number format",
             _matmul,
+        ),
+        Function(
+            "dequantize",
+            (Parameter("w", VALUE), Parameter("scales", VALUE), Parameter("zeros", VALUE, "none")),
+            _first_line(DequantizeOp),
+            _dequantize,
         ),
         *(_elementwise(cls.SURFACE, cls) for cls in ELEMENTWISE if cls.SURFACE),
         _elementwise("where", SelectOp),

@@ -11,10 +11,20 @@ from mucc.diagnostics.core import DiagnosticSink, Span
 from mucc.dialects.mu.elementwise import CastOp
 from mucc.dialects.mu.ops import KernelOp, PinOp, ReturnOp
 from mucc.dialects.mu.rules import shape_text
-from mucc.dialects.mu.types import DTYPES, Dim, ElementType, LayoutAttr, Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import (
+    DTYPES,
+    Dim,
+    ElementType,
+    LayoutAttr,
+    Shaped,
+    TensorType,
+    dtype_name,
+    quotient_name,
+)
 from mucc.frontend import ast
 from mucc.frontend.context import Context, shown
 from mucc.frontend.exprgen import ExprGen, Scope, Value
+from mucc.frontend.exprtext import extent_text
 from mucc.frontend.promises import lower_promises
 from mucc.frontend.schedules import lower_schedules
 
@@ -87,6 +97,7 @@ class KernelGen:
         self.kernel = kernel
         self.scope = Scope({})
         self.names: dict[str, ast.Ident] = {}  # every dim, parameter and binding, where it is defined
+        self.quotients: dict[str, ast.Quotient] = {}  # by the name of the dim that stands for each
 
     def lower(self) -> KernelOp | None:
         """The kernel, or None where it has an error."""
@@ -96,7 +107,7 @@ class KernelGen:
         params = [(p, self._param_type(p)) for p in kernel.params]
         results = self._results()
         self._check_dims_bound()
-        promises = lower_promises(self.context, kernel, self.scope.dims)
+        promises = lower_promises(self.context, kernel, self.scope.dims, self.quotients)
 
         known = [(p.name.text, t) for p, t in params if t is not None]
         block = Block(arg_types=[t for _, t in known])
@@ -215,7 +226,7 @@ class KernelGen:
                 self.context.error("MU1016", "a scalar has no layout", type_.layout.span)
                 return None
             return element
-        extents = [self._extent(e) for e in type_.shape]
+        extents = [self._quotient(e) if isinstance(e, ast.Quotient) else self._extent(e) for e in type_.shape]
         layout = self._layout(type_.layout, len(extents))
         dims = [d for d in extents if d is not None]
         if len(dims) != len(extents) or (type_.layout and layout is None):
@@ -242,6 +253,27 @@ class KernelGen:
             helps=(f"declare it: `kernel {self.kernel.name.text}[{dims}](...)`",),
         )
         return None
+
+    def _quotient(self, extent: ast.Quotient) -> Dim | None:
+        """`K/128` is a number, or a dim of its own that a promise ties to K."""
+        whole, divisor = self._extent(extent.dim), extent.divisor.value
+        if divisor < 1:
+            self._zero_extent(extent.divisor)
+            return None
+        if isinstance(whole, int):
+            if whole % divisor:
+                self.context.error(
+                    "MU1063", f"{extent.dim.text} = {whole} is not a multiple of {divisor}", extent.span
+                )
+                return None
+            return whole // divisor
+        if whole is None:
+            return None
+        name = quotient_name(whole, divisor)
+        self.scope.dims.setdefault(name, None)
+        self.scope.used.add(name)
+        self.quotients.setdefault(name, extent)
+        return name
 
     def _layout(self, layout: ast.Layout | None, rank: int) -> LayoutAttr | None:
         if layout is None:
@@ -276,6 +308,20 @@ class KernelGen:
                     f"no parameter has the dim '{name}', so its value is not known",
                     dim.name.span,
                     helps=(f"bind it (`{name}=4096`), use it in a parameter's type, or remove it",),
+                )
+        given = {
+            quotient_name(e.dim.text, e.divisor.value)
+            for param in self.kernel.params
+            for e in param.type.shape or ()
+            if isinstance(e, ast.Quotient)
+        }
+        for name, extent in self.quotients.items():
+            if name not in given:
+                self.context.error(
+                    "MU1006",
+                    f"no parameter has the extent '{extent_text(extent)}', so its value is not known",
+                    extent.span,
+                    helps=("give it a dim of its own, and tie the two by a promise in `where`",),
                 )
 
     # Body

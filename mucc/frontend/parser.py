@@ -117,7 +117,7 @@ class Parser(ExpressionParser):
     def type(self) -> ast.Type:
         """
         type   = name [ "[" [ extent { "," extent } [ "," ] ] "]" ] [ layout ] ;
-        extent = name | integer ;
+        extent = name [ "/" integer ] | integer ;
         """
         self._check_dtype()
         dtype = self.name("a type")
@@ -136,8 +136,14 @@ class Parser(ExpressionParser):
         note = f"the types are {', '.join(DTYPES)}"
         self.error("MU0006", f"unknown type '{token.text}'", notes=(note,), helps=helps, fixes=fixes)
 
-    def _extent(self) -> ast.Ident | ast.IntLit:
-        return self.integer("an extent") if self.kind == "int" else self.name("an extent")
+    def _extent(self) -> ast.Extent:
+        if self.kind == "int":
+            return self.integer("an extent")
+        dim = self.name("an extent")
+        if not self.accept("/"):
+            return dim
+        divisor = self.integer("a number to divide the dim by")
+        return ast.Quotient(dim.span.to(divisor.span), dim, divisor)
 
     def layout(self) -> ast.Layout:
         """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xdsl.ir.affine import AffineConstraintExpr, AffineConstraintKind, AffineExpr, AffineSet
 from xdsl.ir.affine.affine_expr import AffineConstantExpr
 
@@ -18,10 +20,16 @@ _KINDS = {
 }
 
 
-def lower_promises(context: Context, kernel: ast.Kernel, dims: dict[str, int | None]) -> AffineSet | None:
+def lower_promises(
+    context: Context,
+    kernel: ast.Kernel,
+    dims: dict[str, int | None],
+    quotients: Mapping[str, ast.Quotient],
+) -> AffineSet | None:
     """The promises of a kernel as a set over its dims in order; bound dims enter as their values.
 
-    None where there is none. A promise that always holds is left out, one that never does is an error.
+    A dim of `quotients` times the divisor is the dim that was divided. None where there is no promise. A
+    promise that always holds is left out, one that never does is an error.
     """
     positions = {name: n for n, name in enumerate(dims)}
     constraints: list[AffineConstraintExpr] = []
@@ -38,6 +46,10 @@ def lower_promises(context: Context, kernel: ast.Kernel, dims: dict[str, int | N
             _check_constant(context, promise, kind, lhs.value - rhs.value)
         else:
             constraints.append(AffineConstraintExpr(kind, lhs, rhs, canonicalize=False))
+    for name, extent in quotients.items():
+        whole = AffineExpr.dimension(positions[extent.dim.text])
+        parts = AffineExpr.dimension(positions[name]) * extent.divisor.value
+        constraints.append(AffineConstraintExpr(AffineConstraintKind.eq, whole, parts, canonicalize=False))
     return AffineSet(len(dims), 0, tuple(constraints)) if constraints else None
 
 

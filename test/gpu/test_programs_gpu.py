@@ -17,7 +17,7 @@ from mucc.dialects.mu.arrays import TorchArrays
 from mucc.driver import compile_text
 from mucc.runtime.dims import holds
 from mucc.runtime.verify import compare
-from mucc.signature import KernelInfo
+from mucc.signature import KernelInfo, quotient
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = sorted([*(HERE / "programs").glob("*.mcu"), *(HERE.parents[1] / "examples").glob("*.mcu")])
@@ -30,6 +30,10 @@ def draw_dims(info: KernelInfo, rng: random.Random) -> dict[str, int]:
         dims = {
             n: rng.choice(SIZES[:5] if n == "B" else SIZES) if v is None else v for n, v in info.dims.items()
         }
+        for name in dims:
+            if part := quotient(name):
+                dims[name] = rng.choice(SIZES[:5])
+                dims[part[0]] = dims[name] * part[1]
         if all(holds(text, dims) for text, _ in info.promises):
             return dims
 

@@ -100,8 +100,12 @@ def errors(text: str) -> list[tuple[str, str]]:
     return [(d.code, d.message) for d in caught.value.diagnostics]
 
 
-PAIRS = [(d, d) for d in ("bf16", "f16", "f32")] + [
-    (a, b) for family in (("e4m3", "e5m2"), ("s8", "u8")) for a in family for b in family
+NARROW = ("e4m3", "e5m2", "s8", "u8")
+PAIRS = [
+    *((d, d) for d in ("bf16", "f16", "f32")),
+    *((a, b) for family in (NARROW[:2], NARROW[2:]) for a in family for b in family),
+    *((a, b) for a in ("bf16", "f16") for b in NARROW),
+    *((a, b) for a in NARROW for b in ("bf16", "f16")),
 ]
 
 
@@ -151,3 +155,50 @@ def test_arithmetic_on_narrow_numbers_is_f32() -> None:
     text = "kernel f[M](x: s8[M], y: s8[M]) -> f32[M] { return x + y }"
     (got,) = compile_text(Source("f.mcu", text)).interpret("f", [np.array([100.0]), np.array([100.0])])
     assert got.tolist() == [200.0]
+
+
+GROUPED = (
+    "kernel f[M, N, K](x: bf16[M, K], w: u8[N, K], s: bf16[N, K/4], z: u8[N, K/4]) -> f32[M, N] {\n"
+    "    return x @ dequantize(w, s, z).T\n}"
+)
+
+
+def test_scales_hold_for_groups_along_k() -> None:
+    compilation = compile_text(Source("f.mcu", GROUPED))
+    random = np.random.default_rng(2)
+    x = ARRAYS.round_to(random.standard_normal((3, 16)), "bf16")
+    w, z = random.integers(0, 256, (8, 16)), random.integers(0, 256, (8, 4))
+    s = ARRAYS.round_to(random.standard_normal((8, 4)), "bf16")
+    weights = ARRAYS.round_to((w - np.repeat(z, 4, axis=1)) * np.repeat(s, 4, axis=1), "bf16")
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        (got,) = interpret("f", [x, w, s, z])
+        assert np.allclose(got, x @ weights.T, rtol=1e-6)
+    assert [(d["name"], d["value"]) for d in compilation.manifest["kernels"][0]["dims"]][-1] == (
+        "K_per_4",
+        None,
+    )
+    assert {"text": "K == K_per_4 * 4", "why": "declared in where"} in compilation.manifest["kernels"][0][
+        "promises"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code"),
+    [
+        ("w: s8[N, K], s: bf16[N, G]", "MU1062"),
+        ("w: s8[N, K], s: bf16[K/4, N]", "MU1062"),
+        ("w: s8[N, 100], s: bf16[N, 7]", "MU1062"),
+        ("w: s8[N, K] col_major, s: bf16[N, K/4]", "MU1064"),
+        ("w: bf16[N, K], s: bf16[N, K/4]", "MU1064"),
+        ("w: s8[N, K], s: s8[N, K/4]", "MU1064"),
+        ("w: s8[N, K], s: bf16[N, P/3]", "MU1063"),
+    ],
+)
+def test_scales_that_do_not_fit(parameters: str, code: str) -> None:
+    dims = "N, K, P=10" + ", G" * ("G" in parameters)
+    text = f"kernel f[{dims}]({parameters}, k: f32[K]) -> f32[N, K] {{ return dequantize(w, s) + k }}"
+    assert code in {c for c, _ in errors(text)}
+
+
+def test_a_part_of_a_dim_must_be_given() -> None:
+    assert errors("kernel f[K](x: f32[K]) -> f32[K/4] { return x }")[0][0] == "MU1006"

@@ -141,7 +141,7 @@ def test_language_page_lists_the_functions() -> None:
 
 def test_every_operation_with_a_surface_name_is_a_function() -> None:
     named = {cls.SURFACE for cls in ELEMENTWISE if cls.SURFACE}
-    assert named | set(ReduceOp.SURFACE) | {"matmul", "where", "cast"} == set(FUNCTIONS)
+    assert named | set(ReduceOp.SURFACE) | {"matmul", "where", "cast", "dequantize"} == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize(

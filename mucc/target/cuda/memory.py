@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from xdsl.ir import BlockArgument, SSAValue
 
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, StoreNode, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.ops import RegroupOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
 CUTLASS_TYPES = {
@@ -167,6 +168,10 @@ class Places:
             pointer = f"mucc::at<>(c, offsets.slot{op.slot.value.data})"
             assert isinstance(value.type, TensorType)
             return Memory(value.type, name, pointer, self._strides(value.type, None))
+        if isinstance(op := value.owner, RegroupOp):
+            memory = self.find(op.operand)
+            assert isinstance(memory, Memory) and isinstance(value.type, TensorType)
+            return replace(memory, type=value.type, strides=self._strides(value.type, None))
         raise EmissionError(f"{value} is neither an argument of the program nor workspace")
 
     def _strides(self, type: TensorType, index: int | None) -> tuple[Product, ...]:
