@@ -331,6 +331,8 @@ def views_alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
         x, y = a.owner, b.owner
         if not isinstance(x, VIEWS) or type(x) is not type(y) or x.properties != y.properties:
             break
+        if isinstance(x, RegroupOp) and a.type != b.type:
+            break
         (a,), (b,) = x.operands, y.operands
     return a, b
 

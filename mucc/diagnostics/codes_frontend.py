@@ -311,8 +311,8 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "MU1062": _entry(
         "scales do not fit",
         "Scales and zeros of quantised weights `[N, K]` have the rows of the weights, and one column for "
-        "each group of their columns: `[N, K/128]`. `K/128` is an extent of its own; every call is checked for "
-        "K being 128 times as large. Where K is bound the groups must fill it.",
+        "each group of their columns: `[N, K/128]`. `K/128` is an extent of its own; every call is checked "
+        "for K being 128 times as large. Where K is bound the groups must fill it.",
         "kernel f[M, N, K, G](x: bf16[M, K], w: s8[N, K], s: bf16[N, G]) -> bf16[M, N] {\n"
         "    return x @ dequantize(w, s).T\n}",
         "kernel f[M, N, K](x: bf16[M, K], w: s8[N, K], s: bf16[N, K/128]) -> bf16[M, N] {\n"
