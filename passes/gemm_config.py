@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
+from mucc.passes.granules import granules_of
 from mucc.target.config import Epilogue, GemmConfig, Problem, Schedule
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -40,6 +41,7 @@ def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
         batch=batch,
         fast_accumulation=gemm.acc is not None,
         rights=2 if gemm.is_pair else 1,
+        granules=granules_of(gemm),
     )
 
 

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import gcd
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, ModuleOp, i64
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.passes.granules import held, may_be_wide
 from mucc.passes.promises import promised_multiple
 from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
-
-
-def tma_tensors(gemm: c.GemmOp) -> Iterator[tuple[SSAValue, Operation]]:
-    """The tensors that a kernel moves by TMA, with the op to blame for each.
-
-    A skinny kernel has none: it looks at the addresses of each call.
-    """
-    if gemm.mainloop is not None and gemm.mainloop.data is Mainloop.SKINNY:
-        return
-    yield gemm.a, gemm
-    yield gemm.b, gemm
-    if gemm.b2 is not None:
-        yield gemm.b2, gemm
-    for op in gemm.nodes:
-        if isinstance(op, c.SrcFetchOp | c.AuxLoadOp):
-            yield op.source, op
-        elif isinstance(op, c.StoreDOp | c.AuxStoreOp):
-            yield op.destination, op
 
 
 def _name(program: c.ProgramOp, value: SSAValue) -> str:
@@ -45,7 +27,7 @@ def _name(program: c.ProgramOp, value: SSAValue) -> str:
 
 
 def _check(
-    program: c.ProgramOp, value: SSAValue, op: Operation, granule: int
+    program: c.ProgramOp, gemm: c.GemmOp, value: SSAValue, op: Operation, granule: int
 ) -> c.RequirementAttr | Finding | None:
     """The requirement that a tensor's rows be whole granules, or what is wrong with them."""
     type = value.type
@@ -58,19 +40,34 @@ def _check(
         if extent % multiple == 0:
             return None
         padded = -(-extent // multiple) * multiple
-        return Finding(
-            code="MU3101",
-            message=f"rows of {name} have {extent} {type.dtype} elements, {extent * size} bytes, "
-            f"but {program.target.data} copies whole multiples of {granule} bytes",
-            location=op.location,
-            notes=(f"the contiguous extent must be a multiple of {multiple} for {type.dtype}",),
-            helps=(f"pad the extent to {padded}",),
-        )
+        size_text = f"have {extent} {type.dtype} elements, {extent * size} bytes"
+        return _unaligned(program, gemm, op, name, size_text, multiple, f"pad the extent to {padded}")
     promises = program.promises.data if program.promises else None
+    if not may_be_wide(program, value.type):
+        size_text = f"are never a multiple of {multiple} {type.dtype} elements, as is promised of {extent}"
+        return _unaligned(program, gemm, op, name, size_text, multiple, "promise otherwise")
     if promised_multiple(promises, program.dim_names, extent) % multiple == 0:
         return None
     reason = f"rows of {name} are copied in multiples of {granule} bytes"
     return c.RequirementAttr.of(extent, multiple, reason)
+
+
+def _unaligned(
+    program: c.ProgramOp, gemm: c.GemmOp, op: Operation, name: str, what: str, multiple: int, help: str
+) -> Finding:
+    """Rows that the mainloop cannot copy."""
+    granule = get_target(program.target.data).copy_granule
+    return Finding(
+        code="MU3101",
+        message=f"rows of {name} {what}, but TMA copies whole multiples of {granule} bytes",
+        location=op.location,
+        kernel=program.sym_name.data,
+        stage=gemm.stage.data,
+        setting="mainloop",
+        notes=(f"the contiguous extent must be a multiple of {multiple} elements",),
+        helps=(help,),
+        fix=Mainloop.MULTISTAGE.value,
+    )
 
 
 def _legalise(program: c.ProgramOp) -> list[Finding]:
@@ -80,8 +77,14 @@ def _legalise(program: c.ProgramOp) -> list[Finding]:
     for kernel in program.kernels:
         if not isinstance(kernel, c.GemmOp):
             continue
-        for value, op in tma_tensors(kernel):
-            match _check(program, value, op, granule):
+        mainloop = kernel.mainloop.data if kernel.mainloop is not None else None
+        if mainloop is Mainloop.SKINNY:
+            continue  # it looks at the addresses of each call
+        if mainloop is Mainloop.MULTISTAGE:
+            kernel.granules = DenseArrayBase.from_list(i64, [held(kernel, v) for v, _ in kernel.matrices])
+            continue
+        for value, op in kernel.matrices:
+            match _check(program, kernel, value, op, granule):
                 case Finding() as finding:
                     findings.append(finding)
                 case c.RequirementAttr() as requirement:

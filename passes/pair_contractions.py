@@ -24,6 +24,7 @@ from mucc.passes.access import (
     rhs_access,
     root_axes,
 )
+from mucc.passes.granules import may_be_wide
 from mucc.passes.support import Pass
 from mucc.target import get_target
 from mucc.target.base import Target
@@ -68,8 +69,11 @@ def _reads_vectors(stage: StageOp, but: Operation | None = None) -> bool:
 def _fits(target: Target, stage: StageOp, product: MatmulOp) -> bool:
     k = len(stage.space) - 1
     a, b = lhs_access(stage, product), rhs_access(stage, product)
-    result = stage.outputs[0].type
-    assert isinstance(result, TensorType)
+    kernel, result = stage.parent_op(), stage.outputs[0].type
+    assert isinstance(kernel, KernelOp) and isinstance(result, TensorType)
+    # Unaligned rows are left to kernels that have no pairs.
+    if not all(may_be_wide(kernel, type) for type in (a.base.type, b.base.type, result)):
+        return False
     compute = product.compute.data.value
     return target.has_pairs(compute, a.unit_axis == k, b.unit_axis == k - 1, result.dtype)
 

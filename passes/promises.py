@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import lcm
+from math import gcd, lcm
 
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -90,6 +90,23 @@ def _sides(expr: AffineExpr) -> tuple[AffineExpr, AffineExpr]:
             return zero, expr.lhs * -n
         case _:
             return expr, zero
+
+
+def may_be_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str, multiple: int) -> bool:
+    """Whether no promise `dim % m == r` keeps `dim` from being a multiple of a number."""
+    for constraint in promises.constraints if promises else ():
+        if constraint.kind is not AffineConstraintKind.eq:
+            continue
+        value, rest = _sides(constraint.lhs)
+        match value, rest + constraint.rhs:
+            case (
+                AffineBinaryOpExpr(AffineBinaryOpKind.Mod, AffineDimExpr(p), AffineConstantExpr(m)),
+                AffineConstantExpr(remainder),
+            ) if dims[p] == dim and remainder % gcd(m, multiple):
+                return False
+            case _:
+                continue
+    return True
 
 
 def promised_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str) -> int:

@@ -159,6 +159,8 @@ class GemmOp(DeviceKernelOp):
     The schedule properties are optional until select-schedule has run, and all present after it, but for
     switches: those that are not there are off.
     `a` is [.., M, K] and `b` is [.., K, N] as views; their layouts say what is contiguous.
+    `granules` says by how many bytes each of the `matrices` may be accessed; without it TMA copies them,
+    by 16.
     `flat` says that leading axes of A are taken as rows (`shape.m` has several factors).
     A pair has a second right operand `b2`, which lies in memory as `b` does; each element of the tile then
     has two accumulators.
@@ -174,6 +176,7 @@ class GemmOp(DeviceKernelOp):
     mainloop = opt_prop_def(MainloopAttr)
     stages = opt_prop_def(IntegerAttr)
     scheduler = opt_prop_def(SchedulerAttr)
+    granules = opt_prop_def(DenseArrayBase.constr(i64))
     exchange = opt_prop_def(SwitchAttr)
     a = operand_def(TensorType)
     b = operand_def(TensorType)
@@ -183,6 +186,7 @@ class GemmOp(DeviceKernelOp):
         "$stage $compute (`acc` $acc^)? $a `,` $b (`,` $b2^)? `shape` $shape "
         "(`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
+        "(`granules` $granules^)? "
         "(`exchange` $exchange^)? attr-dict "
         "`:` type($a) `,` type($b) (`,` type($b2)^)? $body"
     )
@@ -203,6 +207,19 @@ class GemmOp(DeviceKernelOp):
             properties={"stage": StringAttr(stage), "compute": compute, "shape": shape, **(settings or {})},
             regions=[body],
         )
+
+    @property
+    def matrices(self) -> Iterator[tuple[SSAValue, Operation]]:
+        """The matrices that the kernel reads or writes, each with the op to blame: A, B, those of nodes."""
+        yield self.a, self
+        yield self.b, self
+        if self.b2 is not None:
+            yield self.b2, self
+        for op in self.nodes:
+            if isinstance(op, SrcFetchOp | AuxLoadOp):
+                yield op.source, op
+            elif isinstance(op, StoreDOp | AuxStoreOp):
+                yield op.destination, op
 
     @property
     def is_batched(self) -> bool:

@@ -16,6 +16,8 @@ def _kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "
 
 
 _GEMM = _kernel()
+_ODD = _GEMM.replace("K](", "K=101](")
+_F32 = _kernel("f32", body="matmul(x, w.T, compute=f32)")
 _B_BY_ROWS = _kernel("f32", w="K, N", body="x @ w")
 _GATED = (
     "kernel f[M, N, K](x: bf16[M, K], g: bf16[N, K], u: bf16[N, K]) -> bf16[M, N] {\n"
@@ -125,10 +127,20 @@ _TILES: dict[str, tuple[str, str]] = {
         "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before "
         "the kernel; declare a weight as `w: e4m3[N, K]` and write `x @ w.T` to save that.",
     ),
-    "MU3020": (
+    "MU3020": _entry(
         "mainloop does not compute in this format",
         "wgmma multiplies bf16, f16, tf32 and formats of 8 bits. `compute=f32` and `compute=tf32x3` need a "
-        "mainloop that multiplies in registers.",
+        "mainloop that multiplies in registers: `multistage`, which has no formats of 8 bits.",
+        _scheduled("mainloop = cooperative", kernel=_F32),
+        _scheduled("mainloop = multistage", kernel=_F32),
+    ),
+    "MU3021": _entry(
+        "tile does not suit the multistage mainloop",
+        "M and N of its tiles are 32, 64, 128 or 256, which divide into two to eight warps of up to 64x64 "
+        "results. K has 64 or 128 bytes of each row, or 8 elements where f32 is multiplied without tensor "
+        "cores. An operand that is contiguous along M or N needs 128 bytes of it in a tile.",
+        _scheduled("mainloop = multistage", "tile = 96x128x64"),
+        _scheduled("mainloop = multistage", "tile = 64x128x64"),
     ),
 }
 
@@ -139,6 +151,14 @@ _PIPELINE: dict[str, tuple[str, str]] = {
         "fewer stages, leave the count to the compiler with `stages = auto`, or take a smaller tile.",
         _scheduled("tile = 128x256x64", "stages = 8"),
         _scheduled("tile = 128x256x64", "stages = auto"),
+    ),
+    "MU3024": _entry(
+        "unaligned operands have two stages",
+        "The multistage mainloop copies rows with cp.async, which takes 4 bytes at least. 16-bit operands "
+        "whose rows start at odd elements pass through registers instead, with one stage under way while "
+        "the other is consumed.",
+        _scheduled("mainloop = multistage", "stages = 3", kernel=_ODD),
+        _scheduled("mainloop = multistage", "stages = 2", kernel=_ODD),
     ),
     "MU3017": _entry(
         "too few pipeline stages",
@@ -180,6 +200,20 @@ _GRID: dict[str, tuple[str, str]] = {
         _scheduled("cluster = 4x4"),
         _scheduled("cluster = 2x4"),
     ),
+    "MU3022": _entry(
+        "mainloop has no clusters",
+        "Thread blocks of a cluster share what the copy engine loads. The multistage mainloop does without "
+        "it: its cluster is 1x1.",
+        _scheduled("mainloop = multistage", "cluster = 2x1"),
+        _scheduled("mainloop = multistage", "cluster = 1x1"),
+    ),
+    "MU3023": _entry(
+        "multistage has no stream-K",
+        "A thread block of the multistage mainloop computes one tile, or with `split_k(n)` one of n equal "
+        "parts of it along K. It cannot share out the tiles of the last wave.",
+        _scheduled("mainloop = multistage", "scheduler = stream_k()"),
+        _scheduled("mainloop = multistage", "scheduler = split_k(2)"),
+    ),
     "MU3009": _entry(
         "cluster cannot share the tile",
         "The blocks of a cluster along M need the same tile of B; each loads an equal part of it, in "
@@ -197,10 +231,10 @@ _GRID: dict[str, tuple[str, str]] = {
     ),
     "MU3011": _entry(
         "target does not have this mainloop",
-        "Contractions of sm_90a load their operands by TMA, in the mainloops `cooperative`, `pingpong` and "
-        "`warpspecialized`. `cooperative` is the one for large tiles.",
-        _scheduled("mainloop = multistage"),
-        _scheduled("mainloop = cooperative"),
+        "The mainloops `cooperative`, `pingpong` and `warpspecialized` load their operands by TMA and "
+        "multiply with wgmma, which only sm_90a has. Other targets have `multistage`.",
+        _scheduled("mainloop = cooperative", target="sm_80"),
+        _scheduled("mainloop = multistage", target="sm_80"),
     ),
     "MU3012": _entry(
         "swizzle is not possible",
@@ -305,9 +339,10 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "The copy engine moves rows in multiples of 16 bytes: the contiguous extent of every matrix that a "
         "product reads or writes is a multiple of 8 elements of bf16 and f16, and of 4 of f32. A dim that is "
         "known only at run time becomes a promise, which every call is checked against; a number that "
-        "breaks the rule is refused here. Pad the extent.",
-        _kernel(x="M, 100", w="N, 100"),
-        _kernel(x="M, 104", w="N, 104"),
+        "breaks the rule is refused here. The multistage mainloop has no such rule, and is what such a "
+        "product gets by default; padded rows would be faster.",
+        _scheduled("mainloop = cooperative", kernel=_ODD),
+        _scheduled("mainloop = multistage", kernel=_ODD),
     ),
 }
 

@@ -48,6 +48,8 @@ class Multiprocessor(NamedTuple):
     """Dense tensor-core operations per cycle by compute type; a multiply-add is two."""
     l2_bytes_per_cycle: int
     """What a multiprocessor can load from L2."""
+    mma_sync_share: float = 1.0
+    """Of the rates of tensor cores, the part that mma.sync reaches."""
 
     def flops_per_cycle(self, compute: str) -> float:
         """Operations per cycle of contractions that multiply in a format."""

@@ -41,6 +41,30 @@ class Epilogue:
         )
 
 
+WIDEST_ACCESS = 16
+"""Bytes of the widest access that there is."""
+
+
+class Granules(NamedTuple):
+    """Bytes that rows of operands are known to be multiples of, at most 16.
+
+    `wide` says whether rows of all matrices are multiples of 16 bytes, or can be promised to be.
+    """
+
+    a: int = WIDEST_ACCESS
+    b: int = WIDEST_ACCESS
+    wide: bool = True
+
+    @property
+    def transposed(self) -> Granules:
+        """Those of the transposed product."""
+        return Granules(self.b, self.a, self.wide)
+
+
+ALIGNED = Granules()
+"""Rows that suit every access."""
+
+
 @dataclass(frozen=True)
 class GemmConfig:
     """One contraction kernel with all choices made but the stage count.
@@ -67,6 +91,7 @@ class GemmConfig:
     fast_accumulation: bool = False
     exchanged: bool = False
     rights: int = 1
+    granules: Granules = ALIGNED
 
     @property
     def transposed(self) -> GemmConfig:
@@ -77,6 +102,7 @@ class GemmConfig:
             b_k_major=self.a_k_major,
             epilogue=self.epilogue.transposed,
             exchanged=not self.exchanged,
+            granules=self.granules.transposed,
         )
 
     @property
@@ -120,6 +146,7 @@ class Problem(NamedTuple):
     batch: int | None = None
     fast_accumulation: bool = False
     rights: int = 1
+    granules: Granules = ALIGNED
 
     @property
     def transposed(self) -> Problem:
@@ -130,6 +157,7 @@ class Problem(NamedTuple):
             epilogue=self.epilogue.transposed,
             m=self.n,
             n=self.m,
+            granules=self.granules.transposed,
         )
 
     def config(self, schedule: Schedule) -> GemmConfig:
@@ -144,6 +172,7 @@ class Problem(NamedTuple):
             epilogue=seen.epilogue,
             fast_accumulation=seen.fast_accumulation,
             rights=seen.rights,
+            granules=seen.granules,
             **shared,
         )
 

@@ -1,8 +1,8 @@
-"""NVIDIA Hopper, compiled for through CUTLASS 3.x collectives."""
+"""NVIDIA Hopper, compiled for through CUTLASS 3.x collectives, and others of mucc's families."""
 
 from __future__ import annotations
 
-from mucc.target import skinny, sm90_memory
+from mucc.target import multistage, skinny, sm90_memory
 from mucc.target.base import Family, Target
 from mucc.target.config import GemmConfig, Violation
 
@@ -11,27 +11,40 @@ class Sm90(Target):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
 
     def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
-        if config.mainloop == skinny.MAINLOOP:
-            return skinny.smem_bytes(config, stages)
-        return sm90_memory.kernel_storage(config, stages)
+        match config.mainloop:
+            case skinny.MAINLOOP:
+                return skinny.smem_bytes(config, stages)
+            case multistage.MAINLOOP:
+                return multistage.smem_bytes(config, stages)
+            case _:
+                return sm90_memory.kernel_storage(config, stages)
 
     def max_stages(self, config: GemmConfig) -> int:
-        if config.mainloop == skinny.MAINLOOP:
-            return skinny.max_stages(self.facts, config)
-        return sm90_memory.max_stages(config, self.smem_bytes)
+        match config.mainloop:
+            case skinny.MAINLOOP:
+                return skinny.max_stages(self.facts, config)
+            case multistage.MAINLOOP:
+                return multistage.max_stages(config, self.smem_bytes)
+            case _:
+                return sm90_memory.max_stages(config, self.smem_bytes)
 
     def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
-        from mucc.target.sm90_rules import violations
+        from mucc.target import multistage_rules, sm90_rules
 
-        if config.mainloop == skinny.MAINLOOP:
-            return skinny.violations(self.facts, config, stages, self.has_clusters)
-        return violations(self.facts.limits, config, stages)
+        match config.mainloop:
+            case skinny.MAINLOOP:
+                return skinny.violations(self.facts, config, stages, self.has_clusters)
+            case multistage.MAINLOOP:
+                return multistage_rules.violations(self.facts.limits, config, stages)
+            case _:
+                return sm90_rules.violations(self.facts.limits, config, stages)
 
     @property
     def families(self) -> tuple[Family, ...]:
+        from mucc.target.sm90_rules import COMPUTES
         from mucc.target.sm90_schedule import TMA
 
-        return (TMA, skinny.Skinny())
+        return TMA, multistage.Multistage(beside=COMPUTES), skinny.Skinny()
 
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
         from mucc.target.sm90_rules import broken

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from mucc.target import rules
+from mucc.target import multistage, rules
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Limits
 from mucc.target.config import GemmConfig, Violation
@@ -51,6 +51,11 @@ _NOT_K_MAJOR = Violation(
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     """The broken rules; those across settings only where every setting is good by itself."""
+    if config.mainloop == multistage.MAINLOOP:
+        from mucc.target import multistage_rules
+
+        yield from multistage_rules.broken(limits, config, stages)
+        return
     first = list(_single(limits, config, stages))
     yield from first or _across(limits, config, stages)
 
@@ -95,6 +100,10 @@ def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
         yield Fix(mainloop, replace(config, mainloop=mainloop), stages)
 
 
+def _in_registers(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    yield Fix(multistage.MAINLOOP, replace(config, mainloop=multistage.MAINLOOP), stages)
+
+
 def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
     """The scheduler with a legal argument, then the persistent one, which every mainloop has."""
     splits = min(max(config.splits, 1), limits.splits)
@@ -124,7 +133,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             "mainloop",
             f"the {config.mainloop} mainloop does not compute in {config.compute}",
             ("wgmma multiplies " + ", ".join(COMPUTES),),
-            _mainloops,
+            _in_registers,
         )
     elif config.rights == 2 and config.exchanged:
         yield Broken(

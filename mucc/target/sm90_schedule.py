@@ -8,6 +8,7 @@ from itertools import product
 from math import ceil
 from typing import Any
 
+from mucc.target import multistage
 from mucc.target import sm90_rules as rules
 from mucc.target.base import Device, Facts, Family
 from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
@@ -46,6 +47,9 @@ class Sm90Tma(Family):
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every tile, depth, cluster and division of K that suits it; then orders of tiles for the best."""
+        suited = problem.granules.wide and problem.compute in rules.COMPUTES
+        if not suited and multistage.can(problem) and pinned.get("mainloop") not in self.mainloops:
+            return
         device = facts.devices[0]
         cost = self.cost_of(facts, device, problem)
         extents = Extents.of(problem)

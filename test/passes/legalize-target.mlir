@@ -122,7 +122,7 @@ cutlass.program @vectors(%x: !mu.tensor<[M, 8], bf16>, %w: !mu.tensor<[8, 16], b
 
 // A fixed extent that breaks a granule is an error.
 
-// CHECK: error[MU3101]: rows of 'x' have 100 bf16 elements, 200 bytes, but sm_90a copies whole multiples of 16 bytes
+// CHECK: error[MU3101]: rows of 'x' have 100 bf16 elements, 200 bytes, but TMA copies whole multiples of 16 bytes
 cutlass.program @odd(%x: !mu.tensor<[M, 100], bf16>, %w: !mu.tensor<[100, 8], bf16>, %out: !mu.tensor<[M, 8], bf16>)
     attributes {target = "sm_90a", arg_names = ["x", "w", "out"], num_inputs = 2 : i64, dims = ["M"]} {
   cutlass.gemm "out" bf16 %x, %w shape <[M], [8], [100], []> : !mu.tensor<[M, 100], bf16>, !mu.tensor<[100, 8], bf16> {
@@ -135,9 +135,9 @@ cutlass.program @odd(%x: !mu.tensor<[M, 100], bf16>, %w: !mu.tensor<[100, 8], bf
 
 // Every tensor with such rows is named: outputs, sources, and what lies transposed.
 
-// CHECK: error[MU3101]: rows of 'w' have 9 bf16 elements, 18 bytes, but sm_90a copies whole multiples of 16 bytes
-// CHECK: error[MU3101]: rows of 'r' have 9 f32 elements, 36 bytes, but sm_90a copies whole multiples of 16 bytes
-// CHECK: error[MU3101]: rows of 'out' have 9 bf16 elements, 18 bytes, but sm_90a copies whole multiples of 16 bytes
+// CHECK: error[MU3101]: rows of 'w' have 9 bf16 elements, 18 bytes, but TMA copies whole multiples of 16 bytes
+// CHECK: error[MU3101]: rows of 'r' have 9 f32 elements, 36 bytes, but TMA copies whole multiples of 16 bytes
+// CHECK: error[MU3101]: rows of 'out' have 9 bf16 elements, 18 bytes, but TMA copies whole multiples of 16 bytes
 cutlass.program @odd_all(%x: !mu.tensor<[8, M], bf16>, %w: !mu.tensor<[8, 9], bf16>, %r: !mu.tensor<[M, 9], f32>, %out: !mu.tensor<[M, 9], bf16>)
     attributes {target = "sm_90a", arg_names = ["x", "w", "r", "out"], num_inputs = 3 : i64, dims = ["M"]} {
   %0 = mu.transpose %x : (!mu.tensor<[8, M], bf16>) -> !mu.tensor<[M, 8], bf16, col_major>
@@ -157,9 +157,9 @@ cutlass.program @odd_all(%x: !mu.tensor<[8, M], bf16>, %w: !mu.tensor<[8, 9], bf
 
 // An intermediate is one of the compiler's own.
 
-// CHECK: error[MU3101]: rows of an intermediate have 9 bf16 elements, 18 bytes, but sm_90a copies whole multiples of 16 bytes
-// CHECK: error[MU3101]: rows of an intermediate have 9 bf16 elements, 18 bytes, but sm_90a copies whole multiples of 16 bytes
-// CHECK: error[MU3101]: rows of 'v' have 9 bf16 elements, 18 bytes, but sm_90a copies whole multiples of 16 bytes
+// CHECK: error[MU3101]: rows of an intermediate have 9 bf16 elements, 18 bytes, but TMA copies whole multiples of 16 bytes
+// CHECK: error[MU3101]: rows of an intermediate have 9 bf16 elements, 18 bytes, but TMA copies whole multiples of 16 bytes
+// CHECK: error[MU3101]: rows of 'v' have 9 bf16 elements, 18 bytes, but TMA copies whole multiples of 16 bytes
 cutlass.program @odd_intermediate(%x: !mu.tensor<[M, 8], bf16>, %w: !mu.tensor<[9, 8], bf16>, %v: !mu.tensor<[8, 9], bf16>, %out: !mu.tensor<[M, 8], bf16>)
     attributes {target = "sm_90a", arg_names = ["x", "w", "v", "out"], num_inputs = 3 : i64, dims = ["M"]} {
   %0 = mu.transpose %w : (!mu.tensor<[9, 8], bf16>) -> !mu.tensor<[8, 9], bf16, col_major>
@@ -172,5 +172,39 @@ cutlass.program @odd_intermediate(%x: !mu.tensor<[M, 8], bf16>, %w: !mu.tensor<[
   cutlass.gemm "out" bf16 %1, %3 shape <[M], [8], [9], []> : !mu.tensor<[M, 9], bf16>, !mu.tensor<[9, 8], bf16, col_major> {
     %4 = cutlass.acc_fetch
     cutlass.store_d %4, %out : !mu.tensor<[M, 8], bf16>
+  }
+}
+
+// -----
+
+// Without TMA, rows are accessed by what is known of them; a free stride is checked at every call.
+
+// CHECK-LABEL: cutlass.program @multistage(
+// CHECK-SAME: num_inputs = 3 : i64, dims = ["M", "N", "K"], promises = affine_set<(d0, d1, d2) : ((d2 mod 4) == 0)>} {
+// CHECK: cutlass.gemm "out"{{.*}} mainloop multistage {{.*}}granules [8, 2, 4, 16]
+cutlass.program @multistage(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], bf16>, %r: !mu.tensor<[M, N], f32>, %out: !mu.tensor<[M, 24], bf16, strides(_, 1)>)
+    attributes {target = "sm_90a", arg_names = ["x", "w", "r", "out"], num_inputs = 3 : i64, dims = ["M", "N", "K"], promises = affine_set<(d0, d1, d2) : ((d2 mod 4) == 0)>} {
+  cutlass.gemm "out" bf16 %x, %w shape <[M], [24], [K], []> mainloop multistage : !mu.tensor<[M, K], bf16>, !mu.tensor<[K, N], bf16> {
+    %0 = cutlass.acc_fetch
+    %1 = cutlass.src_fetch %r : !mu.tensor<[M, N], f32>
+    %2 = cutlass.compute %0, %1 {
+    ^bb0(%3: f32, %4: f32):
+      %5 = mu.add %3, %4 : (f32, f32) -> f32
+      cutlass.yield %5
+    }
+    cutlass.store_d %2, %out : !mu.tensor<[M, 24], bf16, strides(_, 1)>
+  }
+}
+
+// -----
+
+// What is promised may rule whole granules out.
+
+// CHECK: error[MU3101]: rows of 'x' are never a multiple of 8 bf16 elements, as is promised of K, but TMA copies whole multiples of 16 bytes
+cutlass.program @odd_promise(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, 8], bf16>, %out: !mu.tensor<[M, 8], bf16>)
+    attributes {target = "sm_90a", arg_names = ["x", "w", "out"], num_inputs = 2 : i64, dims = ["M", "K"], promises = affine_set<(d0, d1) : (((d1 mod 2) - 1) == 0)>} {
+  cutlass.gemm "out" bf16 %x, %w shape <[M], [8], [K], []> : !mu.tensor<[M, K], bf16>, !mu.tensor<[K, 8], bf16> {
+    %0 = cutlass.acc_fetch
+    cutlass.store_d %0, %out : !mu.tensor<[M, 8], bf16>
   }
 }

@@ -16,6 +16,7 @@ FAMILIES: dict[Mainloop, tuple[str, str]] = {
     Mainloop.SKINNY: ("mucc.target.cuda.skinny", "SkinnyGemm"),
     Mainloop.ONE_SM: ("mucc.target.cuda.sm100_gemm", "Sm100Gemm"),
     Mainloop.TWO_SM: ("mucc.target.cuda.sm100_gemm", "Sm100Gemm"),
+    Mainloop.MULTISTAGE: ("mucc.target.cuda.sm80_gemm", "Sm80Gemm"),
 }
 """The module and class that write the kernels of a mainloop. A further family is a module with a `Gemm`."""
 

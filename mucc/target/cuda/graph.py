@@ -368,12 +368,7 @@ class Epilogue:
         )
 
     def _reduction(self, op: ReductionNode) -> Node:
-        axis = self.problem.axis(op)
-        memory, batch = self.problem.reduced(op.destination, axis)
-        if memory.type.dtype != "f32":
-            raise EmissionError(
-                f"{memory.name} is {memory.type.dtype}, but reductions in an epilogue are f32"
-            )
+        axis, memory, batch = self.reduction_of(op)
         strides = (ZERO, ZERO, batch)
         type = stride_type(strides, axis)
         kind = REDUCTIONS[op.kind.data]
@@ -384,12 +379,23 @@ class Epilogue:
         }[axis]
         hint = self.hint(prefix, memory.name)
         place, stride = self.tensor(memory, strides, axis)
+        start = identity(op.kind.data)
+        return self.alias(hint, f"mucc::gemm::{type_name}", f"{{{place}.as<float>(), {start}, {stride}}}")
+
+    def reduction_of(self, op: ReductionNode) -> tuple[int | None, Memory, Product]:
+        """The axis, place and batch stride of a reduction's result, which is filled before the launch."""
+        axis = self.problem.axis(op)
+        memory, batch = self.problem.reduced(op.destination, axis)
+        if memory.type.dtype != "f32":
+            raise EmissionError(
+                f"{memory.name} is {memory.type.dtype}, but reductions in an epilogue are f32"
+            )
         places = self.problem.places
-        extents = self.problem.extents(axis)
+        count = places.count(self.problem.extents(axis))
         rows = "" if batch.is_zero else f", {places.count(self.problem.batch)}, {batch}"
         start = identity(op.kind.data)
-        self.fills.append(f"mucc::fill(c, {memory.data('float')}, {start}, {places.count(extents)}{rows})")
-        return self.alias(hint, f"mucc::gemm::{type_name}", f"{{{place}.as<float>(), {start}, {stride}}}")
+        self.fills.append(f"mucc::fill(c, {memory.data('float')}, {start}, {count}{rows})")
+        return axis, memory, batch
 
     # Composition
 

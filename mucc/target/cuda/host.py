@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import ArrayAttr
 
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
-from mucc.passes.legalize_target import tma_tensors
 from mucc.passes.promises import constraint_text
 from mucc.target import get_target
 from mucc.target.cuda.gemm import needs_scratch
@@ -21,19 +21,22 @@ from mucc.target.cuda.pointwise import dim_locals
 def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
     """The bytes that each argument's data pointer and free strides must be a multiple of.
 
-    TMA needs 16 for a contraction's operands and full matrices; everything else only needs what its
-    elements need, since pointwise kernels look at the addresses of each call. Scalars have 1.
+    TMA needs 16 for a contraction's operands and full matrices, other kernels the width of their accesses;
+    everything else only needs what its elements need, since pointwise kernels look at the addresses of each
+    call. Scalars have 1.
     """
     granule = get_target(program.target.data).copy_granule
     args = program.body.block.args
     result = [dtype_bytes(a.type.element_type) if isinstance(a.type, TensorType) else 1 for a in args]
     for op in program.kernels:
-        if not isinstance(op, GemmOp):
+        if not isinstance(op, GemmOp) or (op.mainloop and op.mainloop.data is Mainloop.SKINNY):
             continue
-        for value, _ in tma_tensors(op):
+        matrices = [value for value, _ in op.matrices]
+        granules = op.granules.get_values() if op.granules else [granule] * len(matrices)
+        for value, bytes in zip(matrices, granules, strict=True):
             base = view_of(value).base
             if base in args:
-                result[args.index(base)] = granule
+                result[args.index(base)] = max(result[args.index(base)], bytes)
     return tuple(result)
 
 

@@ -14,6 +14,7 @@
 #include <cutlass/gemm/kernel/gemm_universal_decl.h>
 #include <cutlass/gemm/kernel/tile_scheduler.hpp>
 #include <mucc/epilogue.cuh>
+#include <mucc/gemm_code.cuh>
 #include <mucc/pair.cuh>
 
 namespace mucc::gemm {
@@ -167,12 +168,3 @@ struct ScalarReduction
 };
 
 }  // namespace mucc::gemm
-
-// The code of a kernel for the device. `NAME` is what it is called in profilers, and what a library finds it by.
-#define MUCC_GEMM_CODE(NAME, KERNEL)                                                                                \
-  extern "C" __global__ void __launch_bounds__(KERNEL::MaxThreadsPerBlock, KERNEL::MinBlocksPerMultiprocessor)      \
-      NAME(CUTLASS_GRID_CONSTANT typename KERNEL::Params const params) {                                            \
-    extern __shared__ char mucc_shared[];                                                                           \
-    KERNEL kernel;                                                                                                  \
-    kernel(params, mucc_shared);                                                                                    \
-  }

@@ -1,0 +1,216 @@
+"""Which multistage configurations a target has: rules with their codes, the facts that decide, legal values.
+
+Rules on single settings come first; those that weigh settings against each other are tried once the
+former hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from mucc.target import multistage, rules
+from mucc.target.base import Limits
+from mucc.target.config import GemmConfig, Violation
+from mucc.target.rules import Broken, Fix, kilobytes, nearest_tiles, stage_counts
+
+
+def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
+    """Every broken rule, each with a value that is legal with the other settings where there is one."""
+    return rules.violations(partial(broken, limits), _mended, config, stages)
+
+
+def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    """The broken rules; those across settings only where every setting is good by itself.
+
+    Other mainloops are judged elsewhere.
+    """
+    if config.mainloop != multistage.MAINLOOP:
+        return
+    first = list(_single(limits, config, stages))
+    yield from first or _across(limits, config, stages)
+
+
+def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
+    """The configuration with harmless values for some settings."""
+    if "cluster" in settings:
+        config = replace(config, cluster=(1, 1))
+    if "scheduler" in settings:
+        config = replace(config, scheduler="persistent", splits=1, swizzle=1)
+    if "tile" in settings:
+        config = replace(config, tile=(64, 64, multistage.depths(config.compute)[0]))
+    return config, None if "stages" in settings else stages
+
+
+# Proposals
+
+
+def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    return nearest_tiles(
+        config, stages, multistage.SIDES, multistage.SIDES, multistage.depths(config.compute)
+    )
+
+
+def _by_wgmma(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    yield Fix("cooperative", replace(config, mainloop="cooperative"), stages)
+
+
+def _no_cluster(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    yield Fix("1x1", replace(config, cluster=(1, 1)), stages)
+
+
+def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
+    """The same number of splits, then a whole K for every block."""
+    splits = min(max(config.splits, 1), limits.splits)
+    if splits > 1:
+        mended = replace(config, scheduler="split_k", splits=splits, swizzle=1)
+        yield Fix(f"split_k({splits})", mended, stages)
+    for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.swizzle), s)):
+        text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
+        yield Fix(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
+
+
+# Rules on single settings
+
+
+def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    if config.compute not in multistage.COMPUTES or config.rights != 1:
+        what = f"compute in {config.compute}" if config.rights == 1 else "multiply two right operands"
+        yield Broken(
+            "MU3020",
+            "mainloop",
+            f"the multistage mainloop does not {what}",
+            ("it multiplies one right operand in " + ", ".join(multistage.COMPUTES),),
+            _by_wgmma,
+        )
+        return
+    yield from _tile(config)
+    if config.cluster != (1, 1):
+        yield Broken(
+            "MU3022",
+            "cluster",
+            f"the multistage mainloop has no clusters, such as {config.cluster[0]}x{config.cluster[1]}",
+            ("its copies go from memory to one thread block",),
+            _no_cluster,
+        )
+    yield from _scheduler(limits, config)
+    if stages is not None and stages < 2:
+        yield Broken(
+            "MU3017",
+            "stages",
+            f"a pipeline needs at least 2 stages, not {stages}",
+            ("one stage is filled while the other is consumed",),
+            partial(stage_counts, most=2),
+        )
+    elif stages is not None and stages > 2 and multistage.through_registers(config):
+        yield Broken(
+            "MU3024",
+            "stages",
+            f"operands that are aligned to 2 bytes have a pipeline of 2 stages, not {stages}",
+            ("cp.async copies 4 bytes or more: these operands pass through registers",),
+            partial(stage_counts, most=2),
+        )
+
+
+def _tile(config: GemmConfig) -> Iterator[Broken]:
+    m, n, k = config.tile
+    least = (
+        ("M", m, multistage.least_side(config, config.a_k_major), "A"),
+        ("N", n, multistage.least_side(config, config.b_k_major), "B"),
+    )
+    for name, size, smallest, operand in least:
+        sides = [side for side in multistage.SIDES if side >= smallest]
+        if size in sides:
+            continue
+        note = "rows of warps and of vectors are powers of two"
+        if size in multistage.SIDES:
+            note = f"{operand} is contiguous along {name}: a tile has rows of 128 bytes of it"
+        yield Broken(
+            "MU3021",
+            "tile",
+            f"tile {name} = {size} is none of {', '.join(map(str, sides))}, as the multistage mainloop needs",
+            (note,),
+            _tiles,
+        )
+        return
+    if k not in (good := multistage.depths(config.compute)):
+        yield Broken(
+            "MU3021",
+            "tile",
+            f"tile K = {k} is not {' or '.join(map(str, good))}, as {config.compute} needs",
+            (
+                "without tensor cores, a stage has 8 elements of each row"
+                if config.compute == "f32"
+                else "a stage has rows of 64 or 128 bytes",
+            ),
+            _tiles,
+        )
+    elif multistage.warp_tile(config.compute, config.tile) is None:
+        yield Broken(
+            "MU3021",
+            "tile",
+            f"tile {m}x{n} does not divide into 2 to 8 warps",
+            ("a warp computes 32 or 64 rows and columns, at most 128 results in each thread",),
+            _tiles,
+        )
+
+
+def _scheduler(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
+    fixes = partial(_schedulers, limits=limits)
+    if config.scheduler == "stream_k":
+        yield Broken(
+            "MU3023",
+            "scheduler",
+            "the multistage mainloop takes no stream_k scheduler",
+            ("each of its blocks computes one tile, or one of equal parts of it along K",),
+            fixes,
+        )
+    if config.swizzle not in limits.swizzles:
+        yield Broken(
+            "MU3012",
+            "scheduler",
+            f"swizzle {config.swizzle} is none of {', '.join(map(str, limits.swizzles))}",
+            ("the scheduler walks blocks of tiles whose side is a power of two",),
+            fixes,
+        )
+    if not 1 <= config.splits <= limits.splits:
+        yield Broken(
+            "MU3013",
+            "scheduler",
+            f"K cannot be divided into {config.splits} parts: 1 to {limits.splits} are possible",
+            (f"more parts than multiprocessors, of which there are {limits.splits}, gain nothing",),
+            fixes,
+        )
+
+
+# Rules across settings
+
+
+def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    capacity = limits.shared_memory
+    fitting = multistage.max_stages(config, capacity)
+    m, n, k = config.tile
+    stage = multistage.operand_storage(config, 1)
+    notes = (
+        f"a stage takes {kilobytes(stage)}: {m}x{k} of A and {n}x{k} of B, {config.element_bytes} bytes each",
+        f"the tile needs {kilobytes(multistage.buffer(config, 2).bytes)} once it is computed",
+    )
+    if fitting < 2:
+        used = multistage.smem_bytes(config, 2)
+        yield Broken(
+            "MU3005",
+            "tile",
+            f"tile {m}x{n}x{k} does not fit: 2 stages take {kilobytes(used)} of {kilobytes(capacity)} "
+            "of shared memory",
+            notes,
+            _tiles,
+        )
+    elif stages is not None and stages > fitting:
+        yield Broken(
+            "MU3004",
+            "stages",
+            f"pipeline needs {stages} stages but {fitting} fit in {capacity // 1024} KB of shared memory",
+            notes,
+            partial(stage_counts, most=fitting),
+        )

@@ -1,0 +1,57 @@
+"""By how many bytes at a time the matrices of a contraction may be accessed, by all that is known of dims."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.entry import EntryOp
+from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.passes.promises import may_be_multiple, promised_multiple
+from mucc.target.config import WIDEST_ACCESS, Granules
+
+
+def program_of(gemm: Operation) -> c.ProgramOp:
+    """The program that launches a kernel."""
+    program = gemm.parent_op()
+    assert isinstance(program, c.ProgramOp)
+    return program
+
+
+def held(gemm: c.GemmOp, value: SSAValue) -> int:
+    """Bytes that every row of a matrix starts and ends at a multiple of, at most 16.
+
+    Strides that are free are no limit: each call is checked for them.
+    """
+    program, type = program_of(gemm), value.type
+    assert isinstance(type, TensorType) and type.unit_axis is not None
+    extent = type.dims[type.unit_axis]
+    if isinstance(extent, str):
+        promises = program.promises.data if program.promises else None
+        extent = promised_multiple(promises, program.dim_names, extent)
+    elements = extent
+    base = view_of(value).base.type
+    if isinstance(base, TensorType) and base.layout.kind.data == "strides":
+        strides = [s for s in base.layout.stride_values if s is not None and s != 1]
+        elements = gcd(elements, *strides)
+    return gcd(elements * dtype_bytes(type.element_type), WIDEST_ACCESS)
+
+
+def may_be_wide(entry: EntryOp, type: Attribute) -> bool:
+    """Whether rows of a matrix can be whole multiples of 16 bytes, with a further promise if need be."""
+    assert isinstance(type, TensorType) and type.unit_axis is not None
+    extent = type.dims[type.unit_axis]
+    multiple = WIDEST_ACCESS // gcd(WIDEST_ACCESS, dtype_bytes(type.element_type))
+    if isinstance(extent, int):
+        return extent % multiple == 0
+    promises = entry.promises.data if entry.promises else None
+    return may_be_multiple(promises, entry.dim_names, extent, multiple)
+
+
+def granules_of(gemm: c.GemmOp) -> Granules:
+    """What a schedule is chosen with."""
+    a, b = held(gemm, gemm.a), held(gemm, gemm.b)
+    return Granules(a, b, all(may_be_wide(program_of(gemm), value.type) for value, _ in gemm.matrices))
