@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.analysis.counts import compulsory_bytes, flops
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.indices import index_uses
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops import KernelOp
 from mucc.dialects.mu.schedule import SchedulerKind
@@ -27,8 +28,18 @@ def _layout(layout: LayoutAttr) -> str | list[int | None]:
     return list(layout.stride_values) if layout.kind.data == "strides" else layout.kind.data
 
 
+def _indices(program: c.ProgramOp) -> dict[int, list[dict[str, Any]]]:
+    """What the values of index arguments must be, by the argument's position."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for use in index_uses(program):
+        entry = {"kind": use.kind, "rows": use.rows, "once": use.once}
+        found.setdefault(use.argument, []).append(entry)
+    return found
+
+
 def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
     alignments = argument_alignments(program)
+    indices = _indices(program)
     args: list[dict[str, Any]] = []
     for i, (value, name) in enumerate(zip(program.body.block.args, program.arg_names, strict=True)):
         role = "input" if i < program.num_inputs.value.data else "output"
@@ -43,6 +54,7 @@ def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
                 "shape": list(type.dims),
                 "layout": _layout(type.layout),
                 "align": alignments[i],
+                **({"indices": indices[i]} if i in indices else {}),
             }
         )
     return args

@@ -33,6 +33,15 @@ class ManifestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """What integers mean: the ends of groups of `rows` rows, or numbers of them, each `once`."""
+
+    kind: Literal["ends", "rows"]
+    rows: str | int
+    once: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Arg:
     """One argument of a kernel, in calling order. `shape` mixes dim names and numbers."""
 
@@ -42,6 +51,8 @@ class Arg:
     shape: tuple[str | int, ...]
     layout: Layout
     align: int
+    indices: tuple[Index, ...] = ()
+    """What its values must be, of integers that name rows."""
 
     @property
     def signature(self) -> str:
@@ -204,7 +215,25 @@ def _arg(data: Any) -> Arg:
     if role not in ("input", "output"):
         raise ValueError(f"unknown role {role!r}")
     shape = tuple(e if isinstance(e, str) else int(e) for e in data["shape"])
-    return Arg(_str(data["name"]), role, dtype, shape, _layout(data["layout"], shape), int(data["align"]))
+    return Arg(
+        _str(data["name"]),
+        role,
+        dtype,
+        shape,
+        _layout(data["layout"], shape),
+        int(data["align"]),
+        _indices(data),
+    )
+
+
+def _indices(data: Any) -> tuple[Index, ...]:
+    found: list[Index] = []
+    for entry in data.get("indices", ()):
+        if entry["kind"] not in ("ends", "rows"):
+            raise ValueError(f"unknown kind of index {entry['kind']!r}")
+        rows = entry["rows"]
+        found.append(Index(entry["kind"], rows if isinstance(rows, str) else int(rows), bool(entry["once"])))
+    return tuple(found)
 
 
 def _layout(value: Any, shape: tuple[str | int, ...]) -> Layout:

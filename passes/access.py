@@ -13,10 +13,12 @@ from typing import NamedTuple
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops import (
     BroadcastOp,
+    ContractionOp,
     ExpandOp,
-    MatmulOp,
+    GroupedMatmulOp,
     ReduceOp,
     RegroupOp,
     StageOp,
@@ -37,6 +39,11 @@ class Access(NamedTuple):
     def walked(self) -> frozenset[int]:
         """The axes of the space that the tensor really varies along."""
         return frozenset(a for a in self.axes if a is not None)
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether rows of the tensor are picked by number."""
+        return isinstance(self.base.owner, GatherOp)
 
     @property
     def unit_axis(self) -> int | None:
@@ -72,6 +79,8 @@ def classify(access: Access, rank: int, folded: int = 0) -> Pattern | None:
 
     The last `folded` batch axes are rows. Of the other batch axes all are walked, with one stride, or none.
     """
+    if access.is_gathered:
+        return None
     m, n, batch = rank - 2, rank - 1, frozenset(range(rank - 2 - folded))
     walked_batch = access.walked & batch
     if walked_batch not in (batch, frozenset[int]()) or (len(walked_batch) > 1 and not _folds(access)):
@@ -92,7 +101,12 @@ def _packed(access: Access) -> bool:
     """Whether the tensor lies contiguously, in the order of the space's axes."""
     type = access.base.type
     order = [a for a in access.axes if a is not None]
-    return isinstance(type, TensorType) and type.layout.is_row_major and order == sorted(order)
+    return (
+        not access.is_gathered
+        and isinstance(type, TensorType)
+        and type.layout.is_row_major
+        and order == sorted(order)
+    )
 
 
 def _folds(access: Access) -> bool:
@@ -138,7 +152,7 @@ def pointwise_roots(stage: StageOp) -> Iterator[SSAValue]:
     last = stage.body.block.last_op
     assert last is not None
     for value in last.operands:
-        if is_inside(value, stage) and isinstance(value.owner, ReduceOp):
+        if is_inside(value, stage) and isinstance(value.owner, ReduceOp | ScatterOp):
             yield value.owner.operand
         else:
             yield value
@@ -154,13 +168,13 @@ def accesses(stage: StageOp) -> list[Access]:
             return
         seen.add((value, axes))
         owner = value.owner
-        if not is_inside(value, stage) or isinstance(owner, RegroupOp):
+        if not is_inside(value, stage) or isinstance(owner, RegroupOp | GatherOp):
             found[Access(value, axes)] = None
         elif isinstance(owner, ElementwiseOp | TransposeOp | ExpandOp | BroadcastOp):
             for operand in owner.operands:
                 visit(operand, operand_axes(owner, operand, axes))
         else:
-            assert isinstance(owner, ConstantOp | MatmulOp), owner
+            assert isinstance(owner, ConstantOp | ContractionOp), owner
 
     for root in pointwise_roots(stage):
         visit(root, root_axes(root, stage))
@@ -192,7 +206,7 @@ def problem_of(stage: StageOp) -> Problem:
     It is tried for all of them, and else for those that B lacks if it has others.
     """
     matmul = stage.anchor
-    assert isinstance(matmul, MatmulOp)
+    assert isinstance(matmul, ContractionOp)
     dims = Shaped.of(matmul.result.type).dims
     k = Shaped.of(matmul.lhs.type).dims[-1:]
     rank, count = len(dims), len(dims) - 2
@@ -203,7 +217,7 @@ def problem_of(stage: StageOp) -> Problem:
     return Problem(dims[first:-1], dims[-1:], k, dims[:first], folded)
 
 
-def _can_fold(stage: StageOp, matmul: MatmulOp, rank: int, folded: int) -> bool:
+def _can_fold(stage: StageOp, matmul: ContractionOp, rank: int, folded: int) -> bool:
     """Whether all that a stage reads has the last `folded` batch axes in one with its rows, or lacks both."""
     lhs = lhs_access(stage, matmul)
     rhs = rhs_access(stage, matmul)
@@ -213,6 +227,8 @@ def _can_fold(stage: StageOp, matmul: MatmulOp, rank: int, folded: int) -> bool:
     if rhs.walked & set(range(first, rank - 2)) or not _packed(lhs) or lhs.walked & rows != rows:
         return False
     for access in accesses(stage):
+        if access.is_gathered:
+            return False
         if access.walked & rows not in (rows, frozenset[int]()) or access.walked & batch not in (
             batch,
             frozenset[int](),
@@ -228,16 +244,17 @@ def _can_fold(stage: StageOp, matmul: MatmulOp, rank: int, folded: int) -> bool:
     return all(axes in (everything - rows, rows, everything) for axes in reduced)
 
 
-def lhs_access(stage: StageOp, matmul: MatmulOp) -> Access:
+def lhs_access(stage: StageOp, matmul: ContractionOp) -> Access:
     """A of a contraction; its axes are those of [batch, M, K], with K numbered as the last."""
     dims = Shaped.of(matmul.lhs.type).dims
     return through_views(matmul.lhs, _matmul_axes(dims, Shaped.of(matmul.result.type).dims), stage)
 
 
-def rhs_access(stage: StageOp, matmul: MatmulOp) -> Access:
-    """B of a contraction; its axes are those of [batch, K, N]."""
+def rhs_access(stage: StageOp, matmul: ContractionOp) -> Access:
+    """B of a contraction; its axes are those of [batch, K, N], or [groups, K, N]."""
     dims = Shaped.of(matmul.rhs.type).dims
-    return through_views(matmul.rhs, _matmul_axes(dims, Shaped.of(matmul.result.type).dims), stage)
+    result = dims if isinstance(matmul, GroupedMatmulOp) else Shaped.of(matmul.result.type).dims
+    return through_views(matmul.rhs, _matmul_axes(dims, result), stage)
 
 
 def _matmul_axes(dims: Dims, result: Dims) -> Axes:
@@ -266,6 +283,8 @@ def operand_fits(
     all must be there, in order, and fold into one stride, or all be missing. Of the last two, an axis in
     `single`, where the operand has one element, may be missing: a vector is a matrix of one row.
     """
+    if access.is_gathered:
+        return False
     batch = tuple(range(rank - 2 if batch_axes is None else batch_axes))
     matrix = {rank - 2, rank - 1}
     if access.unit_axis not in matrix or not matrix <= access.walked | single:

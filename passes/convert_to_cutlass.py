@@ -6,6 +6,7 @@ them into bodies. A tensor that a kernel cannot read where it lies is first copi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -14,9 +15,12 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.elementwise import CastOp, ConstantOp, ElementwiseOp
+from mucc.dialects.mu.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops import (
     BroadcastOp,
+    ContractionOp,
     ExpandOp,
+    GroupedMatmulOp,
     KernelOp,
     MatmulOp,
     ReduceOp,
@@ -42,6 +46,7 @@ from mucc.passes.access import (
     problem_of,
     rhs_access,
     root_axes,
+    through_views,
     without_folded,
 )
 from mucc.passes.support import Pass, locate
@@ -143,14 +148,16 @@ class _Kernel:
 
     def at(self, access: Access) -> Access:
         """The access with its base replaced by where that lies in the program."""
-        return Access(self.place(access.base), access.axes)
+        return Access(self.outside(access.base), access.axes)
 
-    def place(self, value: SSAValue) -> SSAValue:
-        """Where a value that a stage reads lies in the program."""
-        if value not in self.memory and isinstance(op := value.owner, RegroupOp):
-            regrouped = RegroupOp(self.place(op.operand), Shaped.of(value.type).dims)
-            self.block.add_op(regrouped)
-            self.memory[value] = regrouped.result
+    def outside(self, value: SSAValue) -> SSAValue:
+        """Where a tensor, or what a view of one looks at, lies in the program."""
+        if value not in self.memory and isinstance(
+            view := value.owner, TransposeOp | ExpandOp | GatherOp | RegroupOp
+        ):
+            operands = {v: self.outside(v) for v in view.operands}
+            self.block.add_op(clone := view.clone(operands))
+            self.memory[value] = clone.results[0]
         return self.memory.get(value, value)
 
     def stage(self, stage: StageOp) -> None:
@@ -159,14 +166,35 @@ class _Kernel:
                 self.contraction(stage)
             case StageKind.REDUCTION:
                 self.reduction(stage)
-            case StageKind.MAP:
-                body = _Body(self, stage, None)
-                places = [self.destinations(r) for r in stage.outputs]
-                for root, targets in zip(pointwise_roots(stage), places, strict=True):
-                    value = body.scalar(root, root_axes(root, stage))
-                    for target in targets:
-                        body.add(c.StoreOp(body.without_cast(value, target), target))
-                self.block.add_op(c.MapOp(stage.stage_name.data, stage.space, Region(body.block)))
+            case StageKind.MAP | StageKind.SCATTER:
+                self.map(stage, _Body(self, stage, None), stage.stage_name.data)
+
+    def map(self, stage: StageOp, body: _Body, name: str) -> None:
+        """A pointwise kernel that stores what the stage yields."""
+        places = [self.destinations(r) for r in stage.outputs]
+        for root, rows, targets in zip(pointwise_roots(stage), _row_numbers(stage), places, strict=True):
+            value = body.scalar(root, root_axes(root, stage))
+            for target in targets:
+                given = body.without_cast(value, target)
+                if rows is None:
+                    body.add(c.StoreOp(given, target))
+                else:
+                    self.clear(stage, target)
+                    body.add(c.ScatterStoreOp(given, target, self.outside(rows)))
+        self.block.add_op(c.MapOp(name, stage.space, Region(body.block)))
+
+    def clear(self, stage: StageOp, target: SSAValue) -> None:
+        """Zeros for the rows that a scatter leaves out."""
+        assert isinstance(target.type, TensorType)
+        body = Block()
+        body.add_op(zero := ConstantOp(0.0))
+        body.add_op(c.StoreOp(zero.result, target))
+        self.block.add_op(c.MapOp(self.helper(stage, "zero"), target.type.dims, Region(body)))
+
+    def helper(self, stage: StageOp, what: str) -> str:
+        """The name of a kernel that does something for a stage."""
+        self.copies += 1
+        return f"{stage.stage_name.data}.{what}{self.copies - 1}"
 
     def reduction(self, stage: StageOp) -> None:
         anchor = stage.anchor
@@ -179,8 +207,58 @@ class _Kernel:
         axes = anchor.axes.get_values()
         self.block.add_op(c.ReduceOp(stage.stage_name.data, stage.space, axes, Region(body.block)))
 
+    def grouped(self, stage: StageOp, product: GroupedMatmulOp) -> None:
+        """A grouped contraction.
+
+        Its kernel stores one matrix. Where a stage stores several it writes the bare product, in f32, and a
+        map does the rest.
+        """
+        name = stage.stage_name.data
+        lhs, rhs = Shaped.of(product.lhs.type).dims, Shaped.of(product.rhs.type).dims
+        wide = dtype_bytes(Shaped.of(product.lhs.type).element_type) == 4
+        problem = problem_of(stage)
+        a = self.operand(stage, lhs_access(stage, product), problem, lhs, k_major=wide)
+        right = rhs_access(stage, product)
+        b = self.operand(stage, right, problem, rhs, is_right=True, groups=True, k_major=wide)
+        offsets = self.vector(stage, product.offsets)
+        body = _Body(self, stage, problem)
+        roots, rows = list(pointwise_roots(stage)), list(_row_numbers(stage))
+        wanted = [self.outputs[i] for i, r in enumerate(self.returned) if r in stage.outputs]
+        single = len(roots) == 1 and len(wanted) <= 1
+        if single:
+            (target,) = self.destinations(stage.outputs[0])
+            value = body.without_cast(body.scalar(roots[0], root_axes(roots[0], stage)), target)
+            if rows[0] is not None:
+                self.clear(stage, target)
+                body.add(c.ScatterDOp(value, target, self.vector(stage, rows[0])))
+            else:
+                body.add(c.StoreDOp(value, target))
+        else:
+            self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(stage.space, f32)))
+            target = workspace.result
+            value = body.scalar(product.result, identity(stage.space))
+            body.add(c.StoreDOp(value, target))
+        shape = c.GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch)
+        gemm = c.GemmOp(name, product.compute, a, b, shape, Region(body.block), offsets=offsets)
+        gemm.location = product.location
+        self.block.add_op(gemm)
+        if not single:
+            self.memory[product.result] = target
+            self.map(stage, _Body(self, stage, None), self.helper(stage, "rest"))
+
+    def vector(self, stage: StageOp, value: SSAValue) -> SSAValue:
+        """An index tensor of one axis, its elements side by side: copied where they are not."""
+        access = self.at(through_views(value, (0,), stage))
+        dims = Shaped.of(value.type).dims
+        if access.is_gathered or (dims != (1,) and access.unit_axis != 0):
+            access = self.copy(stage, access, 1, dims)
+        return access.base
+
     def contraction(self, stage: StageOp) -> None:
         matmul = stage.anchor
+        if isinstance(matmul, GroupedMatmulOp):
+            self.grouped(stage, matmul)
+            return
         assert isinstance(matmul, MatmulOp)
         rank = len(stage.space)
         problem = problem_of(stage)
@@ -229,24 +307,36 @@ class _Kernel:
         body.add(node(op.kind, value, target))
 
     def operand(
-        self, stage: StageOp, access: Access, problem: Problem, dims: Dims, *, is_right: bool = False
+        self,
+        stage: StageOp,
+        access: Access,
+        problem: Problem,
+        dims: Dims,
+        *,
+        is_right: bool = False,
+        groups: bool = False,
+        k_major: bool = False,
     ) -> SSAValue:
         """A contraction's operand as a view that the kernel can read, copied first where it cannot.
 
-        A right operand has no axes for the batch axes that are folded into rows. Matrix instructions take
-        operands of 8 bits contiguous along K only.
+        A right operand has no axes for the batch axes that are folded into rows; `groups` says that it has
+        one for groups of rows. Matrix instructions take operands of 8 bits contiguous along K only; `k_major`
+        asks that of others too.
         """
-        access, rank, batch = self.at(access), len(stage.space), len(problem.batch)
-        if is_right:
+        access, space, batch = self.at(access), stage.space, len(problem.batch)
+        rank = len(space)
+        if groups:
+            space, rank, batch = dims, len(dims), 1
+        elif is_right:
             access, rank = without_folded(access, rank, problem.folded), rank - problem.folded
         k = rank - 2 if is_right else rank - 1
-        narrow = dtype_bytes(Shaped.of(access.base.type).element_type) == 1
+        k_major = k_major or dtype_bytes(Shaped.of(access.base.type).element_type) == 1
         single = frozenset(a for a, d in enumerate(dims[-2:], rank - 2) if d == 1 and a != k)
-        if not operand_fits(access, rank, single, batch) or (narrow and access.unit_axis != k):
-            # A copy for every batch, or one for all.
-            walked = stage.space[:batch] if any(axis < batch for axis in access.walked) else ()
-            folded = () if is_right else stage.space[batch : batch + problem.folded]
-            layout = LayoutAttr.col_major() if narrow and is_right else LayoutAttr.row_major()
+        if not operand_fits(access, rank, single, batch) or (k_major and access.unit_axis != k):
+            # A copy for every batch or group, or one for all.
+            walked = space[:batch] if any(axis < batch for axis in access.walked) else ()
+            folded = () if is_right else space[batch : batch + problem.folded]
+            layout = LayoutAttr.col_major() if k_major and is_right else LayoutAttr.row_major()
             access = self.copy(stage, access, rank, (*walked, *folded, *dims[-2:]), layout)
         return build_view(access, rank, self.block)
 
@@ -260,9 +350,7 @@ class _Kernel:
         view = build_view(access, rank, self.block)
         body.add_op(load := c.LoadOp(view))
         body.add_op(c.StoreOp(load.result, workspace.result))
-        name = f"{stage.stage_name.data}.copy{self.copies}"
-        self.copies += 1
-        self.block.add_op(c.MapOp(name, dims, Region(body)))
+        self.block.add_op(c.MapOp(self.helper(stage, "copy"), dims, Region(body)))
         return Access(workspace.result, identity(dims, rank - len(dims)))
 
 
@@ -273,6 +361,7 @@ class _Body:
         self.kernel = kernel
         self.stage = stage
         self.problem = problem
+        self.is_grouped = isinstance(stage.anchor, GroupedMatmulOp)
         self.block = Block()
         self.values: dict[tuple[SSAValue, Axes], SSAValue] = {}
         self.loads: dict[Access, SSAValue] = {}
@@ -294,7 +383,11 @@ class _Body:
         if not is_inside(value, self.stage):
             return self.load(self.kernel.at(Access(value, axes)))
         match op := value.owner:
-            case MatmulOp():
+            case ContractionOp() if self.problem is None:
+                return self.load(self.kernel.at(Access(value, axes)))
+            case GatherOp():
+                return self.load(self.kernel.at(Access(value, axes)))
+            case ContractionOp():
                 self.block.add_op(node := c.AccFetchOp(second=op is not self.stage.anchor))
                 node.location = op.location
                 return node.result
@@ -351,6 +444,8 @@ class _Body:
             node: c.LoadNode = c.LoadOp(build_view(access, rank, outer))
         else:
             pattern = classify(access, rank, self.problem.folded)
+            if pattern is Pattern.MATRIX and self.is_grouped and access.unit_axis != rank - 1:
+                pattern = None
             if pattern is None:
                 access = self.kernel.copy(self.stage, access, rank, self._seen(access, rank))
                 pattern = classify(access, rank, self.problem.folded)
@@ -370,6 +465,15 @@ class _Body:
         first, space = rank - 2 - self.problem.folded, self.stage.space
         groups = (range(first), range(first, rank - 1), range(rank - 1, rank))
         return tuple(space[i] if access.walked & set(group) else 1 for group in groups for i in group)
+
+
+def _row_numbers(stage: StageOp) -> Iterator[SSAValue | None]:
+    """For each value that a stage stores, the tensor that says where its rows go; None where they stay."""
+    last = stage.body.block.last_op
+    assert last is not None
+    for value in last.operands:
+        scatter = value.owner if is_inside(value, stage) else None
+        yield scatter.rows if isinstance(scatter, ScatterOp) else None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ def _is_row_major(type: object) -> bool:
 def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
     """What the schedule of a gemm is chosen for. `sizes` are typical values of dims that are open."""
     m, n, k, batch = (_extent(d, sizes) for d in gemm.shape.extents)
+    if gemm.is_grouped:
+        batch = _extent(gemm.groups, sizes)
+        m = -(-m // batch) if m is not None and batch is not None else None
     return Problem(
         compute=gemm.compute.data.value,
         a_k_major=_is_row_major(gemm.a.type),
@@ -42,6 +45,7 @@ def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
         fast_accumulation=gemm.acc is not None,
         rights=2 if gemm.is_pair else 1,
         granules=granules_of(gemm),
+        grouped=gemm.is_grouped,
     )
 
 
@@ -62,7 +66,7 @@ def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
             stores[type(op)].append(_bytes(op.destination.type))
     destination = gemm.destination
     return Epilogue(
-        destination=next(iter(stores[c.StoreDOp]), None),
+        destination=next(iter([*stores[c.StoreDOp], *stores[c.ScatterDOp]]), None),
         source=next(iter(loads[c.SrcFetchOp]), None),
         aux_loads=tuple(loads[c.AuxLoadOp]),
         aux_stores=tuple(stores[c.AuxStoreOp]),

@@ -66,7 +66,7 @@ def _unaligned(
         setting="mainloop",
         notes=(f"the contiguous extent must be a multiple of {multiple} elements",),
         helps=(help,),
-        fix=Mainloop.MULTISTAGE.value,
+        fix=None if gemm.is_grouped else Mainloop.MULTISTAGE.value,
     )
 
 

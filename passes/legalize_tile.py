@@ -46,7 +46,8 @@ class LegalizeTile(Pass):
         findings: list[Finding] = []
         for program, gemm in gemms(op):
             target = get_target(program.target.data)
-            violations = target.violations(config_of(gemm))
+            config = config_of(gemm)
+            violations = target.grouped_violations(config) or target.violations(config)
             findings.extend(finding_of(v, program, gemm) for v in violations)
         if findings:
             raise PassError(findings)

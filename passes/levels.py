@@ -12,10 +12,11 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu import ops as m
 from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.schedule import ScheduleOp
 
-VIEWS = (m.TransposeOp, m.ExpandOp, m.RegroupOp)
-TENSOR_OPS = (ElementwiseOp, ConstantOp, m.MatmulOp, *VIEWS, m.BroadcastOp, m.ReduceOp)
+VIEWS = (m.TransposeOp, m.ExpandOp, m.RegroupOp, GatherOp)
+TENSOR_OPS = (ElementwiseOp, ConstantOp, m.ContractionOp, *VIEWS, ScatterOp, m.BroadcastOp, m.ReduceOp)
 COMPOSITE = (m.DequantizeOp,)
 
 

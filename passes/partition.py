@@ -17,9 +17,11 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.elementwise import ElementwiseOp
+from mucc.dialects.mu.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.ops import (
-    VIEWS,
-    MatmulOp,
+    ContractionOp,
+    GroupedMatmulOp,
     PinOp,
     ReduceOp,
     Reduction,
@@ -28,6 +30,8 @@ from mucc.dialects.mu.ops import (
     StageKind,
 )
 from mucc.dialects.mu.types import Dims, Shaped
+
+VIEWS = (*PLAIN_VIEWS, GatherOp)
 
 
 def dims_of(value: SSAValue) -> Dims:
@@ -104,8 +108,12 @@ class Partition:
         self = Partition()
         for op in block.ops:
             match op:
-                case MatmulOp():
+                case ContractionOp():
                     self._contraction(op)
+                case GatherOp():
+                    self._gather(op)
+                case ScatterOp():
+                    self._scatter(op)
                 case ReduceOp():
                     self._reduction(op)
                 case RegroupOp():
@@ -130,10 +138,17 @@ class Partition:
 
     def root(self, value: SSAValue) -> SSAValue:
         """The value behind views and pins."""
+        return self.looked_at(value)[0]
+
+    def looked_at(self, value: SSAValue) -> list[SSAValue]:
+        """The value behind views and pins, and those that say which rows of it are gathered."""
         value = self.behind_pins(value)
-        while isinstance(value.owner, VIEWS):
-            value = self.behind_pins(value.owner.operand)
-        return value
+        rows: list[SSAValue] = []
+        while isinstance(view := value.owner, VIEWS) and value not in self.written:
+            if isinstance(view, GatherOp):
+                rows += self.looked_at(view.rows)
+            value = self.behind_pins(view.operand)
+        return [value, *rows]
 
     def writer(self, value: SSAValue) -> Stage | None:
         """The stage that computes a value; None for parameters and for what no stage has claimed."""
@@ -148,7 +163,8 @@ class Partition:
         seen: set[SSAValue] = set()
         pending = [value]
         while pending:
-            root = self.root(pending.pop())
+            root, *rows = self.looked_at(pending.pop())
+            pending += reversed(rows)
             if root in seen:
                 continue
             seen.add(root)
@@ -161,7 +177,7 @@ class Partition:
 
     # One kind of operation each
 
-    def _contraction(self, op: MatmulOp) -> None:
+    def _contraction(self, op: ContractionOp) -> None:
         stage = Stage(StageKind.CONTRACTION, op, dims_of(op.result))
         for operand in op.operands:
             self._materialise(operand)
@@ -171,12 +187,43 @@ class Partition:
 
     def _reduction(self, op: ReduceOp) -> None:
         stage = self.home.get(op.operand)
-        if stage is not None and epilogue_can_reduce(op, stage.space):
+        grouped = stage is not None and isinstance(stage.anchor, GroupedMatmulOp)
+        if stage is not None and not grouped and epilogue_can_reduce(op, stage.space):
             stage.members.append(op)
         else:
             stage = Stage(StageKind.REDUCTION, op, dims_of(op.operand))
             stage.read(self.needs(op.operand))
             self.stages.append(stage)
+        self.written[op.result] = stage
+        stage.store(op.result)
+
+    def _gather(self, op: GatherOp) -> None:
+        """Rows are picked as they are read, from memory: what is computed, or gathered itself, goes there."""
+        self._materialise(op.rows)
+        self._materialise(op.operand)
+        value = self.behind_pins(op.operand)
+        while isinstance(view := value.owner, VIEWS) and value not in self.written:
+            if isinstance(view, GatherOp):
+                self._map([value])
+                return
+            value = self.behind_pins(view.operand)
+
+    def _scatter(self, op: ScatterOp) -> None:
+        """Rows go where they belong as they are stored: by the contraction that computes them, or a map."""
+        self._materialise(op.rows)
+        stage, rows = self.home.get(op.operand), self.needs(op.rows)
+        if (
+            stage is not None
+            and isinstance(stage.anchor, GroupedMatmulOp)
+            and not stage.stored
+            and not any(s.waits_for(stage) for s in rows.values())
+        ):
+            stage.members.append(op)
+        else:
+            stage = Stage(StageKind.SCATTER, op, dims_of(op.operand))
+            stage.read(self.needs(op.operand))
+            self.stages.append(stage)
+        stage.read(rows)
         self.written[op.result] = stage
         stage.store(op.result)
 

@@ -146,9 +146,12 @@ def _on_cpu(
     progress: Callable[[str], None],
 ) -> Report:
     """Compare the lowered program with the source, both interpreted; and build and load the library."""
+    from random import Random
+
     import numpy as np
 
     from mucc.dialects.mu.arrays import NumpyArrays
+    from mucc.runtime.indices import draw_indices
     from mucc.runtime.verify import compare, input_scales
 
     arrays = NumpyArrays()
@@ -158,6 +161,10 @@ def _on_cpu(
     for arg in info.inputs:
         if arg.role == "scalar":
             inputs.append(float(np.float32(random.uniform(0.5, 1.5))))
+            continue
+        if arg.indices:
+            numbers = draw_indices(arg, dims, Random(int(random.integers(2**31))))
+            inputs.append(np.array(numbers, dtype=np.float64).reshape(arg.extents(dims)))
             continue
         values = random.standard_normal(arg.extents(dims)) * scales[arg.name]
         inputs.append(arrays.round_to(values, arg.dtype))

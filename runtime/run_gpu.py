@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
+import random
 from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mucc.build import build
 from mucc.dialects.mu.arrays import TorchArrays
+from mucc.runtime.indices import draw_indices
 from mucc.runtime.report import Report
 from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
@@ -37,12 +40,17 @@ def empty(arg: Arg, dims: dict[str, int], device: Any) -> Any:
 def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any) -> list[Any]:
     """Inputs in order: tensors on the device, floats for by-value scalars."""
     generator = torch.Generator(device).manual_seed(seed)
+    rng = random.Random(seed)
     scales = input_scales(info, dims)
     inputs: list[Any] = []
     for arg in info.inputs:
         if arg.role == "scalar":
             number = torch.rand((), generator=generator, device=device, dtype=torch.float32) + 0.5
             inputs.append(float(number))
+            continue
+        if arg.indices:
+            numbers = draw_indices(arg, dims, rng)
+            inputs.append(empty(arg, dims, device).copy_(torch.tensor(numbers).reshape(arg.extents(dims))))
             continue
         values = torch.randn(arg.extents(dims), generator=generator, device=device, dtype=torch.float32)
         rounded = TorchArrays(device).round_to(values * scales[arg.name], arg.dtype)
@@ -87,8 +95,10 @@ def run_on_gpu(
         poison(out)
     size = kernel.workspace_bytes(*args, *outs)
     workspace = [torch.empty(size, dtype=torch.uint8, device=device)] if size else []
+    os.environ["MUCC_CHECK_INDICES"] = "1"
     kernel.launch(*args, *outs, *workspace)
     torch.cuda.synchronize(device)
+    del os.environ["MUCC_CHECK_INDICES"]  # which would have the timed launches wait for the device
     progress("interpreting the program in float64")
     expected = compilation.interpret(info.name, args)
     arrays = TorchArrays(device)

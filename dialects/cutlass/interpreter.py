@@ -22,7 +22,8 @@ from xdsl.interpreter import (
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.arrays import Arrays, arrays_for
-from mucc.dialects.mu.interpreter import MuFunctions, sizes_of
+from mucc.dialects.mu.indexed import GatherOp
+from mucc.dialects.mu.interpreter import MuFunctions, gathered, grouped_product, scattered, sizes_of
 from mucc.dialects.mu.ops import ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
 
@@ -79,19 +80,26 @@ class CutlassFunctions(MuFunctions):
     def regroup(self, interpreter: Interpreter, op: RegroupOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]).reshape(self.shape(op.result.type)),)
 
+    @impl(GatherOp)
+    def gather(self, interpreter: Interpreter, op: GatherOp, args: PythonValues) -> PythonValues:
+        return (gathered(self.read(args[0]), self.read(args[1])),)
+
     @impl(c.WorkspaceOp)
     def workspace(self, interpreter: Interpreter, op: c.WorkspaceOp, args: PythonValues) -> PythonValues:
         return (Buffer(),)
 
     @impl(c.GemmOp)
     def gemm(self, interpreter: Interpreter, op: c.GemmOp, args: PythonValues) -> PythonValues:
-        a, *right = (self.read(v) for v in args)
+        a, b, *more = (self.read(v) for v in args)
         m, n, k, batch = op.shape.extents
         space = self.extents((*batch, *m, *n))
         if len(m) > 1:
             a = a.reshape((*self.extents(batch), -1, *self.extents(k)))
         # Where no operand has batch axes, every batch has the same product.
-        products = [a @ b for b in right]
+        if op.is_grouped:
+            products = [grouped_product(self.arrays, a, b, more[0])]
+        else:
+            products = [a @ right for right in (b, *more)]
         if len(m) > 1:
             products = [p.reshape(space) for p in products]
         self.launch = _Launch(space, tuple(self.arrays.xp.broadcast_to(p, space) for p in products))
@@ -159,6 +167,21 @@ class CutlassFunctions(MuFunctions):
     @impl(c.StoreOp)
     def map_store(self, interpreter: Interpreter, op: c.StoreOp, args: PythonValues) -> PythonValues:
         self.store(args[1], op.destination.type, args[0])
+        return ()
+
+    @impl(c.ScatterDOp)
+    def scatter_d(self, interpreter: Interpreter, op: c.ScatterDOp, args: PythonValues) -> PythonValues:
+        return self.scatter_store(op, args)
+
+    @impl(c.ScatterStoreOp)
+    def map_scatter(self, interpreter: Interpreter, op: c.ScatterStoreOp, args: PythonValues) -> PythonValues:
+        return self.scatter_store(op, args)
+
+    def scatter_store(self, op: c.ScatterNode, args: PythonValues) -> PythonValues:
+        """Store rows over what a buffer holds already."""
+        full = self.stored(args[0] + self.arrays.full(self.launch.space, 0.0), op.destination.type)
+        before = self.read(args[1]) + 0.0
+        args[1].value = scattered(before, full, self.read(args[2]))
         return ()
 
     def reduced(self, op: c.ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:

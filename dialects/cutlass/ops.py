@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     IRDLOperation,
     attr_def,
     irdl_op_definition,
@@ -164,6 +165,7 @@ class GemmOp(DeviceKernelOp):
     `flat` says that leading axes of A are taken as rows (`shape.m` has several factors).
     A pair has a second right operand `b2`, which lies in memory as `b` does; each element of the tile then
     has two accumulators.
+    With `offsets`, the ends of groups of rows, `b` is [groups, K, N] and each group has a matrix of it.
     """
 
     name = "cutlass.gemm"
@@ -181,9 +183,13 @@ class GemmOp(DeviceKernelOp):
     a = operand_def(TensorType)
     b = operand_def(TensorType)
     b2 = opt_operand_def(TensorType)
+    offsets = opt_operand_def(TensorType)
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     FORMAT: ClassVar[str] = (
-        "$stage $compute (`acc` $acc^)? $a `,` $b (`,` $b2^)? `shape` $shape "
+        "$stage $compute (`acc` $acc^)? $a `,` $b (`,` $b2^)? "
+        "(`offsets` $offsets^ `:` type($offsets))? `shape` $shape "
         "(`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
         "(`granules` $granules^)? "
@@ -201,9 +207,10 @@ class GemmOp(DeviceKernelOp):
         body: Region,
         settings: dict[str, Attribute] | None = None,
         b2: SSAValue | None = None,
+        offsets: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[a, b, b2],
+            operands=[a, b, b2, offsets],
             properties={"stage": StringAttr(stage), "compute": compute, "shape": shape, **(settings or {})},
             regions=[body],
         )
@@ -218,7 +225,7 @@ class GemmOp(DeviceKernelOp):
         for op in self.nodes:
             if isinstance(op, SrcFetchOp | AuxLoadOp):
                 yield op.source, op
-            elif isinstance(op, StoreDOp | AuxStoreOp):
+            elif isinstance(op, StoreDOp | ScatterDOp | AuxStoreOp):
                 yield op.destination, op
 
     @property
@@ -231,9 +238,19 @@ class GemmOp(DeviceKernelOp):
         return self.exchange is not None and self.exchange.data is Switch.ON
 
     @property
-    def destination(self) -> StoreDOp | None:
+    def is_grouped(self) -> bool:
+        """Whether groups of rows have a matrix B each."""
+        return self.offsets is not None
+
+    @property
+    def groups(self) -> Dims:
+        """The extent that counts the groups; none where the contraction is not grouped."""
+        return self.offsets.type.dims if self.offsets is not None else ()
+
+    @property
+    def destination(self) -> StoreDOp | ScatterDOp | None:
         """The node that stores the main result, D."""
-        return next((op for op in self.nodes if isinstance(op, StoreDOp)), None)
+        return next((op for op in self.nodes if isinstance(op, StoreDOp | ScatterDOp)), None)
 
     @property
     def source(self) -> SrcFetchOp | None:
@@ -246,7 +263,7 @@ class GemmOp(DeviceKernelOp):
         return self.b2 is not None
 
     def verify_(self) -> None:
-        for kind in (StoreDOp, SrcFetchOp):
+        for kind in (StoreDOp, ScatterDOp, SrcFetchOp):
             if sum(isinstance(op, kind) for op in self.nodes) > 1:
                 raise VerifyException(f"more than one {kind.name} in an epilogue")
         fetched = [op.second is not None for op in self.nodes if isinstance(op, AccFetchOp)]
@@ -256,6 +273,10 @@ class GemmOp(DeviceKernelOp):
             raise VerifyException("a second accumulator without a second right operand")
         if self.b2 is not None and self.b2.type != self.b.type:
             raise VerifyException(f"right operands of a pair are {self.b.type} and {self.b2.type}")
+        if any(isinstance(op, ScatterDOp) for op in self.nodes) and not self.is_grouped:
+            raise VerifyException("only a grouped contraction scatters its result")
+        if self.is_grouped and len(self.stores) != 1:
+            raise VerifyException("a grouped contraction stores one matrix")
         self.verify_nodes(GEMM_NODES)
 
 
@@ -277,7 +298,7 @@ class MapOp(DeviceKernelOp):
         return dims_of(self.space)
 
     def verify_(self) -> None:
-        self.verify_nodes((LoadOp, StoreOp))
+        self.verify_nodes((LoadOp, StoreOp, ScatterStoreOp))
 
 
 @irdl_op_definition
@@ -445,6 +466,35 @@ class StoreDOp(StoreNode):
     name = "cutlass.store_d"
 
 
+class ScatterNode(StoreNode, ABC):
+    """Writes rows of values where `rows`, an s32 tensor, says."""
+
+    value = operand_def(Float32Type)
+    destination = operand_def(TensorType)
+    rows = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$value `,` $destination `rows` $rows attr-dict `:` type($destination) `,` type($rows)"
+    )
+
+    def __init__(self, value: SSAValue, destination: SSAValue, rows: SSAValue):
+        IRDLOperation.__init__(self, operands=[value, destination, rows])
+
+
+@irdl_op_definition
+class ScatterDOp(ScatterNode):
+    """The main result D of a grouped contraction, each row where `rows` says."""
+
+    name = "cutlass.scatter_d"
+
+
+@irdl_op_definition
+class ScatterStoreOp(ScatterNode):
+    """In map kernels: a row of an output, the one that `rows` names for it."""
+
+    name = "cutlass.scatter_store"
+
+
 @irdl_op_definition
 class AuxStoreOp(StoreNode):
     """A further full matrix (Sm90AuxStore)."""
@@ -497,5 +547,5 @@ class ReduceStoreOp(ReductionNode):
 
 
 GEMM_LOADS = (SrcFetchOp, AuxLoadOp, RowBroadcastOp, ColBroadcastOp, ScalarBroadcastOp)
-GEMM_STORES = (StoreDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
+GEMM_STORES = (StoreDOp, ScatterDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
 GEMM_NODES = (AccFetchOp, ComputeOp, *GEMM_LOADS, *GEMM_STORES)

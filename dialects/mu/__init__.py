@@ -7,12 +7,14 @@ reduction, kernels, stages), `schedule` (what a user may pin), `interpreter` (th
 from xdsl.ir import Dialect
 
 from mucc.dialects.mu.elementwise import ELEMENTWISE, ApproximationAttr, ConstantOp, RelationAttr
+from mucc.dialects.mu.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops import (
     AccumulationAttr,
     BroadcastOp,
     ComputeAttr,
     DequantizeOp,
     ExpandOp,
+    GroupedMatmulOp,
     KernelOp,
     MatmulOp,
     PinOp,
@@ -41,6 +43,9 @@ Mu = Dialect(
         *ELEMENTWISE,
         ConstantOp,
         MatmulOp,
+        GroupedMatmulOp,
+        GatherOp,
+        ScatterOp,
         TransposeOp,
         ExpandOp,
         BroadcastOp,

@@ -25,6 +25,7 @@ from mucc.dialects.mu import elementwise as e
 from mucc.dialects.mu import ops
 from mucc.dialects.mu.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.arrays import Arrays, arrays_for
+from mucc.dialects.mu.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
 
 Rule = Callable[[Arrays, Any, tuple[Any, ...]], Any]
@@ -149,6 +150,25 @@ class MuFunctions(InterpreterFunctions):
     def matmul(self, interpreter: Interpreter, op: ops.MatmulOp, args: PythonValues) -> PythonValues:
         return (args[0] @ args[1],)
 
+    @impl(ops.GroupedMatmulOp)
+    def grouped_matmul(
+        self, interpreter: Interpreter, op: ops.GroupedMatmulOp, args: PythonValues
+    ) -> PythonValues:
+        return (grouped_product(self.arrays, args[0], args[1], args[2]),)
+
+    @impl(GatherOp)
+    def gather(self, interpreter: Interpreter, op: GatherOp, args: PythonValues) -> PythonValues:
+        return (gathered(args[0], args[1]),)
+
+    @impl(ScatterOp)
+    def scatter(self, interpreter: Interpreter, op: ScatterOp, args: PythonValues) -> PythonValues:
+        result = self.arrays.full(self.shape(op.result.type), 0.0)
+        return (scattered(result, self.broadcast_full(args[0], op.operand.type), args[1]),)
+
+    def broadcast_full(self, value: Any, type: Any) -> Any:
+        """The value with all the extents of its type."""
+        return value + self.arrays.full(self.shape(type), 0.0)
+
     @impl(ops.TransposeOp)
     def transpose(self, interpreter: Interpreter, op: ops.TransposeOp, args: PythonValues) -> PythonValues:
         return (self.arrays.xp.swapaxes(args[0], -1, -2),)
@@ -211,6 +231,55 @@ class MuFunctions(InterpreterFunctions):
     def stored(self, value: Any, type: Any) -> Any:
         """What a value is after it was stored with a type."""
         return self.arrays.round_to(value, dtype_name(Shaped.of(type).element_type))
+
+
+def indices(values: Any) -> list[int]:
+    """Indices from a float64 array, in order."""
+    return [int(v) for v in values.reshape(-1).tolist()]
+
+
+def grouped_product(arrays: Arrays, lhs: Any, rhs: Any, offsets: Any) -> Any:
+    """Rows by groups, each times its own matrix. Raises ValueError MU6022, MU6023 for bad offsets."""
+    ends = indices(offsets)
+    rows = int(lhs.shape[0])
+    result = arrays.full((rows, int(rhs.shape[-1])), 0.0)
+    begin = 0
+    for group, end in enumerate(ends):
+        if end < begin:
+            raise ValueError(f"MU6022: offsets decrease: offsets[{group}] = {end} after {begin}")
+        if end > rows:
+            raise ValueError(f"MU6023: offsets[{group}] = {end} exceeds the {rows} rows")
+        result[begin:end] = lhs[begin:end] @ rhs[group]
+        begin = end
+    if begin != rows:
+        raise ValueError(f"MU6023: the last group ends at {begin}, but there are {rows} rows")
+    return result
+
+
+def gathered(value: Any, rows: Any) -> Any:
+    """The entries along the first axis that `rows` names. Raises ValueError MU6024 for one out of range."""
+    numbers = indices(rows)
+    _check_rows(numbers, int(value.shape[0]))
+    return value[numbers].reshape((*rows.shape, *value.shape[1:]))
+
+
+def scattered(result: Any, value: Any, rows: Any) -> Any:
+    """`result` with the rows of `value` where `rows` says.
+
+    Raises ValueError MU6024 for a row out of range, MU6025 for one that is named twice.
+    """
+    numbers = indices(rows)
+    _check_rows(numbers, int(result.shape[0]))
+    if len(set(numbers)) != len(numbers):
+        raise ValueError("MU6025: scatter names a row twice")
+    result[numbers] = value
+    return result
+
+
+def _check_rows(numbers: Sequence[int], count: int) -> None:
+    for i, number in enumerate(numbers):
+        if not 0 <= number < count:
+            raise ValueError(f"MU6024: rows[{i}] = {number} is none of the {count} rows")
 
 
 def sizes_of(dim_names: Sequence[str], types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:

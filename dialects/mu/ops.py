@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -38,8 +39,9 @@ from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, Symbol
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from mucc.dialects.mu import rules
+from mucc.dialects.mu import index_rules, rules
 from mucc.dialects.mu.entry import EntryOp
+from mucc.dialects.mu.indexed import ScatterOp
 from mucc.dialects.mu.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_name
@@ -105,17 +107,22 @@ class AccumulationAttr(WordAttr[Accumulation]):
     name = "mu.accumulation"
 
 
+class ContractionOp(FormattedOp, ABC):
+    """Base of the contractions: what a stage of that kind is built around."""
+
+    compute = prop_def(ComputeAttr)
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    result = result_def(TensorType)
+
+
 @irdl_op_definition
-class MatmulOp(FormattedOp):
+class MatmulOp(ContractionOp):
     """Contraction of the last axis of `lhs` with the second-last of `rhs`, f32 accumulation."""
 
     name = "mu.matmul"
 
-    compute = prop_def(ComputeAttr)
     acc = opt_prop_def(AccumulationAttr)
-    lhs = operand_def(TensorType)
-    rhs = operand_def(TensorType)
-    result = result_def(TensorType)
 
     FORMAT: ClassVar[str] = (
         "$compute (`acc` $acc^)? $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
@@ -158,6 +165,48 @@ class MatmulOp(FormattedOp):
             return False
         type = right[0].type
         return isinstance(type, TensorType) and type.layout.is_known
+
+
+@irdl_op_definition
+class GroupedMatmulOp(ContractionOp):
+    """Contraction where group g of the rows of `lhs` has the matrix `rhs[g]`.
+
+    `offsets[g]` is the end of group g: its rows are `offsets[g-1]` to `offsets[g]`, the first begins at 0
+    and the last ends with the rows.
+    """
+
+    name = "mu.grouped_matmul"
+
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    offsets = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$compute $lhs `,` $rhs `offsets` $offsets attr-dict `:` functional-type(operands, results)"
+    )
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        lhs: SSAValue | Operation,
+        rhs: SSAValue | Operation,
+        offsets: SSAValue | Operation,
+        compute: ComputeAttr | None = None,
+    ):
+        a, b, ends = SSAValue.get(lhs), SSAValue.get(rhs), SSAValue.get(offsets)
+        super().__init__(
+            operands=[a, b, ends],
+            result_types=[index_rules.grouped_matmul(a.type, b.type, ends.type)],
+            properties={"compute": compute or ComputeAttr.default(a.type, b.type)},
+        )
+
+    def verify_(self) -> None:
+        expected = index_rules.grouped_matmul(self.lhs.type, self.rhs.type, self.offsets.type)
+        if self.result.type != expected:
+            raise VerifyException(f"mu.grouped_matmul: result type {self.result.type} should be {expected}")
+        if self.compute != ComputeAttr.default(self.lhs.type, self.rhs.type):
+            raise VerifyException(f"mu.grouped_matmul: operands do not compute in {self.compute.data}")
 
 
 @irdl_op_definition
@@ -499,6 +548,7 @@ class StageKind(StrEnum):
     CONTRACTION = "contraction"
     REDUCTION = "reduction"
     MAP = "map"
+    SCATTER = "scatter"
 
 
 @irdl_attr_definition
@@ -548,13 +598,17 @@ class StageOp(FormattedOp):
 
     @property
     def contractions(self) -> tuple[MatmulOp, ...]:
-        """The contractions in the stage: none, one, or the two of a pair."""
+        """The contractions in the stage, but for a grouped one: none, one, or the two of a pair."""
         return tuple(op for op in self.body.block.ops if isinstance(op, MatmulOp))
 
     @property
     def anchor(self) -> Operation | None:
-        """The first contraction or the first reduction of a reduction stage; None for a map."""
-        wanted = {StageKind.CONTRACTION: MatmulOp, StageKind.REDUCTION: ReduceOp}.get(self.kind.data)
+        """The contraction, scatter, or the first reduction of a reduction stage; None for a map."""
+        wanted = {
+            StageKind.CONTRACTION: ContractionOp,
+            StageKind.REDUCTION: ReduceOp,
+            StageKind.SCATTER: ScatterOp,
+        }.get(self.kind.data)
         if wanted is None:
             return None
         return next((op for op in self.body.block.ops if isinstance(op, wanted)), None)
@@ -563,9 +617,9 @@ class StageOp(FormattedOp):
     def space(self) -> Dims:
         """The extents that the stage's pointwise work runs over."""
         match self.anchor:
-            case MatmulOp() as op:
+            case ContractionOp() as op:
                 return Shaped.of(op.result.type).dims
-            case ReduceOp() as op:
+            case ReduceOp() | ScatterOp() as op:
                 return Shaped.of(op.operand.type).dims
             case _:
                 return rules.broadcast([Shaped.of(r.type).dims for r in self.outputs])
@@ -578,16 +632,19 @@ class StageOp(FormattedOp):
         self._verify_contractions()
         if self.kind.data is StageKind.REDUCTION and self.anchor is None:
             raise VerifyException("a reduction stage reduces nothing")
+        if self.kind.data is StageKind.SCATTER and (self.anchor is None or len(self.outputs) != 1):
+            raise VerifyException("a scatter stage stores one scattered value")
 
     def _verify_contractions(self) -> None:
-        contractions = self.contractions
+        held = sum(isinstance(op, ContractionOp) for op in self.body.block.ops)
+        pair = self.contractions
         allowed = (1, 2) if self.kind.data is StageKind.CONTRACTION else (0,)
-        if len(contractions) not in allowed:
+        if held not in allowed:
             raise VerifyException(
                 f"a {self.kind.data.value} stage holds {' or '.join(map(str, allowed))} contractions, "
-                f"not {len(contractions)}"
+                f"not {held}"
             )
-        if len(contractions) == 2 and not contractions[0].pairs_with(contractions[1]):
+        if held == 2 and not (len(pair) == 2 and pair[0].pairs_with(pair[1])):
             raise VerifyException("the contractions of a pair share their left operand and look alike")
 
 

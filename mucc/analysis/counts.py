@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mucc.dialects.mu.ops import Compute, KernelOp, MatmulOp
+from mucc.dialects.mu.ops import Compute, ContractionOp, KernelOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
 Term = list[int | str]
@@ -22,7 +22,7 @@ def term(factor: int, dims: Sequence[Dim]) -> Term:
     return [number, *(d for d in dims if isinstance(d, str))]
 
 
-def _matmul_term(op: MatmulOp) -> tuple[str, Term]:
+def _contraction_term(op: ContractionOp) -> tuple[str, Term]:
     result: Dims = Shaped.of(op.result.type).dims
     inner = Shaped.of(op.lhs.type).dims[-1]
     match op.compute.data:
@@ -39,8 +39,8 @@ def flops(kernel: KernelOp) -> dict[str, Polynomial]:
     """Multiplications and additions of the contractions, by unit and number format."""
     counts: dict[str, Polynomial] = {}
     for op in kernel.walk():
-        if isinstance(op, MatmulOp):
-            unit, count = _matmul_term(op)
+        if isinstance(op, ContractionOp):
+            unit, count = _contraction_term(op)
             counts.setdefault(unit, []).append(count)
     return counts
 

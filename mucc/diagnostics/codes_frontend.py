@@ -331,6 +331,47 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "kernel f[N, K](w: bf16[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
         "kernel f[N, K](w: s8[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
     ),
+    "MU1070": _entry(
+        "operands of a grouped product have other axes",
+        "`grouped_matmul(x, w, offsets)` takes the rows of all groups one after the other, `[T, K]`, a "
+        "matrix for each group, `[E, K, N]`, and the ends of the groups, `[E]`.",
+        "kernel f[T, E, N, K](x: bf16[T, K], w: bf16[N, K], o: s32[E]) -> bf16[T, N] {\n"
+        "    return grouped_matmul(x, w.T, o)\n}",
+        "kernel f[T, E, N, K](x: bf16[T, K], w: bf16[E, N, K], o: s32[E]) -> bf16[T, N] {\n"
+        "    return grouped_matmul(x, w.T, o)\n}",
+    ),
+    "MU1071": _entry(
+        "another number of offsets than of matrices",
+        "`offsets[g]` is the end of group g, as in `torch._grouped_mm`: group g has the rows from "
+        "`offsets[g-1]` (0 for the first) up to `offsets[g]`, and the matrix `w[g]`.",
+        "kernel f[T, E, F, N, K](x: bf16[T, K], w: bf16[E, N, K], o: s32[F]) -> bf16[T, N] {\n"
+        "    return grouped_matmul(x, w.T, o)\n}",
+        "kernel f[T, E, N, K](x: bf16[T, K], w: bf16[E, N, K], o: s32[E]) -> bf16[T, N] {\n"
+        "    return grouped_matmul(x, w.T, o)\n}",
+    ),
+    "MU1072": _entry(
+        "index that is no s32",
+        "Offsets and numbers of rows are tensors of s32.",
+        "kernel f[T, M, N](x: bf16[T, N], rows: f32[M]) -> bf16[M, N] {\n    return gather(x, rows)\n}",
+        "kernel f[T, M, N](x: bf16[T, N], rows: s32[M]) -> bf16[M, N] {\n    return gather(x, rows)\n}",
+    ),
+    "MU1073": _entry(
+        "no rows to gather or to scatter",
+        "gather and scatter move what lies along the first axis of a tensor of numbers.",
+        "kernel f[T, M, N](x: bf16[T, N], rows: s32[M]) -> bf16[M, N] {\n"
+        "    return cast(gather(x > 0, rows), bf16)\n}",
+        "kernel f[T, M, N](x: bf16[T, N], rows: s32[M]) -> bf16[M, N] {\n"
+        "    return cast(gather(x, rows) > 0, bf16)\n}",
+    ),
+    "MU1074": _entry(
+        "scatter of other rows than it has numbers for",
+        "`scatter(x, rows, T)` gives T rows: row i of x becomes row `rows[i]`, the others are zero. So there "
+        "is one number for each row of x.",
+        "kernel f[T=64, M, P, N](x: bf16[M, N], rows: s32[P]) -> bf16[T, N] {\n"
+        "    return scatter(x, rows, T)\n}",
+        "kernel f[T=64, M, N](x: bf16[M, N], rows: s32[M]) -> bf16[T, N] {\n"
+        "    return scatter(x, rows, T)\n}",
+    ),
     "MU1026": _entry(
         "batch extents of a contraction differ",
         "The axes before the last two broadcast against each other: equal, or 1.",

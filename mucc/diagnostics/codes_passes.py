@@ -127,6 +127,21 @@ _TILES: dict[str, tuple[str, str]] = {
         "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before "
         "the kernel; declare a weight as `w: e4m3[N, K]` and write `x @ w.T` to save that.",
     ),
+    "MU3090": (
+        "mainloop that a grouped contraction does not have",
+        "Where the groups of `grouped_matmul` end is known on the device only. Blocks of the cooperative and "
+        "the pingpong mainloop stay and find tile after tile; the others are launched for one tile each.",
+    ),
+    "MU3091": (
+        "scheduler that a grouped contraction does not have",
+        "To divide K, `stream_k` and `split_k` have to know before the launch how many tiles there are. Of a "
+        "grouped contraction that is known on the device only: use `scheduler = persistent`.",
+    ),
+    "MU3092": (
+        "exchange of the operands of a grouped contraction",
+        "The rows of a group begin anywhere in the result, and the last tile of a group is stored row by "
+        "row. With exchanged operands rows would be columns, which copies cannot cut there.",
+    ),
     "MU3020": _entry(
         "mainloop does not compute in this format",
         "wgmma multiplies bf16, f16, tf32 and formats of 8 bits. `compute=f32` and `compute=tf32x3` need a "

@@ -217,6 +217,46 @@ Code inside the kernel library threw; the door caught it, and nothing was launch
 Please report it with the program and the message.
 """,
     ),
+    "MU6022": (
+        "offsets decrease",
+        """
+The ends of the groups of a `grouped_matmul` must not decrease; equal neighbours are an empty group.
+
+Index values lie on the device, so that a kernel can be launched without waiting for it: they are checked
+only where the environment has `MUCC_CHECK_INDICES=1` (and always by `mucc run`), before anything is launched.
+Without the check nothing outside of the tensors is touched, but rows that belong to no group, or to two,
+hold anything.
+
+```python
+offsets = torch.cumsum(tokens_per_expert, 0, dtype=torch.int32)
+```
+""",
+    ),
+    "MU6023": (
+        "offsets do not end with the rows",
+        """
+The last group of a `grouped_matmul` must end with the last row: `offsets[-1]` is the number of rows.
+
+Checked as MU6022 is. Without the check, rows after the last group are left as they were.
+""",
+    ),
+    "MU6024": (
+        "there is no such row",
+        """
+The numbers in `gather(x, rows)` and `scatter(x, rows, T)` count rows from 0.
+
+Checked as MU6022 is. Without the check, gather gives zeros for such a row, and scatter leaves it out.
+""",
+    ),
+    "MU6025": (
+        "a row is named twice in scatter",
+        """
+`scatter` puts each row in a place of its own. To add up rows, gather them by an index of two axes and sum:
+`sum(gather(y, places), axis=1)`.
+
+Checked as MU6022 is. Without the check, one of the rows is stored, no one knows which.
+""",
+    ),
     "MU6030": (
         "the kernel library cannot be read",
         """

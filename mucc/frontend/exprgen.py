@@ -14,7 +14,18 @@ from mucc.dialects.mu.ops import ExpandOp, MatmulOp, TransposeOp
 from mucc.dialects.mu.types import DTYPES, Shaped
 from mucc.frontend import ast
 from mucc.frontend.context import Context, Labels, shown
-from mucc.frontend.functions import AXES, FUNCTIONS, NUMBER, VALUE, WORD, Function, Option, Parameter, choose
+from mucc.frontend.functions import (
+    AXES,
+    EXTENT,
+    FUNCTIONS,
+    NUMBER,
+    VALUE,
+    WORD,
+    Function,
+    Option,
+    Parameter,
+    choose,
+)
 
 Value = SSAValue | None
 
@@ -254,11 +265,24 @@ class ExprGen:
                     self.context.unknown("MU1010", message, expr.span, word, param.choices, note)
                 elif option is None:
                     self._misfit(argument, param, f"one of {', '.join(param.choices)}")
+            case _ if param.kind is EXTENT:
+                option = self._extent(expr)
+                if option is None:
+                    self._misfit(argument, param, "a dim of the kernel or a positive integer")
             case _:
                 option = expr.values if isinstance(expr, ast.IntTuple) else _axis(expr)
                 if option is None:
                     self._misfit(argument, param, "an axis such as 1 or -1, or several such as (0, 1)")
         return option
+
+    def _extent(self, expr: ast.Expr | ast.IntTuple) -> int | str | None:
+        """A dim by its name or value, or a number; None for anything else."""
+        if isinstance(expr, ast.Number) and expr.is_int and int(expr.text) > 0:
+            return int(expr.text)
+        if not isinstance(expr, ast.Name) or expr.text not in self.scope.dims:
+            return None
+        self.scope.used.add(expr.text)
+        return self.scope.dims[expr.text] or expr.text
 
     def _misfit(self, argument: ast.Argument, param: Parameter, wanted: str) -> None:
         self.context.error("MU1010", f"'{param.name}' must be {wanted}", argument.value.span)

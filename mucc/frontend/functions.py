@@ -14,12 +14,14 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.elementwise import ELEMENTWISE, CastOp, ElementwiseOp, SelectOp
+from mucc.dialects.mu.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops import (
     Accumulation,
     AccumulationAttr,
     Compute,
     ComputeAttr,
     DequantizeOp,
+    GroupedMatmulOp,
     MatmulOp,
     ReduceOp,
     Reduction,
@@ -28,9 +30,9 @@ from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import DTYPES, STORABLE, Shaped, dtype_name
 
 Option = float | str | tuple[int, ...] | None
-"""What an argument that is no value may hold: a number, a word, axes."""
+"""What an argument that is no value may hold: a number, a word, axes, an extent."""
 
-VALUE, NUMBER, WORD, AXES = "a value", "a number", "a word", "an axis"
+VALUE, NUMBER, WORD, AXES, EXTENT = "a value", "a number", "a word", "an axis", "an extent"
 
 
 class Parameter(NamedTuple):
@@ -153,6 +155,20 @@ def _cast(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
     return CastOp(values[0], DTYPES[str(options["dtype"])])
 
 
+def _grouped_matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    return GroupedMatmulOp(values[0], values[1], values[2])
+
+
+def _gather(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    return GatherOp(values[0], values[1])
+
+
+def _scatter(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    extent = options["extent"]
+    assert isinstance(extent, int | str)
+    return ScatterOp(values[0], values[1], extent)
+
+
 def _table() -> dict[str, tuple[Function, ...]]:
     formats = tuple(Compute)
     functions = [
@@ -175,6 +191,24 @@ def _table() -> dict[str, tuple[Function, ...]]:
         ),
         *(_elementwise(cls.SURFACE, cls) for cls in ELEMENTWISE if cls.SURFACE),
         _elementwise("where", SelectOp),
+        Function(
+            "grouped_matmul",
+            (Parameter("a", VALUE), Parameter("b", VALUE), Parameter("offsets", VALUE)),
+            "Rows `offsets[g-1]` to `offsets[g]` of `a` times `b[g]`, for each group g",
+            _grouped_matmul,
+        ),
+        Function(
+            "gather",
+            (Parameter("x", VALUE), Parameter("rows", VALUE)),
+            "The rows of x that `rows` names, `x[rows]`",
+            _gather,
+        ),
+        Function(
+            "scatter",
+            (Parameter("x", VALUE), Parameter("rows", VALUE), Parameter("extent", EXTENT)),
+            "`extent` rows: row i of x becomes row `rows[i]`, all others are zero",
+            _scatter,
+        ),
         Function(
             "cast",
             (Parameter("x", VALUE), Parameter("dtype", WORD, None, STORABLE)),

@@ -53,6 +53,8 @@ schedule linear_gelu for sm_90a {
   compute=tf32x3)` or `f32` for more precision); sums are f32. e4m3 with e4m3 or e5m2 gives f32 (`matmul(a,
   b, acc=fast)`: faster sums), s8 or u8 with s8 or u8 gives s32: keep K contiguous, `x @ w.T`; scale as in
   `(x @ w.T) * sx[:, None] * sw`.
+* `grouped_matmul(x, w.T, offsets)`: x `[T, K]`, w `[E, N, K]`, offsets `s32[E]` (ends of the groups of rows,
+  the last is T). `gather(x, rows)` is `x[rows]`; `scatter(y, rows, T)` the way back, other rows zero.
 * Broadcasting is NumPy's, over dim names: extents agree if they are the same name, the same number, or one
   is 1. For x `[M, N]`: `x + b` with b `[N]` adds per column; per row write `x + r[:, None]` with r `[M]`.
   Indexing knows `:` and `None` only.

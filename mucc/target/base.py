@@ -221,6 +221,22 @@ class Target(ABC):
         return self._chosen[key]
 
     @property
+    def grouped_mainloops(self) -> tuple[str, ...]:
+        """The mainloops of contractions whose rows are grouped; none for most targets."""
+        return ()
+
+    def grouped_violations(self, config: GemmConfig) -> list[Violation]:
+        """What is wrong with a grouped contraction: a mainloop that has none."""
+        mainloops = self.grouped_mainloops
+        if not config.grouped or config.mainloop in mainloops:
+            return []
+        if not mainloops:
+            return [Violation("MU3090", "mainloop", f"{self.name} has no grouped contractions")]
+        message = f"a grouped contraction has no {config.mainloop} mainloop"
+        note = "its tiles are found on the device by blocks that stay: " + " and ".join(mainloops)
+        return [Violation("MU3090", "mainloop", message, (note,), mainloops[0])]
+
+    @property
     def pair_mainloops(self) -> tuple[str, ...]:
         """The mainloops that can multiply with two right operands at once; none for most targets."""
         return ()

@@ -85,6 +85,7 @@ def _unique(
         for family in ([own] if own else target.families)
         for exchanged in _ways_round(family, problem, pinned)
         for s in proposals(family, problem.transposed if exchanged else problem)
+        if own or not problem.grouped or s.mainloop in target.grouped_mainloops
     )
     return list(dict.fromkeys(schedules))
 

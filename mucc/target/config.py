@@ -75,6 +75,8 @@ class GemmConfig:
     an `exchanged` one computes Dᵀ = Bᵀ Aᵀ: its A is the program's B, its rows are the program's columns.
     With two right operands (`rights`) the tile's N counts columns of the result, each of which has two
     accumulators.
+    `grouped` says that groups of rows have a B each, and that the ends of the groups are known on the device
+    only.
     """
 
     compute: str
@@ -89,6 +91,7 @@ class GemmConfig:
     splits: int = 1
     swizzle: int = 1
     fast_accumulation: bool = False
+    grouped: bool = False
     exchanged: bool = False
     rights: int = 1
     granules: Granules = ALIGNED
@@ -133,7 +136,8 @@ class Problem(NamedTuple):
     """A contraction before its schedule is chosen.
 
     Extents are those that the program binds, else typical ones where the user gave hints, else None. All is
-    as the program states it; `transposed` is what a kernel with exchanged operands sees.
+    as the program states it; `transposed` is what a kernel with exchanged operands sees. Of a
+    grouped contraction `batch` counts the groups, and `m` is what a group has on average.
     """
 
     compute: str
@@ -147,6 +151,7 @@ class Problem(NamedTuple):
     fast_accumulation: bool = False
     rights: int = 1
     granules: Granules = ALIGNED
+    grouped: bool = False
 
     @property
     def transposed(self) -> Problem:
@@ -173,6 +178,7 @@ class Problem(NamedTuple):
             fast_accumulation=seen.fast_accumulation,
             rights=seen.rights,
             granules=seen.granules,
+            grouped=seen.grouped,
             **shared,
         )
 

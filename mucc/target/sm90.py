@@ -54,6 +54,12 @@ class Sm90(Target):
         return next(broken(self.facts.limits, config, stages), None) is None
 
     @property
+    def grouped_mainloops(self) -> tuple[str, ...]:
+        from mucc.target.sm90_rules import GROUPED
+
+        return GROUPED
+
+    @property
     def pair_mainloops(self) -> tuple[str, ...]:
         from mucc.target.sm90_rules import PAIR_MAINLOOPS
 

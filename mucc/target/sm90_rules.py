@@ -26,6 +26,9 @@ PAIR_MAINLOOPS = MAINLOOPS
 ROWS = {"cooperative": 128, "pingpong": 64, "warpspecialized": 64}
 """Rows that the consumers of a mainloop share: 64 for each warp group that works on one tile."""
 
+GROUPED = ("cooperative", "pingpong")
+"""Mainloops of contractions whose rows are grouped."""
+
 TILE_M = (64, 128, 192, 256)
 TILE_N = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 TILE_K = (8, 16, 32, 64, 128)
@@ -118,7 +121,28 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
 # Rules on single settings
 
 
+def _grouped(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
+    if config.scheduler != "persistent":
+        yield Broken(
+            "MU3091",
+            "scheduler",
+            f"a grouped contraction has no {config.scheduler} scheduler",
+            ("how many tiles there are is known on the device only, so K is not divided",),
+            partial(_schedulers, limits=limits),
+        )
+    if config.exchanged:
+        yield Broken(
+            "MU3092",
+            "exchange",
+            "a grouped contraction cannot exchange its operands",
+            ("groups begin at any row: rows of a group are stored one by one, columns could not be",),
+            _exchanges,
+        )
+
+
 def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    if config.grouped:
+        yield from _grouped(limits, config)
     if config.mainloop not in MAINLOOPS:
         yield Broken(
             "MU3011",

@@ -89,7 +89,7 @@ class Sm90Tma(Family):
 
         CUTLASS would exchange them itself, but its TMA epilogues do not follow. A pair stays as it is.
         """
-        if problem.rights == 2:
+        if problem.grouped or problem.rights == 2:
             return (False,)
         if operand_bytes(problem.compute) == 4 and problem.a_k_major != problem.b_k_major:
             return (problem.a_k_major,)

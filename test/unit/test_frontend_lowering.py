@@ -84,7 +84,7 @@ def test_explanations_show_a_wrong_and_a_mended_program(code: str) -> None:
 
 
 def test_every_code_in_the_sources_is_registered() -> None:
-    files = [*(ROOT / "mucc" / "frontend").glob("*.py"), ROOT / "dialects" / "mu" / "rules.py"]
+    files = [*(ROOT / "mucc" / "frontend").glob("*.py"), *(ROOT / "dialects" / "mu").glob("*rules.py")]
     used = {c for f in files for c in re.findall(r'"(MU[01]\d{3})"', f.read_text())}
     assert used == set(CODES)
 
@@ -141,7 +141,15 @@ def test_language_page_lists_the_functions() -> None:
 
 def test_every_operation_with_a_surface_name_is_a_function() -> None:
     named = {cls.SURFACE for cls in ELEMENTWISE if cls.SURFACE}
-    assert named | set(ReduceOp.SURFACE) | {"matmul", "where", "cast", "dequantize"} == set(FUNCTIONS)
+    assert named | set(ReduceOp.SURFACE) | {
+        "matmul",
+        "grouped_matmul",
+        "gather",
+        "scatter",
+        "where",
+        "cast",
+        "dequantize",
+    } == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,13 @@ FAMILIES: dict[Mainloop, tuple[str, str]] = {
 """The module and class that write the kernels of a mainloop. A further family is a module with a `Gemm`."""
 
 
+GROUPED: dict[Mainloop, tuple[str, str]] = {
+    Mainloop.COOPERATIVE: ("mucc.target.cuda.grouped_gemm", "GroupedGemm"),
+    Mainloop.PINGPONG: ("mucc.target.cuda.grouped_gemm", "GroupedGemm"),
+}
+"""The same for contractions whose rows are grouped."""
+
+
 def gemm_of(op: GemmOp, places: Places, *, canonical: bool = False) -> Gemm:
     """The text of a contraction kernel.
 
@@ -28,7 +35,8 @@ def gemm_of(op: GemmOp, places: Places, *, canonical: bool = False) -> Gemm:
     where no family writes such kernels.
     """
     mainloop = op.mainloop.data if op.mainloop else None
-    if mainloop is None or mainloop not in FAMILIES:
+    families = GROUPED if op.is_grouped else FAMILIES
+    if mainloop is None or mainloop not in families:
         raise EmissionError(f"no kernel for mainloop {mainloop or 'unset'}")
-    module, name = FAMILIES[mainloop]
+    module, name = families[mainloop]
     return getattr(import_module(module), name)(op, places, canonical=canonical)

@@ -144,9 +144,9 @@ class Gemm(ABC):
         self.mainloop = mainloop.data
         self.scheduler = scheduler_of(op)
         self.m, self.n, self.k, self.batch = op.shape.extents
-        self.a = self._operand("a", self.m)
-        self.b = self._operand("b", self.n)
-        self.b2 = self._operand("b2", self.n) if op.b2 is not None else None
+        self.a = self._operand("a", self.m, self.batch)
+        self.b = self._operand("b", self.n, op.groups or self.batch)
+        self.b2 = self._operand("b2", self.n, self.batch) if op.b2 is not None else None
         self.target = get_target(places.program.target.data)
         self.exchanged = op.is_exchanged
         self.problem = Problem(places, self.batch, self.m, self.n, self.exchanged)
@@ -190,21 +190,21 @@ class Gemm(ABC):
 
     # What all have in common
 
-    def _operand(self, which: str, outer: Dims) -> Matrix:
+    def _operand(self, which: str, outer: Dims, batches: Dims) -> Matrix:
         """A as (M, K, L) or B as (N, K, L)."""
         k = self.k
         value = {"a": self.op.a, "b": self.op.b, "b2": self.op.b2}[which]
         assert value is not None
         inner: Dims = (*outer, *k) if which == "a" else (*k, *outer)
-        memory, axes = self.places.view(value, (*self.batch, *inner))
-        b = len(self.batch)
+        memory, axes = self.places.view(value, (*batches, *inner))
+        b = len(batches)
         first = len(outer) if which == "a" else len(k)
         halves = [axes[b : b + first], axes[b + first :]]
         extents: list[Dims] = [inner[:first], inner[first:]]
         strides = [self.places.collapse(memory.name, e, h) for e, h in zip(extents, halves, strict=True)]
         if which != "a":
             strides.reverse()
-        batch = self.places.collapse(memory.name, self.batch, axes[:b]) if self.batch else ZERO
+        batch = self.places.collapse(memory.name, batches, axes[:b]) if batches else ZERO
         if ONE not in strides:
             raise EmissionError(f"{memory.name} is contiguous along neither of its axes")
         if strides[0].is_zero:  # a vector as a matrix of one row, whose stride is never used but looked at
@@ -260,12 +260,12 @@ class Gemm(ABC):
             "n": (columns, self.places.count(self.n)),
             "k": ("K", self.places.count(self.k)),
         }
-        if self.batch:
-            sizes["batch"] = ("L", self.places.count(self.batch))
+        if batches := self.op.groups or self.batch:
+            sizes["batch"] = ("L", self.places.count(batches))
         checks = [f'mucc::gemm::extent(c, {stage}, "{name}", {x}, p.{v})' for v, (name, x) in sizes.items()]
         body = [
             "  if (" + " ||\n      ".join(checks) + ")\n    return 1;",
-            *(["  p.batched = true;"] if self.batch else []),
+            *(["  p.batched = true;"] if batches else []),
             *(f"  p.{name} = {matrix.value};" for name, matrix in self._matrices().items() if matrix),
             *(f"  p.extra[{i}] = {value};" for i, value in enumerate(self.epilogue.operands)),
             *self.schedule(),
@@ -309,6 +309,8 @@ class Gemm(ABC):
         shape += " (of the transposed result)" * self.exchanged
         batch = f", {str(count(self.batch)).replace(' ', '')} times" if self.batch else ""
         shape += " of a pair" * self.op.is_pair
+        if self.op.is_grouped:
+            batch = f", rows in {str(count(self.op.groups)).replace(' ', '')} groups"
         return (
             f"{self.op.compute.data.value} gemm {shape}{batch}: tile {self.tile}, cluster {self.cluster}, "
             f"{self.mainloop.value}, {self.stages} stages, {self.scheduler}"

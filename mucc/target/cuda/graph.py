@@ -450,7 +450,7 @@ class Epilogue:
         )
 
     @staticmethod
-    def _is_exact(store: StoreDOp) -> bool:
+    def _is_exact(store: StoreNode) -> bool:
         """Whether sums of integers are stored as they are."""
         type = store.destination.type
         assert isinstance(type, TensorType)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr
 
+from mucc.dialects.cutlass.indices import index_uses
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
@@ -15,7 +16,7 @@ from mucc.target import get_target
 from mucc.target.cuda.gemm import needs_scratch
 from mucc.target.cuda.memory import Places, workspace_name
 from mucc.target.cuda.names import comment_text, string_literal
-from mucc.target.cuda.pointwise import dim_locals
+from mucc.target.cuda.pointwise import dim_locals, used_locals
 
 
 def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
@@ -136,7 +137,7 @@ def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list
             for i, (text, _, why) in enumerate(conditions)
         ]
         lines.append("};")
-    return [*lines, "", *_launch(program, stages), "", *_workspace(program, stages)]
+    return [*lines, "", *_launch(program, places, stages), "", *_workspace(program, stages)]
 
 
 def _scratch_stages(program: ProgramOp, stages: Sequence[str]) -> list[str]:
@@ -147,9 +148,21 @@ def _scratch_stages(program: ProgramOp, stages: Sequence[str]) -> list[str]:
     ]
 
 
-def _launch(program: ProgramOp, stages: Sequence[str]) -> list[str]:
+def _index_checks(program: ProgramOp, places: Places) -> list[str]:
+    """The calls that check index arguments, where the environment asks for it."""
+    checks: list[str] = []
+    for use in index_uses(program):
+        once = f", {str(use.once).lower()}" if use.kind == "rows" else ""
+        checks.append(f"mucc::check_{use.kind}(c, {use.argument}, {places.extent(use.rows)}{once})")
+    return checks
+
+
+def _launch(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[str]:
     scratched = _scratch_stages(program, stages)
     lines = ["int launch(mucc::Call const& c) {"]
+    if checks := _index_checks(program, places):
+        lines += used_locals(places, *checks)
+        lines.append("  if (" + " ||\n      ".join(checks) + ")\n    return 1;")
     if scratched:
         start = "Workspace(c).end" if program.slots else "0"
         lines.append(

@@ -7,23 +7,26 @@ else an epilogue does is left to CUTLASS (see `graph`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from xdsl.ir import Operation
 
 from mucc.dialects.cutlass.ops import (
     AccFetchOp,
+    AuxLoadOp,
     ColBroadcastOp,
     ComputeOp,
     GemmOp,
     RowBroadcastOp,
     ScalarBroadcastOp,
+    SrcFetchOp,
     StoreDOp,
 )
 from mucc.dialects.mu.ops import Compute
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, ordered
-from mucc.target.cuda.memory import CUTLASS_TYPES
+from mucc.target.cuda.memory import CUTLASS_TYPES, EmissionError
 
 _NODES = AccFetchOp | RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp | ComputeOp | StoreDOp
 
@@ -74,7 +77,7 @@ class LeanEpilogue(Epilogue):
     warpgroups: int = 1
     tile: tuple[int, ...] = ()
 
-    def build(self) -> LeanEpilogue:
+    def build(self) -> Self:
         """Write the loads and the body; `root` has the collective's arguments."""
         loads: dict[Operation, Node] = {}
         for op in ordered(self.op.nodes):
@@ -84,6 +87,8 @@ class LeanEpilogue(Epilogue):
                     self.nodes[op] = Node("")
                 case RowBroadcastOp() | ColBroadcastOp() | ScalarBroadcastOp():
                     loads[op] = self.nodes[op] = self._lean_load(op)
+                case SrcFetchOp() | AuxLoadOp():
+                    loads[op] = self.nodes[op] = self.load_matrix(op)
                 case ComputeOp():
                     self.body(op)
                 case _:
@@ -93,9 +98,22 @@ class LeanEpilogue(Epilogue):
         types = ["TileShape", str(self.warpgroups), "ElementD", "StrideD", self.bodies[0].name]
         types += [node.type for node in loads.values()]
         arguments = ", ".join(node.arguments for node in loads.values())
-        template = "PairEpilogue" if self.op.is_pair else "Epilogue"
-        self.root = Node(f"mucc::gemm::{template}<{', '.join(types)}>", f"{{{arguments}}}")
+        self.root = Node(f"mucc::gemm::{self.template}<{', '.join(types)}>", f"{{{arguments}}}")
         return self
+
+    @property
+    def template(self) -> str:
+        """The collective's name in mucc::gemm."""
+        return "PairEpilogue" if self.op.is_pair else "Epilogue"
+
+    @property
+    def thread_rows(self) -> int:
+        """Rows of a tile of which a thread holds elements."""
+        return 2 * self.tile[0] // (_ROWS * self.warpgroups)
+
+    def load_matrix(self, op: SrcFetchOp | AuxLoadOp) -> Node:
+        """A whole matrix. Raises EmissionError where the collective reads none."""
+        raise EmissionError(f"{op.name} in an epilogue without matrices")
 
     def _lean_load(self, op: RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp) -> Node:
         if not isinstance(op.source.type, TensorType):
@@ -115,7 +133,7 @@ class LeanEpilogue(Epilogue):
             case 1:
                 type = f"mucc::gemm::Row<{element}, {self.tile[1]}>"
             case 0:
-                type = f"mucc::gemm::Column<{element}, {2 * self.tile[0] // (_ROWS * self.warpgroups)}>"
+                type = f"mucc::gemm::Column<{element}, {self.thread_rows}>"
             case _:
                 type, given = f"mucc::gemm::Scalar<{element}>", f"{given}, {element}(0)"
         return Node(self.alias(hint, type).type, f"{{{{{given}}}}}")

@@ -9,7 +9,7 @@ from itertools import pairwise
 from xdsl.ir import BlockArgument, SSAValue
 
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, StoreNode, WorkspaceOp
-from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.cutlass.views import Indexed, view_of
 from mucc.dialects.mu.ops import RegroupOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
@@ -199,7 +199,10 @@ class Places:
         return isinstance(view_of(value).base.owner, WorkspaceOp)
 
     def view(self, value: SSAValue, space: Dims) -> tuple[Memory, list[Axis]]:
-        """A tensor as seen from a space of extents: one axis each, aligned from the right."""
+        """A tensor as seen from a space of extents: one axis each, aligned from the right.
+
+        Along the axes of an index that names its rows the tensor does not move.
+        """
         view = view_of(value)
         memory = self.find(view.base)
         if not isinstance(memory, Memory):
@@ -214,7 +217,7 @@ class Places:
                 continue
             base_axis = view.axes[position]
             wanted = space[position - leading]
-            if base_axis is None or (dim == 1 and wanted != 1):
+            if base_axis is None or isinstance(base_axis, Indexed) or (dim == 1 and wanted != 1):
                 axes.append(Axis(1, ZERO))
             else:
                 axes.append(Axis(dim, memory.strides[base_axis]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
@@ -15,8 +15,10 @@ from mucc.dialects.cutlass.ops import (
     MapOp,
     ReduceOp,
     ReduceStoreOp,
+    ScatterStoreOp,
     StoreOp,
 )
+from mucc.dialects.cutlass.views import Indexed, View, view_of
 from mucc.dialects.mu.ops import Reduction
 from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
 from mucc.target.cuda.body import Body, compute_body
@@ -67,6 +69,19 @@ class Operand:
     member: str
     memory: Memory
     strides: list[Product]
+    rows: Rows | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """That rows of a tensor are named by an index tensor: their stride and number, and the index's member.
+
+    The strides of the tensor over the axes of the index are 0.
+    """
+
+    stride: Product
+    count: Product
+    index: str
 
 
 def _lane_kind(stride: Product) -> str:
@@ -111,7 +126,7 @@ class Pointwise:
         self.loads: list[Operand] = []
         self.scalars: list[tuple[str, Scalar]] = []
         self.outputs: list[Operand] = []
-        self.stored: list[StoreOp] = []
+        self.stored: list[StoreOp | ScatterStoreOp] = []
         self.reduced: list[ReduceStoreOp] = []
         for node in op.nodes:
             match node:
@@ -121,6 +136,9 @@ class Pointwise:
                     self._compute(node)
                 case StoreOp():
                     self.outputs.append(self._output(node.destination, self.space))
+                    self.stored.append(node)
+                case ScatterStoreOp():
+                    self.outputs.append(self._scattered_output(node))
                     self.stored.append(node)
                 case ReduceStoreOp():
                     self.outputs.append(self._reduced_output(node))
@@ -141,8 +159,34 @@ class Pointwise:
             return
         memory, axes = self.places.view(node.source, self.space)
         member = self.namer(memory.name)
-        self.loads.append(Operand(member, memory, self._strides(axes)))
-        self._lanes(node.result, member, f"mucc::load<V>({member}, p)")
+        view = view_of(node.source)
+        if view.rows is None:
+            self.loads.append(Operand(member, memory, self._strides(axes)))
+            self._lanes(node.result, member, f"mucc::load<V>({member}, p)")
+            return
+        index = self._index(view.rows, self._indexed_axes(view))
+        axis = view.row_axis
+        stride = ZERO if axis is None else memory.strides[axis]
+        rows = Rows(stride, ONE if axis is None else self.places.extent(memory.type.dims[axis]), index)
+        self.loads.append(Operand(member, memory, self._strides(axes), rows))
+        self._lanes(node.result, member, f"mucc::load_rows<V>({member}, {index}, p)")
+
+    def _indexed_axes(self, view: View) -> dict[int, int]:
+        """For axes of an index tensor, the axis of the space that walks along it."""
+        first = len(self.space) - len(view.axes)
+        return {axis.axis: first + i for i, axis in enumerate(view.axes) if isinstance(axis, Indexed)}
+
+    def _index(self, rows: SSAValue, places: dict[int, int]) -> str:
+        """Makes an index tensor an operand; its member."""
+        type = rows.type
+        assert isinstance(type, TensorType)
+        memory, axes = self.places.view(rows, type.dims)
+        strides = [ZERO] * len(self.space)
+        for axis, place in places.items():
+            strides[place] = ZERO if type.dims[axis] == 1 else axes[axis].stride
+        member = self.namer(memory.name)
+        self.loads.append(Operand(member, memory, strides))
+        return member
 
     def _lanes(self, value: SSAValue, hint: str, text: str) -> None:
         name = self.namer(f"{hint}_v")
@@ -161,6 +205,12 @@ class Pointwise:
     def _output(self, destination: SSAValue, space: Dims) -> Operand:
         memory, axes = self.places.view(destination, space)
         return Operand(self.namer(memory.name), memory, self._strides(axes))
+
+    def _scattered_output(self, node: ScatterStoreOp) -> Operand:
+        operand = self._output(node.destination, self.space)
+        index = self._index(node.rows, {0: 0})
+        rows = Rows(operand.memory.strides[0], self.places.extent(operand.memory.type.dims[0]), index)
+        return replace(operand, strides=[ZERO, *operand.strides[1:]], rows=rows)
 
     def _reduced_output(self, node: ReduceStoreOp) -> Operand:
         assert isinstance(self.op, ReduceOp)
@@ -208,12 +258,15 @@ class Pointwise:
             strides = self._merged_strides(operand, axes)
             free = is_reduction and operand in self.outputs
             lanes = "kAny" if free else _lane_kind(strides[fast])
+            view = self._view_type(operand, rank, fast, lanes)
             members.append(
-                f"{self._view_type(operand, rank, fast, lanes)} {operand.member};"
+                f"{f'mucc::Rows<{view}>' if operand.rows else view} {operand.member};"
                 f"  // {comment_text(f'{operand.memory.name}: {operand.memory.type}')}"
             )
             data = operand.memory.data(VIEW_TYPES[operand.memory.type.dtype])
-            values.append(f"{{{data}, {{{', '.join(map(str, strides))}}}}}")
+            value = f"{{{data}, {{{', '.join(map(str, strides))}}}}}"
+            named = operand.rows
+            values.append(f"{{{value}, {named.stride}, {named.count}}}" if named else value)
             if lanes == "kUnit":
                 fitting.append(f"mucc::fits(op.{operand.member}, Op::kVector)")
         for member, scalar in self.scalars:
@@ -294,7 +347,8 @@ class Pointwise:
         body = [f"    {s}" for s in self.statements]
         if not is_reduction:
             stores = [
-                f"    mucc::store({o.member}, p, {self.lanes[node.value]});"
+                f"    mucc::store{f'_rows({o.member}, {o.rows.index}' if o.rows else f'({o.member}'}, p, "
+                f"{self.lanes[node.value]});"
                 for o, node in zip(self.outputs, self.stored, strict=True)
             ]
             return [

@@ -137,26 +137,36 @@ class Sm90Gemm(Gemm):
     def collectives(self, epilogue: str, arch: str, schedule: str, tile: str = "TileShape") -> list[str]:
         """The kernel from its collectives."""
         align = self.aligned(self.a)
-        scheduler = "StreamKScheduler" if needs_scratch(self.op) else "PersistentScheduler"
         columns = "cute::Shape<int, cute::_2>" if self.op.is_pair else "int"
         stage = "" if self.canonical else f"stage {self.op.stage.data} "
         too_much = f"{stage}needs more shared memory than a block has"
         return [
             "using CollectiveEpilogue =",
             *wrapped(f"{epilogue};"),
-            "using CollectiveMainloop = typename cutlass::gemm::collective::CollectiveBuilder<",
+            f"using CollectiveMainloop = {self.mainloop_wrapper}typename "
+            "cutlass::gemm::collective::CollectiveBuilder<",
             *wrapped(
                 f"cutlass::arch::{arch}, cutlass::arch::OpClassTensorOp, "
                 f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, {self.accumulator}, {tile}, "
                 f"ClusterShape, mucc::gemm::Stages<{self.stages}>, "
-                f"cutlass::gemm::{schedule}>::CollectiveOp;"
+                f"cutlass::gemm::{schedule}>::CollectiveOp{'>' * bool(self.mainloop_wrapper)};"
             ),
             "using Kernel = cutlass::gemm::kernel::GemmUniversal<",
             f"    cute::Shape<int, {columns}, int, int>, CollectiveMainloop, CollectiveEpilogue,",
-            f"    cutlass::gemm::{scheduler}>;",
+            f"    {self.tile_scheduler}>;",
             f"static_assert(sizeof(typename Kernel::SharedStorage) <= {self.target.smem_bytes},",
             f"              {string_literal(too_much)});",
         ]
+
+    @property
+    def tile_scheduler(self) -> str:
+        """The C++ type that tells the kernel how to walk over tiles."""
+        return f"cutlass::gemm::{'StreamK' if needs_scratch(self.op) else 'Persistent'}Scheduler"
+
+    @property
+    def mainloop_wrapper(self) -> str:
+        """What is put around CUTLASS's mainloop, up to its `<`."""
+        return ""
 
     @property
     def accumulator(self) -> str:

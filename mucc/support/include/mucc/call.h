@@ -144,4 +144,10 @@ int start(Call const& c, char const* stage, Code& code, Geometry const& geometry
 // Sets `rows` vectors of `count` floats, `pitch` floats apart, to one value, in stream order and without a kernel.
 int fill(Call const& c, float* data, float value, int64_t count, int64_t rows = 1, int64_t pitch = 0);
 
+// Where MUCC_CHECK_INDICES is set in the environment: whether an argument of int32 holds the ends of groups of `rows`
+// rows; whether it holds numbers of rows, below `rows`, each only once where `once`. Both wait for the device, and do
+// nothing while a graph is captured.
+int check_ends(Call const& c, int argument, int64_t rows);
+int check_rows(Call const& c, int argument, int64_t rows, bool once);
+
 }  // namespace mucc

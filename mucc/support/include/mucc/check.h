@@ -393,6 +393,41 @@ inline void start_dims(Call& c) {
   for (int d = 0; d < c.kernel->dims.size; ++d) c.dims[d] = c.kernel->dims[d].value;
 }
 
+// ---- indices: what a call reads on the device is checked on request only, for it means to wait for the device ------
+
+// The ends of groups of rows: they never decrease, and the last one is `rows`.
+inline int check_ends(const Kernel& k, int i, const int32_t* ends, int64_t count, int64_t rows) {
+  int64_t before = 0;
+  for (int64_t g = 0; g < count; ++g) {
+    if (ends[g] < before) {
+      about(k, i, "ValueError", "MU6022")
+          .add("[%lld] = %d is less than the end before it, %lld", static_cast<long long>(g), ends[g],
+               static_cast<long long>(before));
+      return 1;
+    }
+    before = ends[g];
+  }
+  if (before == rows) return 0;
+  about(k, i, "ValueError", "MU6023")
+      .add("the groups end at %lld, but there are %lld rows", static_cast<long long>(before),
+           static_cast<long long>(rows));
+  return 1;
+}
+
+// Numbers of rows: from 0 to `rows` - 1, and each only once where `once`. `seen` has room for `rows` of them then.
+inline int check_rows(const Kernel& k, int i, const int32_t* numbers, int64_t count, int64_t rows, bool once,
+                      char* seen) {
+  for (int64_t n = 0; n < count; ++n) {
+    bool const good = 0 <= numbers[n] && numbers[n] < rows;
+    if (good && !(once && seen[numbers[n]]++)) continue;
+    about(k, i, "ValueError", good ? "MU6025" : "MU6024")
+        .add(good ? "element %lld names row %d again" : "element %lld is %d, which is none of the %lld rows",
+             static_cast<long long>(n), numbers[n], static_cast<long long>(rows));
+    return 1;
+  }
+  return 0;
+}
+
 inline int check_promises(const Call& c) {
   for (const Promise& p : c.kernel->promises)
     if (!p.holds(c.dims)) return fail_promise(*c.kernel, p, c.dims);

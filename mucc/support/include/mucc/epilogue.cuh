@@ -101,6 +101,37 @@ struct Scalar {
   CUTLASS_DEVICE Pair get(int, int) const { return {value, value}; }
 };
 
+// A matrix in row-major order, of which a thread reads pairs of neighbours from memory; kRows rows belong to a thread.
+template <class T, int kRows>
+struct Matrix {
+  struct Arguments {
+    T const* data;
+    int64_t row;  // elements from one row to the next
+  };
+  struct Storage {};
+  struct alignas(2 * sizeof(T)) Two {
+    T x, y;
+  };
+  static constexpr bool kShared = false;
+  T const* rows[kRows];  // null where there is none
+  int columns;           // that are left, counted from the tile's first
+
+  CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
+    CUTLASS_PRAGMA_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      int const m = p.m + p.row + i / 2 * p.step + i % 2 * 8;
+      rows[i] = m < p.M ? a.data + m * a.row + p.n : nullptr;
+    }
+    columns = p.N - p.n;
+  }
+  // N is even, for rows are whole multiples of 16 bytes.
+  CUTLASS_DEVICE Pair get(int i, int n) const {
+    if (!rows[i] || n >= columns) return {0.0f, 0.0f};
+    Two const two = *reinterpret_cast<Two const*>(rows[i] + n);
+    return {float(two.x), float(two.y)};
+  }
+};
+
 // ---- several of them ------------------------------------------------------------------------------------------
 
 template <int I, class T>
@@ -181,6 +212,17 @@ inline TensorMap map_of(CUtensorMapDataType type, int size, void const* data, in
   return result == CUDA_SUCCESS ? made : TensorMap{};
 }
 
+// Which rows of D the output tiles cover: here, those of the matrix from the first to the last.
+struct AllRows {
+  struct Arguments {};
+  static constexpr bool kAll = true;
+  int first, end;  // of the tile, and of the rows that may be stored
+
+  template <class Shape, class Coordinates>
+  CUTLASS_DEVICE AllRows(Arguments const&, Shape const& shape, Coordinates const& at, int tile)
+      : first(int(cute::get<0>(at)) * tile), end(int(cute::get<0>(shape))) {}
+};
+
 // The pipeline of a producer that loads nothing.
 struct NoPipeline {
   using PipelineState = cutlass::PipelineState<1>;
@@ -203,8 +245,11 @@ struct NoPipeline {
 // Of a column-major matrix, each warpgroup's 64 rows are a tensor box of their own, 128 bytes wide.
 // Shared memory: those, and sizeof(T) * tile N rounded up to 16 for each Row<T>, all of it rounded up to a multiple of
 // eight rows of a box. That is no more than CUTLASS's epilogue takes.
-template <class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
-class Epilogue {
+//
+// `Rows` says where the rows of a tile are (AllRows, or GroupRows of mucc/grouped.cuh). Boxes that may not be stored as a
+// whole leave shared memory by plain stores.
+template <class Rows, class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
+class RowsEpilogue {
  public:
   static constexpr int kTileM = cute::size<0>(TileShape{}), kTileN = cute::front(cute::get<1>(TileShape{}));
   static constexpr bool kIsPair = cute::size<1>(TileShape{}) != kTileN;
@@ -215,6 +260,7 @@ class Epilogue {
   static constexpr bool kColMajor = cute::is_constant<1, cute::tuple_element_t<0, Stride>>::value;
   static constexpr int kWidth = (kColMajor ? 64 : kBoxN) * int(sizeof(D)), kBytes = kBoxM * kBoxN * int(sizeof(D));
   static constexpr int kGroupBytes = kBytes / kWarpgroups;
+  static_assert(!kColMajor || Rows::kAll, "rows that are stored apart lie one after the other");
   static_assert(!kColMajor || sizeof(D) == 2, "column-major stores are of 16 bits");
   static_assert(kTileM % kBoxM == 0 && kTileN % kBoxN == 0, "a tile is made of boxes of 64 * warpgroups x 32 or 16");
 
@@ -245,10 +291,21 @@ class Epilogue {
     Stride dC;
     D* ptr_D;
     Stride dD;
+    typename Rows::Arguments rows;
+  };
+  // What plain stores need.
+  struct Plain {
+    D* data;
+    int64_t row;
+    typename Rows::Arguments rows;
+  };
+  struct None {
+    typename Rows::Arguments rows;
   };
   struct Params {
     TensorMap tma_store_d;
     typename All::Arguments thread;
+    std::conditional_t<Rows::kAll, None, Plain> out;
   };
 
   // ---- on the host
@@ -256,11 +313,15 @@ class Epilogue {
   template <class Shape>
   static Params to_underlying_arguments(Shape const& shape, Arguments const& a, void*) {
     int L = 1;
-    if constexpr (cute::rank_v<Shape> == 4) L = int(cute::get<3>(shape));
-    return {map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::front(cute::get<kOuter>(shape))),
-                   int(cute::front(cute::get<1 - kOuter>(shape))), L, int64_t(cute::get<kOuter>(a.dD)), int64_t(cute::get<2>(a.dD)),
-                   kColMajor ? kBoxN : kBoxM, kColMajor ? 64 : kBoxN),
-            a.thread};
+    if constexpr (cute::rank_v<Shape> == 4 && Rows::kAll) L = int(cute::get<3>(shape));
+    int64_t const step = int64_t(cute::get<kOuter>(a.dD));
+    auto const map = map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::front(cute::get<kOuter>(shape))),
+                            int(cute::front(cute::get<1 - kOuter>(shape))), L, step, int64_t(cute::get<2>(a.dD)),
+                            kColMajor ? kBoxN : kBoxM, kColMajor ? 64 : kBoxN);
+    if constexpr (Rows::kAll)
+      return {map, a.thread, {a.rows}};
+    else
+      return {map, a.thread, {a.ptr_D, step, a.rows}};
   }
   template <class Shape>
   static bool can_implement(Shape const&, Arguments const& a) {
@@ -293,7 +354,7 @@ class Epilogue {
   CUTLASS_DEVICE static void prefetch_tma_descriptors(Params const& params) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&params.tma_store_d) : "memory");
   }
-  CUTLASS_DEVICE Epilogue(Params const& params, TensorStorage&) : params_(params) {}
+  CUTLASS_DEVICE RowsEpilogue(Params const& params, TensorStorage&) : params_(params) {}
   CUTLASS_DEVICE static constexpr bool is_producer_load_needed() { return false; }
 
   // The producer warp's part: nothing.
@@ -320,14 +381,15 @@ class Epilogue {
     static_assert(cute::size(Mma{}) == kThreads, "another number of warpgroups");
     float const* const acc = accumulators.data();
     int const in_group = thread % 128, lane = thread % 32, first = thread / 128 * 64;
+    Rows const rows(params_.out.rows, shape, at, kTileM);
     Place const p{thread,
                   kThreads,
-                  int(cute::get<0>(at)) * kTileM,
+                  rows.first,
                   int(cute::front(cute::get<1>(at))) * kTileN,
                   int(cute::get<3>(at)),
                   first + fragment::row(in_group),
                   kBoxM,
-                  int(cute::get<0>(shape)),
+                  rows.end,
                   int(cute::front(cute::get<1>(shape)))};
     int const col = fragment::col(in_group);
     uint32_t const boxes = cute::cast_smem_ptr_to_uint(storage.boxes);
@@ -345,6 +407,15 @@ class Epilogue {
     auto send = [&](int m, int n) {
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       meet();
+      if constexpr (!Rows::kAll) {
+        if (!rows.is_whole(p.m + m * kBoxM, kBoxM)) {
+          if (issues) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+          store_plain(storage.boxes[state.index()], rows, p, m, n);
+          ++state;
+          meet();
+          return;
+        }
+      }
       if (issues) {
         CUTLASS_PRAGMA_UNROLL
         for (int group = 0; group < (kColMajor ? kWarpgroups : 1); ++group) {
@@ -352,7 +423,7 @@ class Epilogue {
           asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
                        :
                        : "l"(&params_.tma_store_d), "r"(boxes + state.index() * kBytes + group * kGroupBytes),
-                         "r"(kColMajor ? row : column), "r"(kColMajor ? column : row), "r"(p.l)
+                         "r"(kColMajor ? row : column), "r"(kColMajor ? column : row), "r"(Rows::kAll ? p.l : 0)
                        : "memory");
         }
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -436,11 +507,28 @@ class Epilogue {
  private:
   static constexpr int kOuter = kColMajor ? 1 : 0;  // the axis that is not contiguous
 
+  // Stores a box row by row, in pieces of 16 bytes, as far as its rows and columns go.
+  CUTLASS_DEVICE void store_plain(char const* box, Rows const& rows, Place const& p, int m, int n) const {
+    constexpr int kPieces = kWidth / 16;
+    CUTLASS_PRAGMA_NO_UNROLL
+    for (int i = p.thread; i < kBoxM * kPieces; i += kThreads) {
+      int const row = i / kPieces, piece = i % kPieces;
+      int const column = p.n + n * kBoxN + piece * (16 / int(sizeof(D)));
+      int64_t const to = rows.of(params_.out.rows, p.m + m * kBoxM + row);
+      if (to < 0 || column >= p.N) continue;
+      *reinterpret_cast<uint4*>(params_.out.data + to * params_.out.row + column) =
+          *reinterpret_cast<uint4 const*>(box + fragment::swizzled(row, piece * 16, kWidth));
+    }
+  }
+
   CUTLASS_DEVICE static void meet() {
     cutlass::arch::NamedBarrier::sync(kThreads, cutlass::arch::ReservedNamedBarriers::EpilogueBarrier);
   }
 
   Params const& params_;
 };
+
+template <class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
+using Epilogue = RowsEpilogue<AllRows, TileShape, kWarpgroups, D, Stride, Body, Load...>;
 
 }  // namespace mucc::gemm

@@ -4,6 +4,10 @@
 #include <cuda.h>
 #include <mucc/host.h>
 
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
 namespace mucc {
 
 inline cudaStream_t stream_of(Call const& c) { return static_cast<cudaStream_t>(c.stream); }
@@ -144,6 +148,51 @@ MUCC_SHARED int start(Call const& c, char const* stage, Code& code, Geometry con
   }
   if (result == CUDA_SUCCESS) return 0;
   return fail("MU6016", "stage %s: the CUDA driver refused the launch, error %d", stage, int(result));
+}
+
+// An index argument as the host sees it: packed, in the order of its axes. Empty where nothing is to be checked.
+inline int read_indices(Call const& c, int argument, std::vector<int32_t>& to) {
+  char const* wanted = std::getenv("MUCC_CHECK_INDICES");
+  if (!wanted || !*wanted || std::strcmp(wanted, "0") == 0) return 0;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (check_cuda(cudaStreamIsCapturing(stream_of(c), &status), "querying the stream")) return 1;
+  if (status != cudaStreamCaptureStatusNone) return 0;
+  ArgSpec const& spec = c.kernel->args[argument];
+  int64_t count = 1, span = 1, strides[kMaxRank];
+  for (int a = 0; a < spec.ndim; ++a) {
+    strides[a] = c.stride(argument, a);
+    count *= c.extent(argument, a);
+    span += (c.extent(argument, a) - 1) * strides[a];
+  }
+  std::vector<int32_t> all(size_t(span), 0);
+  if (check_cuda(cudaMemcpyAsync(all.data(), c.data(argument), size_t(span) * sizeof(int32_t), cudaMemcpyDeviceToHost,
+                                 stream_of(c)),
+                 "reading indices") ||
+      check_cuda(cudaStreamSynchronize(stream_of(c)), "reading indices"))
+    return 1;
+  to.resize(size_t(count));
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i, at = 0;
+    for (int a = spec.ndim - 1; a >= 0; --a) {
+      at += rest % c.extent(argument, a) * strides[a];
+      rest /= c.extent(argument, a);
+    }
+    to[size_t(i)] = all[size_t(at)];
+  }
+  return 0;
+}
+
+MUCC_SHARED int check_ends(Call const& c, int argument, int64_t rows) {
+  std::vector<int32_t> ends;
+  if (read_indices(c, argument, ends)) return 1;
+  return ends.empty() ? 0 : check_ends(*c.kernel, argument, ends.data(), int64_t(ends.size()), rows);
+}
+
+MUCC_SHARED int check_rows(Call const& c, int argument, int64_t rows, bool once) {
+  std::vector<int32_t> numbers;
+  if (read_indices(c, argument, numbers)) return 1;
+  std::vector<char> seen(numbers.empty() || !once ? 0 : size_t(rows), 0);
+  return check_rows(*c.kernel, argument, numbers.data(), int64_t(numbers.size()), rows, once, seen.data());
 }
 
 MUCC_SHARED int fill(Call const& c, float* data, float value, int64_t count, int64_t rows, int64_t pitch) {

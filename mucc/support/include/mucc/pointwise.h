@@ -16,6 +16,12 @@ bool fits(View const& view, int v) {
   return true;
 }
 
+template <class View>
+bool fits(Rows<View> const& rows, int v) {
+  int const size = sizeof(typename View::Element);
+  return fits(rows.at, v) && rows.stride * size % vector_bytes(v, size) == 0;
+}
+
 template <int R>
 int64_t product(Extents<R> const& extents) {
   int64_t result = 1;

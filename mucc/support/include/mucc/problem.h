@@ -27,6 +27,8 @@ struct Problem {
   bool batched = false;
   Operand a, b, c, d;  // a over (M, K), b over (N, K), c and d over (M, N)
   Operand b2;          // a second right operand, of which only the data counts
+  Operand groups, rows;  // of a grouped contraction, as int32: the ends of its groups; where each row of D goes
+  int row_count = 0;     // rows that D has then
   Operand extra[kMaxArgs];
   Raster raster = Raster::kHeuristic;
   int swizzle = 1, splits = 1;

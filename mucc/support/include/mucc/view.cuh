@@ -115,6 +115,55 @@ MUCC_DEVICE void store(View const& view, P const& p, Lanes<V> const& value) {
   }
 }
 
+// How far a view moves from one lane to the next, in elements.
+template <class View>
+MUCC_DEVICE int64_t lane_step(View const& view) {
+  return View::kAlong == Along::kUnit ? 1 : View::kAlong == Along::kSame ? 0 : view.stride[View::kAxis];
+}
+
+// Rows that an index names; zeros for a row that there is not.
+template <int V, class View, class Index, class P>
+MUCC_DEVICE Lanes<V> load_rows(Rows<View> const& rows, Index const& index, P const& p) {
+  auto const* numbers = place(index, p);
+  if constexpr (V == 1 || Index::kAlong == Along::kSame) {
+    int64_t const row = *numbers;
+    if (row < 0 || row >= rows.count) return Lanes<V>(0.0f);
+    View moved = rows.at;
+    moved.data += row * rows.stride;
+    return load<V>(moved, p);
+  } else {
+    auto const* at = place(rows.at, p);
+    Lanes<V> result;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      int64_t const row = numbers[v * lane_step(index)];
+      bool const good = 0 <= row && row < rows.count;
+      result.of[v] = good ? widen(at[row * rows.stride + v * lane_step(rows.at)]) : 0.0f;
+    }
+    return result;
+  }
+}
+
+// Stores rows where an index says; nothing for a row that there is not.
+template <int V, class View, class Index, class P>
+MUCC_DEVICE void store_rows(Rows<View> const& rows, Index const& index, P const& p, Lanes<V> const& value) {
+  auto const* numbers = place(index, p);
+  if constexpr (V == 1 || Index::kAlong == Along::kSame) {
+    int64_t const row = *numbers;
+    if (row < 0 || row >= rows.count) return;
+    View moved = rows.at;
+    moved.data += row * rows.stride;
+    store(moved, p, value);
+  } else {
+    auto* at = place(rows.at, p);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      int64_t const row = numbers[v * lane_step(index)];
+      if (0 <= row && row < rows.count) narrow(value.of[v], at[row * rows.stride + v * lane_step(rows.at)]);
+    }
+  }
+}
+
 template <class T>
 inline constexpr bool is_float = false;
 template <>

@@ -60,4 +60,12 @@ struct View {
   int64_t stride[R];
 };
 
+// A tensor whose rows, `stride` elements apart, are named by an index. `at` does not move along the index's axes.
+template <class V>
+struct Rows {
+  using Element = typename V::Element;
+  V at;
+  int64_t stride, count;
+};
+
 }  // namespace mucc

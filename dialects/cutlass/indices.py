@@ -1,0 +1,53 @@
+"""What a program's index arguments mean: ends of groups, or numbers of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from xdsl.ir import BlockArgument, SSAValue
+
+from mucc.dialects.cutlass.ops import GemmOp, LoadOp, ProgramOp, ScatterNode, StoreOp, WorkspaceOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.indexed import GatherOp
+from mucc.dialects.mu.types import Dim, Shaped
+
+
+class IndexUse(NamedTuple):
+    """One use of an s32 argument: `rows` counts the rows that it divides into groups, or names.
+
+    With `once` no row may be named twice.
+    """
+
+    argument: int
+    kind: Literal["ends", "rows"]
+    rows: Dim
+    once: bool = False
+
+
+def index_uses(program: ProgramOp) -> tuple[IndexUse, ...]:
+    """The uses of index arguments, each once, in the order of the program."""
+    return tuple(dict.fromkeys(_uses(program)))
+
+
+def _uses(program: ProgramOp) -> Iterator[IndexUse]:
+    for op in program.walk():
+        match op:
+            case GemmOp() if op.offsets is not None and (i := _argument(program, op.offsets)) is not None:
+                yield IndexUse(i, "ends", op.shape.extents[0][0])
+            case GatherOp() if (i := _argument(program, op.rows)) is not None:
+                yield IndexUse(i, "rows", Shaped.of(op.operand.type).dims[0])
+            case ScatterNode() if (i := _argument(program, op.rows)) is not None:
+                yield IndexUse(i, "rows", Shaped.of(op.destination.type).dims[0], once=True)
+            case _:
+                continue
+
+
+def _argument(program: ProgramOp, value: SSAValue) -> int | None:
+    """The position of the argument that a value looks at, or is a copy of; None for one that is computed."""
+    base = view_of(value).base
+    if isinstance(base.owner, WorkspaceOp):
+        stores = [use.operation for use in base.uses if isinstance(use.operation, StoreOp)]
+        copied = [s.value.owner.source for s in stores if isinstance(s.value.owner, LoadOp)]
+        return _argument(program, copied[0]) if copied and view_of(copied[0]).rows is None else None
+    return base.index if isinstance(base, BlockArgument) and base.block is program.body.block else None

@@ -1,0 +1,72 @@
+"""Rows by number: gather reads them, scatter writes them. The numbers are an s32 tensor of the caller's."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntAttr, StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.mu import index_rules
+from mucc.dialects.mu.syntax import FormattedOp
+from mucc.dialects.mu.types import Dim, TensorType
+
+
+@irdl_op_definition
+class GatherOp(FormattedOp):
+    """The entries of `operand` along its first axis that `rows` names, in the order and shape of `rows`."""
+
+    name = "mu.gather"
+
+    operand = operand_def(TensorType)
+    rows = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$operand `rows` $rows attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, rows: SSAValue | Operation):
+        value, index = SSAValue.get(operand), SSAValue.get(rows)
+        super().__init__(operands=[value, index], result_types=[index_rules.gather(value.type, index.type)])
+
+    def verify_(self) -> None:
+        if self.result.type != (expected := index_rules.gather(self.operand.type, self.rows.type)):
+            raise VerifyException(f"mu.gather: result type {self.result.type} should be {expected}")
+
+
+@irdl_op_definition
+class ScatterOp(FormattedOp):
+    """A tensor of `extent` rows: `rows` says where each row of `operand` goes, the others are zero.
+
+    Two rows must not go to the same place.
+    """
+
+    name = "mu.scatter"
+
+    extent = prop_def(IntAttr | StringAttr)
+    operand = operand_def(TensorType)
+    rows = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$operand `rows` $rows `extent` $extent attr-dict `:` functional-type(operands, results)"
+    )
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, rows: SSAValue | Operation, extent: Dim):
+        value, index = SSAValue.get(operand), SSAValue.get(rows)
+        super().__init__(
+            operands=[value, index],
+            result_types=[index_rules.scatter(value.type, index.type, extent)],
+            properties={"extent": IntAttr(extent) if isinstance(extent, int) else StringAttr(extent)},
+        )
+
+    def verify_(self) -> None:
+        expected: Attribute = index_rules.scatter(self.operand.type, self.rows.type, self.extent.data)
+        if self.result.type != expected:
+            raise VerifyException(f"mu.scatter: result type {self.result.type} should be {expected}")

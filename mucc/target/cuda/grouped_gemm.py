@@ -1,0 +1,89 @@
+"""Grouped contractions for Hopper: the kernels of `sm90_gemm` with groups of rows in the place of batches.
+
+A mainloop, a tile scheduler and an epilogue of ours (mucc/grouped.cuh) read on the device where groups lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.cutlass.ops import AuxLoadOp, ScatterDOp, SrcFetchOp
+from mucc.target.cuda.gemm import Headers
+from mucc.target.cuda.graph import Node
+from mucc.target.cuda.lean import LeanEpilogue, warpgroups
+from mucc.target.cuda.memory import CUTLASS_TYPES, EmissionError, Memory
+from mucc.target.cuda.names import string_literal
+from mucc.target.cuda.sm90_gemm import Sm90Gemm
+
+
+@dataclass
+class GroupedEpilogue(LeanEpilogue):
+    """mucc's own epilogue over the rows of a group; it also reads whole matrices."""
+
+    @property
+    def template(self) -> str:
+        return "ScatteredEpilogue" if isinstance(self.op.destination, ScatterDOp) else "GroupedEpilogue"
+
+    def load_matrix(self, op: SrcFetchOp | AuxLoadOp) -> Node:
+        matrix = self.problem.matrix(op.source)
+        self.names[op.result] = matrix.memory.name
+        element = CUTLASS_TYPES[matrix.memory.type.dtype]
+        hint = self.hint("Matrix", matrix.memory.name)
+        place, _ = self.tensor(matrix.memory, matrix.strides, matrix.unit)
+        node = self.alias(hint, f"mucc::gemm::Matrix<{element}, {self.thread_rows}>")
+        return Node(node.type, f"{{{{{place}.as<{element}>(), {place}.stride[0]}}}}")
+
+
+class GroupedGemm(Sm90Gemm):
+    """A contraction of groups of rows, each with a matrix B of its own."""
+
+    @property
+    def headers(self) -> Headers:
+        return replace(super().headers, device="mucc/grouped.cuh", host="mucc/grouped_launch.h")
+
+    def build_epilogue(self) -> GroupedEpilogue:
+        if self.d is None or self.exchanged:
+            raise EmissionError("a grouped contraction stores rows of one matrix")
+        self.c = None  # read by the epilogue, as any other matrix is
+        self.lean = True
+        return GroupedEpilogue(
+            self.op,
+            self.problem,
+            self.namer,
+            CUTLASS_TYPES[self.d.memory.type.dtype],
+            self.canonical,
+            warpgroups=warpgroups(self.mainloop),
+            tile=self.tile.sizes,
+        ).build()
+
+    @property
+    def tile_scheduler(self) -> str:
+        return "mucc::gemm::GroupedTiles"
+
+    @property
+    def mainloop_wrapper(self) -> str:
+        return "mucc::gemm::GroupedMainloop<"
+
+    def arguments(self) -> list[str]:
+        lines = super().arguments()
+        return [*lines[:-1], "  mucc::gemm::set_groups<Kernel>(p, to);", lines[-1]]
+
+    def schedule(self) -> list[str]:
+        assert self.op.offsets is not None and self.d is not None
+        lines = [*super().schedule(), f"  p.groups = {self._place(self.op.offsets)};"]
+        if isinstance(store := self.op.destination, ScatterDOp):
+            count = self.places.extent(self.d.memory.type.dims[0])
+            stage = string_literal(self.op.stage.data)
+            lines += [
+                f"  p.rows = {self._place(store.rows)};",
+                f'  if (mucc::gemm::extent(c, {stage}, "rows", {count}, p.row_count)) return 1;',
+            ]
+        return lines
+
+    def _place(self, value: SSAValue) -> str:
+        """Where a contiguous vector lies, as a C++ initializer of a `mucc::gemm::Operand`."""
+        memory = self.places.find(value)
+        assert isinstance(memory, Memory)
+        return "{" + memory.pointer.replace("<>", "") + "}"
