@@ -170,7 +170,11 @@ CHECK = r"""
 #include <cstdio>
 using namespace mucc;
 template <int F, int M, int S, int G>
-struct Op { using Element = bf16; using FewElement = bf16; static constexpr int kFew = F, kMany = M, kStep = S, kStages = G; };
+struct Op {
+  using Element = bf16;
+  using FewElement = bf16;
+  static constexpr int kFew = F, kMany = M, kStep = S, kStages = G;
+};
 template <class T> struct Kind { using Element = T; };
 extern "C" int bytes_8x32x64(int warps) {
   using O = Op<8, 32, 64, 3>;
@@ -185,7 +189,12 @@ extern "C" void plan(int few, int many, int k, int batch, int splits, int most, 
   out[0] = p.tiles, out[1] = p.splits, out[2] = p.warps;
 }
 template <bool A>
-struct O { using Element = bf16; using FewElement = bf16; static constexpr bool kAlongK = A; skinny::Operand weights, few; };
+struct O {
+  using Element = bf16;
+  using FewElement = bf16;
+  static constexpr bool kAlongK = A;
+  skinny::Operand weights, few;
+};
 template <bool A> int choose(long long at, long long row, long long few_row, int many, int k) {
   O<A> op{{(void*)at, A ? row : 1, A ? 1 : row, 0}, {(void*)at, few_row, 1, 0}};
   return skinny::access(op, {4, many, k, 1});

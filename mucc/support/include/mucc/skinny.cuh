@@ -128,6 +128,11 @@ struct Step {
   Words weights[kAtoms][kRows][kLoads][32];
   Few few[kAtoms][kGroups][32];
 
+  // Where lane (g, t) finds its pieces. Where K is not the contiguous axis eight neighbouring lanes copy 128 bytes of a
+  // row, though those are the pieces of lanes four apart: memory is slow to answer for pieces of many rows at a time. The
+  // places are exchanged such that neither copies nor reads meet in a bank.
+  static MUCC_DEVICE int slot(int g, int t) { return Op::kAlongK ? 4 * g + t : 8 * t + (g ^ 2 * t); }
+
   // The row of weights, within the tile, that a lane's row `i` of atom `r` is.
   static MUCC_DEVICE int row(int g, int r, int i) {
     return r * Unit::kMany + (Op::kAlongK ? g + 8 * i : g * kPiece + i);
@@ -139,16 +144,17 @@ struct Step {
                         uint32_t k0) {
     constexpr int kUnroll = kAccess == kPieces ? 64 : 1;  // reading single elements is long enough
     int const lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int const row_g = Op::kAlongK ? g : lane % 8, row_t = Op::kAlongK ? t : lane / 8;  // whose weights it copies
 #pragma unroll kUnroll
     for (int a = 0; a < kAtoms; ++a) {
-      uint32_t const k = k0 + a * Unit::kK + t * kLaneK;
+      uint32_t const k = k0 + a * Unit::kK + row_t * kLaneK;
       int const left = int(uint32_t(e.k) - k);  // of K; not above 0 where that ends before
 #pragma unroll kUnroll
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll kUnroll
         for (int i = 0; i < kLoads; ++i) {
-          Words* const to = &weights[a][r][i][lane];
-          int const n = many0 + row(g, r, Op::kAlongK ? i : 0);
+          Words* const to = &weights[a][r][i][slot(row_g, row_t)];
+          int const n = many0 + row(row_g, r, Op::kAlongK ? i : 0);
           T const* const from =
               many_data + (Op::kAlongK ? n * op.weights.row + k : (k + i) * op.weights.k + n);
           if constexpr (kAccess != kElements) {
@@ -163,11 +169,13 @@ struct Step {
 #pragma unroll kUnroll
       for (int c = 0; c < kGroups; ++c) {
         int const m = few0 + 8 * c + g;
-        FewT const* const from = few_data + m * op.few.row + k * op.few.k;
+        uint32_t const k_few = k0 + a * Unit::kK + t * kLaneK;
+        int const left_few = int(uint32_t(e.k) - k_few);
+        FewT const* const from = few_data + m * op.few.row + k_few * op.few.k;
         if constexpr (kAccess == kPieces) {
-          copy_often<kFewBytes>(&few[a][c][lane], from, m < e.few && left > 0);
+          copy_often<kFewBytes>(&few[a][c][lane], from, m < e.few && left_few > 0);
         } else {
-          gather<kLaneK>(&few[a][c][lane], from, op.few.k, m < e.few ? left : 0);
+          gather<kLaneK>(&few[a][c][lane], from, op.few.k, m < e.few ? left_few : 0);
         }
       }
     }
@@ -185,7 +193,7 @@ struct TensorCores {
   Sum acc[S::kRows][kPairs][S::kGroups][4] = {};
 
   MUCC_DEVICE void add(S const& step) {
-    int const lane = threadIdx.x % 32;
+    int const lane = threadIdx.x % 32, slot = S::slot(lane / 4, lane % 4);
 #pragma unroll
     for (int a = 0; a < S::kAtoms; ++a) {
       uint32_t x[S::kGroups][S::kFewBytes / 4];
@@ -199,7 +207,7 @@ struct TensorCores {
       for (int r = 0; r < S::kRows; ++r) {
         Words w[S::kLoads];
 #pragma unroll
-        for (int i = 0; i < S::kLoads; ++i) w[i] = step.weights[a][r][i][lane];
+        for (int i = 0; i < S::kLoads; ++i) w[i] = step.weights[a][r][i][slot];
 #pragma unroll
         for (int c = 0; c < S::kGroups; ++c) {
           if constexpr (Op::kAlongK) {
@@ -245,7 +253,7 @@ struct Exact {
   float acc[S::kRows][S::kOwn][Op::kFew] = {};
 
   MUCC_DEVICE void add(S const& step) {
-    int const lane = threadIdx.x % 32, t = lane % 4;
+    int const t = threadIdx.x % 4, slot = S::slot(threadIdx.x % 32 / 4, t);
 #pragma unroll
     for (int a = 0; a < S::kAtoms; ++a) {
       typename S::Few x[Op::kFew];
@@ -255,7 +263,7 @@ struct Exact {
       for (int r = 0; r < S::kRows; ++r)
 #pragma unroll
         for (int l = 0; l < S::kLoads; ++l) {
-          auto const w = *reinterpret_cast<Pack<T, S::kPiece> const*>(&step.weights[a][r][l][lane]);
+          auto const w = *reinterpret_cast<Pack<T, S::kPiece> const*>(&step.weights[a][r][l][slot]);
 #pragma unroll
           for (int j = 0; j < S::kPiece; ++j) {
             int const row = Op::kAlongK ? l : j, k = Op::kAlongK ? j : l;
