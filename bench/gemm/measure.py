@@ -1,0 +1,77 @@
+"""Errors and times of contenders for one problem, all on the same tensors."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench.timing import FLUSH_BYTES
+
+Call = Callable[[], Any]
+
+
+def error(torch: Any, result: Any, exact: Any) -> float:
+    """The largest relative Frobenius distance to the exact results; infinite where anything is not finite."""
+    results = result if isinstance(result, tuple) else (result,)
+    exacts = exact if isinstance(exact, tuple) else (exact,)
+    worst = 0.0
+    for got, wanted in zip(results, exacts, strict=True):
+        wide = got.double()
+        if not bool(torch.isfinite(wide).all()):
+            return float("inf")
+        worst = max(worst, float((wide - wanted).norm() / wanted.norm()))
+    return worst
+
+
+def captured(torch: Any, call: Call) -> Call:
+    """The call as a CUDA graph, so that no contender's host code is timed."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def times(torch: Any, contenders: Mapping[str, Call], rounds: int, limit: float = 0.35) -> dict[str, float]:
+    """Median device time in ms of each contender.
+
+    They take turns, so that all see the same clocks; L2 is flushed before each call. At most `rounds` turns,
+    and fewer where those would take more than `limit` seconds, but at least 7.
+    """
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    calls = {name: captured(torch, call) for name, call in contenders.items()}
+
+    def sample(call: Call) -> Any:
+        flush.zero_()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        return start, end
+
+    def turn() -> dict[str, float]:
+        events = {name: sample(call) for name, call in calls.items()}
+        torch.cuda.synchronize()
+        return {name: start.elapsed_time(end) for name, (start, end) in events.items()}
+
+    first = [turn() for _ in range(3)][-1]
+    whole = sum(first.values()) / 1e3 + 1e-4 * len(calls)
+    turns = [turn() for _ in range(max(7, min(rounds, int(limit / whole))))]
+    return {name: statistics.median(t[name] for t in turns) for name in calls}
+
+
+def copy_bandwidth(torch: Any, sizes: tuple[int, ...] = (2**28, 2**30)) -> float:
+    """Bytes per second that a copy on the device reads and writes together, at the best of the sizes."""
+    best = 0.0
+    for size in sizes:
+        source = torch.empty(size, dtype=torch.uint8, device="cuda").random_()
+        target = torch.empty_like(source)
+        ms = times(torch, {"copy": lambda s=source, t=target: t.copy_(s)}, 20)["copy"]
+        best = max(best, 2 * size / ms * 1e3)
+    return best
