@@ -63,12 +63,12 @@ def figures(rows: Sequence[Row], ceilings: Mapping[str, float], bandwidth: float
     return out
 
 
-_COLUMNS = ("case", "shape", "tuned_ms", "tflops", "eager/tuned", "compile/tuned", "default", "schedule")
+_COLUMNS: tuple[str, ...] = ("case", "shape", "tuned_ms", "tflops", "eager/tuned", "compile/tuned", "default", "schedule")
 
 
 def table(rows: Sequence[Row]) -> str:
     """One line a row."""
-    lines = [_COLUMNS]
+    lines: list[tuple[str, ...]] = [_COLUMNS]
     for r in rows:
         ratio = {
             other: f"{r[f'{other}_ms'] / r['tuned_ms']:.2f}" if r.get(f"{other}_ms") else "-"
