@@ -24,6 +24,7 @@ from typing import Any
 from bench.common import RESULTS, write_result
 from bench.gemm import summary
 from bench.gemm.cases import CASES, Case
+from bench.gemm.libraries import Found, libraries, plan_of
 from bench.gemm.shapes import Shape
 from bench.timing import card, gpu_versions
 
@@ -41,53 +42,8 @@ def selected(cases: str, groups: str) -> list[Case]:
     return [c for c in CASES.values() if c.name in names or c.group in kinds]
 
 
-def plans(cases: list[Case], budget: int) -> Any:
-    """What to build and measure for all cases."""
-    from mucc.tune import Program, plan
-
-    from mucc.diagnostics import Source
-
-    return plan(
-        [
-            Program(Source(f"{c.name}.mcu", c.program), [{"M": s.m, "N": s.n, "K": s.k} for s in c.shapes])
-            for c in cases
-        ],
-        budget=budget,
-    )
-
-
-def libraries(folder: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """By case and shape: the tuned and the default schedule's library, with their schedules."""
-    from mucc.tune import results
-    from mucc.tune.folder import Folder
-    from mucc.tune.plans import compact
-
-    place = Folder(folder)
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for result in results(folder):
-        by_choice = {json.dumps(c.choice, sort_keys=True): c for c in result.kernel.candidates}
-        dims = result.size.dims
-        row: dict[str, Any] = {"measured": len(result.records)}
-        for name, record in (("tuned", result.best), ("default", _default(result))):
-            if record is None:
-                continue
-            candidate = by_choice[json.dumps(record.choice, sort_keys=True)]
-            row[name] = place.library(candidate)
-            row[f"{name}_schedule"] = "; ".join(compact(s) for s in candidate.choice.values())
-        found[result.kernel.name, f"{dims['M']}x{dims['N']}x{dims['K']}"] = row
-    return found
-
-
-def _default(result: Any) -> Any:
-    """The measurement of what the compiler chooses at this size."""
-    from mucc.tune.choosing import default_choice
-
-    wanted = default_choice(result.kernel, result.size)
-    return next((r for r in result.records if r.choice == wanted), None)
-
-
 def measure(
-    torch: Any, case: Case, shape: Shape, found: dict[str, Any], rounds: int, compiled: bool
+    torch: Any, case: Case, shape: Shape, found: Found, rounds: int, compiled: bool
 ) -> dict[str, Any]:
     """One row: errors and times of all contenders."""
     import mucc
@@ -96,23 +52,25 @@ def measure(
     tensors = case.tensors(torch, shape)
     inputs = [v for name, v in tensors.items() if not name.startswith("_")]
     calls: dict[str, Any] = {}
-    for name in ("tuned", "default"):
-        if path := found.get(name):
-            kernel = mucc.load(path)[case.name]
-            calls[name] = lambda kernel=kernel: kernel(*inputs)
+    ours = {"tuned": found.tuned, **({"default": found.default} if found.default else {})}
+    for name, library in ours.items():
+        kernel = mucc.load(library.path)[case.name]
+        calls[name] = lambda kernel=kernel: kernel(*inputs)
     torch.backends.cuda.matmul.allow_tf32 = case.tf32
     if case.fits(shape):
         calls["eager"] = lambda: case.eager(torch, tensors)
         if compiled:
-            function = torch.compile(
-                lambda t: case.eager(torch, t), mode="max-autotune-no-cudagraphs", dynamic=False
-            )
+
+            def plain(given: dict[str, Any]) -> Any:
+                return case.eager(torch, given)
+
+            function = torch.compile(plain, mode="max-autotune-no-cudagraphs", dynamic=False)
             calls["compile"] = lambda: function(tensors)
     exact = case.exact(torch, tensors)
     errors = {name: error(torch, call(), exact) for name, call in calls.items()}
     del exact
-    if wrong := [n for n in ("tuned", "default") if n in errors and not errors[n] <= case.tolerance]:
-        raise ArithmeticError(f"{case.name} {shape.name}: {wrong[0]} is off by {errors[wrong[0]]:.2g}")
+    if wrong := [n for n in ours if not errors[n] <= case.tolerance]:
+        raise ArithmeticError(f"{wrong[0]} is off by {errors[wrong[0]]:.2g}")
     ms = times(torch, calls, rounds)
     return {
         "case": case.name,
@@ -124,8 +82,8 @@ def measure(
         "bytes": shape.bytes(*case.bytes),
         "error": errors.get("tuned"),
         **{f"{name}_ms": value for name, value in ms.items()},
-        **{f"{name}_schedule": found[f"{name}_schedule"] for name in ("tuned", "default") if name in ms},
-        "measured": found["measured"],
+        **{f"{name}_schedule": library.schedule for name, library in ours.items()},
+        "measured": found.measured,
     }
 
 
@@ -170,25 +128,32 @@ def run(args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="mucc-gemm-") as scratch:
         folder = args.folder or scratch
         if not args.measured:
-            build(plans(cases, args.budget), folder)
+            build(plan_of(cases, args.budget), folder)
         if args.build_only:
             return
         if not args.measured:
-            tune(folder)
+            tune(folder, keep_in_database=False)
+        if args.tune_only:
+            return
         torch: Any = importlib.import_module("torch")
         from bench.gemm.measure import copy_bandwidth
 
-        found, rows = libraries(folder), []
+        found = libraries(folder, cases)
+        rows: list[dict[str, Any]] = []
         bandwidth = copy_bandwidth(torch)
         rates = ceilings(torch, list(dict.fromkeys(c.rate for c in cases)))
         for case in cases:
+            compiled = case.name in args.compile.split(",") or case.group in args.compile.split(",")
             for shape in case.shapes:
-                if (known := found.get((case.name, shape.name))) is None or "tuned" not in known:
+                try:
+                    rows.append(
+                        measure(torch, case, shape, found[case.name, shape.name], args.rounds, compiled)
+                    )
+                    print(summary.table(rows[-1:]).splitlines()[-1], flush=True)
+                except KeyError:
                     print(f"{case.name} {shape.name}: no library was right", file=sys.stderr)
-                    continue
-                compiled = case.name in args.compile.split(",") or (case.compiled and args.compile == "fused")
-                rows.append(measure(torch, case, shape, known, args.rounds, compiled))
-                print(summary.table(rows[-1:]).splitlines()[-1], flush=True)
+                except ArithmeticError as problem:
+                    print(f"{case.name} {shape.name}: {problem}", file=sys.stderr)
     name = card(torch)
     before = earlier(name)
     mine = {c.name for c in cases}
@@ -210,6 +175,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=BUDGET, help="skeletons to build for each case")
     parser.add_argument("--folder", help="where libraries and measurements are kept")
     parser.add_argument("--build-only", action="store_true", help="stop when the libraries are there")
+    parser.add_argument("--tune-only", action="store_true", help="stop when all schedules are measured")
     parser.add_argument(
         "--measured", action="store_true", help="take schedules from the folder as they were measured"
     )

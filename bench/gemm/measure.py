@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from bench.timing import FLUSH_BYTES
 
@@ -13,8 +13,8 @@ Call = Callable[[], Any]
 
 def error(torch: Any, result: Any, exact: Any) -> float:
     """The largest relative Frobenius distance to the exact results; infinite where anything is not finite."""
-    results = result if isinstance(result, tuple) else (result,)
-    exacts = exact if isinstance(exact, tuple) else (exact,)
+    results = cast(Sequence[Any], result) if isinstance(result, tuple) else (result,)
+    exacts = cast(Sequence[Any], exact) if isinstance(exact, tuple) else (exact,)
     worst = 0.0
     for got, wanted in zip(results, exacts, strict=True):
         wide = got.double()

@@ -18,6 +18,10 @@ class Shape(NamedTuple):
         return f"{self.m}x{self.n}x{self.k}"
 
     @property
+    def dims(self) -> dict[str, int]:
+        return {"M": self.m, "N": self.n, "K": self.k}
+
+    @property
     def flop(self) -> int:
         return 2 * self.m * self.n * self.k
 

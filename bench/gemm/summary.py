@@ -40,7 +40,7 @@ def figures(rows: Sequence[Row], ceilings: Mapping[str, float], bandwidth: float
     for case in cases:
         mine = [r for r in rows if r["case"] == case]
         group = mine[0]["group"]
-        if group == "fused":
+        if group in ("fused", "odd"):
             continue
         _spread(out, f"gemm.{case}.tuned_over_cublas", ratios(mine, "eager_ms", "tuned_ms"))
         _spread(out, f"gemm.{case}.tuned_over_compile", ratios(mine, "compile_ms", "tuned_ms"))
@@ -51,6 +51,8 @@ def figures(rows: Sequence[Row], ceilings: Mapping[str, float], bandwidth: float
             out[f"gemm.{case}.of_ceiling_8192"] = rate / ceilings[large["rate"]]
         if group == "skinny":
             _spread(out, f"gemm.{case}.of_copy", [r["bytes"] / r["tuned_ms"] * 1e3 / bandwidth for r in mine])
+    odd = [r for r in rows if r["group"] == "odd"]
+    _spread(out, "gemm.odd_bf16.tuned_over_cublas", ratios(odd, "eager_ms", "tuned_ms"))
     fused = [r for r in rows if r["group"] == "fused"]
     for other in ("eager", "compile"):
         _spread(out, f"fused.tuned_over_{other}", ratios(fused, f"{other}_ms", "tuned_ms"))
@@ -63,7 +65,16 @@ def figures(rows: Sequence[Row], ceilings: Mapping[str, float], bandwidth: float
     return out
 
 
-_COLUMNS: tuple[str, ...] = ("case", "shape", "tuned_ms", "tflops", "eager/tuned", "compile/tuned", "default", "schedule")
+_COLUMNS: tuple[str, ...] = (
+    "case",
+    "shape",
+    "tuned_ms",
+    "tflops",
+    "eager/tuned",
+    "compile/tuned",
+    "default",
+    "schedule",
+)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -89,11 +100,12 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
     rows: list[Row] = result["rows"]
-    groups = list(dict.fromkeys("fused" if r["group"] == "fused" else r["case"] for r in rows))
+    joined = ("fused", "odd")
+    groups = list(dict.fromkeys(r["group"] if r["group"] in joined else r["case"] for r in rows))
     figure, axes = pyplot.subplots(len(groups), 1, figsize=(14, 2.6 * len(groups)), squeeze=False)
     for axis, group in zip(axes[:, 0], groups, strict=True):
         mine = [r for r in rows if group in (r["case"], r["group"]) and r.get("eager_ms")]
-        names = [f"{r['case']}\n{r['shape']}" if group == "fused" else r["shape"] for r in mine]
+        names = [f"{r['case']}\n{r['shape']}" if group in joined else r["shape"] for r in mine]
         at = range(len(mine))
         axis.bar([x - 0.2 for x in at], [r["eager_ms"] / r["tuned_ms"] for r in mine], 0.4, label="tuned")
         axis.bar([x + 0.2 for x in at], [r["eager_ms"] / r["default_ms"] for r in mine], 0.4, label="default")
