@@ -66,7 +66,7 @@ class Sm90(Target):
         return PAIR_MAINLOOPS
 
     def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
-        if result not in ("bf16", "f16", "f32"):
+        if result not in ("bf16", "f16", "f32", "e4m3", "e5m2"):
             return False
         along_k = a_k_major and b_k_major
         return compute in ("bf16", "f16") or (compute in ("tf32", "e4m3", "e5m2") and along_k)

@@ -117,6 +117,7 @@ def test_what_makes_a_pair(dtype: str, right: str, body: str, schedule: str, exp
     assert kinds(f"{text}\n{schedule}") == expected
 
 
-def test_a_result_of_eight_bits_keeps_them_apart() -> None:
-    text = HEAD.format("bf16", "N, K", TURNED).replace("-> f32[M, N]", "-> e4m3[M, N]")
-    assert kinds(text) == ["gemm", "gemm"]
+@pytest.mark.parametrize(("dtype", "expected"), [("e4m3", ["pair"]), ("s8", ["gemm", "gemm"])])
+def test_results_of_eight_bits(dtype: str, expected: list[str]) -> None:
+    text = HEAD.format("bf16", "N, K", TURNED).replace("-> f32[M, N]", f"-> {dtype}[M, N]")
+    assert kinds(text) == expected

@@ -187,6 +187,25 @@ struct Output<cutlass::half_t> {
   }
 };
 
+template <>
+struct Output<cutlass::float_e4m3_t> {
+  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  static CUTLASS_DEVICE uint16_t pack(Pair p) {
+    uint16_t both;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(p.y), "f"(p.x));
+    return both;
+  }
+};
+template <>
+struct Output<cutlass::float_e5m2_t> {
+  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  static CUTLASS_DEVICE uint16_t pack(Pair p) {
+    uint16_t both;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(both) : "f"(p.y), "f"(p.x));
+    return both;
+  }
+};
+
 // A tensor map with the method that CUTLASS's have.
 struct TensorMap {
   CUtensorMap map;
@@ -205,7 +224,8 @@ inline TensorMap map_of(CUtensorMapDataType type, int size, void const* data, in
   int const width = box_n * size;
   auto const swizzle = width == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                        : width == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                     : CU_TENSOR_MAP_SWIZZLE_32B;
+                       : width == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                                     : CU_TENSOR_MAP_SWIZZLE_NONE;
   CUresult const result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeTiled)(
       &made.map, type, 3, const_cast<void*>(data), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -478,6 +498,16 @@ class RowsEpilogue {
                          : "r"(to ^ (g * 16)), "r"(Output<D>::pack(d[g][0])), "r"(Output<D>::pack(d[g][1])),
                            "r"(Output<D>::pack(d[g + 1][0])), "r"(Output<D>::pack(d[g + 1][1]))
                          : "memory");
+        } else if constexpr (sizeof(D) == 1) {
+          CUTLASS_PRAGMA_UNROLL
+          for (int g = 0; g < kBoxN / 8; ++g) {
+            CUTLASS_PRAGMA_UNROLL
+            for (int h = 0; h < 2; ++h)
+              asm volatile("st.shared.b16 [%0], %1;"
+                           :
+                           : "r"((to ^ (g * 8)) + h * 8 * kWidth), "h"(Output<D>::pack(d[g][h]))
+                           : "memory");
+          }
         } else {
           CUTLASS_PRAGMA_UNROLL
           for (int g = 0; g < kBoxN / 8; ++g) {
