@@ -1,5 +1,5 @@
-// Products with two right operands, D = Body::apply(A B0ᵀ, A B1ᵀ, ...): their N is (N, 2), and so are the columns of tiles.
-// A stage of B holds n rows of each right operand, and a thread the accumulators of the same element of both.
+// Products with two right operands, D = Body::apply(A B0ᵀ, A B1ᵀ, ...): their N is (N, 2), and so are the columns of
+// tiles. A stage of B holds n rows of each right operand, and a thread the accumulators of the same element of both.
 #pragma once
 
 #include <cutlass/fast_math.h>
