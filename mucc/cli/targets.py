@@ -1,13 +1,14 @@
-"""`mucc targets`: the GPUs that can be compiled for."""
+"""`mucc targets`: the GPUs that can be compiled for, and what contractions have on each."""
 
 from __future__ import annotations
 
 import sys
-import tomllib
-from importlib.resources import files
+from collections.abc import Iterator
 
 from mucc.cli.parsing import Parser
 from mucc.cli.reporting import Reporter
+from mucc.target import get_target, target_names
+from mucc.target.base import Target
 
 
 class Arguments:
@@ -15,10 +16,20 @@ class Arguments:
 
 
 def main(argv: list[str], reporter: Reporter) -> int:
-    """Print one line for each target, from the data files that describe them."""
+    """Print each target with its mainloops, the formats that they multiply in, the schedulers they take."""
     Parser("targets", "List the GPUs that can be compiled for.").parse(argv, Arguments())
-    data = (p for p in (files("mucc.target") / "data").iterdir() if p.name.endswith(".toml"))
-    for path in sorted(data, key=lambda p: p.name):
-        target = tomllib.loads(path.read_text(encoding="utf-8"))
-        sys.stdout.write(f"{target['name']}  {target['title']}\n")
+    for name in sorted(target_names(), key=_number):
+        target = get_target(name)
+        sys.stdout.write("\n".join([f"{name}  {target.facts.title}", *_families(target)]) + "\n")
     return 0
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("sm_").rstrip("af"))
+
+
+def _families(target: Target) -> Iterator[str]:
+    computes = target.facts.multiprocessor.computes
+    for family in target.families:
+        formats = " ".join(c for c in computes if c in family.computes)
+        yield f"    {', '.join(family.mainloops)}: {formats}; {', '.join(family.schedulers)}"

@@ -4,6 +4,8 @@
 * `base`: what every target offers; the facts in `data/<name>.toml`
 * `rules`: what the rules of all targets have in common
 * `sm90`, `sm90_memory`, `sm90_rules`, `sm90_schedule`: NVIDIA Hopper
+* `sm80`: NVIDIA GPUs without wgmma
+* `multistage`, `multistage_rules`: kernels of CUTLASS 2.x mainloops; `skinny`: kernels for few rows
 * `sm100`, `sm100_memory`, `sm100_rules`, `sm100_schedule`: NVIDIA Blackwell for data centres
 * `cuda`: emission of CUDA C++
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 TARGETS: dict[str, tuple[str, str]] = {
     "sm_90a": ("mucc.target.sm90", "Sm90"),
+    "sm_80": ("mucc.target.sm80", "Sm80"),
+    "sm_89": ("mucc.target.sm80", "Sm80"),
+    "sm_120a": ("mucc.target.sm80", "Sm80"),
     "sm_100a": ("mucc.target.sm100", "Sm100"),
 }
 """Every target's name, with the module and class that describe it."""

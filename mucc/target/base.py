@@ -26,7 +26,7 @@ class Limits(NamedTuple):
     cluster_blocks: int
     """Thread blocks in a portable cluster."""
     copy_extent: int
-    """Elements along one axis of a box that the copy engine moves."""
+    """Elements along one axis of a box that the copy engine moves; 0 where kernels use none."""
     copy_granule: int
     """Alignment of the contiguous extent of what the copy engine moves."""
     swizzles: tuple[int, ...]
@@ -50,6 +50,11 @@ class Multiprocessor(NamedTuple):
     """What a multiprocessor can load from L2."""
     mma_sync_share: float = 1.0
     """Of the rates of tensor cores, the part that mma.sync reaches."""
+
+    @property
+    def computes(self) -> tuple[str, ...]:
+        """The formats in which contractions multiply."""
+        return (*self.tensor_flops_per_cycle, "tf32x3", "f32")
 
     def flops_per_cycle(self, compute: str) -> float:
         """Operations per cycle of contractions that multiply in a format."""
@@ -115,6 +120,10 @@ class Family(ABC):
 
     mainloops: tuple[str, ...]
     """The mainloops that the family's kernels have."""
+    computes: tuple[str, ...]
+    """The formats in which they multiply, where the target does."""
+    schedulers: tuple[str, ...] = ("persistent", "stream_k", "split_k")
+    """The schedulers that they take, with some mainloop."""
 
     @abstractmethod
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:

@@ -43,6 +43,9 @@ SHARED_BANDWIDTH = 128
 LATENCY = 3000
 """Cycles of a tile that no other work of its block hides: filling the pipeline, the epilogue."""
 
+EXPOSED = 0.2
+"""Of what does not bind a tile, the part that no other work hides."""
+
 LOADS_PER_CYCLE = 16
 """Elements per cycle that a multiprocessor loads through registers one by one: 32 lanes in two cycles."""
 
@@ -160,6 +163,8 @@ class Multistage(Family):
     """Kernels of CUTLASS 2.x mainloops."""
 
     mainloops = (MAINLOOP,)
+    computes = COMPUTES
+    schedulers = ("persistent", "split_k")
 
     def __init__(self, beside: tuple[str, ...] = ()):
         """`beside` are the formats of faster kernels, which are chosen instead where rows are aligned."""
@@ -167,10 +172,8 @@ class Multistage(Family):
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every tile at both depths, with as many stages as hide loads, up to four."""
-        pinned_here = pinned.get("mainloop") == MAINLOOP
-        if not pinned_here and (
-            not can(problem) or (problem.compute in self.beside and problem.granules.wide)
-        ):
+        others = problem.compute in self.beside and (problem.granules.wide or not can(problem))
+        if others and pinned.get("mainloop") != MAINLOOP:
             return
         for (m, n), depth in product(_TILES, depths(problem.compute)):
             schedule = replace(Schedule((m, n, depth), mainloop=MAINLOOP, swizzle=4), **pinned)
@@ -195,11 +198,18 @@ class Multistage(Family):
         share = 1.0 if config.compute == "f32" else sm.mma_sync_share
         math = 2.0 * m * n / (sm.flops_per_cycle(config.compute) * share)
         size = config.element_bytes
-        shared = (m * max(1, n // warp[1]) + n * max(1, m // warp[0])) * size / SHARED_BANDWIDTH
+        if config.compute == "f32":
+            # 4x8 lanes read neighbours 16 bytes at a time, many the same: two cycles for each such read.
+            shared = warps * (warp[0] / 4 + warp[1] / 8) / 2
+        else:
+            shared = (m * max(1, n // warp[1]) + n * max(1, m // warp[0])) * size / SHARED_BANDWIDTH
         load = (m + n) * size / sm.l2_bytes_per_cycle
         single = m * (config.granules.a == 2) + n * (config.granules.b == 2)
+        if config.compute == "f32":
+            single = 2 * (m + n)  # to registers and on to shared memory
         times = {"math": math, "shared memory": shared, "L2": load, "loads": single / LOADS_PER_CYCLE}
         limit = max(times, key=lambda name: times[name])
+        step = (1 - EXPOSED) * times[limit] + EXPOSED * sum(times.values())
         extents = (problem.m or LARGE, problem.n or LARGE, problem.k or DEEP, problem.batch or 1)
         tiles = ceil(extents[0] / m) * ceil(extents[1] / n) * extents[3] * max(config.splits, 1)
         depth = ceil(ceil(extents[2] / k) / max(config.splits, 1)) * k
@@ -210,9 +220,9 @@ class Multistage(Family):
         # In the last round fewer blocks share a multiprocessor.
         busy = min(resident, ceil(tiles / device.multiprocessors))
         clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
-        slack = 1.0 + 0.25 / max(stages - 1, 1) / busy
+        slack = 1.0 + 0.1 / max(stages - 1, 1) / busy
         parts = {
-            "mainloop": rounds * busy * depth * times[limit] * slack / clock,
+            "mainloop": rounds * busy * depth * step * slack / clock,
             "fill": rounds * LATENCY / clock,
         }
         outer = (config.epilogue.destination or 0) + (config.epilogue.source or 0)

@@ -21,6 +21,20 @@ def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[V
     return rules.violations(partial(broken, limits), _mended, config, stages)
 
 
+def no_mainloop(target: str, mainloop: str) -> Violation:
+    """What is wrong with a mainloop that copies by TMA on a target that has none."""
+    note = "its contractions load by cp.async and multiply with mma.sync"
+    return Violation(
+        "MU3011", "mainloop", f"{target} has no {mainloop} mainloop", (note,), multistage.MAINLOOP
+    )
+
+
+def no_format(target: str, compute: str, computes: tuple[str, ...]) -> Violation:
+    """What is wrong with a format that a target's tensor cores do not have."""
+    note = f"it multiplies {', '.join(computes)}"
+    return Violation("MU3020", "mainloop", f"{target} does not compute in {compute}", (note,))
+
+
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     """The broken rules; those across settings only where every setting is good by itself.
 
@@ -52,8 +66,9 @@ def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
     )
 
 
-def _by_wgmma(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    yield Fix("cooperative", replace(config, mainloop="cooperative"), stages)
+def _by_wgmma(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
+    if limits.copy_extent:
+        yield Fix("cooperative", replace(config, mainloop="cooperative"), stages)
 
 
 def _no_cluster(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
@@ -82,7 +97,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             "mainloop",
             f"the multistage mainloop does not {what}",
             ("it multiplies one right operand in " + ", ".join(multistage.COMPUTES),),
-            _by_wgmma,
+            partial(_by_wgmma, limits=limits),
         )
         return
     yield from _tile(config)

@@ -239,6 +239,8 @@ class Skinny(Family):
     """The choice of skinny kernels."""
 
     mainloops = (MAINLOOP,)
+    computes = COMPUTE
+    schedulers = ("persistent", "split_k")
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Tiles with the few rows that are known, or 16; nothing where the contraction is not skinny."""

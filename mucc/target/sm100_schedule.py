@@ -31,6 +31,7 @@ class Sm100Tma(Family):
     """CUTLASS's Sm100 kernels that load by TMA."""
 
     mainloops = rules.MAINLOOPS
+    computes = rules.COMPUTES
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every shape with both depths, in pairs of blocks where those multiply together."""

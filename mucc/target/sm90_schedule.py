@@ -41,6 +41,7 @@ class Sm90Tma(Family):
     """CUTLASS's Sm90 kernels that load by TMA."""
 
     mainloops = rules.MAINLOOPS
+    computes = rules.COMPUTES
 
     def __init__(self) -> None:
         self._costs: dict[tuple[str, Problem], Sm90Cost] = {}

@@ -27,7 +27,7 @@ from mucc.jobs import Job, Kind, Result
 from mucc.pool import Pool
 from mucc.toolchain import messages
 from mucc.toolchain.discover import SUPPORT, SUPPORT_INCLUDE, Toolchain
-from mucc.toolchain.flags import flags
+from mucc.toolchain.flags import flags, is_portable
 from mucc.toolchain.nvcc import Built
 from mucc.toolchain.splice import SpliceError, read_bodies, splice
 
@@ -92,7 +92,7 @@ class Assembly:
             # What takes longest starts first; and the images wait for it.
             devices = {s.symbol: threads.submit(self._device, s) for s in parts.skeletons}
             objects = {f"{s.symbol}.o": threads.submit(self._host, s) for s in parts.skeletons}
-            cubins = {i.symbol: threads.submit(self._cubin, i, devices) for i in parts.images}
+            cubins = {i.symbol: threads.submit(self._code, i, devices) for i in parts.images}
             objects["program.o"] = threads.submit(self._program, parts.program)
             objects["runtime.o"] = threads.submit(self._runtime)
             if self.ahead:
@@ -123,7 +123,7 @@ class Assembly:
             )
             if ptx:
                 return Built(self._ptx(image, devices).encode(), ())
-            return Built(*self._cubin(image, devices))
+            return Built(*self._assembled(image, self._ptx(image, devices)))
 
     def _work_ahead(self, objects: Sequence[Future[bytes]], devices: Sequence[Future[bytes]]) -> None:
         """While code for the device is compiled, use a core that has nothing to do for later builds."""
@@ -133,11 +133,32 @@ class Assembly:
 
     # Device
 
-    def _cubin(
+    def _code(
         self, image: Image, devices: Mapping[str, Future[bytes]]
     ) -> tuple[bytes, tuple[Diagnostic, ...]]:
-        """The machine code of an image, and what ptxas warned of."""
+        """What a library holds of an image: machine code, with its PTX where later GPUs can run that."""
         ptx = self._ptx(image, devices)
+        cubin, said = self._assembled(image, ptx)
+        if not is_portable(self.target):
+            return cubin, said
+        name, number = image.symbol, self.target.removeprefix("sm_")
+        result = self._run(
+            f"assembling stage {image.title}",
+            Kind.OBJECT,
+            (
+                "{fatbinary}",
+                "-64",
+                f"--image3=kind=elf,sm={number},file={name}.cubin",
+                f"--image3=kind=ptx,sm={number},file={name}.ptx",
+                f"--create={name}.fatbin",
+            ),
+            {f"{name}.cubin": cubin, f"{name}.ptx": ptx.encode()},
+            f"{name}.fatbin",
+        )
+        return result.files[f"{name}.fatbin"], said
+
+    def _assembled(self, image: Image, ptx: str) -> tuple[bytes, tuple[Diagnostic, ...]]:
+        """The machine code of an image, and what ptxas warned of."""
         result = self._run(
             f"assembling stage {image.title}",
             Kind.PTXAS,

@@ -60,6 +60,7 @@ class Toolchain:
         paths = {
             "nvcc": self.nvcc.path,
             "ptxas": os.path.join(cuda, "bin", "ptxas"),
+            "fatbinary": os.path.join(cuda, "bin", "fatbinary"),
             "cxx": self.host.path,
             "cutlass": self.cutlass.path,
             "support": SUPPORT,

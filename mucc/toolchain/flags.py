@@ -20,10 +20,16 @@ def flags(kind: Kind, target: str) -> list[str]:
     virtual = target.replace("sm_", "compute_")
     if kind == "ptx":
         return [*COMMON, f"-gencode=arch={virtual},code={virtual}", "-ptx"]
-    common = [*COMMON, f"-gencode=arch={virtual},code={target}", "-Xptxas=-v"]
+    codes = f"[{target},{virtual}]" if kind == "so" and is_portable(target) else target
+    common = [*COMMON, f"-gencode=arch={virtual},code={codes}", "-Xptxas=-v"]
     if kind == "cubin":
         return [*common, "-cubin"]
     return [*common, "-Xcompiler=-fPIC,-fvisibility=hidden", "-shared", "-cudart", "static"]
+
+
+def is_portable(target: str) -> bool:
+    """Whether code for a target also runs on later GPUs, through the PTX that a library then holds."""
+    return target[-1].isdigit()
 
 
 def ambient_flags() -> tuple[str, ...]:

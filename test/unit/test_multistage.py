@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes as ct
 import re
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mucc.build import Request, build
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
-from mucc.driver import compile_text
+from mucc.driver import Options, compile_text
 from mucc.target import get_target, multistage
 from mucc.target.config import Epilogue, GemmConfig, Granules, Problem, Violation, operand_bytes
+from mucc.toolchain import discover
+from mucc.toolchain.flags import flags
 
 SM90 = get_target("sm_90a")
+CP_ASYNC = ("sm_80", "sm_89", "sm_120a")
+"""The targets whose contractions are multistage kernels, but for skinny ones."""
+
 GOOD = GemmConfig("bf16", 2, True, True, (128, 128, 64), (1, 1), "multistage", "persistent")
 
 
@@ -52,13 +61,14 @@ def test_a_good_configuration_breaks_no_rule() -> None:
     assert broken(stages=2) == []
 
 
-@pytest.mark.parametrize("code", ["MU3021", "MU3022", "MU3023", "MU3024", "MU3101"])
+@pytest.mark.parametrize("code", ["MU3011", "MU3021", "MU3022", "MU3023", "MU3024", "MU3101"])
 def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
     wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
+    options = Options("sm_80" if "for sm_80" in wrong else "sm_90a")
     with pytest.raises(DiagnosticError) as caught:
-        compile_text(Source("wrong.mcu", wrong))
+        compile_text(Source("wrong.mcu", wrong), options)
     assert {d.code for d in caught.value.diagnostics} == {code}
-    compile_text(Source("mended.mcu", mended))
+    compile_text(Source("mended.mcu", mended), options)
 
 
 @st.composite
@@ -84,9 +94,10 @@ def configs(draw: st.DrawFn) -> GemmConfig:
     )
 
 
-@given(configs(), st.one_of(st.none(), st.integers(1, 12)))
-def test_a_fix_mends_its_setting(config: GemmConfig, stages: int | None) -> None:
-    for violation in SM90.violations(config, stages):
+@given(st.sampled_from(("sm_90a", *CP_ASYNC)), configs(), st.one_of(st.none(), st.integers(1, 12)))
+def test_a_fix_mends_its_setting(name: str, config: GemmConfig, stages: int | None) -> None:
+    target = get_target(name)
+    for violation in target.violations(config, stages):
         assert violation.notes
         assert violation.fix, violation
         match violation.setting:
@@ -100,19 +111,20 @@ def test_a_fix_mends_its_setting(config: GemmConfig, stages: int | None) -> None
             case _:
                 assert violation.setting == "scheduler"
                 continue
-        assert violation not in SM90.violations(mended, count)
+        assert violation not in target.violations(mended, count)
 
 
-@given(configs())
-def test_what_is_legal_fits(config: GemmConfig) -> None:
-    if SM90.violations(config):
+@given(st.sampled_from(("sm_90a", *CP_ASYNC)), configs())
+def test_what_is_legal_fits(name: str, config: GemmConfig) -> None:
+    target = get_target(name)
+    if target.violations(config):
         return
-    stages = SM90.max_stages(config)
+    stages = target.max_stages(config)
     assert stages >= 2
-    assert SM90.smem_bytes_used(config, stages) <= SM90.smem_bytes
-    assert SM90.violations(config, stages) == []
+    assert target.smem_bytes_used(config, stages) <= target.smem_bytes
+    assert target.violations(config, stages) == []
     if not multistage.through_registers(config):
-        assert SM90.smem_bytes_used(config, stages + 1) > SM90.smem_bytes
+        assert target.smem_bytes_used(config, stages + 1) > target.smem_bytes
 
 
 # Choice
@@ -162,3 +174,118 @@ def test_candidates_are_legal_and_cover_pinned_settings(compute: str, granules: 
         assert candidate.schedule.mainloop == "multistage"
         assert not SM90.violations(candidate.config, candidate.schedule.stages)
         assert candidate.estimate.seconds == pytest.approx(sum(candidate.estimate.parts.values()))
+
+
+# Targets
+
+
+@pytest.mark.parametrize("name", CP_ASYNC)
+@pytest.mark.parametrize("compute", multistage.COMPUTES)
+@pytest.mark.parametrize("majors", [(True, True), (True, False), (False, False)])
+def test_default_schedules(name: str, compute: str, majors: tuple[bool, bool]) -> None:
+    target = get_target(name)
+    chosen = target.default_schedule(Problem(compute, *majors, Epilogue(4, 4)))
+    problem = Problem(compute, *majors, Epilogue(4, 4))
+    assert chosen.mainloop == "multistage"
+    assert target.violations(problem.config(chosen), chosen.stages) == []
+    assert chosen.tile[0] * chosen.tile[1] >= 64 * 64
+
+
+@pytest.mark.parametrize("name", CP_ASYNC)
+def test_tma_is_for_other_targets(name: str) -> None:
+    (violation,) = get_target(name).violations(replace(GOOD, mainloop="cooperative", cluster=(2, 1)))
+    assert (violation.code, violation.fix) == ("MU3011", "multistage")
+
+
+def test_formats_that_tensor_cores_lack() -> None:
+    config = replace(GOOD, compute="e4m3", element_bytes=1, mainloop="skinny")
+    assert [v.code for v in get_target("sm_80").violations(config)] == ["MU3020"]
+    assert "MU3020" not in [v.code for v in get_target("sm_89").violations(config)]
+    (violation,) = get_target("sm_89").violations(replace(config, mainloop="multistage"))
+    assert (violation.code, violation.fix) == ("MU3020", None)
+
+
+def test_code_for_later_gpus_is_kept_beside_machine_code() -> None:
+    assert "-gencode=arch=compute_80,code=[sm_80,compute_80]" in flags("so", "sm_80")
+    assert "-gencode=arch=compute_120a,code=sm_120a" in flags("so", "sm_120a")
+    assert "-gencode=arch=compute_80,code=sm_80" in flags("cubin", "sm_80")
+
+
+# Builds
+
+SMALL = """
+kernel small[M, N=96, K=65](x: bf16[M, K], w: bf16[N, K], r: f32[M, N]) -> (y: bf16[M, N], s: f32[N]) {
+    h = silu(x @ w.T) + r
+    return h, sum(h, axis=0)
+}
+"""
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("name", CP_ASYNC)
+def test_a_library_from_parts(name: str, tmp_path: Path) -> None:
+    """One small kernel for each target, as `mucc` builds it; the shared memory is what was counted."""
+    if not (discover.find_nvcc() and discover.find_cutlass() and discover.find_host()):
+        pytest.skip("needs nvcc, CUTLASS and g++: pip install 'mucc[nvcc]'")
+    library = build(Request(SMALL.encode(), "small.mcu", target=name, cached=False)).data
+    path = tmp_path / "small.so"
+    path.write_bytes(library)
+    assert ct.CDLL(str(path)).mucc_small(None, 0, None, ct.c_size_t(0), None) != 0
+    assert (FATBIN in library) == name[-1].isdigit()
+
+
+FATBIN = bytes.fromhex("50ed55ba")
+"""How a file of machine code and PTX begins."""
+
+SIZES = [
+    (GOOD, 3),
+    (replace(GOOD, tile=(256, 128, 32), a_k_major=False, b_k_major=False), 2),
+    (replace(GOOD, epilogue=Epilogue(2, destination_is_col_major=True)), 2),
+    (replace(GOOD, tile=(64, 256, 64), granules=Granules(2, 2, False)), 2),
+    (replace(GOOD, compute="tf32", element_bytes=4, tile=(128, 64, 32)), 4),
+    (replace(GOOD, compute="tf32x3", element_bytes=4, tile=(128, 128, 16)), 3),
+    (replace(GOOD, compute="f32", element_bytes=4, tile=(128, 128, 8)), 2),
+    (replace(GOOD, compute="f32", element_bytes=4, tile=(128, 256, 8), b_k_major=False), 2),
+    (replace(GOOD, compute="f32", element_bytes=4, tile=(64, 128, 8), b_k_major=False), 4),
+]
+
+
+@pytest.mark.nvcc
+def test_shared_memory_is_counted_exactly(tmp_path: Path) -> None:
+    """Against `sizeof` of the C++ types, of which no code is made."""
+    if not (discover.find_nvcc() and discover.find_cutlass()):
+        pytest.skip("needs nvcc and CUTLASS: pip install 'mucc[nvcc]'")
+    lines = ["#include <mucc/multistage.cuh>"]
+    for i, (config, stages) in enumerate(SIZES):
+        lines += _counted(f"k{i}", config, stages)
+    command = [discover.find_toolchain().tools()["nvcc"], *flags("ptx", "sm_80"), "k.cu", "-o", "k.ptx"]
+    includes = [f"-I{discover.SUPPORT_INCLUDE}", f"-I{discover.find_toolchain().cutlass.path}"]
+    (tmp_path / "k.cu").write_text("\n".join(lines) + "\n")
+    done = subprocess.run([*command, *includes], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _counted(name: str, config: GemmConfig, stages: int) -> list[str]:
+    """A kernel's types in a namespace, with an assertion about their size."""
+    dtype = config.compute if config.compute in ("bf16", "f16") else "f32"
+    x, a = ("M, K", "x") if config.a_k_major else ("K, M", "x.T")
+    w, b = ("N, K", "w.T") if config.b_k_major else ("K, N", "w")
+    product = f"matmul({a}, {b}, compute={config.compute})"
+    columns = config.epilogue.destination_is_col_major
+    where = (
+        "" if min(config.granules.a, config.granules.b) == 2 else "where M % 8 == 0, N % 8 == 0, K % 8 == 0"
+    )
+    program = compile_text(
+        Source(
+            "k.mcu",
+            f"kernel k[M, N, K](x: {dtype}[{x}], w: {dtype}[{w}])\n"
+            f"    -> {dtype}[{'N, M' if columns else 'M, N'}] {where}\n"
+            f"{{ return {f'({product}).T' if columns else product} }}\n"
+            f"schedule k for sm_90a {{\n    tile = {'x'.join(map(str, config.tile))}\n"
+            f"    mainloop = multistage\n    stages = {stages}\n}}\n",
+        )
+    )
+    (skeleton,) = program.parts().skeletons
+    types = skeleton.device.split("namespace mucc_skeleton {")[1].split("}  // namespace mucc_skeleton")[0]
+    used = get_target("sm_90a").smem_bytes_used(config, stages)
+    return [f"namespace {name} {{", types, f"static_assert(Kernel::kShared == {used});", "}"]

@@ -31,6 +31,10 @@ struct Axes {
 template <int kBytes>
 struct Word;
 template <>
+struct Word<1> {
+  using type = unsigned char;
+};
+template <>
 struct Word<2> {
   using type = unsigned short;
 };
