@@ -111,6 +111,7 @@ kernel scaled[M, N, K](x: f16[M, K], w: f16[K, N], r: f32[M], a: f32) -> (y: f16
 
 ## Command line
 `mucc f.mcu -o f.so` compile; `mucc check f.mcu` errors only, fast; `mucc fmt f.mcu`; `mucc explain MU1024`;
+`mucc f.mcu --explain-schedule --dims M=16` (typical sizes);
 `mucc f.mcu --emit=ast|mu|stages|cutlass|schedule|cu`; `mucc run f.mcu --dims M=4096,N=4096,K=4096`. In
 Python: `m = mucc.load("f.so"); y = m.linear_gelu(x, w, b)` with torch tensors.
 """

@@ -96,7 +96,7 @@ class Sm90Cost:
             self.device.l2_bytes * cost["l2_share"],
         )
         moved += extents.m * extents.n * extents.batch * (self.read + self.written)
-        dram = moved / cost["dram_bandwidth"]
+        dram = moved / (cost["dram_share"] * self.device.datasheet["dram_bandwidth"])
         reduction = cost["clear"] if schedule.scheduler != "persistent" else 0.0
         if peers > 1:
             added = cost["fixup_cycles"] + m * n * 4 / cost["fixup_bytes_per_cycle"]
