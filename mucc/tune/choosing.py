@@ -26,8 +26,15 @@ FACTOR = 1.5
 MEASURED = 2.5
 """… nor measured at sizes other than those that they were built for."""
 
-VARIANTS = 4
-"""Schedules for each skeleton of the budget: swizzle, raster and splits cost no nvcc."""
+ALIKE = 1.08
+"""A candidate counts as so many times slower for each one of the same shape that was chosen before it: the
+model tells shapes apart better than clusters, depths and the way round of one shape, so shapes come first."""
+
+REFINED = 3
+"""Of this many candidates one, the best by the model, is also tried with other swizzles and rasters, …"""
+
+ORDERS = (("along_m", 1), ("along_n", 1), ("along_m", 4), ("along_n", 4))
+"""… namely these, which cost no nvcc: they are arguments at run time."""
 
 
 def plan(
@@ -117,11 +124,14 @@ def ranked(analysis: Analysis, stage: str, budget: int, factor: float) -> list[t
     """
     target = get_target(analysis.kernel.target)
     problems = analysis.problems[stage]
-    lists = [_worthwhile(target, p, analysis.held(stage), factor) for p in dict.fromkeys(problems)]
+    held = analysis.held(stage)
+    lists = [_diverse(_worthwhile(target, p, held, factor), budget) for p in dict.fromkeys(problems)]
     if not any(lists):
         message = f"no legal schedule is known for stage '{stage}' of kernel '{analysis.kernel.name}'"
         raise DiagnosticError(Diagnostic("MU5304", message, helps=("leave settings out of the schedule",)))
     chosen = _interleaved(lists, budget)
+    if "scheduler" not in held:
+        chosen += _orders(target, problems, chosen, budget)
     estimates = {s: [target.estimate(p, s).seconds * 1e6 for p in problems] for s in chosen}
     least = [min(estimates[s][i] for s in chosen) for i in range(len(problems))]
     return [
@@ -133,20 +143,59 @@ def ranked(analysis: Analysis, stage: str, budget: int, factor: float) -> list[t
     ]
 
 
-def _worthwhile(target: Target, problem: Problem, pins: Mapping[str, str], factor: float) -> list[Schedule]:
+def _worthwhile(target: Target, problem: Problem, pins: Mapping[str, str], factor: float) -> list[Proposal]:
+    """What should take no more than so many times as long as the best, the best first."""
     proposals: list[Proposal] = list(target.candidates(problem, pins))
     least = min((p.estimate.seconds for p in proposals), default=0.0)
-    return [p.schedule for p in proposals if p.estimate.seconds <= factor * least]
+    return [p for p in proposals if p.estimate.seconds <= factor * least]
+
+
+def _shape(schedule: Schedule) -> tuple[object, ...]:
+    """Mainloop and tile, as the program counts rows and columns."""
+    m, n, _ = schedule.tile
+    return (schedule.mainloop, schedule.scheduler, *((n, m) if schedule.exchanged else (m, n)))
+
+
+def _diverse(proposals: Sequence[Proposal], count: int) -> list[Schedule]:
+    """The most promising ones of different skeletons: fast by the model, and not all of one shape."""
+    left = list(proposals)
+    seen: dict[tuple[object, ...], int] = {}
+    skeletons: set[Schedule] = set()
+    chosen: list[Schedule] = []
+    while left and len(chosen) < count:
+        best = min(left, key=lambda p: p.estimate.seconds * ALIKE ** seen.get(_shape(p.schedule), 0))
+        left.remove(best)
+        if best.schedule.compiled in skeletons:
+            continue
+        skeletons.add(best.schedule.compiled)
+        seen[_shape(best.schedule)] = seen.get(_shape(best.schedule), 0) + 1
+        chosen.append(best.schedule)
+    return chosen
 
 
 def _interleaved(lists: Sequence[Sequence[Schedule]], budget: int) -> list[Schedule]:
+    """The first of each list, then the second, and so on, while the budget of skeletons lasts."""
     chosen: dict[Schedule, None] = {}
     skeletons: set[Schedule] = set()
     for rank in range(max(map(len, lists))):
         for schedule in (schedules[rank] for schedules in lists if rank < len(schedules)):
-            if len(chosen) >= budget * VARIANTS:
-                return list(chosen)
             if schedule.compiled in skeletons or len(skeletons) < budget:
                 skeletons.add(schedule.compiled)
                 chosen[schedule] = None
     return list(chosen)
+
+
+def _orders(
+    target: Target, problems: Sequence[Problem], chosen: Sequence[Schedule], budget: int
+) -> list[Schedule]:
+    """The best of what was chosen, with tiles walked in other orders, where they come in several waves."""
+    found: dict[Schedule, None] = {}
+    for schedule in chosen[: max(1, budget // REFINED)] if budget > 1 else ():
+        if schedule.mainloop not in ("cooperative", "pingpong") or schedule.scheduler != "persistent":
+            continue
+        several = [p for p in problems if target.estimate(p, schedule).waves > 1]
+        for raster, swizzle in ORDERS if several else ():
+            other = replace(schedule, raster=raster, swizzle=swizzle)
+            if other not in chosen and target.is_legal(several[0].config(other), other.stages):
+                found[other] = None
+    return list(found)

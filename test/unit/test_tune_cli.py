@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from mucc.cli.main import main
 from mucc.tune.building import Built
 
 DIMS = ("--dims", "M=4096,N=4096,K=4096", "--dims", "M=128,N=4096,K=4096")
+ALL_BUILT = re.compile(r": (\d+) of \1 built: ")
 PINNED = "\n// chosen by hand\nschedule f for sm_90a {\n    tile = 128x128x32\n}\n"
 
 
@@ -43,7 +45,7 @@ def test_the_winner_is_source(capsys: Capture) -> None:
     assert main(["tune", "f.mcu", *DIMS, "--budget", "4"]) == 0
     out, err = capsys.readouterr()
     assert "schedule f for sm_90a {" in out and "// fastest at M=128,N=4096,K=4096" in out
-    assert "of bound" in err and "4 of 4 built" in err
+    assert "of bound" in err and ALL_BUILT.search(err)
     Path("tuned.mcu").write_text(tunelib.TEXT + out)
     assert main(["check", "tuned.mcu"]) == 0
 
@@ -64,7 +66,7 @@ def test_a_second_run_measures_nothing(capsys: Capture) -> None:
     second = capsys.readouterr()
     assert "0 candidates to build, 0 measurements" in second.err and second.out == first.out
     assert main(["tune", "f.mcu", *DIMS, "--budget", "3", "--again"]) == 0
-    assert "3 of 3 built" in capsys.readouterr().err
+    assert ALL_BUILT.search(capsys.readouterr().err)
 
 
 def test_write_replaces_the_schedule(capsys: Capture) -> None:
@@ -96,7 +98,7 @@ def test_keep_pins(capsys: Capture) -> None:
 
 def test_two_machines(capsys: Capture) -> None:
     assert main(["tune", "f.mcu", *DIMS, "--budget", "3", "--build-only", "folder"]) == 0
-    assert "3 of 3 candidates are built in folder" in capsys.readouterr().out
+    assert re.match(r"(\d+) of \1 candidates are built in folder", capsys.readouterr().out)
     assert main(["tune", "--measure-only", "folder"]) == 0
     measured = capsys.readouterr()
     assert "schedule f for sm_90a" in measured.out

@@ -268,3 +268,10 @@ def test_bad_dims(text: str, dims: list[dict[str, int]], kernel: str | None, cod
     with pytest.raises(DiagnosticError) as caught:
         plan(Program(Source("f.mcu", text), dims, kernel))
     assert caught.value.diagnostics[0].code == code
+
+
+def test_candidates_are_not_all_of_one_shape() -> None:
+    kernel = tunelib.planned(dims=tunelib.SIZES[:1], budget=8).kernels[0]
+    assert len({c.settings["tile"].rpartition("x")[0] for c in kernel.candidates}) >= 2
+    orders = [c for c in kernel.candidates if "along_m" in c.settings["scheduler"]]
+    assert orders, "the best skeletons are tried with other orders of tiles"
