@@ -326,7 +326,7 @@ _SKINNY: dict[str, tuple[str, str]] = {
     "MU3059": (
         "skinny kernels have one right operand",
         "A gated unit such as `silu(x @ wg.T) * (x @ wu.T)` multiplies with two right operands in one "
-        "kernel, which skinny kernels do not. With `mainloop = skinny` in the schedule it becomes two kernels.",
+        "kernel, which skinny kernels do not. With `mainloop = skinny` it becomes two kernels.",
     ),
     "MU3058": _entry(
         "skinny tile does not fit into shared memory",

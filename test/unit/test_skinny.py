@@ -148,9 +148,21 @@ def test_default_schedules_are_legal(
         assert form.few >= min(m, n, 8)
 
 
+@pytest.mark.parametrize("rows", [1, 4, 16])
+@pytest.mark.parametrize("weights", [4096, 28672])
+def test_few_rows_are_known_to_be_skinny(rows: int, weights: int) -> None:
+    rows_first = SM90.default_schedule(Problem("bf16", True, True, m=rows, n=weights, k=4096))
+    rows_last = SM90.default_schedule(Problem("bf16", True, True, m=weights, n=rows, k=4096))
+    for choice, few in ((rows_first, 0), (rows_last, 1)):
+        assert choice.mainloop == "skinny"
+        assert choice.tile[few] == max(rows, 8)
+
+
 def test_many_rows_are_not_skinny() -> None:
     assert SM90.default_schedule(Problem("bf16", True, True, m=512, n=4096, k=4096)).mainloop != "skinny"
     assert SM90.default_schedule(Problem("bf16", True, True)).mainloop != "skinny"
+    pair = Problem("bf16", True, True, m=8, n=4096, k=4096, rights=2)
+    assert SM90.default_schedule(pair).mainloop != "skinny"
 
 
 def test_an_estimate_is_bytes_over_bandwidth() -> None:
