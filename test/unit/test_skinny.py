@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
-from mucc.driver import compile_text
+from mucc.driver import Options, compile_text
 from mucc.target import get_target, skinny
 from mucc.target.config import GemmConfig, Problem, Violation, operand_bytes
 from mucc.toolchain import nvrtc
@@ -158,6 +158,11 @@ def test_few_rows_are_known_to_be_skinny(rows: int, weights: int) -> None:
         assert choice.tile[few] == max(rows, 8)
 
 
+def test_other_targets_have_them_too() -> None:
+    choice = get_target("sm_100a").default_schedule(Problem("bf16", True, True, m=4, n=4096, k=4096))
+    assert choice.mainloop == "skinny"
+
+
 def test_many_rows_are_not_skinny() -> None:
     assert SM90.default_schedule(Problem("bf16", True, True, m=512, n=4096, k=4096)).mainloop != "skinny"
     assert SM90.default_schedule(Problem("bf16", True, True)).mainloop != "skinny"
@@ -281,17 +286,26 @@ def test_access_suits_what_a_call_brings(
 PROGRAMS = Path(__file__).resolve().parents[1] / "gpu" / "programs"
 
 
-@pytest.mark.parametrize("name", ["skinny_bf16", "skinny_f32", "skinny_narrow", "skinny_epilogue"])
-def test_nvrtc_compiles_kernels_with_their_bodies(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("skinny_bf16", "sm_90a"),
+        ("skinny_bf16", "sm_100a"),
+        ("skinny_f32", "sm_90a"),
+        ("skinny_narrow", "sm_90a"),
+        ("skinny_epilogue", "sm_90a"),
+    ],
+)
+def test_nvrtc_compiles_kernels_with_their_bodies(name: str, target: str) -> None:
     if nvrtc.version() is None:
         pytest.skip("needs NVRTC: pip install 'mucc[nvcc]'")
-    path = PROGRAMS / f"{name}.mcu"
-    parts = compile_text(Source(path.name, path.read_text(encoding="utf-8"))).parts()
+    text = (PROGRAMS / f"{name}.mcu").read_text(encoding="utf-8").replace("sm_90a", target)
+    parts = compile_text(Source(f"{name}.mcu", text), Options(target=target)).parts()
     assert parts.skeletons == ()
     for image in parts.images:
         if "skinny" not in image.source:
             continue
-        made = nvrtc.compile_ptx(image.source, target="sm_90a", include=[SUPPORT_INCLUDE])
+        made = nvrtc.compile_ptx(image.source, target=target, include=[SUPPORT_INCLUDE])
         assert made.ptx.count(".entry") == 3
         assert "cp.async.cg.shared.global.L2::256B" in made.ptx
         assert ("mma.sync" in made.ptx) != ("kExact = true" in image.source)
