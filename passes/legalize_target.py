@@ -12,10 +12,11 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.passes.gemm_config import problem_of
 from mucc.passes.granules import held, may_be_wide
 from mucc.passes.promises import promised_multiple
 from mucc.passes.support import Finding, Pass, PassError
-from mucc.target import get_target
+from mucc.target import get_target, multistage
 
 
 def _name(program: c.ProgramOp, value: SSAValue) -> str:
@@ -66,7 +67,7 @@ def _unaligned(
         setting="mainloop",
         notes=(f"the contiguous extent must be a multiple of {multiple} elements",),
         helps=(help,),
-        fix=None if gemm.is_grouped else Mainloop.MULTISTAGE.value,
+        fix=Mainloop.MULTISTAGE.value if multistage.can(problem_of(gemm)) else None,
     )
 
 

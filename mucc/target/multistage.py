@@ -84,6 +84,24 @@ def least_side(config: GemmConfig, k_major: bool) -> int:
     return SIDES[0] if k_major or config.compute == "f32" else max(SIDES[0], 128 // config.element_bytes)
 
 
+MOST_COPIES = 64
+"""Copies of an operand that a thread can have in a stage: it keeps a bit for each, in four words of 16."""
+
+
+def copies(config: GemmConfig) -> int:
+    """How many copies of an operand a thread has in a stage, of the one that has more."""
+    warp = warp_tile(config.compute, config.tile)
+    assert warp is not None
+    m, n, k = config.tile
+    threads = 32 * (m // warp[0]) * (n // warp[1])
+    single = config.compute == "f32"
+    bytes = [config.element_bytes if single else granule for granule in config.granules[:2]]
+    return (
+        max(side * k * config.element_bytes // size for side, size in zip((m, n), bytes, strict=True))
+        // threads
+    )
+
+
 def through_registers(config: GemmConfig) -> bool:
     """Whether operands are too unaligned for cp.async, which copies 4 bytes at least."""
     return min(config.granules.a, config.granules.b) < 4
@@ -121,8 +139,11 @@ def buffer(config: GemmConfig, stages: int) -> Buffer:
     columns = config.epilogue.destination_is_col_major
     side, along, whole = (n, m, warp[1]) if columns else (m, n, warp[0])
     pitch = along + (4 if columns else 8)
-    simt = config.compute == "f32"
-    least = (32 if simt else 8) if columns else 16
+    least = 8 if columns else 16
+    if config.compute == "f32":
+        # Lanes lie 4x8 with 4x4 results each; in two stages 8x4 where a warp is taller than wide.
+        tall = stages == 2 and warp[0] > warp[1]
+        least = 16 if tall is columns else 32
     lines = whole
     while 4 * side // whole * lines * pitch > operand_storage(config, stages) and lines // 2 >= least:
         lines //= 2
@@ -150,7 +171,7 @@ def max_stages(config: GemmConfig, capacity: int) -> int:
 
 def can(problem: Problem) -> bool:
     """Whether the family has a kernel for a problem, with some schedule."""
-    return problem.compute in COMPUTES and problem.rights == 1
+    return problem.compute in COMPUTES and problem.rights == 1 and not problem.grouped
 
 
 _TILES = (

@@ -90,8 +90,10 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
 
 
 def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    if config.compute not in multistage.COMPUTES or config.rights != 1:
+    if config.compute not in multistage.COMPUTES or config.rights != 1 or config.grouped:
         what = f"compute in {config.compute}" if config.rights == 1 else "multiply two right operands"
+        if config.grouped:
+            what = "multiply groups of rows"
         yield Broken(
             "MU3020",
             "mainloop",
@@ -203,6 +205,17 @@ def _scheduler(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
 
 
 def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    count = multistage.copies(config)
+    if count > multistage.MOST_COPIES:
+        least = min(config.granules.a, config.granules.b)
+        yield Broken(
+            "MU3025",
+            "tile",
+            f"a thread makes {count} copies of an operand for a stage, of {multistage.MOST_COPIES} at most",
+            (f"rows are aligned to {least} bytes, and so are copies",),
+            _tiles,
+        )
+        return
     capacity = limits.shared_memory
     fitting = multistage.max_stages(config, capacity)
     m, n, k = config.tile

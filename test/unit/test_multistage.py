@@ -38,6 +38,7 @@ CASES: list[tuple[str, str, str, dict[str, object]]] = [
     ("MU3021", "tile", "128x128x64", {"tile": (128, 128, 48)}),
     ("MU3021", "tile", "256x128x64", {"tile": (256, 256, 64)}),
     ("MU3021", "tile", "128x128x8", {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 16)}),
+    ("MU3025", "tile", "64x256x32", {"tile": (64, 256, 64), "granules": Granules(2, 2, False)}),
     ("MU3022", "cluster", "1x1", {"cluster": (2, 1)}),
     ("MU3023", "scheduler", "split_k(4)", {"scheduler": "stream_k", "splits": 4}),
     ("MU3023", "scheduler", "persistent", {"scheduler": "stream_k"}),
@@ -56,12 +57,20 @@ def test_each_rule(code: str, setting: str, fix: str, changes: dict[str, object]
     assert violation.notes
 
 
+@pytest.mark.parametrize(
+    "changes", [{"grouped": True}, {"rights": 2}, {"compute": "e4m3", "element_bytes": 1}]
+)
+def test_what_it_does_not_multiply(changes: dict[str, object]) -> None:
+    (violation,) = broken(**changes)  # type: ignore[arg-type]
+    assert (violation.code, violation.setting, violation.fix) == ("MU3020", "mainloop", "cooperative")
+
+
 def test_a_good_configuration_breaks_no_rule() -> None:
     assert broken() == []
     assert broken(stages=2) == []
 
 
-@pytest.mark.parametrize("code", ["MU3011", "MU3021", "MU3022", "MU3023", "MU3024", "MU3101"])
+@pytest.mark.parametrize("code", ["MU3011", "MU3021", "MU3022", "MU3023", "MU3024", "MU3025", "MU3101"])
 def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
     wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
     options = Options("sm_80" if "for sm_80" in wrong else "sm_90a")
@@ -241,7 +250,9 @@ SIZES = [
     (GOOD, 3),
     (replace(GOOD, tile=(256, 128, 32), a_k_major=False, b_k_major=False), 2),
     (replace(GOOD, epilogue=Epilogue(2, destination_is_col_major=True)), 2),
-    (replace(GOOD, tile=(64, 256, 64), granules=Granules(2, 2, False)), 2),
+    (replace(GOOD, tile=(64, 256, 32), granules=Granules(2, 2, False)), 2),
+    (replace(GOOD, compute="f32", element_bytes=4, tile=(128, 32, 8), a_k_major=False), 2),
+    (replace(GOOD, compute="f32", element_bytes=4, tile=(32, 128, 8)), 2),
     (replace(GOOD, compute="tf32", element_bytes=4, tile=(128, 64, 32)), 4),
     (replace(GOOD, compute="tf32x3", element_bytes=4, tile=(128, 128, 16)), 3),
     (replace(GOOD, compute="f32", element_bytes=4, tile=(128, 128, 8)), 2),
