@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from mucc.cli import files
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_dims, add_target, usage_error
-from mucc.cli.reporting import Reporter
+from mucc.cli.reporting import Reporter, internal_error
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.source import STDIN, decode
 from mucc.toolchain.flags import Kind
@@ -234,7 +234,7 @@ class _Made:
 
 def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
     """Build several programs at a time. What is wrong with one does not keep the others."""
-    from mucc.pool import Pool
+    from mucc.pool import Cancelled, Pool
 
     display = reporter.display()
     with Pool(args.jobs or None, display=display, verbose=args.verbose) as pool:
@@ -245,6 +245,10 @@ def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
                     _write(step, outcome.get(), reporter)
                 except DiagnosticError as error:
                     reporter.add(error.diagnostics)
+                except (BrokenPipeError, Cancelled):
+                    raise
+                except Exception as error:
+                    reporter.add([internal_error(error, args.verbose, step.path)])
 
 
 def _explain(args: Arguments, reporter: Reporter) -> None:

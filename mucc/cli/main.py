@@ -8,7 +8,7 @@ import sys
 from typing import NoReturn
 
 from mucc.cli.registry import COMMANDS
-from mucc.cli.reporting import Reporter
+from mucc.cli.reporting import Reporter, internal_error
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
 
 INTERRUPTED = 130
@@ -78,23 +78,6 @@ def _wants(argv: list[str], flag: str, value: str) -> bool:
     return f"{flag}={value}" in argv or [flag, value] in [argv[i : i + 2] for i in range(len(argv))]
 
 
-def _internal_error(error: Exception, verbose: bool) -> Diagnostic:
-    notes: tuple[str, ...] = ()
-    if verbose or os.environ.get("MUCC_DEBUG"):
-        import traceback
-
-        notes = ("".join(traceback.format_exception(error)[-8:]).rstrip(),)
-    return Diagnostic(
-        "MU9001",
-        f"internal error: {type(error).__name__}: {error}",
-        notes=notes,
-        helps=(
-            "this is a defect of mucc: please report it with the input and the output of `mucc --version`"
-            + ("" if notes else "; --verbose shows where it happened"),
-        ),
-    )
-
-
 def _on_terminate(_signal: int, _frame: object) -> NoReturn:
     raise Terminated
 
@@ -115,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
         except (BrokenPipeError, KeyboardInterrupt):
             raise
         except Exception as error:
-            reporter.add([_internal_error(error, verbose)])
+            reporter.add([internal_error(error, verbose)])
             status = ExitStatus.INTERNAL
         reporter.close()
         sys.stdout.flush()

@@ -108,11 +108,12 @@ class Sm90Tma(Family):
     def cost_of(self, facts: Facts, device: Device, problem: Problem) -> Sm90Cost:
         """The cost model for a problem, kept for the next questions about the same one."""
         key = device.name, problem
-        if key not in self._costs:
-            while len(self._costs) > 3:
-                self._costs.pop(next(iter(self._costs)))
-            self._costs[key] = Sm90Cost(facts, device, problem)
-        return self._costs[key]
+        costs = self._costs
+        if (cost := costs.get(key)) is None:
+            cost = Sm90Cost(facts, device, problem)
+            # A new dictionary each time: threads that compile side by side ask too.
+            self._costs = {**dict(list(costs.items())[-3:]), key: cost}
+        return cost
 
 
 def _tiles(extents: Extents, schedule: Schedule) -> int:

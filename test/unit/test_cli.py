@@ -379,6 +379,13 @@ def test_a_bad_program_does_not_keep_the_others(builds: list[str], capsys: pytes
     assert "--> bad.mcu:1:8" in capsys.readouterr().err
 
 
+def test_a_defect_does_not_keep_the_others(builds: list[str], capsys: pytest.CaptureFixture[str]):
+    write("good.mcu", "kernel good\n")
+    assert main([write("bad.mcu", "kernel crash\n"), "good.mcu", "-j"]) == 4
+    assert "good.so" in left() and "bad.so" not in left()
+    assert "error[MU9001]: bad.mcu: internal error: KeyError" in capsys.readouterr().err
+
+
 def test_an_equal_request_runs_no_compiler(builds: list[str], capsys: pytest.CaptureFixture[str]):
     write("k.mcu", "kernel spill warn\n")
     assert main(["k.mcu", "-o", "k.so"]) == 0
