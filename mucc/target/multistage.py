@@ -132,7 +132,7 @@ def operand_storage(config: GemmConfig, stages: int) -> int:
 
 
 def buffer(config: GemmConfig, stages: int) -> Buffer:
-    """What of the tile is in shared memory at a time: `Multistaged::piece_lines`."""
+    """What of the tile is in shared memory at a time: `mucc::multistage::Kernel::piece_lines`."""
     m, n, _ = config.tile
     warp = warp_tile(config.compute, config.tile)
     assert warp is not None

@@ -32,7 +32,7 @@ class Sm80Gemm(Gemm):
             kernel="mucc/gemm_code.cuh",
             device="mucc/multistage.cuh",
             host="mucc/multistage_launch.h",
-            driver="mucc::gemm::MultistageHost",
+            driver="mucc::multistage::Host",
         )
 
     @property
@@ -74,7 +74,7 @@ class Sm80Gemm(Gemm):
         m, n, k = self.tile.sizes
         simt = self.compute == "f32"
         instruction = (1, 1, 1) if simt else (16, 8, multistage.INSTRUCTION_K[self.compute])
-        units = "mucc::gemm::Simt" if simt else "mucc::gemm::Tensor"
+        units = "mucc::multistage::Simt" if simt else "mucc::multistage::Tensor"
         operator = "Split3" if self.compute == "tf32x3" else "Exact"
         stage = "" if self.canonical else f"stage {self.op.stage.data} "
         too_much = f"{stage}needs more shared memory than a block has"
@@ -82,17 +82,17 @@ class Sm80Gemm(Gemm):
         a, b = reversed(granules) if self.exchanged else granules
         return [
             f"using Element = {element};  // multiplied as {self.compute}",
-            "using Mainloop = mucc::gemm::Multistage<",
+            "using Mainloop = mucc::multistage::Mainloop<",
             f"    Element, {_layout(self.a, 'A')}, {self._access(a)},{self.tensor_comment(self.a)}",
             f"    {_layout(self.b, 'B')}, {self._access(b)},{self.tensor_comment(self.b)}",
             *wrapped(
                 f"{units}, {_tile(m, n, k)}, {_tile(*self.warp, k)}, {_tile(*instruction)}, {self.stages}, "
-                f"mucc::gemm::{operator}>;"
+                f"mucc::multistage::{operator}>;"
             ),
             "",
             *self.vectors.struct(),
             "",
-            f"using Kernel = mucc::gemm::Multistaged<Mainloop, {units}, Visitor, "
+            f"using Kernel = mucc::multistage::Kernel<Mainloop, {units}, Visitor, "
             f"{'true' if needs_scratch(self.op) else 'false'}>;",
             f"static_assert(Kernel::kShared <= {self.target.smem_bytes}, {string_literal(too_much)});",
         ]
@@ -129,4 +129,4 @@ def _layout(matrix: Matrix, which: str) -> str:
 
 
 def _tile(*sizes: int) -> str:
-    return f"mucc::gemm::Tile<{', '.join(map(str, sizes))}>"
+    return f"mucc::multistage::Tile<{', '.join(map(str, sizes))}>"

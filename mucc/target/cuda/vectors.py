@@ -116,7 +116,7 @@ class VectorEpilogue(Epilogue):
             assert isinstance(scalar, Scalar)
             member = self._numbered("scalar", scalar.name)
             place = self.operand(f"{{nullptr, {{}}, {scalar.expression}}}")
-            self._declare("mucc::gemm::Number<float>", member, place)
+            self._declare("mucc::multistage::Number<float>", member, place)
             return scalar.name, self._load_number(member)
         memory = self.problem.strides(op.source)[0]
         element = CUTLASS_TYPES[memory.type.dtype]
@@ -126,14 +126,14 @@ class VectorEpilogue(Epilogue):
         place = self.operand(operand_value(memory, (ZERO, ZERO, batch), None))
         match op:
             case RowBroadcastOp() | ColBroadcastOp() if axis == self.along:
-                self._declare(f"mucc::gemm::Along<{element}>", member, place)
+                self._declare(f"mucc::multistage::Along<{element}>", member, place)
                 self.state.append(f"Vector {member};")
                 self.begin.append(f"p.{member}.load(at, extent, {member});")
                 return memory.name, f"{member}[i]"
             case RowBroadcastOp() | ColBroadcastOp():
-                self._declare(f"mucc::gemm::PerLine<{element}>", member, place)
+                self._declare(f"mucc::multistage::PerLine<{element}>", member, place)
             case _:
-                self._declare(f"mucc::gemm::Number<{element}>", member, place)
+                self._declare(f"mucc::multistage::Number<{element}>", member, place)
         return memory.name, self._load_number(member)
 
     def _numbered(self, prefix: str, name: str) -> str:
@@ -145,7 +145,9 @@ class VectorEpilogue(Epilogue):
         member = self._numbered(prefix, matrix.memory.name)
         element = CUTLASS_TYPES[matrix.memory.type.dtype]
         access = min(self._aligned(op), self.width)
-        self._declare(f"mucc::gemm::Matrix<{element}, {access}>", member, place or self.operand(matrix.value))
+        self._declare(
+            f"mucc::multistage::Matrix<{element}, {access}>", member, place or self.operand(matrix.value)
+        )
         return member
 
     def _declare(self, type: str, member: str, place: str) -> None:
@@ -203,9 +205,9 @@ class VectorEpilogue(Epilogue):
         type = {self.along: "ReduceLines", None: "ReduceAll"}.get(axis, "ReduceAlong")
         member = self._numbered("reduced", memory.name)
         place = self.operand(operand_value(memory, (ZERO, ZERO, batch), None))
-        self._declare("mucc::gemm::Target", member, place)
+        self._declare("mucc::multistage::Target", member, place)
         kind = REDUCTIONS[op.kind.data]
-        self.state.append(f"mucc::gemm::{type}<{kind}, kWidth, kLanes> {member};")
+        self.state.append(f"mucc::multistage::{type}<{kind}, kWidth, kLanes> {member};")
         vector = self._vector(op.value)
         self.visit.append(f"{member}.add(p.{member}, at, {vector});")
         self.end.append(f"{member}.end(p.{member}, at, extent);")
@@ -216,19 +218,20 @@ class VectorEpilogue(Epilogue):
             "struct Visitor {",
             f"  static constexpr int kWidth = {self.width}, kLanes = {self.length // self.width};",
             f"  static constexpr bool kColumns = {'true' if self.along == 0 else 'false'};",
-            "  using Vector = mucc::gemm::Vector<kWidth>;",
+            "  using At = mucc::multistage::At;",
+            "  using Vector = mucc::multistage::Vector<kWidth>;",
             "  struct Params {",
             *(f"    {line}" for line in self.members),
             "  };",
             "  struct State {",
             *(f"    {line}" for line in self.state),
-            "    CUTLASS_DEVICE State(Params const& p, mucc::gemm::At const& at, int extent) {",
+            "    CUTLASS_DEVICE State(Params const& p, At const& at, int extent) {",
             *(f"      {line}" for line in self.begin),
             "    }",
-            "    CUTLASS_DEVICE void visit(Params const& p, mucc::gemm::At const& at, Vector const& acc) {",
+            "    CUTLASS_DEVICE void visit(Params const& p, At const& at, Vector const& acc) {",
             *(f"      {line}" for line in self.visit),
             "    }",
-            "    CUTLASS_DEVICE void end(Params const& p, mucc::gemm::At const& at, int extent) {",
+            "    CUTLASS_DEVICE void end(Params const& p, At const& at, int extent) {",
             *(f"      {line}" for line in self.end),
             "    }",
             "  };",

@@ -8,7 +8,7 @@
 #include <mucc/gemm_code.cuh>
 #include <mucc/vectors.cuh>
 
-namespace mucc::gemm {
+namespace mucc::multistage {
 
 // ---- mainloops ------------------------------------------------------------------------------------------------
 
@@ -21,7 +21,7 @@ using Tile = cutlass::gemm::GemmShape<M, N, K>;
 
 template <class T, class LayoutA, int kAlignA, class LayoutB, int kAlignB, class Class, class Block, class Warp,
           class Instruction, int kStages, class Operator>
-using Multistage = typename cutlass::gemm::threadblock::DefaultMma<
+using Mainloop = typename cutlass::gemm::threadblock::DefaultMma<
     T, LayoutA, kAlignA, T, LayoutB, kAlignB, float, cutlass::layout::RowMajor, Class, cutlass::arch::Sm80, Block,
     Warp, Instruction, kStages, Operator>::ThreadblockMma;
 
@@ -62,7 +62,7 @@ struct Fragment<Operator, Simt> {
 
 // `Visitor_` does what comes after the product: see `types` in target/cuda/sm80_gemm.py.
 template <class Mma_, class Class, class Visitor_, bool kSplits_>
-struct Multistaged {
+struct Kernel {
   using Mma = Mma_;
   using Visitor = Visitor_;
   using Block = typename Mma::Shape;
@@ -233,4 +233,4 @@ struct Multistaged {
   }
 };
 
-}  // namespace mucc::gemm
+}  // namespace mucc::multistage

@@ -4,11 +4,16 @@
 #include <mucc/identity.h>
 #include <mucc/multistage.cuh>
 
-namespace mucc::gemm {
+namespace mucc::multistage {
+
+using gemm::Problem;
+using gemm::Raster;
+using gemm::Skeleton;
+using gemm::Stage;
 
 // `kVisitor(problem, to)` fills in what the visitor of a kernel reads and writes.
 template <class Kernel, void (*kVisitor)(Problem const&, typename Kernel::Visitor::Params&)>
-struct MultistageHost {
+struct Host {
   using Params = typename Kernel::Params;
   using Block = typename Kernel::Block;
 
@@ -89,4 +94,4 @@ struct MultistageHost {
   static constexpr Skeleton skeleton{run, scratch, parameters, sizeof(Params)};
 };
 
-}  // namespace mucc::gemm
+}  // namespace mucc::multistage

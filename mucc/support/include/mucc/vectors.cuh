@@ -9,7 +9,9 @@
 #include <mucc/apply.cuh>
 #include <mucc/problem.h>
 
-namespace mucc::gemm {
+namespace mucc::multistage {
+
+using gemm::Operand;
 
 // Where a thread's vector lies in the result: elements `first` to `first + kWidth` of a line, of which `valid` are
 // inside. None is where the line itself is outside.
@@ -223,4 +225,4 @@ struct ReduceAll {
   }
 };
 
-}  // namespace mucc::gemm
+}  // namespace mucc::multistage
