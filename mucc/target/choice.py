@@ -79,13 +79,14 @@ def _unique(
     proposals: Callable[[Family, Problem], Iterator[Schedule]],
 ) -> list[Schedule]:
     """Schedules with the pinned fields; a mainloop that is pinned is left to the family that has it."""
+    grouped = target.grouped_mainloops if problem.grouped else ()
     own = next((f for f in target.families if pinned.get("mainloop") in f.mainloops), None)
     schedules = (
         replace(s, **{"exchanged": exchanged, **pinned})
         for family in ([own] if own else target.families)
         for exchanged in _ways_round(family, problem, pinned)
         for s in proposals(family, problem.transposed if exchanged else problem)
-        if own or not problem.grouped or s.mainloop in target.grouped_mainloops
+        if own or not grouped or s.mainloop in grouped
     )
     return list(dict.fromkeys(schedules))
 

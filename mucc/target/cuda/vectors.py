@@ -16,6 +16,7 @@ from mucc.dialects.cutlass.ops import (
     LoadNode,
     ReductionNode,
     RowBroadcastOp,
+    ScatterDOp,
     SrcFetchOp,
     StoreDOp,
 )
@@ -51,6 +52,8 @@ class VectorEpilogue(Epilogue):
     def build(self) -> VectorEpilogue:
         """Write all nodes, then the struct."""
         destination = self.op.destination
+        if isinstance(destination, ScatterDOp):
+            raise EmissionError("rows are scattered by grouped contractions only")
         self.matrices = {op: self._matrix(op) for op in self.op.nodes if isinstance(op, MatrixNode)}
         self.along = 1 if destination is None or self.matrices[destination].is_row_major else 0
         self.length = self.tile[self.along]
