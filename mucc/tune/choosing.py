@@ -30,6 +30,9 @@ ALIKE = 1.08
 """A candidate counts as so many times slower for each one of the same shape that was chosen before it: the
 model tells shapes apart better than clusters, depths and the way round of one shape, so shapes come first."""
 
+SPLITS = 3
+"""Numbers of splits that are tried of one skeleton."""
+
 REFINED = 3
 """Of this many candidates one, the best by the model, is also tried with other swizzles and rasters, …"""
 
@@ -157,18 +160,24 @@ def _shape(schedule: Schedule) -> tuple[object, ...]:
 
 
 def _diverse(proposals: Sequence[Proposal], count: int) -> list[Schedule]:
-    """The most promising ones of different skeletons: fast by the model, and not all of one shape."""
+    """The most promising ones: fast by the model, not all of one shape, and of `count` skeletons at most.
+
+    Other numbers of splits of a skeleton come along; they cost no nvcc.
+    """
     left = list(proposals)
     seen: dict[tuple[object, ...], int] = {}
-    skeletons: set[Schedule] = set()
+    splits: dict[Schedule, set[int]] = {}
     chosen: list[Schedule] = []
-    while left and len(chosen) < count:
+    while left:
         best = min(left, key=lambda p: p.estimate.seconds * ALIKE ** seen.get(_shape(p.schedule), 0))
         left.remove(best)
-        if best.schedule.compiled in skeletons:
+        skeleton = best.schedule.compiled
+        known = splits.get(skeleton, set())
+        if best.schedule.splits in known or len(known) >= SPLITS or (not known and len(splits) >= count):
             continue
-        skeletons.add(best.schedule.compiled)
-        seen[_shape(best.schedule)] = seen.get(_shape(best.schedule), 0) + 1
+        if not known:
+            seen[_shape(best.schedule)] = seen.get(_shape(best.schedule), 0) + 1
+        splits[skeleton] = known | {best.schedule.splits}
         chosen.append(best.schedule)
     return chosen
 

@@ -62,6 +62,7 @@ class Session:
     timeout: float = TIMEOUT
     sweep_us: float = SWEEP_US
     final_us: float = FINAL_US
+    support: str | None = None
     _prepared: tuple[int, str, str] | None = field(default=None, init=False)
 
     def sweep(self, kernel: Kernel, size: Size, candidate: Candidate, path: str) -> Record:
@@ -71,14 +72,17 @@ class Session:
                 said = self._ask(kernel, size, do="try", path=os.path.abspath(path), budget_us=self.sweep_us)
         except Died as error:
             status = Status.TIMEOUT if error.timeout else Status.FAULT
-            return record_of(kernel, size, candidate, self.card, Run(status, str(error)))
+            return self._record(kernel, size, candidate, Run(status, str(error)))
         except Refused as error:
-            return record_of(kernel, size, candidate, self.card, Run(Status.FAULT, str(error)))
+            return self._record(kernel, size, candidate, Run(Status.FAULT, str(error)))
         times: list[float] = said["times"]
         run = Run(Status(said["status"]), said["reason"], None, len(times), False, said["error"])
         if times:
             run = run._replace(time_us=median(times))
-        return record_of(kernel, size, candidate, self.card, run)
+        return self._record(kernel, size, candidate, run)
+
+    def _record(self, kernel: Kernel, size: Size, candidate: Candidate, run: Run) -> Record:
+        return record_of(kernel, size, candidate, self.card, run, self.support)
 
     def final(self, kernel: Kernel, size: Size, finalists: Sequence[tuple[Candidate, str]]) -> list[Record]:
         """Time candidates in turns; none where that failed, which leaves what the sweep found."""
@@ -89,9 +93,7 @@ class Session:
         except (Died, Refused):
             return []
         return [
-            record_of(
-                kernel, size, candidate, self.card, Run(Status.GOOD, "", median(times), len(times), True)
-            )
+            self._record(kernel, size, candidate, Run(Status.GOOD, "", median(times), len(times), True))
             for (candidate, _), times in zip(finalists, said["times"], strict=True)
         ]
 
@@ -120,8 +122,10 @@ class Session:
             raise DiagnosticError(Diagnostic("MU5311", message)) from None
 
 
-def record_of(kernel: Kernel, size: Size, candidate: Candidate, card: str, run: Run) -> Record:
-    """An outcome with all that it is about."""
+def record_of(
+    kernel: Kernel, size: Size, candidate: Candidate, card: str, run: Run, support: str | None = None
+) -> Record:
+    """An outcome with all that it is about; `support` is that of the library, by default this mucc's."""
     return Record(
         kernel.target,
         card,
@@ -130,7 +134,7 @@ def record_of(kernel: Kernel, size: Size, candidate: Candidate, card: str, run: 
         size.dims,
         kernel.stages(size, candidate.choice),
         run,
-        support_digest(),
+        support or support_digest(),
         __version__,
         today(),
     )
@@ -200,7 +204,7 @@ def measure(
     with worker or Worker() as child, Store(database) as store:
         said = child.hello()
         check_card(plan.target, said["arch"])
-        session = Session(child, said["card"], timeout)
+        session = Session(child, said["card"], timeout, support=plan.support)
 
         def keep(records: list[Record]) -> None:
             place.add(records)
@@ -234,7 +238,8 @@ def measure_plan(
         fresh = False
         try:
             for i, candidate in enumerate(candidates):
-                record, new = _measured(kernel, size, candidate, place, measurer, {} if again else known)
+                earlier = {} if again else known
+                record, new = _measured(plan, kernel, size, candidate, place, measurer, earlier)
                 if record is not None:
                     here[candidate.id] = record
                 if record is not None and new:
@@ -254,6 +259,7 @@ def measure_plan(
 
 
 def _measured(
+    plan: Plan,
     kernel: Kernel,
     size: Size,
     candidate: Candidate,
@@ -265,9 +271,9 @@ def _measured(
     if (path := place.library(candidate)) is None:
         if (failure := place.failure(candidate)) is None:
             return None, False
-        record = record_of(kernel, size, candidate, "", build_failure(failure))
+        record = record_of(kernel, size, candidate, "", build_failure(failure), plan.support)
         return record, record.key not in known
-    key = record_of(kernel, size, candidate, measurer.card, Run(Status.GOOD)).key
+    key = record_of(kernel, size, candidate, measurer.card, Run(Status.GOOD), plan.support).key
     if key in known:
         return known[key], False
     return measurer.sweep(kernel, size, candidate, path), True

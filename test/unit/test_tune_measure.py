@@ -231,3 +231,13 @@ def test_a_cut_line_loses_nothing_else(tmp_path: Path, database: Path) -> None:
     folder.add([added])
     assert {r.key for r in folder.records()} == {*(r.key for r in kept), added.key}
     assert Folder(folder.path).records()[0].key in {r.key for r in folder.records()}
+
+
+def test_results_are_about_the_libraries_that_were_measured(tmp_path: Path, database: Path) -> None:
+    """The machine that measures may have another mucc than the one that built."""
+    import dataclasses
+
+    plan = dataclasses.replace(tunelib.planned(dims=tunelib.SIZES[:1]), support="of-another-tree")
+    folder = measure(tunelib.built(tmp_path / "c", plan).path, worker=fake())
+    assert {r.support for r in folder.records()} == {"of-another-tree"}
+    assert all(r.best is not None for r in results(folder))
