@@ -24,12 +24,12 @@ from typing import Any
 from bench.common import RESULTS, write_result
 from bench.gemm import summary
 from bench.gemm.cases import CASES, Case
-from bench.gemm.libraries import Found, libraries, plan_of
+from bench.gemm.libraries import Found, known_plan, libraries, plan_of
 from bench.gemm.shapes import Shape
 from bench.timing import card, gpu_versions
 
-BUDGET = 32
-"""Skeletons for each case: every shape of the case shares them."""
+BUDGETS = {"plain": 8, "f32": 5, "odd": 4, "skinny": 8, "fused": 6}
+"""Skeletons for each case, by group, besides those that the compiler would choose: all shapes share them."""
 
 
 def selected(cases: str, groups: str) -> list[Case]:
@@ -123,12 +123,16 @@ def run(args: argparse.Namespace) -> None:
     """Plan, build, tune, and measure everybody."""
     from mucc.tune import build
     from mucc.tune import measure as tune
+    from mucc.tune.folder import Folder
 
     cases = selected(args.cases, args.groups)
     with tempfile.TemporaryDirectory(prefix="mucc-gemm-") as scratch:
         folder = args.folder or scratch
+        if args.plan_only:
+            Folder(folder).write_plan(plan_of(cases, args.budget or BUDGETS))
+            return
         if not args.measured:
-            build(plan_of(cases, args.budget), folder)
+            build(known_plan(folder, cases) or plan_of(cases, args.budget or BUDGETS), folder)
         if args.build_only:
             return
         if not args.measured:
@@ -172,7 +176,8 @@ def main() -> None:
     )
     parser.add_argument("--cases", default="", help=f"comma-separated: {', '.join(CASES)}")
     parser.add_argument("--groups", default="", help="comma-separated: plain, f32, odd, skinny, fused")
-    parser.add_argument("--budget", type=int, default=BUDGET, help="skeletons to build for each case")
+    parser.add_argument("--budget", type=int, help="skeletons to build for each case")
+    parser.add_argument("--plan-only", action="store_true", help="stop when the plan is there")
     parser.add_argument("--folder", help="where libraries and measurements are kept")
     parser.add_argument("--build-only", action="store_true", help="stop when the libraries are there")
     parser.add_argument("--tune-only", action="store_true", help="stop when all schedules are measured")

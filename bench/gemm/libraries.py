@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bench.gemm.cases import Case
-from mucc.diagnostics import Source
+from mucc.diagnostics import DiagnosticError, Source
 from mucc.passes.select_schedule import schedule_settings
 from mucc.target import get_target
 from mucc.tune import Program, plan, results
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.choosing import candidate_id
 from mucc.tune.folder import Folder
-from mucc.tune.plans import Candidate, Plan, Size, compact
-from mucc.tune.records import Choice, Record, canonical
+from mucc.tune.plans import Candidate, Kernel, Plan, Size, compact
+from mucc.tune.records import Choice, Record, canonical, support_digest
+from mucc.version import __version__
 
 TARGET = "sm_90a"
 
@@ -41,15 +42,29 @@ def program_of(case: Case) -> Program:
     return Program(Source(f"{case.name}.mcu", case.program), [s.dims for s in case.shapes])
 
 
-def plan_of(cases: Sequence[Case], budget: int) -> Plan:
-    """What to build: for each case what the model likes best, and what the compiler would choose."""
-    made = plan([program_of(c) for c in cases], target=TARGET, budget=budget)
-    analyses = [a for c in cases for a in analyse(program_of(c), TARGET, keep_pins=False)]
-    kernels = [
-        dataclasses.replace(k, candidates=_with_defaults(k.candidates, a))
-        for k, a in zip(made.kernels, analyses, strict=True)
-    ]
-    return dataclasses.replace(made, kernels=tuple(kernels))
+def plan_of(cases: Sequence[Case], budget: int | Mapping[str, int]) -> Plan:
+    """What to build: for each case what the model likes best, and what the compiler would choose.
+
+    `budget` is the number of skeletons for each case, or such a number by group.
+    """
+    kernels: list[Kernel] = []
+    for case in cases:
+        limit = budget if isinstance(budget, int) else budget[case.group]
+        made = plan(program_of(case), target=TARGET, budget=limit)
+        (analysis,) = analyse(program_of(case), TARGET, keep_pins=False)
+        (kernel,) = made.kernels
+        kernels.append(dataclasses.replace(kernel, candidates=_with_defaults(kernel.candidates, analysis)))
+    return Plan(TARGET, __version__, support_digest(), tuple(kernels))
+
+
+def known_plan(folder: str, cases: Sequence[Case]) -> Plan | None:
+    """The plan that the folder has, if it is for these cases and for mucc as it is."""
+    try:
+        known = Folder(folder).plan()
+    except DiagnosticError:
+        return None
+    same = [k.name for k in known.kernels] == [c.name for c in cases] and known.support == support_digest()
+    return known if same else None
 
 
 def _with_defaults(candidates: Sequence[Candidate], analysis: Analysis) -> tuple[Candidate, ...]:
