@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from bench.gemm.cases import Case
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.passes.select_schedule import schedule_settings
 from mucc.target import get_target
-from mucc.tune import Program, plan, results
+from mucc.target.config import Schedule
+from mucc.tune import Program, results
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.choosing import candidate_id
 from mucc.tune.folder import Folder
@@ -19,6 +21,12 @@ from mucc.tune.records import Choice, Record, canonical, support_digest
 from mucc.version import __version__
 
 TARGET = "sm_90a"
+
+LONG, TRIED = 120, 20
+"""How many schedules of the model's are looked at for a size, and how many are measured."""
+
+NEAR, FADE = 1.2, 3.0
+"""A skeleton is worth something up to 1.2 times the best time; a perfect one halves what others are worth."""
 
 
 class Library(NamedTuple):
@@ -50,11 +58,55 @@ def plan_of(cases: Sequence[Case], budget: int | Mapping[str, int]) -> Plan:
     kernels: list[Kernel] = []
     for case in cases:
         limit = budget if isinstance(budget, int) else budget[case.group]
-        made = plan(program_of(case), target=TARGET, budget=limit)
         (analysis,) = analyse(program_of(case), TARGET, keep_pins=False)
-        (kernel,) = made.kernels
-        kernels.append(dataclasses.replace(kernel, candidates=_with_defaults(kernel.candidates, analysis)))
+        kernels.append(dataclasses.replace(analysis.kernel, candidates=candidates_of(analysis, limit)))
     return Plan(TARGET, __version__, support_digest(), tuple(kernels))
+
+
+def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
+    """Schedules for all sizes, of few skeletons: each is measured where the model thinks well of it.
+
+    Programs of one contraction only.
+    """
+    (stage,) = analysis.stages
+    target = get_target(analysis.kernel.target)
+    problems = analysis.problems[stage]
+    lists = [{c.schedule: c.estimate.seconds for c in islice(target.candidates(p), LONG)} for p in problems]
+    chosen = skeletons(lists, budget)
+    estimates: dict[Schedule, list[float | None]] = {}
+    for i, (problem, seconds) in enumerate(zip(problems, lists, strict=True)):
+        kept = [s for s in seconds if s.compiled in chosen][:TRIED]
+        default = target.default_schedule(problem)
+        for schedule in dict.fromkeys([default, *kept]):
+            found = estimates.setdefault(schedule, [None] * len(problems))
+            found[i] = 1e6 * (seconds.get(schedule) or target.estimate(problem, schedule).seconds)
+    made: list[Candidate] = []
+    for schedule, times in estimates.items():
+        choice = {stage: schedule_settings(schedule)}
+        made.append(Candidate(candidate_id(analysis.kernel, choice), stage, choice, tuple(times)))
+    return tuple(made)
+
+
+def skeletons(lists: Sequence[Mapping[Schedule, float]], budget: int) -> set[Schedule]:
+    """Skeletons that serve many sizes well, each size by several.
+
+    `lists` has the seconds of schedules for each size. What a skeleton is worth at a size is how near it
+    comes to the best there, and less where others are chosen already that come as near.
+    """
+    worth: dict[Schedule, list[float]] = {}
+    for i, seconds in enumerate(lists):
+        least = min(seconds.values())
+        for schedule, time in seconds.items():
+            row = worth.setdefault(schedule.compiled, [0.0] * len(lists))
+            row[i] = max(row[i], NEAR - time / least)
+    chosen: set[Schedule] = set()
+    weights = [1.0] * len(lists)
+    while len(chosen) < min(budget, len(worth)):
+        rest = (s for s in worth if s not in chosen)
+        best = max(rest, key=lambda s: sum(w * x for w, x in zip(weights, worth[s], strict=True) if x > 0))
+        chosen.add(best)
+        weights = [w * (1 - max(x, 0) / NEAR * FADE) for w, x in zip(weights, worth[best], strict=True)]
+    return chosen
 
 
 def known_plan(folder: str, cases: Sequence[Case]) -> Plan | None:
@@ -65,23 +117,6 @@ def known_plan(folder: str, cases: Sequence[Case]) -> Plan | None:
         return None
     same = [k.name for k in known.kernels] == [c.name for c in cases] and known.support == support_digest()
     return known if same else None
-
-
-def _with_defaults(candidates: Sequence[Candidate], analysis: Analysis) -> tuple[Candidate, ...]:
-    """The candidates and what the compiler would choose at each size, to be measured there at least."""
-    target = get_target(analysis.kernel.target)
-    found = {c.id: c for c in candidates}
-    stage = analysis.stages[0]
-    for i, size in enumerate(analysis.kernel.sizes):
-        choice = default_choice(analysis, i)
-        name = candidate_id(analysis.kernel, choice)
-        known = found.get(name) or Candidate(name, stage, choice, (None,) * len(analysis.kernel.sizes))
-        problem = analysis.problems[stage][i]
-        seconds = target.estimate(problem, target.default_schedule(problem)).seconds
-        estimates = (*known.estimates[:i], known.estimates[i] or seconds * 1e6, *known.estimates[i + 1 :])
-        assert size.dims == analysis.kernel.sizes[i].dims
-        found[name] = dataclasses.replace(known, estimates=estimates)
-    return tuple(found.values())
 
 
 def default_choice(analysis: Analysis, size: int) -> Choice:

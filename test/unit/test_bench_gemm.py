@@ -1,6 +1,7 @@
 """The benchmark of contractions: its programs compile, its figures follow from its rows."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 import mucc
 from bench.gemm import summary
 from bench.gemm.cases import CASES
+from bench.gemm.libraries import skeletons
 from bench.gemm.shapes import PLAIN
+from mucc.target.config import Schedule
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -54,3 +57,12 @@ def test_figures():
     assert found["fused.tuned_over_compile_geomean"] == pytest.approx(1.1)
     assert "gemm.bf16.tuned_over_compile_geomean" not in found
     assert len(summary.table(rows).splitlines()) == 1 + len(rows)
+
+
+def test_skeletons_serve_every_size():
+    a, b, c = (Schedule((m, 128, 64)) for m in (64, 128, 256))
+    lists = [{a: 1.0, b: 1.01, c: 1.3}, {a: 1.5, b: 1.4, c: 1.0}, {a: 1.0, b: 1.01}]
+    assert skeletons(lists, 2) == {a, c}, "b is good only where a is better"
+    assert skeletons(lists, 9) == {a, b, c}
+    variant = replace(a, swizzle=4)
+    assert skeletons([{a: 1.0, variant: 0.9}], 1) == {a}, "a variant is no skeleton of its own"
