@@ -332,13 +332,16 @@ def test_a_fixed_raster_and_swizzle_are_kept() -> None:
         (None, None, (128, 256, 64), "cooperative"),
         (8192, 8192, (128, 256, 64), "cooperative"),
         (128, 4096, (64, 64, 128), "pingpong"),  # 128 tiles: one wave
-        (16, 4096, (16, 16, 128), "skinny"),
         (None, 32, (64, 32, 128), "pingpong"),
     ],
 )
 def test_default_tiles(m: int | None, n: int | None, tile: tuple[int, int, int], mainloop: str) -> None:
     choice = SM90.default_schedule(Problem("bf16", True, True, Epilogue(row_broadcasts=(2,)), m, n, 4096))
     assert (choice.tile, choice.mainloop) == (tile, mainloop)
+
+
+def test_few_rows_take_a_skinny_kernel() -> None:
+    assert SM90.default_schedule(Problem("bf16", True, True, m=4, n=4096, k=4096)).mainloop == "skinny"
 
 
 def test_a_hopeless_epilogue_still_gets_a_schedule_and_a_reason() -> None:
