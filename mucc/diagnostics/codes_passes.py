@@ -218,8 +218,8 @@ _GRID: dict[str, tuple[str, str]] = {
     "MU3025": _entry(
         "too many copies for a thread",
         "A thread of the multistage mainloop keeps a bit for each copy of a stage, 64 for each operand. Rows "
-        "that are not aligned are copied in small pieces: then take a tile with a smaller K, or one that more "
-        "warps share.",
+        "that are not aligned are copied in small pieces: then take a tile with a smaller K, or one that "
+        "more warps share.",
         _scheduled("mainloop = multistage", "tile = 64x256x64", kernel=_ODD),
         _scheduled("mainloop = multistage", "tile = 64x256x32", kernel=_ODD),
     ),

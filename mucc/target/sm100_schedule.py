@@ -8,6 +8,7 @@ from itertools import product
 from math import ceil
 from typing import Any
 
+from mucc.target import multistage
 from mucc.target import sm100_memory as memory
 from mucc.target import sm100_rules as rules
 from mucc.target.base import Device, Facts, Family
@@ -35,6 +36,9 @@ class Sm100Tma(Family):
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every shape with both depths, in pairs of blocks where those multiply together."""
+        suited = problem.granules.wide and problem.compute in rules.COMPUTES
+        if not suited and multistage.can(problem) and pinned.get("mainloop") not in self.mainloops:
+            return
         element = operand_bytes(problem.compute)
         for (word, m, n), depth in product(SHAPES, (128 // element, 64 // element)):
             schedule = replace(Schedule((m, n, depth), mainloop=word), **pinned)

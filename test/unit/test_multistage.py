@@ -200,6 +200,20 @@ def test_default_schedules(name: str, compute: str, majors: tuple[bool, bool]) -
     assert chosen.tile[0] * chosen.tile[1] >= 64 * 64
 
 
+@pytest.mark.parametrize("name", ["sm_90a", "sm_100a"])
+def test_targets_with_tma_fall_back(name: str) -> None:
+    target = get_target(name)
+    for problem in (
+        Problem("f32", True, True),
+        Problem("tf32x3", True, False),
+        Problem("bf16", True, True, granules=Granules(2, 2, False)),
+    ):
+        chosen = target.default_schedule(problem)
+        assert chosen.mainloop == "multistage"
+        assert target.violations(problem.config(chosen), chosen.stages) == []
+    assert target.default_schedule(Problem("bf16", True, True)).mainloop != "multistage"
+
+
 @pytest.mark.parametrize("name", CP_ASYNC)
 def test_tma_is_for_other_targets(name: str) -> None:
     (violation,) = get_target(name).violations(replace(GOOD, mainloop="cooperative", cluster=(2, 1)))
