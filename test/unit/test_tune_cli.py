@@ -44,7 +44,7 @@ Capture = pytest.CaptureFixture[str]
 def test_the_winner_is_source(capsys: Capture) -> None:
     assert main(["tune", "f.mcu", *DIMS, "--budget", "4"]) == 0
     out, err = capsys.readouterr()
-    assert "schedule f for sm_90a {" in out and "// fastest at M=128,N=4096,K=4096" in out
+    assert "schedule f for sm_90a {" in out and "// fastest at M=" in out
     assert "of bound" in err and ALL_BUILT.search(err)
     Path("tuned.mcu").write_text(tunelib.TEXT + out)
     assert main(["check", "tuned.mcu"]) == 0
