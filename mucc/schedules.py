@@ -26,7 +26,10 @@ OTHERS = 5
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a contraction has its schedule. `others` are the best of the schedules that it does not have."""
+    """Why a contraction has its schedule. `others` are the best of the schedules that it does not have.
+
+    `measured` says where a schedule comes from that `mucc tune` found.
+    """
 
     kernel: str
     stage: str
@@ -36,6 +39,7 @@ class Explanation:
     schedule: Schedule
     estimate: Estimate
     others: tuple[Candidate, ...]
+    measured: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Times in seconds; extents that are not known are null."""
@@ -48,6 +52,7 @@ class Explanation:
             "extents": {"M": p.m, "N": p.n, "K": p.k, "batch": p.batch},
             "pinned": list(self.pinned),
             "schedule": _settings(self.schedule),
+            "measured": self.measured,
             "estimate": self.estimate._asdict() | {"parts": dict(self.estimate.parts)},
             "others": [
                 {"schedule": _settings(o.schedule), "seconds": o.estimate.seconds} for o in self.others
@@ -66,6 +71,8 @@ class Explanation:
             sizes += f" batch={self.problem.batch}"
         yield f"{self.kernel}, stage {self.stage}: {self.problem.compute} {sizes} on {self.device}"
         yield f"  expected {_us(e.seconds)} us, {e.flops / e.seconds / 1e12:.0f} TFLOP/s; bound by {e.limit}"
+        if self.measured:
+            yield f"  measured {self.measured}"
         for name, value in _settings(self.schedule).items():
             yield f"    {name:<9} = {value}{'    (pinned)' if name in self.pinned else ''}"
         yield f"  {'part':<14} {'us':>9} {'share':>6}"
@@ -116,6 +123,7 @@ def _explain(
         chosen,
         target.estimate(problem, chosen),
         tuple(islice(others, OTHERS)),
+        compilation.measured.get((program.sym_name.data, gemm.stage.data)),
     )
 
 

@@ -259,7 +259,7 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
     for path in args.files:
         try:
             source = files.read_source(path)
-            compilation = compile_source(source, args.target, dims=args.sizes)
+            compilation = compile_source(source, args.target, dims=args.sizes, tuned=not args.no_tuned)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
             continue

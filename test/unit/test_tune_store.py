@@ -197,8 +197,9 @@ def test_only_for_the_same_problem(store: Store) -> None:
 
 
 def test_bound_dims_need_no_hints(store: Store) -> None:
-    store.add(records())
-    text = tunelib.TEXT.replace("[M, N, K]", "[M=4096, N=4096, K=4096]")
+    aligned = tunelib.TEXT.replace("{", "where K % 8 == 0, N % 8 == 0 {")
+    store.add(records(aligned))
+    text = aligned.replace("[M, N, K]", "[M=4096, N=4096, K=4096]")
     assert "measured" in " ".join(compile_text(Source("f.mcu", text), Options()).emit("schedule").split())
 
 
@@ -302,3 +303,13 @@ def test_an_older_last_round_does_not_count_any_more() -> None:
 
 def tunelib_final(record: Record, time_us: float) -> Record:
     return dataclasses.replace(record, run=record.run._replace(time_us=time_us, final=True))
+
+
+def test_an_explanation_says_where_a_schedule_comes_from(store: Store) -> None:
+    from mucc.schedules import explain
+
+    store.add(records())
+    (found,) = explain(compiled())
+    assert found.measured and "  measured " in found.as_text() and found.as_json()["measured"]
+    (chosen,) = explain(compiled(tuned=False))
+    assert chosen.measured is None and "measured" not in chosen.as_text()
