@@ -1,7 +1,7 @@
-// Contraction kernels around CUTLASS 2.x mainloops (mma.sync or plain multiply-adds; cp.async or plain loads), which run
-// on every GPU from Ampere on. One thread block computes one tile, or a part of it along K. The tile then passes through
-// shared memory, where a Visitor does the rest on vectors of neighbours: whatever the alignment and the layout of what
-// it reads and writes, and with few copies of its bodies, so that it compiles fast.
+// Contraction kernels around CUTLASS 2.x mainloops (mma.sync or plain multiply-adds; cp.async or plain loads), which
+// run on every GPU from Ampere on. One thread block computes one tile, or a part of it along K. The tile then passes
+// through shared memory, where a Visitor does the rest on vectors of neighbours: whatever the alignment and the layout
+// of what it reads and writes, and with few copies of its bodies, so that it compiles fast.
 #pragma once
 
 #include <cutlass/gemm/threadblock/default_mma.h>
@@ -52,7 +52,9 @@ struct Fragment<Operator, Simt> {
                        kCols = Policy::WarpShape::kColumn * Lane::kN;
   static constexpr int kAlongN = Operator::Shape::kN / kCols;
 
-  CUTLASS_HOST_DEVICE static constexpr int row(int r) { return r / kAlongN / Lane::kM * kRows + r / kAlongN % Lane::kM; }
+  CUTLASS_HOST_DEVICE static constexpr int row(int r) {
+    return r / kAlongN / Lane::kM * kRows + r / kAlongN % Lane::kM;
+  }
   CUTLASS_HOST_DEVICE static constexpr int col(int r) { return r % kAlongN * kCols; }
   CUTLASS_DEVICE static int lane_row(int lane) { return Policy::get_lane_layout().inverse(lane).row() * Lane::kM; }
   CUTLASS_DEVICE static int lane_col(int lane) { return Policy::get_lane_layout().inverse(lane).column() * Lane::kN; }
@@ -79,7 +81,8 @@ struct Kernel {
   static constexpr bool kColumns = Visitor::kColumns;  // lines are columns
   static constexpr int kWidth = Visitor::kWidth;
   static constexpr int kLines = kColumns ? Block::kN : Block::kM, kAlong = kColumns ? Block::kM : Block::kN;
-  static constexpr int kWarpLines = kColumns ? Warp::kN : Warp::kM, kLeastLines = kColumns ? Lanes::kCols : Lanes::kRows;
+  static constexpr int kWarpLines = kColumns ? Warp::kN : Warp::kM;
+  static constexpr int kLeastLines = kColumns ? Lanes::kCols : Lanes::kRows;
   static constexpr int kPitch = kAlong + (kColumns ? 4 : 8);
   static constexpr int piece_lines(int lines = kWarpLines) {
     int const bytes = kLines / kWarpLines * lines * kPitch * int(sizeof(float));
@@ -127,7 +130,8 @@ struct Kernel {
     index %= tiles;
     // Bands of `swizzle` tiles across; in a band, tile after tile across and then along.
     int const across = p.along_m ? p.tiles_n : p.tiles_m, along = p.along_m ? p.tiles_m : p.tiles_n;
-    int const band = index / (p.swizzle * along), width = min(p.swizzle, across - band * p.swizzle);
+    int const band = index / (p.swizzle * along);
+    int const width = cutlass::const_min(p.swizzle, across - band * p.swizzle);
     index -= band * p.swizzle * along;
     int const first = band * p.swizzle + index % width, second = index / width;
     part.m = p.along_m ? second : first, part.n = p.along_m ? first : second;
@@ -139,7 +143,7 @@ struct Kernel {
     int const thread = threadIdx.x, lane = thread % 32, warp = __shfl_sync(~0u, thread / 32, 0);
     Part const at = part(p);
 
-    int const from = kSplits ? at.split * p.k_part : 0, to = kSplits ? min(p.k, from + p.k_part) : p.k;
+    int const from = kSplits ? at.split * p.k_part : 0, to = kSplits ? cutlass::const_min(p.k, from + p.k_part) : p.k;
     IteratorA a(p.a, p.data_a + at.batch * p.batch_a, {p.m, to}, thread, {at.m * Block::kM, from});
     IteratorB b(p.b, p.data_b + at.batch * p.batch_b, {to, p.n}, thread, {from, at.n * Block::kN});
     typename Mma::FragmentC sums;
