@@ -290,6 +290,7 @@ class _Kernel:
             c.GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch),
             Region(body.block),
             b2=next(iter(second), None),
+            scales=[self.scale(stage, value) for value in matmul.scales],
         )
         gemm.acc = matmul.acc
         gemm.location = matmul.location
@@ -339,6 +340,11 @@ class _Kernel:
             layout = LayoutAttr.col_major() if k_major and is_right else LayoutAttr.row_major()
             access = self.copy(stage, access, rank, (*walked, *folded, *dims[-2:]), layout)
         return build_view(access, rank, self.block)
+
+    def scale(self, stage: StageOp, value: SSAValue) -> SSAValue:
+        """Where the scales of blocks lie."""
+        access = through_views(value, identity(Shaped.of(value.type).dims), stage)
+        return self.place(access.base)
 
     def copy(
         self, stage: StageOp, access: Access, rank: int, dims: Dims, layout: LayoutAttr | None = None

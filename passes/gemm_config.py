@@ -43,6 +43,7 @@ def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
         k=k,
         batch=batch,
         fast_accumulation=gemm.acc is not None,
+        blocks=gemm.blocks,
         rights=2 if gemm.is_pair else 1,
         granules=granules_of(gemm),
         grouped=gemm.is_grouped,

@@ -90,7 +90,9 @@ class CutlassFunctions(MuFunctions):
 
     @impl(c.GemmOp)
     def gemm(self, interpreter: Interpreter, op: c.GemmOp, args: PythonValues) -> PythonValues:
-        a, b, *more = (self.read(v) for v in args)
+        values = [self.read(v) for v in args]
+        scales = values[len(values) - len(op.scales) :]
+        a, b, *more = values[: len(values) - len(scales)]
         m, n, k, batch = op.shape.extents
         space = self.extents((*batch, *m, *n))
         if len(m) > 1:
@@ -99,7 +101,7 @@ class CutlassFunctions(MuFunctions):
         if op.is_grouped:
             products = [grouped_product(self.arrays, a, b, more[0])]
         else:
-            products = [a @ right for right in (b, *more)]
+            products = [self.product(a, right, scales, op.blocks) for right in (b, *more)]
         if len(m) > 1:
             products = [p.reshape(space) for p in products]
         self.launch = _Launch(space, tuple(self.arrays.xp.broadcast_to(p, space) for p in products))

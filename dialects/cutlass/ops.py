@@ -46,6 +46,7 @@ from mucc.dialects.mu.elementwise import ConstantOp
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops import AccumulationAttr, ComputeAttr, ReductionAttr
 from mucc.dialects.mu.pointwise import ElementwiseOp
+from mucc.dialects.mu.rules import block_scales
 from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, SchedulerAttr, Switch, SwitchAttr, TileAttr
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
@@ -184,17 +185,18 @@ class GemmOp(DeviceKernelOp):
     b = operand_def(TensorType)
     b2 = opt_operand_def(TensorType)
     offsets = opt_operand_def(TensorType)
+    scales = var_operand_def(TensorType)
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     FORMAT: ClassVar[str] = (
         "$stage $compute (`acc` $acc^)? $a `,` $b (`,` $b2^)? "
-        "(`offsets` $offsets^ `:` type($offsets))? `shape` $shape "
+        "(`offsets` $offsets^ `:` type($offsets))? (`scales` $scales^)? `shape` $shape "
         "(`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
         "(`granules` $granules^)? "
         "(`exchange` $exchange^)? attr-dict "
-        "`:` type($a) `,` type($b) (`,` type($b2)^)? $body"
+        "`:` type($a) `,` type($b) (`,` type($b2)^)? (`scales` type($scales)^)? $body"
     )
 
     def __init__(
@@ -208,9 +210,10 @@ class GemmOp(DeviceKernelOp):
         settings: dict[str, Attribute] | None = None,
         b2: SSAValue | None = None,
         offsets: SSAValue | None = None,
+        scales: Sequence[SSAValue] = (),
     ):
         super().__init__(
-            operands=[a, b, b2, offsets],
+            operands=[a, b, b2, offsets, scales],
             properties={"stage": StringAttr(stage), "compute": compute, "shape": shape, **(settings or {})},
             regions=[body],
         )
@@ -227,6 +230,13 @@ class GemmOp(DeviceKernelOp):
                 yield op.source, op
             elif isinstance(op, StoreDOp | ScatterDOp | AuxStoreOp):
                 yield op.destination, op
+
+    @property
+    def blocks(self) -> tuple[int, int] | None:
+        """How many rows of A and columns of B share a scale, None where there are no block scales."""
+        if not self.scales:
+            return None
+        return block_scales(self.a.type, self.b.type, [s.type for s in self.scales])
 
     @property
     def is_batched(self) -> bool:

@@ -54,6 +54,10 @@ class Arrays(Protocol):
 
     def full(self, shape: Sequence[int], value: float) -> Any: ...
 
+    def repeat(self, value: Any, count: int, axis: int) -> Any:
+        """Each element along an axis so many times."""
+        ...
+
 
 class NumpyArrays:
     """NumPy."""
@@ -105,6 +109,9 @@ class NumpyArrays:
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64)
 
+    def repeat(self, value: Any, count: int, axis: int) -> Any:
+        return self.xp.repeat(value, count, axis=axis)
+
 
 class TorchArrays:
     """torch, on the device where the inputs live."""
@@ -145,6 +152,9 @@ class TorchArrays:
 
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64, device=self.device)
+
+    def repeat(self, value: Any, count: int, axis: int) -> Any:
+        return self.xp.repeat_interleave(value, count, dim=axis)
 
 
 def arrays_for(*values: Any) -> Arrays:

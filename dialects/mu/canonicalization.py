@@ -33,7 +33,7 @@ class TransposedProduct(RewritePattern):
         if not isinstance(op, ops.TransposeOp):
             return
         product = op.operand.owner
-        if not isinstance(product, ops.MatmulOp) or not product.result.has_one_use():
+        if not isinstance(product, ops.MatmulOp) or product.scales or not product.result.has_one_use():
             return
         if any(isinstance(use.operation, ops.TransposeOp) for use in op.result.uses):
             return

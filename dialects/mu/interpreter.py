@@ -22,7 +22,7 @@ from xdsl.interpreter import (
 from xdsl.ir import Operation
 
 from mucc.dialects.mu import elementwise as e
-from mucc.dialects.mu import ops
+from mucc.dialects.mu import ops, rules
 from mucc.dialects.mu.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.arrays import Arrays, arrays_for
 from mucc.dialects.mu.indexed import GatherOp, ScatterOp
@@ -148,7 +148,17 @@ class MuFunctions(InterpreterFunctions):
 
     @impl(ops.MatmulOp)
     def matmul(self, interpreter: Interpreter, op: ops.MatmulOp, args: PythonValues) -> PythonValues:
-        return (args[0] @ args[1],)
+        return (self.product(args[0], args[1], args[2:], op.blocks),)
+
+    def product(self, a: Any, b: Any, scales: Sequence[Any], blocks: tuple[int, int] | None) -> Any:
+        """The product of matrices whose blocks are scaled; each scale holds for some rows and 128 columns."""
+        if blocks is None:
+            return a @ b
+        spread = [
+            self.arrays.repeat(self.arrays.repeat(s, rows, 0), rules.BLOCK, 1)
+            for s, rows in zip(scales, blocks, strict=True)
+        ]
+        return (a * spread[0]) @ (b * self.arrays.xp.swapaxes(spread[1], -1, -2))
 
     @impl(ops.GroupedMatmulOp)
     def grouped_matmul(

@@ -118,14 +118,19 @@ class ContractionOp(FormattedOp, ABC):
 
 @irdl_op_definition
 class MatmulOp(ContractionOp):
-    """Contraction of the last axis of `lhs` with the second-last of `rhs`, f32 accumulation."""
+    """Contraction of the last axis of `lhs` with the second-last of `rhs`, f32 accumulation.
+
+    `scales` are none, or those of blocks of either operand (see `rules.block_scales`).
+    """
 
     name = "mu.matmul"
 
     acc = opt_prop_def(AccumulationAttr)
+    scales = var_operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$compute (`acc` $acc^)? $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+        "$compute (`acc` $acc^)? $lhs `,` $rhs (`scales` $scales^)? attr-dict "
+        "`:` functional-type(operands, results)"
     )
 
     traits = traits_def(Pure())
@@ -136,11 +141,14 @@ class MatmulOp(ContractionOp):
         rhs: SSAValue | Operation,
         compute: ComputeAttr | None = None,
         acc: AccumulationAttr | None = None,
+        scales: Sequence[SSAValue] = (),
     ):
         a, b = SSAValue.get(lhs), SSAValue.get(rhs)
         result = rules.matmul(a.type, b.type)
+        if scales:
+            rules.block_scales(a.type, b.type, [s.type for s in scales])
         super().__init__(
-            operands=[a, b],
+            operands=[a, b, scales],
             result_types=[result],
             properties={"compute": compute or ComputeAttr.default(a.type, b.type), "acc": acc},
         )
@@ -155,11 +163,23 @@ class MatmulOp(ContractionOp):
         if self.acc is not None and self.compute.data not in (Compute.E4M3, Compute.E5M2):
             raise VerifyException("mu.matmul: only products of 8-bit floats have another accumulation")
 
+        if self.scales:
+            self.blocks  # noqa: B018 (checks the scales)
+
+    @property
+    def blocks(self) -> tuple[int, int] | None:
+        """How many rows and columns of the product share a scale, None where there are no block scales."""
+        if not self.scales:
+            return None
+        return rules.block_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
+
     def pairs_with(self, other: MatmulOp) -> bool:
         """Whether both multiply one left operand with right operands that lie in memory alike.
 
         They do not if their strides are known only at run time.
         """
+        if self.scales or other.scales:
+            return False
         left, right = views_alike(self.lhs, other.lhs), views_alike(self.rhs, other.rhs)
         if self.properties != other.properties or left[0] is not left[1] or right[0].type != right[1].type:
             return False

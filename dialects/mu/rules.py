@@ -221,6 +221,55 @@ def group_size(whole: Dim, parts: Dim) -> int:
     )
 
 
+BLOCK = 128
+"""Elements along K that share a scale of a product with block scales (CUTLASS: ScaleGranularityK)."""
+
+
+def block_scales(lhs: Attribute, rhs: Attribute, scales: Sequence[Attribute]) -> tuple[int, int]:
+    """How many rows of A, and columns of B, share a scale: 1 or 128 each.
+
+    Scales of A are f32 `[M, K/128]` or `[M/128, K/128]`, those of B `[N, K/128]` or `[N/128, K/128]`.
+    Raises TypeRuleError MU1065 where they fit no 8-bit floats or these shapes.
+    """
+    a, b = Shaped.of(lhs), Shaped.of(rhs)
+    if a.element_type not in NARROW_FLOATS or b.element_type not in NARROW_FLOATS:
+        raise TypeRuleError(
+            "MU1065",
+            f"operands {a} and {b} take no block scales",
+            notes=("products of e4m3 and e5m2 do; other scales are plain arithmetic on the product",),
+        )
+    if len(a.dims) != 2 or len(b.dims) != 2 or len(scales) != 2:
+        raise TypeRuleError(
+            "MU1065",
+            "block scales are given for both operands of a product of two matrices",
+            helps=("write `matmul(x, w.T, scale_a=sx, scale_b=sw)`",),
+        )
+    return _blocks("a", scales[0], a.dims[0], a.dims[1]), _blocks("b", scales[1], b.dims[1], a.dims[1])
+
+
+def _blocks(side: str, type: Attribute, rows: Dim, inner: Dim) -> int:
+    scales = Shaped.of(type)
+    for block in (1, BLOCK) if len(scales.dims) == 2 else ():
+        fits = _is_part(scales.dims[1], inner, BLOCK) and _is_part(scales.dims[0], rows, block)
+        if fits and scales.element_type == f32 and isinstance(type, TensorType) and type.layout.is_row_major:
+            return block
+    raise TypeRuleError(
+        "MU1065",
+        f"scale_{side} is {scales}, but must be f32[{rows}, {inner}/{BLOCK}] or "
+        f"f32[{rows}/{BLOCK}, {inner}/{BLOCK}], row-major",
+    )
+
+
+def _is_part(part: Dim, whole: Dim, divisor: int) -> bool:
+    """Whether an extent is a whole one divided by a number."""
+    if divisor == 1:
+        return part == whole
+    try:
+        return group_size(whole, part) == divisor
+    except TypeRuleError:
+        return False
+
+
 def dequantize(operands: Sequence[Attribute]) -> TensorType:
     """Weights `[.., N, K]`, scales and zeros `[.., N, K/group]`: the weights' shape, at the scales' dtype.
 

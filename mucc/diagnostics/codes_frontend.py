@@ -372,6 +372,15 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "kernel f[T=64, M, N](x: bf16[M, N], rows: s32[M]) -> bf16[T, N] {\n"
         "    return scatter(x, rows, T)\n}",
     ),
+    "MU1065": _entry(
+        "block scales do not fit",
+        "Products of e4m3 and e5m2 take f32 scales for blocks of both operands: each scale holds for 128 "
+        "elements along K, and for one row or 128 rows of A, one column or 128 columns of B.",
+        "kernel f[M, N, K](x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/64], b: f32[N/128, K/64])\n"
+        "    -> bf16[M, N]\n{\n    return matmul(x, w.T, scale_a=a, scale_b=b)\n}",
+        "kernel f[M, N, K](x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128], b: f32[N/128, K/128])\n"
+        "    -> bf16[M, N]\n{\n    return matmul(x, w.T, scale_a=a, scale_b=b)\n}",
+    ),
     "MU1026": _entry(
         "batch extents of a contraction differ",
         "The axes before the last two broadcast against each other: equal, or 1.",

@@ -122,6 +122,16 @@ _TILES: dict[str, tuple[str, str]] = {
         _scheduled("mainloop = cooperative", "exchange = on", kernel=_GATED),
         _scheduled("exchange = off", kernel=_GATED),
     ),
+    "MU3032": (
+        "tile does not hold whole blocks",
+        "Scales of blocks hold for 128 elements along K, which is tile K. Tile M and N are whole blocks: "
+        "where a scale holds for 128 columns, tile N is 128.",
+    ),
+    "MU3034": (
+        "mainloop takes no block scales",
+        "Block scales are applied to parts of a sum. The cooperative and pingpong mainloops add up such "
+        "parts.",
+    ),
     "MU3031": (
         "8-bit operands are not contiguous along K",
         "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before "

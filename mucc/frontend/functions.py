@@ -113,7 +113,7 @@ def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation
     choices = ComputeAttr.choices(lhs, rhs)
     compute = options.get("compute") or choices[0]
     if compute in choices:
-        op = MatmulOp(values[0], values[1], ComputeAttr(Compute(compute)))
+        op = MatmulOp(values[0], values[1], ComputeAttr(Compute(compute)), scales=values[2:])
         return _accumulated(op, options.get("acc"))
     dtype = dtype_name(Shaped.of(lhs).element_type)
     operand_dtype = next(d for d in STORABLE if compute in ComputeAttr.choices(DTYPES[d], DTYPES[d]))
@@ -134,6 +134,8 @@ def _any_of(words: Sequence[str]) -> str:
 def _accumulated(op: MatmulOp, acc: Option) -> MatmulOp:
     """The product with its sums as asked for. Raises MU1061 where they cannot be had."""
     compute, reason = op.compute.data, ""
+    if acc == Accumulation.FAST and op.scales:
+        reason = "parts of the sum are scaled, and added up in f32"
     if acc == Accumulation.FAST and compute not in (Compute.E4M3, Compute.E5M2):
         reason = "tensor cores add up products of e4m3 and e5m2 with fewer bits than f32 has; no others"
     if acc == Accumulation.F32 and compute in (Compute.S8, Compute.U8):
@@ -179,6 +181,8 @@ def _table() -> dict[str, tuple[Function, ...]]:
                 Parameter("b", VALUE),
                 Parameter("compute", WORD, "auto", formats),
                 Parameter("acc", WORD, "f32", tuple(Accumulation)),
+                Parameter("scale_a", VALUE, "none"),
+                Parameter("scale_b", VALUE, "none"),
             ),
             "The product `a @ b`, with its number format",
             _matmul,

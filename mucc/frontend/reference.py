@@ -52,7 +52,9 @@ schedule linear_gelu for sm_90a {
   `.T` (last two axes) is free. bf16 and f16 multiply in their own format, f32 in tf32 (`matmul(a, b,
   compute=tf32x3)` or `f32` for more precision); sums are f32. e4m3 with e4m3 or e5m2 gives f32 (`matmul(a,
   b, acc=fast)`: faster sums), s8 or u8 with s8 or u8 gives s32: keep K contiguous, `x @ w.T`; scale as in
-  `(x @ w.T) * sx[:, None] * sw`.
+  `(x @ w.T) * sx[:, None] * sw`. bf16 and f16 also multiply with 8-bit weights; scales per group of K:
+  `s: bf16[N, K/128]`, `x @ dequantize(w, s).T`. Blocks of e4m3: `matmul(x, w.T, scale_a=sx, scale_b=sw)` with
+  `sx: f32[M, K/128]`, `sw: f32[N/128, K/128]`.
 * `grouped_matmul(x, w.T, offsets)`: x `[T, K]`, w `[E, N, K]`, offsets `s32[E]` (ends of the groups of rows,
   the last is T). `gather(x, rows)` is `x[rows]`; `scatter(y, rows, T)` the way back, other rows zero.
 * Broadcasting is NumPy's, over dim names: extents agree if they are the same name, the same number, or one

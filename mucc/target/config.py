@@ -94,6 +94,8 @@ class GemmConfig:
     grouped: bool = False
     exchanged: bool = False
     rights: int = 1
+    blocks: tuple[int, int] | None = None
+    """How many rows of A and columns of B share a scale, for products with block scales."""
     granules: Granules = ALIGNED
 
     @property
@@ -105,6 +107,7 @@ class GemmConfig:
             b_k_major=self.a_k_major,
             epilogue=self.epilogue.transposed,
             exchanged=not self.exchanged,
+            blocks=self.blocks and self.blocks[::-1],
             granules=self.granules.transposed,
         )
 
@@ -150,6 +153,7 @@ class Problem(NamedTuple):
     batch: int | None = None
     fast_accumulation: bool = False
     rights: int = 1
+    blocks: tuple[int, int] | None = None
     granules: Granules = ALIGNED
     grouped: bool = False
 
@@ -162,6 +166,7 @@ class Problem(NamedTuple):
             epilogue=self.epilogue.transposed,
             m=self.n,
             n=self.m,
+            blocks=self.blocks and self.blocks[::-1],
             granules=self.granules.transposed,
         )
 
@@ -177,6 +182,7 @@ class Problem(NamedTuple):
             epilogue=seen.epilogue,
             fast_accumulation=seen.fast_accumulation,
             rights=seen.rights,
+            blocks=seen.blocks,
             granules=seen.granules,
             grouped=seen.grouped,
             **shared,

@@ -31,6 +31,9 @@ class Sm90(Target):
     def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
         from mucc.target import multistage_rules, sm90_rules
 
+        if config.blocks is not None and config.mainloop in (skinny.MAINLOOP, multistage.MAINLOOP):
+            message = f"the {config.mainloop} mainloop takes no block scales"
+            return [Violation("MU3034", "mainloop", message, fix=sm90_rules.BLOCK_MAINLOOPS[0])]
         match config.mainloop:
             case skinny.MAINLOOP:
                 return skinny.violations(self.facts, config, stages, self.has_clusters)

@@ -148,13 +148,21 @@ def transposes_b(config: GemmConfig) -> bool:
     return uses_register_operand(config) and not config.a_k_major and not config.b_k_major
 
 
+def scales_per_tile(config: GemmConfig) -> tuple[int, ...]:
+    """Scales of A and B that a stage holds; none without block scales."""
+    if config.blocks is None:
+        return ()
+    return config.tile[0] // config.blocks[0], config.tile[1] // config.blocks[1]
+
+
 def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
     """The stages of A and B."""
     m, _, k = config.tile
     n = config.columns
     a, b = (extent * k * config.element_bytes * stages for extent in (m, n))
     if not uses_register_operand(config):
-        return struct([Layout(a, 16), Layout(b, 16)], align=128)
+        scales = [Layout(4 * count * stages, 128) for count in scales_per_tile(config)]
+        return struct([Layout(a, 16), Layout(b, 16), *scales], align=128)
 
     def align(k_major: bool) -> int:
         return swizzle_alignment(k * config.element_bytes) if k_major else 256
@@ -166,7 +174,8 @@ def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
 def stage_bytes(config: GemmConfig) -> int:
     """Bytes that one more pipeline stage takes, barriers included."""
     m, _, k = config.tile
-    return round_up((m + config.columns) * k * config.element_bytes, 128) + 2 * BARRIER
+    scales = 4 * sum(scales_per_tile(config))
+    return round_up((m + config.columns) * k * config.element_bytes + scales, 128) + 2 * BARRIER
 
 
 # Kernel

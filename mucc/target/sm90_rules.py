@@ -222,6 +222,7 @@ def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Br
         )
     if fact := _k_rule(config, k):
         yield Broken(*fact, fixes)
+    yield from _block_scales(config)
     if (widest := max(config.tile)) > limits.copy_extent:
         yield Broken(
             "MU3007",
@@ -229,6 +230,37 @@ def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Br
             f"tile extent {widest} is larger than the {limits.copy_extent} that one copy moves",
             (f"a TMA box has at most {limits.copy_extent} elements along each axis",),
             fixes,
+        )
+
+
+BLOCK_MAINLOOPS = ("cooperative", "pingpong")
+"""The mainloops that scale parts of a sum."""
+
+BLOCK_K = 128
+"""Elements along K that share a scale: the step of such a mainloop (CUTLASS: ScalePromotionInterval)."""
+
+
+def _block_scales(config: GemmConfig) -> Iterator[Broken]:
+    """What a tile must be where blocks are scaled: whole blocks, and one of them along K."""
+    if config.blocks is None:
+        return
+    if config.mainloop not in BLOCK_MAINLOOPS:
+        yield Broken(
+            "MU3034",
+            "mainloop",
+            f"the {config.mainloop} mainloop takes no block scales",
+            ("they are applied to parts of the sum, which " + " and ".join(BLOCK_MAINLOOPS) + " add up",),
+            _mainloops,
+        )
+    m, n, k = config.tile
+    rows, columns = config.blocks
+    if m % rows or n % columns or k != BLOCK_K:
+        yield Broken(
+            "MU3032",
+            "tile",
+            f"tile {m}x{n}x{k} is not made of blocks of {rows} rows and {columns} columns, one along K",
+            (f"scales hold for {BLOCK_K} elements along K, which is the step of the mainloop",),
+            _tiles,
         )
 
 

@@ -202,3 +202,49 @@ def test_scales_that_do_not_fit(parameters: str, code: str) -> None:
 
 def test_a_part_of_a_dim_must_be_given() -> None:
     assert errors("kernel f[K](x: f32[K]) -> f32[K/4] { return x }")[0][0] == "MU1006"
+
+
+SCALED = (
+    "kernel f[M, N, K](x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128], b: f32[N/128, K/128])\n"
+    "    -> f32[M, N]\n{\n    return matmul(x, w.T, scale_a=a, scale_b=b)\n}"
+)
+
+
+def test_blocks_are_scaled() -> None:
+    compilation = compile_text(Source("f.mcu", SCALED))
+    random = np.random.default_rng(3)
+    x, w = (ARRAYS.round_to(random.standard_normal((rows, 384)), "e4m3") for rows in (3, 256))
+    a, b = random.random((3, 3)), random.random((2, 3))
+    whole = np.repeat(a, 128, axis=1), np.repeat(np.repeat(b, 128, axis=0), 128, axis=1)
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        (got,) = interpret("f", [x, w, a, b])
+        assert np.allclose(got, (x * whole[0]) @ (w * whole[1]).T)
+    assert "Sm90BlockwiseScaleConfig<1, 128, 128" in compilation.emit("cu")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/64], b: f32[N/128, K/64]",
+        "x: e4m3[M, K], w: e4m3[N, K], a: f32[M/64, K/128], b: f32[N/128, K/128]",
+        "x: e4m3[M, K], w: e4m3[N, K], a: bf16[M, K/128], b: f32[N/128, K/128]",
+        "x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128] col_major, b: f32[N/128, K/128]",
+        "x: bf16[M, K], w: bf16[N, K], a: f32[M, K/128], b: f32[N/128, K/128]",
+    ],
+)
+def test_block_scales_that_do_not_fit(parameters: str) -> None:
+    body = "return matmul(x, w.T, scale_a=a, scale_b=b)"
+    assert errors(f"kernel f[M, N, K]({parameters}) -> f32[M, N] {{ {body} }}")[0][0] == "MU1065"
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [
+        ("tile = 128x192x128", "MU3032"),
+        ("tile = 128x128x64", "MU3032"),
+        ("mainloop = warpspecialized", "MU3034"),
+        ("mainloop = skinny", "MU3034"),
+    ],
+)
+def test_schedules_that_block_scales_do_not_have(setting: str, code: str) -> None:
+    assert code in {c for c, _ in errors(f"{SCALED}\n\nschedule f for sm_90a {{\n    {setting}\n}}")}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops import Compute
+from mucc.dialects.mu.rules import BLOCK
 from mucc.dialects.mu.schedule import Mainloop, Raster, SchedulerKind
+from mucc.passes.gemm_config import config_of
 from mucc.target.cuda.gemm import Gemm, Headers, needs_scratch, shape_type, wrapped
 from mucc.target.cuda.graph import Epilogue, Matrix, stride_parts, stride_type
 from mucc.target.cuda.lean import LeanEpilogue, is_lean, warpgroups
-from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, EmissionError
+from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, EmissionError, Memory
 from mucc.target.cuda.names import string_literal
+from mucc.target.sm90_memory import stage_bytes
 
 _SCHEDULES = {
     Mainloop.COOPERATIVE: ("KernelTmaWarpSpecializedCooperative", "TmaWarpSpecializedCooperative"),
@@ -25,6 +29,12 @@ _HEADERS = {
 # The mainloop that adds up sums of 8-bit floats in f32.
 _PROMOTING = "cutlass/gemm/collective/sm90_mma_tma_gmma_ss_warpspecialized_fp8.hpp"
 
+# The one that scales them too.
+_SCALING = (
+    "cutlass/gemm/collective/fp8_accumulation.hpp",
+    "cutlass/gemm/collective/sm90_mma_tma_gmma_ss_warpspecialized_fp8_blockwise_scaling.hpp",
+)
+
 _RASTERS = {Raster.ALONG_M: "kAlongM", Raster.ALONG_N: "kAlongN", Raster.HEURISTIC: "kHeuristic"}
 
 # The type of the shared memory that an epilogue keeps though it stores no matrix.
@@ -36,10 +46,21 @@ class Sm90Gemm(Gemm):
 
     @property
     def headers(self) -> Headers:
+        if self.op.scales:
+            return Headers(_HEADERS[self.mainloop], more=_SCALING)
         promotes = self.op.compute.data in (Compute.E4M3, Compute.E5M2) and self.op.acc is None
         return Headers(_HEADERS[self.mainloop], more=(_PROMOTING,) if promotes else ())
 
     def build_epilogue(self) -> Epilogue:
+        epilogue = self._built_epilogue()
+        values = self.op.scales[::-1] if self.exchanged else self.op.scales
+        found = [self.places.find(view_of(value).base) for value in values]
+        self.scales = [
+            epilogue.operand(f"{{{m.pointer.replace('<>', '')}}}") for m in found if isinstance(m, Memory)
+        ]
+        return epilogue
+
+    def _built_epilogue(self) -> Epilogue:
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
         self.lean = is_lean(self.op, self.d, self.tile.sizes, self.mainloop)
         if not self.lean and self.op.is_pair:
@@ -131,8 +152,25 @@ class Sm90Gemm(Gemm):
         return f"cute::Stride<cute::Stride<{n}, int64_t>, {k}, {batch}>"
 
     def _collectives(self, epilogue: str) -> list[str]:
-        fast = "" if self.op.acc is None else "FP8FastAccum"
-        return self.collectives(epilogue, "Sm90", _SCHEDULES[self.mainloop][0] + fast)
+        sums = "FP8BlockScaledAccum" if self.op.scales else "" if self.op.acc is None else "FP8FastAccum"
+        return [
+            *self._scale_types(),
+            *self.collectives(epilogue, "Sm90", _SCHEDULES[self.mainloop][0] + sums),
+        ]
+
+    def _scale_types(self) -> list[str]:
+        """How scales of blocks lie: along K, as the program has them."""
+        if (blocks := self.op.blocks) is None:
+            return []
+        rows, columns = blocks[::-1] if self.exchanged else blocks
+        major = "cute::GMMA::Major::K"
+        config = f"cutlass::detail::Sm90BlockwiseScaleConfig<{rows}, {columns}, {BLOCK}, {major}, {major}>"
+        return [
+            "using Scales =",
+            *wrapped(f"{config};"),
+            "using LayoutSFA = decltype(Scales::deduce_layoutSFA());",
+            "using LayoutSFB = decltype(Scales::deduce_layoutSFB());",
+        ]
 
     def collectives(self, epilogue: str, arch: str, schedule: str, tile: str = "TileShape") -> list[str]:
         """The kernel from its collectives."""
@@ -147,8 +185,9 @@ class Sm90Gemm(Gemm):
             "cutlass::gemm::collective::CollectiveBuilder<",
             *wrapped(
                 f"cutlass::arch::{arch}, cutlass::arch::OpClassTensorOp, "
-                f"ElementA, StrideA, {align}, ElementB, StrideB, {align}, {self.accumulator}, {tile}, "
-                f"ClusterShape, mucc::gemm::Stages<{self.stages}>, "
+                f"ElementA, {self._stride('A')}, {align}, ElementB, {self._stride('B')}, {align}, "
+                f"{self.accumulator}, {tile}, "
+                f"ClusterShape, {self._stage_count()}, "
                 f"cutlass::gemm::{schedule}>::CollectiveOp{'>' * bool(self.mainloop_wrapper)};"
             ),
             "using Kernel = cutlass::gemm::kernel::GemmUniversal<",
@@ -156,6 +195,30 @@ class Sm90Gemm(Gemm):
             f"    {self.tile_scheduler}>;",
             f"static_assert(sizeof(typename Kernel::SharedStorage) <= {self.target.smem_bytes},",
             f"              {string_literal(too_much)});",
+        ]
+
+    def _stage_count(self) -> str:
+        """The number of stages. With block scales CUTLASS knows no number but what it computes itself."""
+        if not self.op.scales:
+            return f"mucc::gemm::Stages<{self.stages}>"
+        stage = stage_bytes(config_of(self.op))
+        left = (self.target.smem_bytes - self.stages * stage) // 128 * 128
+        return f"cutlass::gemm::collective::StageCountAutoCarveout<{left}>"
+
+    def _stride(self, side: str) -> str:
+        """The strides of an operand, with the layout of its scales."""
+        return f"cute::tuple<Stride{side}, LayoutSF{side}>" if self.op.scales else f"Stride{side}"
+
+    def _scale_arguments(self) -> list[str]:
+        """Where scales of blocks lie."""
+        return [
+            line
+            for side, place in zip("AB", self.scales, strict=False)
+            for line in (
+                f"to.mainloop.ptr_SF{side} = {place}.as<float>();",
+                f"to.mainloop.layout_SF{side} = Scales::tile_atom_to_shape_SF{side}("
+                "cute::make_shape(p.m, p.n, p.k, 1));",
+            )
         ]
 
     @property
@@ -185,7 +248,8 @@ class Sm90Gemm(Gemm):
     def arguments(self) -> list[str]:
         """From a problem to CUTLASS's arguments."""
         given = self.epilogue.root.arguments
-        lines = ["mucc::gemm::begin_arguments<Kernel>(p, to);", *self.epilogue.locals]
+        begin = ["mucc::gemm::begin_arguments<Kernel>(p, to);", *self._scale_arguments()]
+        lines = [*begin, *self.epilogue.locals]
         if given != "{}":
             lines.append(f"to.epilogue.thread = {given};")
         if self.mainloop is not Mainloop.WARPSPECIALIZED:
