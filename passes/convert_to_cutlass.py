@@ -344,7 +344,7 @@ class _Kernel:
     def scale(self, stage: StageOp, value: SSAValue) -> SSAValue:
         """Where the scales of blocks lie."""
         access = through_views(value, identity(Shaped.of(value.type).dims), stage)
-        return self.place(access.base)
+        return self.outside(access.base)
 
     def copy(
         self, stage: StageOp, access: Access, rank: int, dims: Dims, layout: LayoutAttr | None = None

@@ -126,7 +126,9 @@ class MatmulOp(ContractionOp):
     name = "mu.matmul"
 
     acc = opt_prop_def(AccumulationAttr)
-    scales = var_operand_def(TensorType)
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    scales = var_operand_def(TensorType)  # after the operands of every contraction
 
     FORMAT: ClassVar[str] = (
         "$compute (`acc` $acc^)? $lhs `,` $rhs (`scales` $scales^)? attr-dict "

@@ -211,6 +211,8 @@ class Sm90Gemm(Gemm):
 
     def _scale_arguments(self) -> list[str]:
         """Where scales of blocks lie."""
+        if not self.op.scales:
+            return []
         return [
             line
             for side, place in zip("AB", self.scales, strict=False)
