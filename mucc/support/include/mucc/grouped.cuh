@@ -84,8 +84,8 @@ class GroupedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
   // All threads of a warp call it together.
   CUTLASS_DEVICE WorkTileInfo get_current_work() {
     while (next_ - before_ >= total_) {
-      before_ += total_;
       if (first_ + 32 >= params_.groups.count) return WorkTileInfo::invalid_work_tile();
+      before_ += total_;
       look(first_ + 32);
     }
     uint32_t const within = next_ - before_;
