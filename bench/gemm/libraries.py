@@ -22,7 +22,7 @@ from mucc.version import __version__
 
 TARGET = "sm_90a"
 
-LONG, TRIED = 120, 20
+LONG, TRIED = 120, 16
 """How many schedules of the model's are looked at for a size, and how many are measured."""
 
 NEAR, FADE = 1.2, 3.0

@@ -38,7 +38,7 @@ def captured(torch: Any, call: Call) -> Call:
     return graph.replay
 
 
-def times(torch: Any, contenders: Mapping[str, Call], rounds: int, limit: float = 0.35) -> dict[str, float]:
+def times(torch: Any, contenders: Mapping[str, Call], rounds: int, limit: float = 0.25) -> dict[str, float]:
     """Median device time in ms of each contender.
 
     They take turns, so that all see the same clocks; L2 is flushed before each call. At most `rounds` turns,
