@@ -292,11 +292,13 @@ class Skinny(Family):
         sm = facts.multiprocessor
         clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
         l2 = L2_SHARE * device.multiprocessors * sm.l2_bytes_per_cycle * clock
-        memory = moved / (bandwidth * busy * EFFICIENCY)
+        efficiency = EFFICIENCY if form.along_k else EFFICIENCY_ACROSS
+        memory = moved / (bandwidth * busy * efficiency)
         parts = {
             "memory": memory,
             "L2": max(0.0, (weights * passes + again) / l2 - memory),
             "fill": (FILL + SHARE * (splits > 1)) * max(1.0, blocks / (2 * places)) / clock,
+            "launch": facts.cost.get("launch", 0.0),
         }
         rounds = max(ceil(blocks / places), 1)
         return Estimate(
@@ -336,6 +338,9 @@ DRAM_SHARE = 0.88
 
 EFFICIENCY = 0.95
 """Of that, what these kernels reach while they run: as cuBLAS does, on an H200."""
+
+EFFICIENCY_ACROSS = 0.85
+"""The same where the weights lie across K: it was half, before they were copied in whole lines."""
 
 L2_SHARE = 0.6
 """Of what a target's multiprocessors can load from L2, what they get while weights pass through it."""
