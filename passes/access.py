@@ -267,13 +267,6 @@ def _matmul_axes(dims: Dims, result: Dims) -> Axes:
     return tuple(axes)
 
 
-def without_folded(access: Access, rank: int, folded: int) -> Access:
-    """A right operand's access as seen from a space without the last `folded` batch axes, which it lacks."""
-    return Access(
-        access.base, tuple(a if a is None or a < rank - 2 - folded else a - folded for a in access.axes)
-    )
-
-
 def operand_fits(
     access: Access, rank: int, single: frozenset[int] = frozenset(), batch_axes: int | None = None
 ) -> bool:

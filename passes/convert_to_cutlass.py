@@ -47,7 +47,6 @@ from mucc.passes.access import (
     rhs_access,
     root_axes,
     through_views,
-    without_folded,
 )
 from mucc.passes.support import Pass, locate
 
@@ -82,15 +81,25 @@ def build_view(access: Access, rank: int, block: Block) -> SSAValue:
     Leading axes of extent 1 are left out, as broadcasting adds them.
     """
     value, axes = access.base, access.axes
-    if (positions := _positions(axes, rank)) is None and len(axes) >= 2:
+    turns = (positions := _positions(axes, rank)) is None and len(axes) >= 2
+    if turns:
         positions = _positions((*axes[:-2], axes[-1], axes[-2]), rank)
-        block.add_op(turned := TransposeOp(value))
-        value = turned.result
     if positions is None:
         raise ViewError(f"axes {access.axes} of {access.base.type}")
-    if positions and (inserted := [p for p in range(positions[0], rank) if p not in positions]):
-        block.add_op(expanded := ExpandOp(value, [p - positions[0] for p in inserted]))
+    inserted = (
+        [p - positions[0] for p in range(positions[0], rank) if p not in positions] if positions else []
+    )
+    # A matrix is turned last: the layout of one that is turned already is lost where axes are inserted.
+    early = turns and all(p + positions[0] < rank - 2 for p in inserted)
+    if turns and not early:
+        block.add_op(turned := TransposeOp(value))
+        value = turned.result
+    if inserted:
+        block.add_op(expanded := ExpandOp(value, inserted))
         value = expanded.result
+    if early:
+        block.add_op(turned := TransposeOp(value))
+        value = turned.result
     return value
 
 
@@ -320,23 +329,23 @@ class _Kernel:
     ) -> SSAValue:
         """A contraction's operand as a view that the kernel can read, copied first where it cannot.
 
-        A right operand has no axes for the batch axes that are folded into rows; `groups` says that it has
-        one for groups of rows. Matrix instructions take operands of 8 bits contiguous along K only; `k_major`
+        A right operand has extent 1 along the batch axes that are folded into rows; `groups` says that it has
+        an axis for groups of rows. Matrix instructions take operands of 8 bits contiguous along K only; `k_major`
         asks that of others too.
         """
         access, space, batch = self.at(access), stage.space, len(problem.batch)
         rank = len(space)
         if groups:
             space, rank, batch = dims, len(dims), 1
-        elif is_right:
-            access, rank = without_folded(access, rank, problem.folded), rank - problem.folded
         k = rank - 2 if is_right else rank - 1
         k_major = k_major or dtype_bytes(Shaped.of(access.base.type).element_type) == 1
         single = frozenset(a for a, d in enumerate(dims[-2:], rank - 2) if d == 1 and a != k)
         if not operand_fits(access, rank, single, batch) or (k_major and access.unit_axis != k):
             # A copy for every batch or group, or one for all.
             walked = space[:batch] if any(axis < batch for axis in access.walked) else ()
-            folded = () if is_right else space[batch : batch + problem.folded]
+            folded = space[batch : batch + problem.folded]
+            if is_right:
+                folded = (1,) * len(folded) if walked else ()
             layout = LayoutAttr.col_major() if k_major and is_right else LayoutAttr.row_major()
             access = self.copy(stage, access, rank, (*walked, *folded, *dims[-2:]), layout)
         return build_view(access, rank, self.block)

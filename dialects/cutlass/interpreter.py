@@ -93,17 +93,13 @@ class CutlassFunctions(MuFunctions):
         values = [self.read(v) for v in args]
         scales = values[len(values) - len(op.scales) :]
         a, b, *more = values[: len(values) - len(scales)]
-        m, n, k, batch = op.shape.extents
+        m, n, _, batch = op.shape.extents
         space = self.extents((*batch, *m, *n))
-        if len(m) > 1:
-            a = a.reshape((*self.extents(batch), -1, *self.extents(k)))
         # Where no operand has batch axes, every batch has the same product.
         if op.is_grouped:
             products = [grouped_product(self.arrays, a, b, more[0])]
         else:
             products = [self.product(a, right, scales, op.blocks) for right in (b, *more)]
-        if len(m) > 1:
-            products = [p.reshape(space) for p in products]
         self.launch = _Launch(space, tuple(self.arrays.xp.broadcast_to(p, space) for p in products))
         interpreter.run_ssacfg_region(op.body, (), op.stage.data)
         return ()

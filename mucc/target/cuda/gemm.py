@@ -196,8 +196,9 @@ class Gemm(ABC):
         value = {"a": self.op.a, "b": self.op.b, "b2": self.op.b2}[which]
         assert value is not None
         inner: Dims = (*outer, *k) if which == "a" else (*k, *outer)
-        memory, axes = self.places.view(value, (*batches, *inner))
-        b = len(batches)
+        b, folded = len(batches), 0 if which == "a" else len(self.m) - 1
+        memory, axes = self.places.view(value, (*batches, *(1,) * folded, *inner))
+        del axes[b : b + folded]  # rows of A that B has no axes for
         first = len(outer) if which == "a" else len(k)
         halves = [axes[b : b + first], axes[b + first :]]
         extents: list[Dims] = [inner[:first], inner[first:]]
