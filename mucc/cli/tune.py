@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -223,17 +224,18 @@ def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
     from mucc.tune.show import watcher
     from mucc.tune.writing import with_schedules
 
-    outcomes = tune(
-        program,
-        target=args.target,
-        limits=Limits(args.budget, args.factor),
-        tools=_tools(args),
-        jobs=args.jobs,
-        keep_pins=args.keep_pins,
-        again=args.again,
-        timeout=args.timeout,
-        watcher=watcher(sys.stderr, json=args.json or reporter.json),
-    )
+    with closing(watcher(sys.stderr, json=args.json or reporter.json)) as shown:
+        outcomes = tune(
+            program,
+            target=args.target,
+            limits=Limits(args.budget, args.factor),
+            tools=_tools(args),
+            jobs=args.jobs,
+            keep_pins=args.keep_pins,
+            again=args.again,
+            timeout=args.timeout,
+            watcher=shown,
+        )
     errors = [e for outcome in outcomes for r in outcome.results if (e := no_result(r))]
     good = [outcome for outcome in outcomes if all(r.best for r in outcome.results)]
     text = "\n".join(schedules_text(o.kernel, o.choice, o.results) for o in good)

@@ -47,6 +47,10 @@ class Watcher(Protocol):
         """A stage is done; `reason` says so where candidates were left out."""
         ...
 
+    def close(self) -> None:
+        """The search is over, however it ended. May be called again."""
+        ...
+
 
 class Silent:
     """Watches and says nothing."""
@@ -61,6 +65,9 @@ class Silent:
         pass
 
     def ended(self, kernel: Kernel, stage: str, reason: str) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
