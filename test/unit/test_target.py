@@ -39,7 +39,7 @@ def test_unknown_target_is_a_diagnostic_with_a_suggestion(name: str) -> None:
         get_target(name)
     (diagnostic,) = caught.value.diagnostics
     assert str(diagnostic) == f"error[MU4001]: unknown target '{name}'"
-    assert diagnostic.notes == ("targets are sm_90a",)
+    assert diagnostic.notes == (f"targets are {', '.join(TARGETS)}",)
     assert diagnostic.helps == ("did you mean 'sm_90a'?",)
 
 
