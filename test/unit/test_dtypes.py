@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mucc.diagnostics import DiagnosticError, Source
+from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.arrays import INTEGERS, NARROW_FLOATS, NumpyArrays
 from mucc.dialects.mu.types import DTYPES, STORABLE, dtype_bytes
 from mucc.driver import compile_text
 from mucc.frontend import parser
+from mucc.passes.gemm_config import config_of
 from mucc.signature import ITEM_BYTES
+from mucc.target import sm90_memory
 from mucc.target.cuda.memory import CUTLASS_TYPES, VIEW_TYPES
 
 ARRAYS = NumpyArrays()
@@ -248,3 +251,63 @@ def test_block_scales_that_do_not_fit(parameters: str) -> None:
 )
 def test_schedules_that_block_scales_do_not_have(setting: str, code: str) -> None:
     assert code in {c for c, _ in errors(f"{SCALED}\n\nschedule f for sm_90a {{\n    {setting}\n}}")}
+
+
+# Programs with the most stages that fit, the sizeof of CollectiveEpilogue::SharedStorage and, with these
+# stages, of Kernel::SharedStorage; checked by static assertions in the host half (CUTLASS 4.2.0, g++ 13).
+STORAGE = [
+    (
+        "x: e4m3[M, K], w: e4m3[N, K], b: bf16[N], r: bf16[M, N]",
+        "bf16",
+        "x @ w.T + b + r",
+        "128x128x128",
+        "cooperative",
+        (6, 33792, 230400),
+    ),
+    (
+        "x: e4m3[M, K], w: e4m3[N, K], r: e4m3[M, N]",
+        "e4m3",
+        "x @ w.T + r",
+        "64x128x128",
+        "pingpong",
+        (8, 17408, 214016),
+    ),
+    (
+        "x: s8[M, K], w: s8[N, K], s: f32[N]",
+        "s8",
+        "(x @ w.T) * s",
+        "64x192x128",
+        "pingpong",
+        (6, 9728, 206336),
+    ),
+    (
+        "x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128], b: f32[N/128, K/128], v: f32[N], r: f32[M, N]",
+        "f32",
+        "matmul(x, w.T, scale_a=a, scale_b=b) + v + r",
+        "128x128x128",
+        "cooperative",
+        (4, 67584, 201728),
+    ),
+    (
+        "x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128], b: f32[N, K/128], r: f16[M, N]",
+        "f16",
+        "matmul(x, w.T, scale_a=a, scale_b=b) + r",
+        "64x64x128",
+        "pingpong",
+        (12, 13312, 216064),
+    ),
+]
+
+
+@pytest.mark.parametrize(("parameters", "out", "body", "tile", "mainloop", "sizes"), STORAGE)
+def test_shared_memory_is_that_of_the_compiler(
+    parameters: str, out: str, body: str, tile: str, mainloop: str, sizes: tuple[int, int, int]
+) -> None:
+    text = f"kernel f[M, N, K]({parameters}) -> {out}[M, N] {{ return {body} }}\n"
+    text += f"schedule f for sm_90a {{ tile = {tile} mainloop = {mainloop} }}"
+    module = compile_text(Source("f.mcu", text)).cutlass
+    (gemm,) = [op for op in module.walk() if isinstance(op, GemmOp)]
+    assert gemm.stages is not None
+    config, stages = config_of(gemm), gemm.stages.value.data
+    storage = sm90_memory.kernel_storage(config, stages)
+    assert (stages, sm90_memory.epilogue_storage(config).size, storage) == sizes

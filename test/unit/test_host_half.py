@@ -50,6 +50,12 @@ CASES = {
     ),
     "registers": "kernel k[M, N, K](x: f32[M, K], w: f32[K, N]) -> (y: f32[M, N], m: f32[N]) {\n"
     "    y = tanh(x @ w)\n    m = sum(y, axis=0)\n    return y, m\n}\n",
+    "e4m3": "kernel k[M, N, K](x: e4m3[M, K], w: e4m3[N, K], s: f32[M]) -> (y: e4m3[M, N], m: f32[]) {\n"
+    "    y = (x @ w.T) * s[:, None]\n    return y, amax(y)\n}\n",
+    "s8": "kernel k[M, N, K](x: s8[M, K], w: u8[N, K]) -> s32[M, N] {\n    return x @ w.T\n}\n",
+    "block_scales": "kernel k[M, N, K]("
+    "x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128], b: f32[N/128, K/128])\n"
+    "    -> bf16[M, N] {\n    return matmul(x, w.T, scale_a=a, scale_b=b)\n}\n",
     "batched": "kernel k[B, M, N, K](x: bf16[B, M, K], w: bf16[B, N, K], b: bf16[B, 1, N])\n"
     "    -> bf16[B, M, N] {\n"
     "    return relu(x @ w.T + b)\n}\n",
