@@ -107,6 +107,11 @@ def through_registers(config: GemmConfig) -> bool:
     return min(config.granules.a, config.granules.b) < 4
 
 
+def least_stages(config: GemmConfig) -> int:
+    """Two, but of tf32 three: CUTLASS's mainloop of two stages would multiply its operands in f16."""
+    return 3 if config.compute in ("tf32", "tf32x3") else 2
+
+
 # Shared memory
 
 
@@ -205,7 +210,7 @@ class Multistage(Family):
             else:
                 wanted = (3, 4)
             for stages in wanted:
-                yield replace(schedule, stages=max(min(stages, fitting), 2))
+                yield replace(schedule, stages=max(min(stages, fitting), least_stages(config)))
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         """Rounds of tiles, each bound by arithmetic, by reading shared memory, or by loads."""

@@ -112,13 +112,18 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             _no_cluster,
         )
     yield from _scheduler(limits, config)
-    if stages is not None and stages < 2:
+    least = multistage.least_stages(config)
+    if stages is not None and stages < least:
         yield Broken(
             "MU3017",
             "stages",
-            f"a pipeline needs at least 2 stages, not {stages}",
-            ("one stage is filled while the other is consumed",),
-            partial(stage_counts, most=2),
+            f"a pipeline needs at least {least} stages, not {stages}",
+            (
+                "one stage is filled while the other is consumed"
+                if least == 2
+                else f"CUTLASS has no {config.compute} mainloop of two stages",
+            ),
+            partial(stage_counts, most=least),
         )
     elif stages is not None and stages > 2 and multistage.through_registers(config):
         yield Broken(
@@ -224,12 +229,13 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         f"a stage takes {kilobytes(stage)}: {m}x{k} of A and {n}x{k} of B, {config.element_bytes} bytes each",
         f"the tile needs {kilobytes(multistage.buffer(config, 2).bytes)} once it is computed",
     )
-    if fitting < 2:
-        used = multistage.smem_bytes(config, 2)
+    least = multistage.least_stages(config)
+    if fitting < least:
+        used = multistage.smem_bytes(config, least)
         yield Broken(
             "MU3005",
             "tile",
-            f"tile {m}x{n}x{k} does not fit: 2 stages take {kilobytes(used)} of {kilobytes(capacity)} "
+            f"tile {m}x{n}x{k} does not fit: {least} stages take {kilobytes(used)} of {kilobytes(capacity)} "
             "of shared memory",
             notes,
             _tiles,

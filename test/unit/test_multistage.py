@@ -47,6 +47,7 @@ CASES: list[tuple[str, str, str, dict[str, object]]] = [
     ("MU3012", "scheduler", "persistent(swizzle=2)", {"swizzle": 3}),
     ("MU3013", "scheduler", "split_k(132)", {"scheduler": "split_k", "splits": 1000}),
     ("MU3017", "stages", "2", {"stages": 1}),
+    ("MU3017", "stages", "3", {"compute": "tf32", "element_bytes": 4, "tile": (64, 64, 32), "stages": 2}),
 ]
 
 
@@ -257,6 +258,14 @@ def test_a_library_from_parts(name: str, tmp_path: Path) -> None:
     assert (FATBIN in library) == name[-1].isdigit()
 
 
+SAME = """
+template <int kFound, int kCounted>
+struct Same {
+  static_assert(kFound == kCounted);
+  static constexpr bool kIs = true;
+};
+"""
+
 FATBIN = bytes.fromhex("50ed55ba")
 """How a file of machine code and PTX begins."""
 
@@ -280,7 +289,7 @@ def test_shared_memory_is_counted_exactly(tmp_path: Path) -> None:
     """Against `sizeof` of the C++ types, of which no code is made."""
     if not (discover.find_nvcc() and discover.find_cutlass()):
         pytest.skip("needs nvcc and CUTLASS: pip install 'mucc[nvcc]'")
-    lines = ["#include <mucc/multistage.cuh>"]
+    lines = ["#include <mucc/multistage.cuh>", SAME]
     for i, (config, stages) in enumerate(SIZES):
         lines += _counted(f"k{i}", config, stages)
     command = [discover.find_toolchain().tools()["nvcc"], *flags("ptx", "sm_80"), "k.cu", "-o", "k.ptx"]
@@ -293,10 +302,11 @@ def test_shared_memory_is_counted_exactly(tmp_path: Path) -> None:
 def _counted(name: str, config: GemmConfig, stages: int) -> list[str]:
     """A kernel's types in a namespace, with an assertion about their size."""
     dtype = config.compute if config.compute in ("bf16", "f16") else "f32"
-    x, a = ("M, K", "x") if config.a_k_major else ("K, M", "x.T")
-    w, b = ("N, K", "w.T") if config.b_k_major else ("K, N", "w")
-    product = f"matmul({a}, {b}, compute={config.compute})"
+    # Exchanged, a row-major result lies along the kernel's columns, and the kernel's A is the program's B.
     columns = config.epilogue.destination_is_col_major
+    seen = config.transposed if columns else config
+    x, a = ("M, K", "x") if seen.a_k_major else ("K, M", "x.T")
+    w, b = ("N, K", "w.T") if seen.b_k_major else ("K, N", "w")
     where = (
         "" if min(config.granules.a, config.granules.b) == 2 else "where M % 8 == 0, N % 8 == 0, K % 8 == 0"
     )
@@ -304,13 +314,14 @@ def _counted(name: str, config: GemmConfig, stages: int) -> list[str]:
         Source(
             "k.mcu",
             f"kernel k[M, N, K](x: {dtype}[{x}], w: {dtype}[{w}])\n"
-            f"    -> {dtype}[{'N, M' if columns else 'M, N'}] {where}\n"
-            f"{{ return {f'({product}).T' if columns else product} }}\n"
+            f"    -> {dtype}[M, N] {where}\n{{ return matmul({a}, {b}, compute={config.compute}) }}\n"
             f"schedule k for sm_90a {{\n    tile = {'x'.join(map(str, config.tile))}\n"
-            f"    mainloop = multistage\n    stages = {stages}\n}}\n",
+            f"    mainloop = multistage\n    stages = {stages}\n"
+            f"    exchange = {'on' if columns else 'off'}\n}}\n",
         )
     )
     (skeleton,) = program.parts().skeletons
     types = skeleton.device.split("namespace mucc_skeleton {")[1].split("}  // namespace mucc_skeleton")[0]
     used = get_target("sm_90a").smem_bytes_used(config, stages)
-    return [f"namespace {name} {{", types, f"static_assert(Kernel::kShared == {used});", "}"]
+    assert ("kColumns = true" in types) is columns
+    return [f"namespace {name} {{", types, f"static_assert(Same<Kernel::kShared, {used}>::kIs);", "}"]
