@@ -187,8 +187,8 @@ _PIPELINE: dict[str, tuple[str, str]] = {
     ),
     "MU3017": _entry(
         "too few pipeline stages",
-        "One stage is filled while another is consumed: a pipeline has at least two. In the multistage mainloop "
-        "tf32 and tf32x3 have at least three: with two, CUTLASS would round operands to f16.",
+        "One stage is filled while another is consumed: a pipeline has at least two. In the multistage "
+        "mainloop tf32 and tf32x3 have at least three: with two, CUTLASS would round operands to f16.",
         _scheduled("stages = 1"),
         _scheduled("stages = 2"),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as ct
+import random
 import re
 import subprocess
 from dataclasses import replace
@@ -284,13 +285,37 @@ SIZES = [
 ]
 
 
+def sample(count: int) -> list[tuple[GemmConfig, int]]:
+    """Legal configurations with a stage count, the same ones every time."""
+    rng = random.Random(7)
+    found: list[tuple[GemmConfig, int]] = []
+    while len(found) < count:
+        compute = rng.choice(multistage.COMPUTES)
+        size = operand_bytes(compute)
+        m, n, k = (rng.choice(s) for s in (multistage.SIDES, multistage.SIDES, multistage.depths(compute)))
+        config = replace(
+            GOOD,
+            compute=compute,
+            element_bytes=size,
+            a_k_major=rng.random() < 0.5,
+            b_k_major=rng.random() < 0.5,
+            tile=(m, n, k),
+            epilogue=Epilogue(size, destination_is_col_major=rng.random() < 0.2),
+            granules=Granules(2, 2, False) if size == 2 and rng.random() < 0.5 else Granules(),
+        )
+        stages = rng.choice((2, 3, 4))
+        if not SM90.violations(config, stages):
+            found.append((config, stages))
+    return found
+
+
 @pytest.mark.nvcc
-def test_shared_memory_is_counted_exactly(tmp_path: Path) -> None:
+def test_what_is_legal_compiles_and_shared_memory_is_counted_exactly(tmp_path: Path) -> None:
     """Against `sizeof` of the C++ types, of which no code is made."""
     if not (discover.find_nvcc() and discover.find_cutlass()):
         pytest.skip("needs nvcc and CUTLASS: pip install 'mucc[nvcc]'")
     lines = ["#include <mucc/multistage.cuh>", SAME]
-    for i, (config, stages) in enumerate(SIZES):
+    for i, (config, stages) in enumerate([*SIZES, *sample(30)]):
         lines += _counted(f"k{i}", config, stages)
     command = [discover.find_toolchain().tools()["nvcc"], *flags("ptx", "sm_80"), "k.cu", "-o", "k.ptx"]
     includes = [f"-I{discover.SUPPORT_INCLUDE}", f"-I{discover.find_toolchain().cutlass.path}"]
