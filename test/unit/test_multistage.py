@@ -6,8 +6,10 @@ import ctypes as ct
 import random
 import re
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,6 +19,7 @@ from mucc.build import Request, build
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
 from mucc.driver import Options, compile_text
+from mucc.runtime.run import gpu_problem
 from mucc.target import get_target, multistage
 from mucc.target.config import Epilogue, GemmConfig, Granules, Problem, Violation, operand_bytes
 from mucc.toolchain import discover
@@ -234,6 +237,20 @@ def test_code_for_later_gpus_is_kept_beside_machine_code() -> None:
     assert "-gencode=arch=compute_80,code=[sm_80,compute_80]" in flags("so", "sm_80")
     assert "-gencode=arch=compute_120a,code=sm_120a" in flags("so", "sm_120a")
     assert "-gencode=arch=compute_80,code=sm_80" in flags("cubin", "sm_80")
+
+
+@pytest.mark.parametrize(
+    ("target", "runs"),
+    [("sm_80", True), ("sm_89", True), ("sm_90a", True), ("sm_120a", False), ("sm_100a", False)],
+)
+def test_code_without_an_a_runs_on_later_gpus(
+    target: str, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_capability=lambda: (9, 0))
+    monkeypatch.setitem(
+        sys.modules, "torch", SimpleNamespace(version=SimpleNamespace(cuda="13.0"), cuda=cuda)
+    )
+    assert (gpu_problem(target) is None) is runs
 
 
 # Builds
