@@ -1,0 +1,188 @@
+"""Legality against the compiler: what is accepted compiles, what is rejected for its types does not.
+
+    python test/tools/legality.py --count 40 --rejected 40 --jobs 16 --seed 1 [--nvcc]
+
+Draws configurations, builds their skeletons past the legality passes, and prints how many that are accepted
+compile and how many that are rejected fail, by code. Without `--nvcc` only g++ looks at the types of the host
+half, which instantiates CUTLASS's collectives but none of their functions for the device; with it nvcc makes
+PTX. The exit status is 1 where something accepted does not compile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from mucc.diagnostics import DiagnosticError
+from mucc.diagnostics.core import Source
+from mucc.dialects.cutlass.ops import GemmOp
+from mucc.driver import Compilation, Options, compile_text
+from mucc.passes.gemm_config import problem_of
+from mucc.passes.select_schedule import settings_of
+from mucc.target import get_target
+from mucc.target.config import Schedule
+from mucc.toolchain.assembly import host_flags
+from mucc.toolchain.discover import Toolchain, find_toolchain
+from mucc.toolchain.flags import flags
+
+KERNELS = (
+    "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n",
+    "kernel f[M, N, K](x: f16[K, M], w: f16[K, N], b: f32[N]) -> f32[M, N] {\n"
+    "    return relu(x.T @ w + b)\n}\n",
+    "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K], c: bf16[M, N]) -> bf16[M, N] {\n"
+    "    return silu(x @ w.T) + c\n}\n",
+    "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
+    "    y = x @ w.T\n    return y, sum(y, axis=0)\n}\n",
+    "kernel f[M, N, K](x: f32[M, K], w: f32[N, K]) -> f32[M, N] {\n    return x @ w.T\n}\n",
+    "kernel f[M, N, K](x: f32[M, K], w: f32[K, N]) -> f32[M, N] {\n    return x @ w\n}\n",
+    "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}\n",
+)
+"""Dtypes and layouts that are read in different ways, and epilogues that keep different things in memory."""
+
+AT_RUN_TIME = {"MU3006", "MU3008", "MU3012", "MU3013", "MU3017"}
+"""Codes of what compiles, and spills registers, or is refused by CUTLASS or the driver at the launch."""
+
+
+TAME = ((64, 128, 192, 256), (16, 32, 48, 64, 96, 128, 160, 192, 208, 256), (16, 32, 64, 128))
+WILD = (
+    (32, 64, 96, 128, 192, 256, 320),
+    (8, 16, 24, 40, 64, 100, 128, 256, 264),
+    (4, 8, 24, 32, 64, 96, 128),
+)
+"""Extents of tiles: such as are often legal, and such as break rules."""
+
+
+class Case(NamedTuple):
+    """A skeleton to compile, and the codes of the rules that its configuration breaks."""
+
+    label: str
+    codes: tuple[str, ...]
+    device: str
+    host: str
+
+
+def draw(rng: random.Random, mainloops: tuple[str, ...], wild: bool) -> Schedule:
+    """A schedule; a wild one may break any rule."""
+    rows, columns, depths = WILD if wild else TAME
+    scheduler = rng.choice(("persistent", "persistent", "stream_k", "split_k"))
+    clusters = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (8, 1)) + ((3, 1), (4, 4)) * wild
+    return Schedule(
+        (rng.choice(rows), rng.choice(columns), rng.choice(depths)),
+        rng.choice(clusters),
+        rng.choice(mainloops),
+        scheduler,
+        swizzle=1,
+        splits=rng.choice((1, 3)) if scheduler != "persistent" else 1,
+        stages=rng.choice((None, None, 2, 3, 12 if wild else None)),
+        exchanged=rng.random() < 0.4,
+    )
+
+
+def cases(target: str, rng: random.Random, accepted: int, rejected: int) -> Iterator[Case]:
+    """So many of each, each schedule once."""
+    machine = get_target(target)
+    mainloops = machine.families[0].mainloops
+    compiled = {text: _compiled(text, target, mainloops[0]) for text in KERNELS}
+    seen: set[tuple[str, Schedule]] = set()
+    left = {True: accepted, False: rejected}
+    while any(left.values()):
+        text = rng.choice(KERNELS)
+        schedule = draw(rng, mainloops, wild=rng.random() < 0.5)
+        gemm = _gemm(compiled[text])
+        config = problem_of(gemm).config(schedule)
+        codes = tuple(sorted({v.code for v in machine.violations(config, schedule.stages)}))
+        if (text, schedule) in seen or not left[not codes] or (codes and set(codes) <= AT_RUN_TIME):
+            continue
+        seen.add((text, schedule))
+        stages = schedule.stages or max(machine.max_stages(config), 2)
+        gemm.properties |= settings_of(replace(schedule, stages=stages))
+        if not schedule.exchanged:
+            gemm.exchange = None
+        (skeleton,) = compiled[text].parts().skeletons
+        left[not codes] -= 1
+        yield Case(f"{schedule} of {text.splitlines()[0]}", codes, skeleton.device, skeleton.host)
+
+
+def _compiled(text: str, target: str, mainloop: str) -> Compilation:
+    schedule = f"schedule f for {target} {{\n    mainloop = {mainloop}\n}}\n"
+    return compile_text(Source("f.mcu", text + schedule), Options(target))
+
+
+def _gemm(compilation: Compilation) -> GemmOp:
+    return next(op for op in compilation.cutlass.walk() if isinstance(op, GemmOp))
+
+
+def compile_case(case: Case, toolchain: Toolchain, target: str, nvcc: bool) -> str | None:
+    """None where it compiles, else the first error."""
+    paths = toolchain.tools()
+    with tempfile.TemporaryDirectory() as folder:
+        if nvcc:
+            Path(folder, "k.cu").write_text(case.device)
+            includes = ("-ccbin", "{cxx}", "-I{support}/include", "-I{cutlass}")
+            command = ("{nvcc}", *flags("ptx", target), *includes, "k.cu", "-o", "k.ptx")
+        else:
+            Path(folder, "k.cpp").write_text(case.host)
+            command = ("{cxx}", *host_flags(toolchain), "-fsyntax-only", "-include", "mucc_shim.h", "k.cpp")
+        words = [word.format(**paths) for word in command]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    found = re.search(r"(static assertion failed[^\n]*|error: [^\n]*)", done.stderr)
+    return found[1] if found else done.stderr[:300]
+
+
+def run(target: str, seed: int, accepted: int, rejected: int, jobs: int, nvcc: bool) -> bool:
+    """Print the counts; whether everything accepted compiled."""
+    toolchain = find_toolchain()
+    drawn = list(cases(target, random.Random(seed), accepted, rejected))
+    with ThreadPoolExecutor(jobs) as threads:
+        compiling = partial(compile_case, toolchain=toolchain, target=target, nvcc=nvcc)
+        errors = list(threads.map(compiling, drawn))
+    results = list(zip(drawn, errors, strict=True))
+    wrong = [(case, error) for case, error in results if not case.codes and error]
+    good = sum(not case.codes and error is None for case, error in results)
+    print(f"{target}, seed {seed}: {good} of {accepted} accepted configurations compile")
+    for case, error in wrong:
+        print(f"  DOES NOT COMPILE: {case.label}\n    {error}")
+    failed = Counter(code for case, error in results for code in case.codes if error)
+    total = Counter(code for case, _ in results for code in case.codes)
+    bad = sum(bool(case.codes and error) for case, error in results)
+    print(f"{bad} of {rejected} rejected configurations do not compile")
+    for code, count in sorted(total.items()):
+        print(f"  {code}: {failed[code]} of {count}")
+    for case, error in results:
+        if case.codes and not error:
+            print(f"  COMPILES: {case.codes} {case.label}")
+    return not wrong
+
+
+def main() -> int:
+    """Draw, compile, print; the exit status."""
+    parser = argparse.ArgumentParser(description="Compare legality with what compiles.")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=4)
+    parser.add_argument("--rejected", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--nvcc", action="store_true")
+    a = parser.parse_args()
+    try:
+        return 0 if run(a.target, a.seed, a.count, a.rejected, a.jobs, a.nvcc) else 1
+    except DiagnosticError as error:
+        print(error, file=sys.stderr)
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
