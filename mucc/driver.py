@@ -164,6 +164,8 @@ def schedule_text(
                 f"    stages    = {gemm.stages.value.data}",
                 f"    scheduler = {gemm.scheduler}",
                 *(["    exchange  = on"] if gemm.is_exchanged else []),
+                *([f"    epilogue  = {gemm.epilogue}"] if gemm.epilogue else []),
+                *(["    pdl       = on"] if gemm.is_dependent else []),
                 "}",
             ]
             blocks.append("\n".join(lines) + "\n")

@@ -74,6 +74,8 @@ def _stage(kernel: c.DeviceKernelOp) -> dict[str, Any]:
                 "stages": kernel.stages.value.data,
                 "scheduler": str(kernel.scheduler),
                 "exchange": kernel.is_exchanged,
+                "epilogue": str(kernel.epilogue) if kernel.epilogue else None,
+                "pdl": kernel.is_dependent,
             }
         case c.ReduceOp():
             return {"name": kernel.stage.data, "kind": "reduce"}

@@ -77,6 +77,10 @@ def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
         scalar_reductions=len(stores[c.ScalarReductionOp]),
         destination_is_col_major=destination is not None and not _is_row_major(destination.destination.type),
         col_broadcasts=tuple(loads[c.ColBroadcastOp]),
+        scalars=sum(
+            isinstance(op, c.ScalarBroadcastOp) and isinstance(op.source.type, TensorType)
+            for op in gemm.nodes
+        ),
     )
 
 
@@ -98,6 +102,8 @@ def schedule_of(gemm: c.GemmOp) -> Schedule:
         splits=gemm.scheduler.splits.data,
         stages=gemm.stages.value.data if gemm.stages else None,
         exchanged=gemm.is_exchanged,
+        epilogue_tile=gemm.epilogue.sizes if gemm.epilogue else None,
+        pdl=gemm.is_dependent,
     )
 
 

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
+    EpilogueTileAttr,
     Mainloop,
     MainloopAttr,
     ScheduleOp,
@@ -64,6 +65,10 @@ def settings_of(choice: Schedule) -> dict[str, Attribute]:
     }
     if choice.exchanged:
         settings["exchange"] = SwitchAttr(Switch.ON)
+    if choice.epilogue_tile is not None:
+        settings["epilogue"] = EpilogueTileAttr.of(*choice.epilogue_tile)
+    if choice.pdl:
+        settings["pdl"] = SwitchAttr(Switch.ON)
     if choice.stages is not None:
         settings["stages"] = IntegerAttr(choice.stages, i64)
     return settings

@@ -47,7 +47,15 @@ from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops import AccumulationAttr, ComputeAttr, ReductionAttr
 from mucc.dialects.mu.pointwise import ElementwiseOp
 from mucc.dialects.mu.rules import block_scales
-from mucc.dialects.mu.schedule import ClusterAttr, MainloopAttr, SchedulerAttr, Switch, SwitchAttr, TileAttr
+from mucc.dialects.mu.schedule import (
+    ClusterAttr,
+    EpilogueTileAttr,
+    MainloopAttr,
+    SchedulerAttr,
+    Switch,
+    SwitchAttr,
+    TileAttr,
+)
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
 
@@ -181,6 +189,8 @@ class GemmOp(DeviceKernelOp):
     scheduler = opt_prop_def(SchedulerAttr)
     granules = opt_prop_def(DenseArrayBase.constr(i64))
     exchange = opt_prop_def(SwitchAttr)
+    epilogue = opt_prop_def(EpilogueTileAttr)
+    pdl = opt_prop_def(SwitchAttr)
     a = operand_def(TensorType)
     b = operand_def(TensorType)
     b2 = opt_operand_def(TensorType)
@@ -195,7 +205,7 @@ class GemmOp(DeviceKernelOp):
         "(`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
         "(`granules` $granules^)? "
-        "(`exchange` $exchange^)? attr-dict "
+        "(`exchange` $exchange^)? (`epilogue` $epilogue^)? (`pdl` $pdl^)? attr-dict "
         "`:` type($a) `,` type($b) (`,` type($b2)^)? (`scales` type($scales)^)? $body"
     )
 
@@ -256,6 +266,11 @@ class GemmOp(DeviceKernelOp):
     def groups(self) -> Dims:
         """The extent that counts the groups; none where the contraction is not grouped."""
         return self.offsets.type.dims if self.offsets is not None else ()
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether the kernel starts while the one before it still runs."""
+        return self.pdl is not None and self.pdl.data is Switch.ON
 
     @property
     def destination(self) -> StoreDOp | ScatterDOp | None:

@@ -29,6 +29,7 @@ from mucc.dialects.mu.ops import (
 )
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
+    EpilogueTileAttr,
     MainloopAttr,
     ScheduleOp,
     SchedulerAttr,
@@ -71,6 +72,7 @@ Mu = Dialect(
         TileAttr,
         ClusterAttr,
         MainloopAttr,
+        EpilogueTileAttr,
         SchedulerAttr,
         SwitchAttr,
     ],

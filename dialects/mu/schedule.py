@@ -101,6 +101,35 @@ class ClusterAttr(ParametrizedAttribute):
         return "x".join(str(v) for v in self.sizes)
 
 
+@irdl_attr_definition
+class EpilogueTileAttr(ParametrizedAttribute):
+    """The piece of a tile that the epilogue works on at a time."""
+
+    name = "mu.epilogue_tile"
+
+    m: IntAttr
+    n: IntAttr
+
+    @staticmethod
+    def of(m: int, n: int) -> EpilogueTileAttr:
+        return EpilogueTileAttr(IntAttr(m), IntAttr(n))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return self.m.data, self.n.data
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        return _parse_shape(parser, 2)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_list(self.sizes, lambda v: printer.print_string(str(v)))
+
+    def __str__(self) -> str:
+        return "x".join(str(v) for v in self.sizes)
+
+
 class Mainloop(StrEnum):
     COOPERATIVE = "cooperative"
     PINGPONG = "pingpong"
@@ -226,11 +255,15 @@ SETTINGS: dict[str, type[Attribute]] = {
     "stages": IntegerAttr,
     "scheduler": SchedulerAttr,
     "exchange": SwitchAttr,
+    "epilogue": EpilogueTileAttr,
+    "pdl": SwitchAttr,
 }
-"""What a schedule may set, with the attribute that holds it. `stages = auto` is left out of the IR.
+"""What a schedule may set, with the attribute that holds it. `stages = auto` and `epilogue = auto` are left
+out of the IR.
 
 Where `exchange` is on, the kernel computes the transposed product Dᵀ = Bᵀ Aᵀ: tile, cluster and raster count
-its rows, the result's columns, as M.
+its rows, the result's columns, as M. Where `pdl` is on, it starts while the kernel before it on the stream
+still runs (programmatic dependent launch), and waits for that one's end before it reads.
 """
 
 

@@ -18,6 +18,7 @@ def _kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "
 _GEMM = _kernel()
 _ODD = _GEMM.replace("K](", "K=101](")
 _F32 = _kernel("f32", body="matmul(x, w.T, compute=f32)")
+_SCALED = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K], s: f32) -> bf16[M, N] {\n    return x @ w.T * s\n}"
 _B_BY_ROWS = _kernel("f32", w="K, N", body="x @ w")
 _GATED = (
     "kernel f[M, N, K](x: bf16[M, K], g: bf16[N, K], u: bf16[N, K]) -> bf16[M, N] {\n"
@@ -191,6 +192,25 @@ _PIPELINE: dict[str, tuple[str, str]] = {
         "mainloop tf32 and tf32x3 have at least three: with two, CUTLASS would round operands to f16.",
         _scheduled("stages = 1"),
         _scheduled("stages = 2"),
+    ),
+}
+
+_LAUNCH: dict[str, tuple[str, str]] = {
+    "MU3073": _entry(
+        "kernel cannot start early",
+        "With `pdl = on` a kernel starts while the one before it on the stream still runs, and waits for its "
+        "end before it reads. Kernels that load by TMA do so, but for an epilogue that reads a number from a "
+        "tensor without dims: CUTLASS fetches it at once. Pass the number by value, or leave `pdl` out.",
+        _scheduled("mainloop = cooperative", "pdl = on", kernel=_SCALED.replace("s: f32", "s: f32[]")),
+        _scheduled("mainloop = cooperative", "pdl = on", kernel=_SCALED),
+    ),
+    "MU3074": _entry(
+        "epilogue tile is not possible",
+        "The epilogue of an sm_90a kernel works on pieces of a tile: as many rows as its warp groups hold "
+        "side by side (128 in cooperative kernels, else 64), and columns that divide the tile and are a "
+        "multiple of 16. Wider pieces take more shared memory, narrower ones more steps.",
+        _scheduled("tile = 128x128x64", "mainloop = cooperative", "epilogue = 64x32"),
+        _scheduled("tile = 128x128x64", "mainloop = cooperative", "epilogue = 128x64"),
     ),
 }
 
@@ -396,6 +416,7 @@ CODES: dict[str, tuple[str, str]] = {
     **_PIPELINE,
     **_GRID,
     **_SKINNY,
+    **_LAUNCH,
     **_BLACKWELL,
     **_SHAPES,
     **_TARGETS,

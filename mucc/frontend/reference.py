@@ -84,7 +84,7 @@ one.
 * `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, or `stream_k(splits=n)`,
   `split_k(n)` (only with cooperative; for few tiles and a long K).
 * `exchange = on|off`: compute the transpose, so that a small M becomes the tile's N: for M <= 64,
-  `tile = 64x16x128` counts 64 of N and 16 of M.
+  `tile = 64x16x128` counts 64 of N and 16 of M. `pdl = on|off`: start before the last kernel ends.
 * Alignment: TMA loads need 16 bytes, so the contiguous extent must be a multiple of 16 (8-bit), 8 (16-bit) or
   4 (f32): promise it in `where` or bind the dim. f32 operands are best contiguous along K: `x @ w.T`.
 

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute
 from mucc.dialects.mu.schedule import (
     SETTINGS,
     ClusterAttr,
+    EpilogueTileAttr,
     Mainloop,
     MainloopAttr,
     Raster,
@@ -144,6 +145,16 @@ def _cluster(context: Context, setting: ast.Setting) -> Attribute | None:
             return None
 
 
+def _epilogue(context: Context, setting: ast.Setting) -> Attribute | None:
+    if isinstance(setting.value, ast.Word) and setting.value.text == "auto" and setting.value.args is None:
+        return None
+    match _sizes(context, setting, 2, "auto or MxN, for example 64x32"):
+        case (m, n):
+            return EpilogueTileAttr.of(m, n)
+        case _:
+            return None
+
+
 def _bare_word(context: Context, setting: ast.Setting, choices: tuple[str, ...]) -> str | None:
     word = _word(context, setting, choices)
     if word is None:
@@ -260,5 +271,6 @@ _READERS: dict[type[Attribute], Callable[[Context, ast.Setting], Attribute | Non
     MainloopAttr: _mainloop,
     IntegerAttr: _stages,
     SwitchAttr: _switch,
+    EpilogueTileAttr: _epilogue,
     SchedulerAttr: _scheduler,
 }

@@ -110,6 +110,10 @@ def pinned_fields(fixed: Mapping[str, str]) -> dict[str, Any]:
         pinned["mainloop"] = mainloop
     if fixed.get("stages", "").isdigit():
         pinned["stages"] = int(fixed["stages"])
+    if (piece := _sizes(fixed.get("epilogue", ""))) is not None:
+        pinned["epilogue_tile"] = piece
+    if "pdl" in fixed:
+        pinned["pdl"] = fixed["pdl"] == "on"
     if "exchange" in fixed:
         pinned["exchanged"] = fixed["exchange"] == "on"
     if scheduler := fixed.get("scheduler"):

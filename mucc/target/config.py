@@ -27,6 +27,8 @@ class Epilogue:
     scalar_reductions: int = 0
     destination_is_col_major: bool = False
     col_broadcasts: tuple[int, ...] = ()
+    scalars: int = 0
+    """Numbers that the epilogue reads from memory."""
 
     @property
     def transposed(self) -> Epilogue:
@@ -97,6 +99,8 @@ class GemmConfig:
     blocks: tuple[int, int] | None = None
     """How many rows of A and columns of B share a scale, for products with block scales."""
     granules: Granules = ALIGNED
+    epilogue_tile: tuple[int, int] | None = None
+    pdl: bool = False
 
     @property
     def transposed(self) -> GemmConfig:
@@ -191,7 +195,8 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A chosen schedule. `stages` is None where as many are used as fit.
+    """A chosen schedule. `stages` is None where as many are used as fit, `epilogue_tile` where
+    CUTLASS has its own.
 
     Where it is `exchanged`, tile, cluster and raster are those of the transposed product.
     """
@@ -205,6 +210,8 @@ class Schedule:
     splits: int = 1
     stages: int | None = None
     exchanged: bool = False
+    epilogue_tile: tuple[int, int] | None = None
+    pdl: bool = False
 
     @property
     def compiled(self) -> Schedule:

@@ -42,7 +42,7 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
     """
     if config.mainloop != multistage.MAINLOOP:
         return
-    first = list(_single(limits, config, stages))
+    first = [*rules.launches(config, ()), *rules.pieces(config), *_single(limits, config, stages)]
     yield from first or _across(limits, config, stages)
 
 

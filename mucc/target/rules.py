@@ -65,7 +65,8 @@ def _fix(
     Where a pinned stage count allows none the count has to give way, and then every other setting.
     """
     others = [other for other in found if other.setting != rule.setting]
-    config, stages = mended(config, stages, {other.setting for other in others})
+    settings = {other.setting for other in others}
+    config, stages = mended(_plain(config, settings), stages, settings)
     tolerated = {other.code for other in others}
     second: str | None = None
     for pinned in dict.fromkeys((stages, None)):
@@ -76,6 +77,56 @@ def _fix(
             if second is None and all(b.setting != rule.setting for b in left):
                 second = fix.text
     return second
+
+
+def _plain(config: GemmConfig, settings: set[str]) -> GemmConfig:
+    """The configuration without some settings that may be left out."""
+    if "pdl" in settings:
+        config = replace(config, pdl=False)
+    return replace(config, epilogue_tile=None) if "epilogue" in settings else config
+
+
+# Rules that targets share
+
+
+def launches(config: GemmConfig, mainloops: Iterable[str]) -> Iterator[Broken]:
+    """Programmatic dependent launch is for kernels that wait before they read anything."""
+
+    def off(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+        yield Fix("off", replace(config, pdl=False), stages)
+
+    if config.pdl and (config.mainloop not in mainloops or config.grouped):
+        subject = "a grouped contraction" if config.grouped else f"the {config.mainloop} mainloop"
+        message = f"{subject} cannot start before the kernel before it has ended"
+        note = "only kernels that load by TMA wait for that kernel before they read"
+        yield Broken("MU3073", "pdl", message, (note,), off)
+    elif config.pdl and config.epilogue.scalars:
+        message = "the epilogue reads a number from memory before it waits for the kernel before it"
+        note = "CUTLASS fetches numbers as a kernel starts; a number passed by value is in no memory"
+        yield Broken("MU3073", "pdl", message, (note,), off)
+
+
+def pieces(config: GemmConfig) -> Iterator[Broken]:
+    """Only epilogues of CUTLASS that store by TMA work on pieces of a tile that can be chosen."""
+
+    def automatic(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+        yield Fix("auto", replace(config, epilogue_tile=None), stages)
+
+    if config.epilogue_tile is not None:
+        subject = "a grouped contraction" if config.grouped else f"the {config.mainloop} mainloop"
+        message = f"the epilogue tile of {subject} cannot be chosen"
+        note = "only the epilogues of sm_90a that store by TMA work on pieces of any width"
+        yield Broken("MU3074", "epilogue", message, (note,), automatic)
+
+
+def without_tma(config: GemmConfig, stages: int | None) -> list[Violation]:
+    """What of a schedule is for kernels that load and store by TMA, in one that does neither."""
+
+    def broken(config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+        yield from launches(config, ())
+        yield from pieces(config)
+
+    return violations(broken, lambda config, stages, _: (config, stages), config, stages)
 
 
 # Proposals that targets share

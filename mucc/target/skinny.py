@@ -14,6 +14,7 @@ from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
+from mucc.target import rules
 from mucc.target.base import Device, Facts, Family
 from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
 
@@ -139,7 +140,7 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
         message = f"the skinny mainloop has 2 to {MOST_STAGES} stages, not {stages}"
         note = "a stage is the step of a warp: one is multiplied while the others are copied"
         found.append(Violation("MU3056", "stages", message, (note,), "auto"))
-    return found
+    return found + rules.without_tma(config, stages)
 
 
 def _tile(facts: Facts, config: GemmConfig, stages: int | None) -> Iterator[Violation]:

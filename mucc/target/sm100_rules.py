@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+from mucc.target import rules
 from mucc.target import sm100_memory as memory
 from mucc.target.base import Limits
 from mucc.target.config import GemmConfig
@@ -92,6 +93,8 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ("its matrix instructions multiply " + ", ".join(COMPUTES),),
             _mainloops,
         )
+    yield from rules.launches(config, MAINLOOPS)
+    yield from rules.pieces(config)
     yield from _tile(limits, config)
     m, n = config.cluster
     if any(x < 1 or x & (x - 1) for x in (m, n)) or m * n > limits.cluster_blocks:

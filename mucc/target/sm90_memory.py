@@ -71,6 +71,8 @@ def pipeline(stages: int) -> Layout:
 def epilogue_tile(config: GemmConfig) -> tuple[int, int]:
     """Rows and columns that the epilogue handles at a time."""
     m, n, _ = config.tile
+    if config.epilogue_tile is not None:
+        return config.epilogue_tile
     if config.mainloop == "cooperative":
         return min(m, 128), gcd(min(32, n), n)
     widest = 64 if config.epilogue.destination == 1 and n % 64 == 0 else 32

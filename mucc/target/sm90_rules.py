@@ -180,6 +180,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ),
             _exchanges,
         )
+    yield from rules.launches(config, MAINLOOPS)
     yield from _tile(limits, config, stages)
     yield from _cluster(limits, config, stages)
     yield from _scheduler(limits, config, stages)
@@ -384,8 +385,42 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             (f"each block loads an equal part of B, in groups of 8: N must be a multiple of {slice_rows}",),
             _clusters,
         )
+    if pieces := list(_epilogue_tile(config)):
+        yield from pieces
+        return
     yield from _reduction(config, tiles)
     yield from _shared_memory(limits, config, stages)
+
+
+def _pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    """Pieces that divide the tile, the closest in width first; then what CUTLASS takes."""
+    wanted = config.epilogue_tile[1] if config.epilogue_tile else 32
+    rows, columns = ROWS.get(config.mainloop, 64), (16, 32, 48, 64, 96, 128)
+    for n in sorted(columns, key=lambda n: abs(n - wanted)):
+        yield Fix(f"{rows}x{n}", replace(config, epilogue_tile=(rows, n)), stages)
+    yield Fix("auto", replace(config, epilogue_tile=None), stages)
+
+
+def _epilogue_tile(config: GemmConfig) -> Iterator[Broken]:
+    if config.epilogue_tile is None or config.grouped:
+        yield from rules.pieces(config)
+        return
+    m, n = config.epilogue_tile
+    rows = ROWS.get(config.mainloop, 64)
+    if config.rights == 2:
+        message = f"the pieces of two right operands have one size, and cannot be {m}x{n}"
+        note = "their columns alternate between the operands"
+    elif m != rows:
+        message = f"the epilogue of the {config.mainloop} mainloop works on {rows} rows at a time, not {m}"
+        note = f"its warp groups hold {rows} rows of accumulators side by side"
+    elif n < 16 or n % 16 or config.tile[1] % n:
+        message = (
+            f"epilogue pieces of {n} columns do not divide tile N = {config.tile[1]} into multiples of 16"
+        )
+        note = "each piece is staged in shared memory 16 columns at a time"
+    else:
+        return
+    yield Broken("MU3074", "epilogue", message, (note,), _pieces)
 
 
 def _reduction(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:

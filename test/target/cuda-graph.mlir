@@ -50,7 +50,7 @@ builtin.module {
 // D is needed again after it is stored: no tree, and the last node repeats it.
 // CHECK-LABEL: namespace mu::dag::out {
 // CHECK:       using EpilogueSchedule = cutlass::epilogue::TmaWarpSpecialized;
-// CHECK-NEXT:  using Tiles = mucc::gemm::Tiles<TileShape, ElementC, ElementD, EpilogueSchedule>;
+// CHECK-NEXT:  using Tiles = mucc::gemm::Tiles<TileShape, ElementC, ElementD, EpilogueSchedule, cutlass::epilogue::collective::EpilogueTileAuto>;
 // CHECK:       using Graph = fusion::Sm90TopologicalVisitor<float, cute::tuple<cute::seq<>, cute::seq<>, cute::seq<0, 1>, cute::seq<2>, cute::seq<3>, cute::seq<2>>, Acc, Row_b, mucc::gemm::Compute<Body0, float>, mucc::gemm::Compute<Body1, float>, Aux_z, mucc::gemm::Compute<mucc::gemm::Identity, ElementD>>;
 // CHECK:       Graph::Arguments const graph{{[{][{][}]}}, row_b, {}, {}, aux_z, {}};
 // CHECK:       p.raster = mucc::gemm::Raster::kAlongM;

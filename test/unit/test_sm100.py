@@ -63,7 +63,7 @@ def test_each_rule(code: str, setting: str, fix: str | None, changes: dict[str, 
     assert violation.fix == fix
 
 
-@pytest.mark.parametrize("code", [code for code in CODES if "MU3070" <= code <= "MU3079"])
+@pytest.mark.parametrize("code", [code for code in CODES if "MU3070" <= code <= "MU3072"])
 def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
     wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
     options = Options(target="sm_100a")
@@ -96,6 +96,8 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         splits=1 if scheduler == "persistent" else draw(st.integers(0, 200)),
         swizzle=draw(st.integers(0, 9)) if scheduler == "persistent" else 1,
         exchanged=draw(st.booleans()),
+        epilogue_tile=draw(st.none() | st.just((128, 32))),
+        pdl=draw(st.booleans()),
     )
 
 

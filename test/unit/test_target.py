@@ -113,6 +113,10 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3016", "exchange", "off", {**TF32, "b_k_major": False, "tile": (128, 128, 32), "exchanged": True}),
     ("MU3017", "stages", "2", {"stages": 1}),
     ("MU3020", "mainloop", "multistage", {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 32)}),
+    ("MU3073", "pdl", "off", {"pdl": True, "epilogue": Epilogue(scalars=1)}),
+    ("MU3074", "epilogue", "128x32", {"epilogue_tile": (64, 32)}),
+    ("MU3074", "epilogue", "128x32", {"epilogue_tile": (128, 40)}),
+    ("MU3074", "epilogue", "auto", {"epilogue_tile": (128, 32), "rights": 2, "tile": (128, 128, 64)}),
 ]
 
 
@@ -125,7 +129,8 @@ def test_each_rule(code: str, setting: str, fix: str | None, changes: dict[str, 
 
 def test_every_rule_is_tried_and_explained() -> None:
     tried = {code for code, *_ in CASES}
-    explained = {c for c in CODES if ("MU3001" <= c <= "MU3020" and c != "MU3011") or c == "MU3060"}
+    later = ("MU3060", "MU3073", "MU3074")
+    explained = {c for c in CODES if ("MU3001" <= c <= "MU3020" and c != "MU3011") or c in later}
     assert tried == explained
 
 
@@ -178,6 +183,7 @@ epilogues = st.builds(
     destination_is_col_major=st.booleans(),
     col_broadcasts=st.lists(element, max_size=2).map(tuple),
     col_reductions=st.integers(0, 1),
+    scalars=st.integers(0, 1),
 )
 operands = st.sampled_from(
     [(c, True, True) for c in ("bf16", "f16", "tf32")]
@@ -203,6 +209,8 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         splits=1 if scheduler == "persistent" else draw(st.integers(0, 200)),
         swizzle=draw(st.integers(0, 9)) if scheduler == "persistent" else 1,
         exchanged=draw(st.booleans()),
+        epilogue_tile=draw(st.none() | st.tuples(sizes, sizes)),
+        pdl=draw(st.booleans()),
         rights=draw(st.sampled_from((1, 2))) if SM90.has_pairs(compute, a_k_major, b_k_major, "bf16") else 1,
     )
 
@@ -215,6 +223,11 @@ def apply(violation: Violation, config: GemmConfig, stages: int | None) -> tuple
             return config, None if text == "auto" else int(text)
         case "tile" | "cluster":
             return replace(config, **{violation.setting: tuple(map(int, text.split("x")))}), stages
+        case "pdl":
+            return replace(config, pdl=text == "on"), stages
+        case "epilogue":
+            piece = None if text == "auto" else tuple(map(int, text.split("x")))
+            return replace(config, epilogue_tile=piece), stages  # type: ignore[arg-type]
         case "exchange":
             assert text == ("off" if config.exchanged else "on")
             return config.transposed, stages

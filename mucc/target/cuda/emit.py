@@ -126,6 +126,7 @@ def _header(name: str, manifest: Mapping[str, object], programs: list[ProgramOp]
 
 def _includes(programs: list[ProgramOp], headers: list[Headers]) -> Iterator[str]:
     kernels = [op for p in programs for op in p.kernels]
+    yield from (f"#define {macro}" for macro in sorted({m for h in headers for m in h.defines}))
     yield "#include <mucc/launch.h>"
     yield from (f"#include <{header}>" for header in sorted({h.host for h in headers}))
     yield from (f"#include <{header}>" for header in sorted({m for h in headers for m in h.more}))

@@ -72,7 +72,7 @@ class Headers:
     """What the text of a family's kernels stands on.
 
     `device` comes first, then `more` and `kernel`; in the host's half, `host` stands for `device` and
-    includes it.
+    includes it. `defines` are macros that all of them see.
     `driver` is the class template that runs kernels: `driver<Kernel, arguments>::skeleton`.
     """
 
@@ -81,10 +81,12 @@ class Headers:
     host: str = "mucc/gemm_launch.h"
     driver: str = "mucc::gemm::Host"
     more: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
 
     def lines(self, first: str) -> str:
-        """The `#include` lines, of which `first` is the first."""
-        return "".join(f"#include <{header}>\n" for header in (first, *self.more, self.kernel))
+        """The lines that the text begins with: macros, then headers, of which `first` is the first."""
+        macros = "".join(f"#define {macro}\n" for macro in self.defines)
+        return macros + "".join(f"#include <{header}>\n" for header in (first, *self.more, self.kernel))
 
 
 @dataclass(frozen=True, slots=True)

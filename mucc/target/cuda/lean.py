@@ -49,7 +49,7 @@ def is_lean(op: GemmOp, d: Matrix | None, tile: tuple[int, ...], mainloop: Mainl
     nodes = list(op.nodes)
     bodies = [node for node in nodes if isinstance(node, ComputeOp)]
     stored = [node for node in nodes if isinstance(node, StoreDOp)]
-    if d is None or len(bodies) > 1 or len(stored) != 1:
+    if op.epilogue is not None or d is None or len(bodies) > 1 or len(stored) != 1:
         return False
     if not all(isinstance(node, _NODES) for node in nodes):
         return False

@@ -23,7 +23,7 @@ class Sm100Gemm(Sm90Gemm):
 
     @property
     def headers(self) -> Headers:
-        return Headers("mucc/gemm_sm100.cuh")
+        return self.launched(Headers("mucc/gemm_sm100.cuh"), "CUTLASS_ENABLE_GDC_FOR_SM100")
 
     def build_epilogue(self) -> Epilogue:
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"

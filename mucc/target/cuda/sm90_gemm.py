@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops import Compute
 from mucc.dialects.mu.rules import BLOCK
@@ -47,9 +49,17 @@ class Sm90Gemm(Gemm):
     @property
     def headers(self) -> Headers:
         if self.op.scales:
-            return Headers(_HEADERS[self.mainloop], more=_SCALING)
+            headers = Headers(_HEADERS[self.mainloop], more=_SCALING)
+            return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
         promotes = self.op.compute.data in (Compute.E4M3, Compute.E5M2) and self.op.acc is None
-        return Headers(_HEADERS[self.mainloop], more=(_PROMOTING,) if promotes else ())
+        more = (_PROMOTING,) if promotes else ()
+        return self.launched(Headers(_HEADERS[self.mainloop], more=more), "CUTLASS_ENABLE_GDC_FOR_SM90")
+
+    def launched(self, headers: Headers, waiting: str) -> Headers:
+        """Headers of a kernel that may have to start early: the macro `waiting` makes CUTLASS's wait."""
+        if not self.op.is_dependent:
+            return headers
+        return replace(headers, driver="mucc::gemm::DependentHost", defines=(waiting,))
 
     def build_epilogue(self) -> Epilogue:
         epilogue = self._built_epilogue()
@@ -114,11 +124,18 @@ class Sm90Gemm(Gemm):
             lines.append(f"using Visitor = {self.epilogue.root.type};")
         return [*lines, ""]
 
+    @property
+    def epilogue_tile(self) -> str:
+        """The piece of a tile that the epilogue works on, or that CUTLASS is to choose it."""
+        if self.op.epilogue is None:
+            return "cutlass::epilogue::collective::EpilogueTileAuto"
+        return shape_type(*self.op.epilogue.sizes)
+
     def built_epilogue(self, arch: str, tile: str = "TileShape") -> str:
         """The type of CUTLASS's epilogue, by its builder."""
         built = [
             f"cutlass::arch::{arch}, cutlass::arch::OpClassTensorOp, {tile}, ClusterShape",
-            f"cutlass::epilogue::collective::EpilogueTileAuto, {self.accumulator}, float",
+            f"{self.epilogue_tile}, {self.accumulator}, float",
             f"ElementC, StrideC, {self.aligned(self.c)}, ElementD, StrideD, {self.aligned(self.d)}",
             "EpilogueSchedule, Visitor",
         ]
@@ -133,7 +150,8 @@ class Sm90Gemm(Gemm):
         _, epilogue_schedule = _SCHEDULES[self.mainloop]
         lines.append(f"using EpilogueSchedule = cutlass::epilogue::{epilogue_schedule};")
         if self.uses_tiles:
-            tiles = f"TileShape, ElementC, {'ElementD' if self.d else NO_MATRIX}, EpilogueSchedule"
+            element_d = "ElementD" if self.d else NO_MATRIX
+            tiles = f"TileShape, ElementC, {element_d}, EpilogueSchedule, {self.epilogue_tile}"
             lines.append(f"using Tiles = mucc::gemm::Tiles<{tiles}>;")
         return [*lines, *self.visitor(), *self._collectives(self.built_epilogue("Sm90"))]
 

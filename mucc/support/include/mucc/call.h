@@ -132,6 +132,9 @@ struct Geometry {
   unsigned block;
   unsigned cluster[3] = {0, 0, 0};
   unsigned shared = 0;  // dynamic shared memory, in bytes
+  // The kernel may start while the one before it on the stream still runs: it waits itself before it reads or writes
+  // what that one may write or read.
+  bool dependent = false;
 };
 
 // Loads the kernel, grants it its shared memory and counts its clusters; all once per device. Null and an error where

@@ -62,9 +62,9 @@ using Exact = fusion::Sm90Compute<Same, int32_t, int32_t, kNearest>;
 // ---- further matrices -----------------------------------------------------------------------------------
 
 // How an epilogue cuts its tile up, and how many pieces it has under way.
-template <class TileShape, class ElementC, class ElementD, class Schedule>
-using Tiles = cutlass::epilogue::collective::detail::EpilogueDescriptor<
-    TileShape, cutlass::epilogue::collective::EpilogueTileAuto, ElementC, ElementD, Schedule>;
+template <class TileShape, class ElementC, class ElementD, class Schedule, class EpilogueTile>
+using Tiles =
+    cutlass::epilogue::collective::detail::EpilogueDescriptor<TileShape, EpilogueTile, ElementC, ElementD, Schedule>;
 
 // How a further matrix lies in shared memory on its way; other GPUs have specialisations.
 template <class Tiles, class Stride, class Element>

@@ -109,8 +109,9 @@ bool maps_are_made(typename Kernel::Params const& p) {
   return good;
 }
 
-// A kernel's side of a Skeleton. `kArguments(problem, to)` fills in CUTLASS's arguments.
-template <class Kernel, void (*kArguments)(Problem const&, typename Kernel::Arguments&)>
+// A kernel's side of a Skeleton. `kArguments(problem, to)` fills in CUTLASS's arguments; `kDependent` says that the
+// kernel is compiled to wait for the one before it.
+template <class Kernel, void (*kArguments)(Problem const&, typename Kernel::Arguments&), bool kDependent = false>
 struct Host {
   using Params = typename Kernel::Params;
 
@@ -121,6 +122,7 @@ struct Host {
     g.cluster[1] = cute::size<1>(Cluster{});
     g.cluster[2] = cute::size<2>(Cluster{});
     g.shared = Kernel::SharedStorageSize;
+    g.dependent = kDependent;
     return g;
   }
 
@@ -197,5 +199,8 @@ struct Host {
 
   static constexpr Skeleton skeleton{run, scratch, parameters, sizeof(Params)};
 };
+
+template <class Kernel, void (*kArguments)(Problem const&, typename Kernel::Arguments&)>
+using DependentHost = Host<Kernel, kArguments, true>;
 
 }  // namespace mucc::gemm

@@ -80,21 +80,32 @@ inline int find_function(Code& code, CUfunction& function) {
          call_driver<Driver::KernelGetFunction>("cuKernelGetFunction", 12000, "loading the kernel", &function, kernel);
 }
 
-// The launch attribute for a geometry with clusters.
-inline CUlaunchAttribute cluster_attribute(Geometry const& g) {
-  CUlaunchAttribute cluster{};
-  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  cluster.value.clusterDim = {g.cluster[0], g.cluster[1], g.cluster[2]};
-  return cluster;
-}
+// The attributes of launches: clusters, and programmatic dependent launch.
+struct LaunchAttributes {
+  CUlaunchAttribute all[2] = {};
+  unsigned count = 0;
 
-inline CUlaunchConfig launch_config(Geometry const& g, CUlaunchAttribute* cluster) {
+  explicit LaunchAttributes(Geometry const& g) {
+    if (g.cluster[0]) {
+      auto& cluster = all[count++];
+      cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+      cluster.value.clusterDim = {g.cluster[0], g.cluster[1], g.cluster[2]};
+    }
+    if (g.dependent) {
+      auto& dependent = all[count++];
+      dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      dependent.value.programmaticStreamSerializationAllowed = 1;
+    }
+  }
+};
+
+inline CUlaunchConfig launch_config(Geometry const& g, LaunchAttributes& attributes) {
   CUlaunchConfig config{};
   config.gridDimX = g.grid[0], config.gridDimY = g.grid[1], config.gridDimZ = g.grid[2];
   config.blockDimX = g.block, config.blockDimY = 1, config.blockDimZ = 1;
   config.sharedMemBytes = g.shared;
-  config.attrs = cluster;
-  config.numAttrs = g.cluster[0] ? 1 : 0;
+  config.attrs = attributes.all;
+  config.numAttrs = attributes.count;
   return config;
 }
 
@@ -112,8 +123,8 @@ MUCC_SHARED Loaded const* load(Code& code, int device, Geometry const& geometry)
                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(geometry.shared)))
     return nullptr;
   if (geometry.cluster[0]) {
-    CUlaunchAttribute cluster = cluster_attribute(geometry);
-    CUlaunchConfig config = launch_config(geometry, &cluster);
+    LaunchAttributes attributes(geometry);
+    CUlaunchConfig config = launch_config(geometry, attributes);
     config.gridDimX = geometry.cluster[0], config.gridDimY = geometry.cluster[1], config.gridDimZ = 1;
     if (call_driver<Driver::OccupancyMaxActiveClusters>("cuOccupancyMaxActiveClusters", 11080,
                                                         "counting the clusters that fit", &clusters, function,
@@ -136,8 +147,8 @@ MUCC_SHARED int start(Call const& c, char const* stage, Code& code, Geometry con
   auto* launch = driver_function<Driver::LaunchKernelEx>("cuLaunchKernelEx", 11060, known);
   Loaded const* loaded = launch ? load(code, c.device, geometry) : nullptr;
   if (!loaded) return 1;
-  CUlaunchAttribute cluster = cluster_attribute(geometry);
-  CUlaunchConfig config = launch_config(geometry, &cluster);
+  LaunchAttributes attributes(geometry);
+  CUlaunchConfig config = launch_config(geometry, attributes);
   config.hStream = stream_of(c);
   auto function = static_cast<CUfunction>(loaded->function);
   CUresult result = launch(&config, function, parameters, nullptr);
