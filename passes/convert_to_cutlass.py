@@ -330,8 +330,8 @@ class _Kernel:
         """A contraction's operand as a view that the kernel can read, copied first where it cannot.
 
         A right operand has extent 1 along the batch axes that are folded into rows; `groups` says that it has
-        an axis for groups of rows. Matrix instructions take operands of 8 bits contiguous along K only; `k_major`
-        asks that of others too.
+        an axis for groups of rows. Matrix instructions take operands of 8 bits contiguous along K only;
+        `k_major` asks that of others too.
         """
         access, space, batch = self.at(access), stage.space, len(problem.batch)
         rank = len(space)
