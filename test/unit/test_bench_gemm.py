@@ -43,7 +43,7 @@ def test_figures():
     rows = [
         row("bf16", "plain", "8192x8192x8192", tuned=2.0, default=2.5, eager=1.8),
         row("bf16", "plain", "512x512x512", tuned=1.0, default=1.0, eager=1.6),
-        row("skinny_bf16", "skinny", "1x4096x4096", tuned=0.5, default=0.5, eager=1.0),
+        row("skinny_bf16", "skinny", "1x4096x4096", tuned=0.5, default=0.5, eager=1.0) | {"flop": 1e9},
         row("gated", "fused", "4096x4096x4096", tuned=1.0, default=1.0, eager=4.0, compile=1.21),
         row("residual", "fused", "4096x4096x4096", tuned=1.0, default=1.0, eager=1.0, compile=1.0),
     ]
@@ -56,6 +56,8 @@ def test_figures():
     assert found["fused.tuned_over_eager_geomean"] == pytest.approx(2.0)
     assert found["fused.tuned_over_compile_geomean"] == pytest.approx(1.1)
     assert "gemm.bf16.tuned_over_compile_geomean" not in found
+    slow = summary.figures(rows[:1], {"bf16": 1e14}, 4e12)
+    assert slow["gemm.bf16.ceiling_flops"] == pytest.approx(1e12 / 1.8e-3), "somebody was faster"
     assert len(summary.table(rows).splitlines()) == 1 + len(rows)
 
 
