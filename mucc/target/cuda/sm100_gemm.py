@@ -43,5 +43,5 @@ class Sm100Gemm(Sm90Gemm):
         if self.uses_tiles:
             tiles = f"MmaShape, ElementC, StrideC, {element_d}, StrideD, EpilogueSchedule"
             lines.append(f"using Tiles = mucc::gemm::Sm100Tiles<{tiles}>;")
-        epilogue = self.built_epilogue("Sm100", "MmaShape")
+        epilogue = self.built_epilogue("Sm100", "MmaShape", "mucc::gemm::Rounded<Visitor>")
         return [*lines, *self.visitor(), *self.collectives(epilogue, "Sm100", kernel_schedule, "MmaShape")]

@@ -131,13 +131,13 @@ class Sm90Gemm(Gemm):
             return "cutlass::epilogue::collective::EpilogueTileAuto"
         return shape_type(*self.op.epilogue.sizes)
 
-    def built_epilogue(self, arch: str, tile: str = "TileShape") -> str:
+    def built_epilogue(self, arch: str, tile: str = "TileShape", visitor: str = "Visitor") -> str:
         """The type of CUTLASS's epilogue, by its builder."""
         built = [
             f"cutlass::arch::{arch}, cutlass::arch::OpClassTensorOp, {tile}, ClusterShape",
             f"{self.epilogue_tile}, {self.accumulator}, float",
             f"ElementC, StrideC, {self.aligned(self.c)}, ElementD, StrideD, {self.aligned(self.d)}",
-            "EpilogueSchedule, Visitor",
+            f"EpilogueSchedule, {visitor}",
         ]
         builder = "typename cutlass::epilogue::collective::CollectiveBuilder"
         return f"{builder}<{', '.join(built)}>::CollectiveOp"

@@ -25,4 +25,37 @@ struct AuxStoreParts<Sm100Tiles<MmaShape, C, StrideC, D, StrideD, Schedule>, Str
     : cutlass::epilogue::collective::detail::Sm100AuxStoreDescriptor<
           Sm100Tiles<MmaShape, C, StrideC, D, StrideD, Schedule>, Stride, Element> {};
 
+// What a visitor made of a fragment, rounded to whatever type it is assigned to: an epilogue asks for the result's
+// type where it stores registers directly, and for f32 where it does not.
+template <class Fragment>
+struct Rounding {
+  Fragment value;
+  template <class T, int N, bool kRegisters>
+  CUTLASS_DEVICE operator cutlass::Array<T, N, kRegisters>() const {
+    return cutlass::NumericArrayConverter<T, typename Fragment::Element, N>{}(value);
+  }
+};
+
+// An epilogue's visitor whose results are rounded so.
+template <class Visitor>
+struct Rounded : Visitor {
+  using Visitor::Visitor;
+
+  template <class Parent>
+  struct Callbacks : Parent {
+    CUTLASS_DEVICE explicit Callbacks(Parent const& parent) : Parent(parent) {}
+    template <class Fragment>
+    CUTLASS_DEVICE auto visit(Fragment const& accumulators, int v, int m, int n) {
+      auto const value = Parent::visit(accumulators, v, m, n);
+      return Rounding<std::remove_const_t<decltype(value)>>{value};
+    }
+  };
+
+  template <bool ReferenceSrc, class... Args>
+  CUTLASS_DEVICE auto get_consumer_store_callbacks(fusion::detail::ConsumerStoreArgs<Args...> const& args) {
+    auto callbacks = Visitor::template get_consumer_store_callbacks<ReferenceSrc>(args);
+    return Callbacks<decltype(callbacks)>(callbacks);
+  }
+};
+
 }  // namespace mucc::gemm
