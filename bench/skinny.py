@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -25,7 +24,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from bench.common import write_result
-from bench.timing import FLUSH_BYTES, card, gpu_versions
+from bench.timing import FLUSH_BYTES, card, gpu_versions, time_all
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 BYTES = {"bf16": 2, "f16": 2, "f32": 4}
@@ -114,25 +113,6 @@ class Data:
         return self.kept[key]
 
 
-def time_all(torch: Any, contenders: Mapping[str, Callable[[], Any]], iters: int) -> dict[str, float]:
-    """Median device time in ms of each contender; they take turns so that all see the same clocks."""
-    other = torch.zeros(FLUSH_BYTES // 4, dtype=torch.float32, device="cuda")
-    for call in contenders.values():
-        for _ in range(3):
-            call()
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(iters):
-        for name, call in contenders.items():
-            other.amax()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            call()
-            end.record()
-            end.synchronize()
-            samples[name].append(start.elapsed_time(end))
-    return {name: statistics.median(values) for name, values in samples.items()}
-
-
 def measure(
     torch: Any, data: Data, kernel: Any, case: Case, shape: tuple[int, int, int], iters: int
 ) -> dict[str, object]:
@@ -149,6 +129,7 @@ def measure(
     exact = x[:, :].double() @ right.double()
     error = float((y.double() - exact).norm() / exact.norm())
     del exact
+    other = torch.zeros(FLUSH_BYTES // 4, dtype=torch.float32, device="cuda")
     times = time_all(
         torch,
         {
@@ -157,6 +138,7 @@ def measure(
             "copy": lambda: to.copy_(w),
         },
         iters,
+        flush=other.amax,
     )
     size = BYTES[case.dtype]
     moved = size * (m * k + n * k + m * n)

@@ -12,14 +12,18 @@ WARM = 3
 """Launches of each contender that are not timed."""
 
 
-def interleaved_us(launches: Sequence[Callable[[], Any]], runs: int, device: Any) -> list[list[float]]:
+def interleaved_us(
+    launches: Sequence[Callable[[], Any]], runs: int, device: Any, flush: Callable[[], Any] | None = None
+) -> list[list[float]]:
     """Times in microseconds of `runs` single launches of each contender, each with a cold L2.
 
-    Contenders take turns, so that all see the same clocks, and every other round goes backwards. The write
-    that flushes L2 also keeps the GPU busy while the host gets ahead, so that no launch overhead is timed.
+    Contenders take turns, so that all see the same clocks, and every other round goes backwards. What
+    flushes L2, by default a write, also keeps the GPU busy while the host gets ahead, so that no launch
+    overhead is timed.
     """
-    properties = torch.cuda.get_device_properties(device)
-    flush = torch.empty(4 * properties.L2_cache_size, dtype=torch.uint8, device=device)
+    if flush is None:
+        properties = torch.cuda.get_device_properties(device)
+        flush = torch.empty(4 * properties.L2_cache_size, dtype=torch.uint8, device=device).zero_
     for launch in launches:
         for _ in range(WARM):
             launch()
@@ -28,7 +32,7 @@ def interleaved_us(launches: Sequence[Callable[[], Any]], runs: int, device: Any
     for i in range(runs):
         for launch, found in turns if i % 2 == 0 else reversed(turns):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            flush.zero_()
+            flush()
             start.record()
             launch()
             end.record()

@@ -145,6 +145,22 @@ class Family(ABC):
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         """What a schedule costs on a card, whether it is legal or not."""
 
+    @abstractmethod
+    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
+        """Bytes of shared memory that a kernel uses with that many mainloop stages."""
+
+    @abstractmethod
+    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
+        """The most mainloop stages that fit; below 2 the kernel cannot be built."""
+
+    @abstractmethod
+    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
+        """Every rule that a configuration breaks; `stages` is None where the count is left open."""
+
+    def is_legal(self, facts: Facts, config: GemmConfig, stages: int | None) -> bool:
+        """Whether no setting of a schedule is to blame for anything; no fix is looked for."""
+        return not self.violations(facts, config, stages)
+
     def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
         """All that may be tried where no proposal is legal together with what is pinned."""
         return iter(())
@@ -176,26 +192,43 @@ class Target(ABC):
         """Whether thread blocks form clusters, which read each other's shared memory."""
         return self.facts.limits.cluster_blocks > 1
 
-    @abstractmethod
-    def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
-        """Bytes of shared memory that the kernel uses with that many mainloop stages."""
-
-    @abstractmethod
-    def max_stages(self, config: GemmConfig) -> int:
-        """The most mainloop stages that fit; below 2 the kernel cannot be built."""
-
-    @abstractmethod
-    def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
-        """Every rule that a configuration breaks; `stages` is None where the count is left open."""
-
     @property
     @abstractmethod
     def families(self) -> tuple[Family, ...]:
         """The families of kernels that schedules are chosen from, the most common first."""
 
+    @cached_property
+    def _families(self) -> dict[str, Family]:
+        """The families by mainloop."""
+        return {mainloop: family for family in self.families for mainloop in family.mainloops}
+
+    def family_of(self, mainloop: str) -> Family:
+        """The family with this mainloop; the first where none has it, which a rule will say."""
+        return self._families.get(mainloop) or self.families[0]
+
+    def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
+        """Bytes of shared memory that the kernel uses with that many mainloop stages."""
+        return self.family_of(config.mainloop).smem_bytes(config, stages)
+
+    def max_stages(self, config: GemmConfig) -> int:
+        """The most mainloop stages that fit; below 2 the kernel cannot be built."""
+        return self.family_of(config.mainloop).max_stages(self.facts, config)
+
+    def refusal(self, config: GemmConfig) -> Violation | None:
+        """What the target lacks for a configuration, whatever its family would say; mostly nothing."""
+        return None
+
+    def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
+        """Every rule that a configuration breaks; `stages` is None where the count is left open."""
+        if refusal := self.refusal(config):
+            return [refusal]
+        return self.family_of(config.mainloop).violations(self.facts, config, stages)
+
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
-        """Whether a configuration breaks no rule."""
-        return not self.violations(config, stages)
+        """Whether a configuration breaks no rule that a setting of a schedule is to blame for."""
+        if self.refusal(config):
+            return False
+        return self.family_of(config.mainloop).is_legal(self.facts, config, stages)
 
     def candidates(
         self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({}), device: Device | None = None
@@ -212,9 +245,7 @@ class Target(ABC):
 
     def estimate(self, problem: Problem, schedule: Schedule, device: Device | None = None) -> Estimate:
         """What a schedule is expected to cost on a card, by default the first of the target's."""
-        from mucc.target.choice import family_of
-
-        family = family_of(self, schedule.mainloop)
+        family = self.family_of(schedule.mainloop)
         if schedule.exchanged:
             problem, schedule = problem.transposed, replace(schedule, exchanged=False)
         return family.estimate(self.facts, device or self.facts.devices[0], problem, schedule)

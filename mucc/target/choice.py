@@ -38,11 +38,6 @@ def choose(target: Target, problem: Problem, fixed: Mapping[str, str]) -> Schedu
     return min(_proposed(target, problem, pinned_fields(fixed)), key=rank)
 
 
-def family_of(target: Target, mainloop: str) -> Family:
-    """The family with this mainloop; the first where none has it, which a rule will say."""
-    return next((f for f in target.families if mainloop in f.mainloops), target.families[0])
-
-
 def _ordered(
     target: Target, problem: Problem, schedules: Iterable[Schedule], device: Device
 ) -> Iterator[Candidate]:

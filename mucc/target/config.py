@@ -242,6 +242,19 @@ class Estimate(NamedTuple):
     bytes: float
     """Bytes that the kernel is expected to move between DRAM and L2."""
 
+    @staticmethod
+    def of(
+        parts: Mapping[str, float],
+        limit: str,
+        waves: float,
+        rounds: float,
+        blocks: int,
+        flops: float,
+        moved: float,
+    ) -> Estimate:
+        """That of parts which add up, where `waves` full rounds of work take `rounds` of them."""
+        return Estimate(sum(parts.values()), parts, limit, waves, blocks, 1 - waves / rounds, flops, moved)
+
 
 class Candidate(NamedTuple):
     """A schedule worth trying: legal, with the kernel that it makes and the time that this should take."""

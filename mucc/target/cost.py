@@ -35,6 +35,11 @@ class Extents(NamedTuple):
         """Operations; a multiply-add is two."""
         return 2.0 * self.m * self.n * self.k * self.batch
 
+    def moved(self, element: int, epilogue: Epilogue) -> float:
+        """Bytes of operands, of so many for an element, and of what an epilogue loads and stores."""
+        outer = self.m * self.n * sum(epilogue_bytes(epilogue))
+        return float(self.batch * ((self.m + self.n) * self.k * element + outer))
+
 
 class Walk(NamedTuple):
     """The order in which a persistent scheduler hands out the tiles of a grid.

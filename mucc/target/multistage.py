@@ -15,7 +15,8 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from mucc.target.base import Device, Facts, Family
-from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, operand_bytes
+from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
+from mucc.target.cost import Extents
 
 MAINLOOP = "multistage"
 
@@ -33,9 +34,6 @@ registers, and without tensor cores more warps hide more."""
 
 INSTRUCTION_K = {"bf16": 16, "f16": 16, "tf32": 8, "tf32x3": 8, "f32": 1}
 """K of one multiplication: `mma.sync.m16n8k16` and `m16n8k8`, or none."""
-
-LARGE, DEEP = 8192, 4096
-"""Extents assumed for M and N, and for K, where they are known only at run time."""
 
 SHARED_BANDWIDTH = 128
 """Bytes that a multiprocessor reads from shared memory per cycle: 32 banks of 4 bytes."""
@@ -236,13 +234,12 @@ class Multistage(Family):
         times = {"math": math, "shared memory": shared, "L2": load, "loads": single / LOADS_PER_CYCLE}
         limit = max(times, key=lambda name: times[name])
         step = (1 - EXPOSED) * times[limit] + EXPOSED * sum(times.values())
-        extents = (problem.m or LARGE, problem.n or LARGE, problem.k or DEEP, problem.batch or 1)
-        tiles = ceil(extents[0] / m) * ceil(extents[1] / n) * extents[3] * max(config.splits, 1)
-        depth = ceil(ceil(extents[2] / k) / max(config.splits, 1)) * k
+        extents = Extents.of(problem)
+        tiles = ceil(extents.m / m) * ceil(extents.n / n) * extents.batch * max(config.splits, 1)
+        depth = ceil(ceil(extents.k / k) / max(config.splits, 1)) * k
         places = device.multiprocessors * resident
         waves = tiles / places
-        known = problem.m is not None and problem.n is not None
-        rounds = ceil(waves) if known else max(waves, 1.0)
+        rounds = ceil(waves) if extents.exact else max(waves, 1.0)
         # In the last round fewer blocks share a multiprocessor.
         busy = min(resident, ceil(tiles / device.multiprocessors))
         clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
@@ -251,18 +248,24 @@ class Multistage(Family):
             "mainloop": rounds * busy * depth * step * slack / clock,
             "fill": rounds * LATENCY / clock,
         }
-        outer = (config.epilogue.destination or 0) + (config.epilogue.source or 0)
-        outer += sum(config.epilogue.aux_loads) + sum(config.epilogue.aux_stores)
-        return Estimate(
-            sum(parts.values()),
-            parts,
-            limit,
-            waves,
-            places,
-            1 - waves / rounds,
-            2.0 * extents[0] * extents[1] * extents[2] * extents[3],
-            float(extents[3] * (sum(extents[:2]) * extents[2] * size + extents[0] * extents[1] * outer)),
-        )
+        moved = extents.moved(size, config.epilogue)
+        return Estimate.of(parts, limit, waves, rounds, places, extents.flops, moved)
+
+    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
+        return smem_bytes(config, stages)
+
+    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
+        return max_stages(config, facts.limits.shared_memory)
+
+    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
+        from mucc.target import multistage_rules
+
+        return multistage_rules.violations(facts.limits, config, stages)
+
+    def is_legal(self, facts: Facts, config: GemmConfig, stages: int | None) -> bool:
+        from mucc.target import multistage_rules
+
+        return next(multistage_rules.broken(facts.limits, config, stages), None) is None
 
 
 def _resident(facts: Facts, config: GemmConfig, stages: int, warps: int) -> int:

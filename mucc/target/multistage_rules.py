@@ -48,13 +48,7 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
-    if "cluster" in settings:
-        config = replace(config, cluster=(1, 1))
-    if "scheduler" in settings:
-        config = replace(config, scheduler="persistent", splits=1, swizzle=1)
-    if "tile" in settings:
-        config = replace(config, tile=(64, 64, multistage.depths(config.compute)[0]))
-    return config, None if "stages" in settings else stages
+    return rules.mended(config, stages, settings, (64, 64, multistage.depths(config.compute)[0]))
 
 
 # Proposals
@@ -81,9 +75,7 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
     if splits > 1:
         mended = replace(config, scheduler="split_k", splits=splits, swizzle=1)
         yield Fix(f"split_k({splits})", mended, stages)
-    for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.swizzle), s)):
-        text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
-        yield Fix(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
+    yield from rules.nearest_swizzles(config, stages, limits)
 
 
 # Rules on single settings
@@ -114,17 +106,8 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     yield from _scheduler(limits, config)
     least = multistage.least_stages(config)
     if stages is not None and stages < least:
-        yield Broken(
-            "MU3017",
-            "stages",
-            f"a pipeline needs at least {least} stages, not {stages}",
-            (
-                "one stage is filled while the other is consumed"
-                if least == 2
-                else f"CUTLASS has no {config.compute} mainloop of two stages",
-            ),
-            partial(stage_counts, most=least),
-        )
+        note = f"CUTLASS has no {config.compute} mainloop of two stages"
+        yield from rules.enough_stages(stages, least, note)
     elif stages is not None and stages > 2 and multistage.through_registers(config):
         yield Broken(
             "MU3024",
@@ -188,22 +171,9 @@ def _scheduler(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
             ("each of its blocks computes one tile, or one of equal parts of it along K",),
             fixes,
         )
-    if config.swizzle not in limits.swizzles:
-        yield Broken(
-            "MU3012",
-            "scheduler",
-            f"swizzle {config.swizzle} is none of {', '.join(map(str, limits.swizzles))}",
-            ("the scheduler walks blocks of tiles whose side is a power of two",),
-            fixes,
-        )
-    if not 1 <= config.splits <= limits.splits:
-        yield Broken(
-            "MU3013",
-            "scheduler",
-            f"K cannot be divided into {config.splits} parts: 1 to {limits.splits} are possible",
-            (f"more parts than multiprocessors, of which there are {limits.splits}, gain nothing",),
-            fixes,
-        )
+    yield from rules.swizzles(limits, config, fixes)
+    note = f"more parts than multiprocessors, of which there are {limits.splits}, gain nothing"
+    yield from rules.parts_of_k(limits, config, fixes, note)
 
 
 # Rules across settings
@@ -232,19 +202,6 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     least = multistage.least_stages(config)
     if fitting < least:
         used = multistage.smem_bytes(config, least)
-        yield Broken(
-            "MU3005",
-            "tile",
-            f"tile {m}x{n}x{k} does not fit: {least} stages take {kilobytes(used)} of {kilobytes(capacity)} "
-            "of shared memory",
-            notes,
-            _tiles,
-        )
+        yield rules.too_large(config, least, used, capacity, notes, _tiles)
     elif stages is not None and stages > fitting:
-        yield Broken(
-            "MU3004",
-            "stages",
-            f"pipeline needs {stages} stages but {fitting} fit in {capacity // 1024} KB of shared memory",
-            notes,
-            partial(stage_counts, most=fitting),
-        )
+        yield rules.too_many_stages(stages, fitting, capacity, notes)

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import log2
 from typing import NamedTuple
 
+from mucc.target.base import Limits
 from mucc.target.config import GemmConfig, Violation
+
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4), (8, 1), (1, 8))
+"""Clusters of up to 8 blocks, which is what every card with clusters launches."""
 
 
 class Fix(NamedTuple):
@@ -86,7 +91,112 @@ def _plain(config: GemmConfig, settings: set[str]) -> GemmConfig:
     return replace(config, epilogue_tile=None) if "epilogue" in settings else config
 
 
+def mended(
+    config: GemmConfig,
+    stages: int | None,
+    settings: set[str],
+    tile: tuple[int, int, int],
+    cluster: tuple[int, int] = (1, 1),
+) -> tuple[GemmConfig, int | None]:
+    """The configuration with harmless values for some settings; which tile is one, the kernel says."""
+    if "cluster" in settings:
+        config = replace(config, cluster=cluster)
+    if "scheduler" in settings:
+        config = replace(config, scheduler="persistent", splits=1, swizzle=1)
+    if "exchange" in settings:
+        config = config.transposed
+    if "tile" in settings:
+        config = replace(config, tile=tile)
+    return config, None if "stages" in settings else stages
+
+
 # Rules that targets share
+
+
+def no_mainloop(target: str, does: str, config: GemmConfig, mainloops: Iterable[str], fixes: Fixes) -> Broken:
+    """The mainloop is none of the target's, whose kernels all do something."""
+    message = f"{target} has no {config.mainloop} mainloop"
+    note = f"contractions of {target} {does}; its mainloops are {', '.join(mainloops)}"
+    return Broken("MU3011", "mainloop", message, (note,), fixes)
+
+
+def no_format(multiply: str, config: GemmConfig, computes: Iterable[str], fixes: Fixes) -> Broken:
+    """The mainloop does not compute in the format; `multiply` says what multiplies those that it has."""
+    message = f"the {config.mainloop} mainloop does not compute in {config.compute}"
+    return Broken("MU3020", "mainloop", message, (f"{multiply} {', '.join(computes)}",), fixes)
+
+
+def whole_steps(config: GemmConfig, instruction: str, fixes: Fixes) -> Iterator[Broken]:
+    """A tile's K must be whole instructions of 32 bytes."""
+    k, step = config.tile[2], 32 // config.element_bytes
+    if k < 1 or k % step:
+        note = f"a {instruction} instruction takes 32 bytes of K, {step} {config.compute} elements"
+        message = f"tile K = {k} is not a multiple of {step}, as {config.compute} needs"
+        yield Broken("MU3003", "tile", message, (note,), fixes)
+
+
+def copy_extents(limits: Limits, extent: int, fixes: Fixes) -> Iterator[Broken]:
+    """One TMA copy must move a tile's extent."""
+    if extent > limits.copy_extent:
+        message = f"tile extent {extent} is larger than the {limits.copy_extent} that one copy moves"
+        note = f"a TMA box has at most {limits.copy_extent} elements along each axis"
+        yield Broken("MU3007", "tile", message, (note,), fixes)
+
+
+def powers_of_two(sizes: Iterable[int]) -> bool:
+    """Whether all sizes are powers of two."""
+    return all(size > 0 and size & (size - 1) == 0 for size in sizes)
+
+
+def shared_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """The blocks of a cluster along M load equal parts of B."""
+    blocks, rows = config.cluster[0], 8 * config.cluster[0]
+    if config.columns % rows:
+        message = f"a cluster of {blocks} blocks along M cannot share tile N = {config.tile[1]}"
+        note = f"each block loads an equal part of B, in groups of 8: N must be a multiple of {rows}"
+        yield Broken("MU3009", "cluster", message, (note,), fixes)
+
+
+def swizzles(limits: Limits, config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """The scheduler must have the swizzle."""
+    if config.swizzle not in limits.swizzles:
+        message = f"swizzle {config.swizzle} is none of {', '.join(map(str, limits.swizzles))}"
+        note = "the scheduler walks blocks of tiles whose side is a power of two"
+        yield Broken("MU3012", "scheduler", message, (note,), fixes)
+
+
+def parts_of_k(limits: Limits, config: GemmConfig, fixes: Fixes, note: str | None = None) -> Iterator[Broken]:
+    """K is divided into at most one part for each multiprocessor; `note` says why otherwise."""
+    if not 1 <= config.splits <= limits.splits:
+        message = f"K cannot be divided into {config.splits} parts: 1 to {limits.splits} are possible"
+        usual = f"the scheduler uses at most one part per multiprocessor, and there are {limits.splits}"
+        yield Broken("MU3013", "scheduler", message, (note or usual,), fixes)
+
+
+def enough_stages(stages: int | None, least: int = 2, note: str = "") -> Iterator[Broken]:
+    """A pipeline has two stages at least; `note` says why where more are needed."""
+    if stages is not None and stages < least:
+        message = f"a pipeline needs at least {least} stages, not {stages}"
+        why = "one stage is filled while the other is consumed" if least == 2 else note
+        yield Broken("MU3017", "stages", message, (why,), partial(stage_counts, most=least))
+
+
+def too_large(
+    config: GemmConfig, least: int, used: int, capacity: int, notes: tuple[str, ...], fixes: Fixes
+) -> Broken:
+    """Not even the least number of stages fits into shared memory: `used` and `capacity` are in bytes."""
+    tile = "x".join(map(str, config.tile))
+    message = (
+        f"tile {tile} does not fit: {least} stages take {kilobytes(used)} of {kilobytes(capacity)} "
+        "of shared memory"
+    )
+    return Broken("MU3005", "tile", message, notes, fixes)
+
+
+def too_many_stages(stages: int, fitting: int, capacity: int, notes: tuple[str, ...]) -> Broken:
+    """More stages than fit into shared memory of so many bytes."""
+    message = f"pipeline needs {stages} stages but {fitting} fit in {capacity // 1024} KB of shared memory"
+    return Broken("MU3004", "stages", message, notes, partial(stage_counts, most=fitting))
 
 
 def launches(config: GemmConfig, mainloops: Iterable[str]) -> Iterator[Broken]:
@@ -154,6 +264,13 @@ def nearest_clusters(
     m, n = config.cluster
     for cluster in sorted(clusters, key=lambda c: (abs(c[0] - m) + abs(c[1] - n), c[0] * c[1])):
         yield Fix(f"{cluster[0]}x{cluster[1]}", replace(config, cluster=cluster), stages)
+
+
+def nearest_swizzles(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
+    """Persistent schedulers, the one with the closest swizzle first."""
+    for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.swizzle), s)):
+        text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
+        yield Fix(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
 
 
 def stage_counts(config: GemmConfig, stages: int | None, most: int) -> Iterator[Fix]:

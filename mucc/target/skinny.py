@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from mucc.target import rules
 from mucc.target.base import Device, Facts, Family
 from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
+from mucc.target.cost import epilogue_bytes
 
 MAINLOOP = "skinny"
 
@@ -276,8 +277,7 @@ class Skinny(Family):
         passes = ceil(few / form.few)
         tiles = ceil(many / max(form.many, 1)) * passes * batch
         weights = float(batch * many * k * form.element)
-        outer = sum(filter(None, (problem.epilogue.destination, problem.epilogue.source)))
-        outer += sum(problem.epilogue.aux_loads) + sum(problem.epilogue.aux_stores)
+        outer = sum(epilogue_bytes(problem.epilogue))
         moved = weights * passes + batch * few * (k * form.element + many * outer)
         again = tiles * form.few * k * form.element
         datasheet = device.datasheet["dram_bandwidth"]
@@ -302,16 +302,17 @@ class Skinny(Family):
             "launch": facts.cost.get("launch", 0.0),
         }
         rounds = max(ceil(blocks / places), 1)
-        return Estimate(
-            sum(parts.values()),
-            parts,
-            "L2" if parts["L2"] else "DRAM",
-            blocks / places,
-            places,
-            1 - blocks / places / rounds,
-            2.0 * m * n * k * batch,
-            moved,
-        )
+        limit = "L2" if parts["L2"] else "DRAM"
+        return Estimate.of(parts, limit, blocks / places, rounds, places, 2.0 * m * n * k * batch, moved)
+
+    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
+        return smem_bytes(config, stages)
+
+    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
+        return max_stages(facts, config)
+
+    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
+        return violations(facts, config, stages, facts.limits.cluster_blocks > 1)
 
 
 def _splits(tiles: int, k: int, form: Form, multiprocessors: int) -> int:

@@ -14,8 +14,8 @@ from functools import partial
 from mucc.target import rules
 from mucc.target import sm100_memory as memory
 from mucc.target.base import Limits
-from mucc.target.config import GemmConfig
-from mucc.target.rules import Broken, Fix, kilobytes, nearest_clusters, nearest_tiles, stage_counts
+from mucc.target.config import GemmConfig, Violation
+from mucc.target.rules import CLUSTERS, Broken, Fix, kilobytes, nearest_clusters, nearest_tiles
 
 MAINLOOPS = ("one_sm", memory.PAIR)
 COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
@@ -23,7 +23,11 @@ COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
 TILE_M = (64, 128)
 TILE_N = (16, 32, 64, 96, 128, 160, 192, 224, 256)
 TILE_K = (8, 16, 32, 64, 128)
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4), (8, 1), (1, 8))
+
+
+def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
+    """Every broken rule, each with a value that is legal with the other settings where there is one."""
+    return rules.violations(partial(broken, limits), _mended, config, stages)
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -32,28 +36,19 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
     yield from first or _across(limits, config, stages)
 
 
-def mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
+def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
     if "mainloop" in settings:
         config = replace(config, mainloop=memory.PAIR if config.cluster[0] % 2 == 0 else "one_sm")
-    if "cluster" in settings:
-        config = replace(config, cluster=(2, 1) if config.mainloop == memory.PAIR else (1, 1))
-    if "scheduler" in settings:
-        config = replace(config, scheduler="persistent", splits=1, swizzle=1)
-    if "tile" in settings:
-        config = replace(config, tile=(128, 128, 128 // config.element_bytes))
-    return config, None if "stages" in settings else stages
+    cluster = (2, 1) if config.mainloop == memory.PAIR else (1, 1)
+    return rules.mended(config, stages, settings, (128, 128, 128 // config.element_bytes), cluster)
 
 
 # Proposals
 
 
-def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    return nearest_tiles(config, stages, TILE_M, TILE_N, TILE_K)
-
-
-def _clusters(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    return nearest_clusters(config, stages, CLUSTERS)
+_tiles = partial(nearest_tiles, rows=TILE_M, columns=TILE_N, depths=TILE_K)
+_clusters = partial(nearest_clusters, clusters=CLUSTERS)
 
 
 def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
@@ -78,38 +73,21 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
 
 def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     if config.mainloop not in MAINLOOPS:
-        yield Broken(
-            "MU3011",
-            "mainloop",
-            f"sm_100a has no {config.mainloop} mainloop",
-            ("contractions of sm_100a multiply by tcgen05; its mainloops are " + ", ".join(MAINLOOPS),),
-            _mainloops,
-        )
+        yield rules.no_mainloop("sm_100a", "multiply by tcgen05", config, MAINLOOPS, _mainloops)
     if config.compute not in COMPUTES:
-        yield Broken(
-            "MU3020",
-            "mainloop",
-            f"the {config.mainloop} mainloop does not compute in {config.compute}",
-            ("its matrix instructions multiply " + ", ".join(COMPUTES),),
-            _mainloops,
-        )
+        yield rules.no_format("its matrix instructions multiply", config, COMPUTES, _mainloops)
     yield from rules.launches(config, MAINLOOPS)
     yield from rules.pieces(config)
     yield from _tile(limits, config)
     m, n = config.cluster
-    if any(x < 1 or x & (x - 1) for x in (m, n)) or m * n > limits.cluster_blocks:
+    if not rules.powers_of_two(config.cluster) or m * n > limits.cluster_blocks:
         most = limits.cluster_blocks
         note = f"extents are powers of two, and {most} blocks launch on every card"
         yield Broken("MU3008", "cluster", f"a cluster of {m}x{n} is not possible", (note,), _clusters)
-    yield from _scheduler(limits, config)
-    if stages is not None and stages < 2:
-        yield Broken(
-            "MU3017",
-            "stages",
-            f"a pipeline needs at least 2 stages, not {stages}",
-            ("one stage is filled while the other is consumed",),
-            partial(stage_counts, most=2),
-        )
+    fixes = partial(_schedulers, limits=limits)
+    yield from rules.swizzles(limits, config, fixes)
+    yield from rules.parts_of_k(limits, config, fixes)
+    yield from rules.enough_stages(stages)
 
 
 def _tile(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
@@ -124,42 +102,14 @@ def _tile(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
     if n > limits.tensor_columns // 2:
         note = f"tensor memory has {limits.tensor_columns} columns, and two tiles must fit"
         yield Broken("MU3070", "tile", f"tile N = {n} is above {limits.tensor_columns // 2}", (note,), _tiles)
-    step = 32 // config.element_bytes
-    if k < 1 or k % step:
-        note = f"a matrix instruction takes 32 bytes of K, {step} {config.compute} elements"
-        message = f"tile K = {k} is not a multiple of {step}, as {config.compute} needs"
-        yield Broken("MU3003", "tile", message, (note,), _tiles)
-    if k > limits.copy_extent:
-        message = f"tile extent {k} is larger than the {limits.copy_extent} that one copy moves"
-        note = f"a TMA box has at most {limits.copy_extent} elements along each axis"
-        yield Broken("MU3007", "tile", message, (note,), _tiles)
-
-
-def _scheduler(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
-    fixes = partial(_schedulers, limits=limits)
-    if config.swizzle not in limits.swizzles:
-        yield Broken(
-            "MU3012",
-            "scheduler",
-            f"swizzle {config.swizzle} is none of {', '.join(map(str, limits.swizzles))}",
-            ("the scheduler walks blocks of tiles whose side is a power of two",),
-            fixes,
-        )
-    if not 1 <= config.splits <= limits.splits:
-        yield Broken(
-            "MU3013",
-            "scheduler",
-            f"K cannot be divided into {config.splits} parts: 1 to {limits.splits} are possible",
-            (f"the scheduler uses at most one part per multiprocessor, and there are {limits.splits}",),
-            fixes,
-        )
+    yield from rules.whole_steps(config, "matrix", _tiles)
+    yield from rules.copy_extents(limits, k, _tiles)
 
 
 # Rules across settings
 
 
 def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    m, n, k = config.tile
     blocks = config.cluster[0]
     if config.mainloop == memory.PAIR and blocks % 2:
         yield Broken(
@@ -169,29 +119,18 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ("the tensor cores of two neighbouring multiprocessors work on one instruction",),
             _clusters,
         )
-    if n % (8 * blocks):
-        yield Broken(
-            "MU3009",
-            "cluster",
-            f"a cluster of {blocks} blocks along M cannot share tile N = {n}",
-            (f"each block loads an equal part of B, in groups of 8: N must be a multiple of {8 * blocks}",),
-            _clusters,
-        )
+    yield from rules.shared_columns(config, _clusters)
     yield from _epilogue(config)
-    fitting = memory.max_stages(config, limits.shared_memory)
+    capacity = limits.shared_memory
+    fitting = memory.max_stages(config, capacity)
     notes = (
         f"a stage takes {kilobytes(memory.stage_bytes(config))} of each block",
         f"the epilogue takes {kilobytes(memory.epilogue_bytes(config))}",
     )
     if fitting < 2:
-        used = kilobytes(memory.kernel_storage(config, 2))
-        capacity = kilobytes(limits.shared_memory)
-        message = f"tile {m}x{n}x{k} does not fit: 2 stages take {used} of {capacity} of shared memory"
-        yield Broken("MU3005", "tile", message, notes, _tiles)
+        yield rules.too_large(config, 2, memory.kernel_storage(config, 2), capacity, notes, _tiles)
     elif stages is not None and stages > fitting:
-        capacity = f"{limits.shared_memory // 1024} KB"
-        message = f"pipeline needs {stages} stages but {fitting} fit in {capacity} of shared memory"
-        yield Broken("MU3004", "stages", message, notes, partial(stage_counts, most=fitting))
+        yield rules.too_many_stages(stages, fitting, capacity, notes)
 
 
 def _epilogue(config: GemmConfig) -> Iterator[Broken]:

@@ -12,7 +12,8 @@ from mucc.target import multistage
 from mucc.target import sm100_memory as memory
 from mucc.target import sm100_rules as rules
 from mucc.target.base import Device, Facts, Family
-from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
+from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
+from mucc.target.cost import Extents
 
 SHAPES = (
     *((memory.PAIR, 128, n) for n in (256, 192, 128, 64)),
@@ -20,9 +21,6 @@ SHAPES = (
     *(("one_sm", 64, n) for n in (128, 64)),
 )
 """Tiles worth trying, the best first among equals: large ones by pairs of blocks."""
-
-LARGE, DEEP = 8192, 4096
-"""Extents assumed for M and N, and for K, where they are known only at run time."""
 
 LATENCY = 2000
 """Cycles from a tile's start to its end that no other work hides."""
@@ -65,31 +63,34 @@ class Sm100Tma(Family):
         math = 2 * 128 * max(n, 128) / rate
         cluster_m, cluster_n = (max(x, 1) for x in config.cluster)
         load = (m / cluster_n + n / cluster_m) * config.element_bytes / sm.l2_bytes_per_cycle
-        depth = ceil((problem.k or DEEP) / k) * k
+        extents = Extents.of(problem)
+        depth = ceil(extents.k / k) * k
         waves = _tiles(problem, schedule) / device.multiprocessors
-        rounds = ceil(waves) if problem.m is not None and problem.n is not None else max(waves, 1)
+        rounds = ceil(waves) if extents.exact else max(waves, 1)
         clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
         shallow = (schedule.stages or memory.max_stages(config, facts.limits.shared_memory)) < 3
         parts = {
             "mainloop": rounds * depth * max(math, load) / clock,
             "fill": rounds * LATENCY * (2 if shallow else 1) / clock,
         }
-        extents = (problem.m or LARGE, problem.n or LARGE, problem.k or DEEP, problem.batch or 1)
-        outer = sum(config.epilogue.aux_loads) + sum(config.epilogue.aux_stores)
-        outer += (config.epilogue.destination or 0) + (config.epilogue.source or 0)
-        operands = (extents[0] + extents[1]) * extents[2] * config.element_bytes
-        return Estimate(
-            sum(parts.values()),
-            parts,
-            "math" if math >= load else "L2",
-            waves,
-            device.multiprocessors,
-            1 - waves / rounds,
-            2.0 * extents[0] * extents[1] * extents[2] * extents[3],
-            float(extents[3] * (operands + extents[0] * extents[1] * outer)),
-        )
+        limit = "math" if math >= load else "L2"
+        moved = extents.moved(config.element_bytes, config.epilogue)
+        return Estimate.of(parts, limit, waves, rounds, device.multiprocessors, extents.flops, moved)
+
+    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
+        return memory.kernel_storage(config, stages)
+
+    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
+        return memory.max_stages(config, facts.limits.shared_memory)
+
+    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
+        return rules.violations(facts.limits, config, stages)
+
+    def is_legal(self, facts: Facts, config: GemmConfig, stages: int | None) -> bool:
+        return next(rules.broken(facts.limits, config, stages), None) is None
 
 
 def _tiles(problem: Problem, schedule: Schedule) -> int:
+    extents = Extents.of(problem)
     m, n, _ = (max(x, 1) for x in schedule.tile)
-    return ceil((problem.m or LARGE) / m) * ceil((problem.n or LARGE) / n) * (problem.batch or 1)
+    return ceil(extents.m / m) * ceil(extents.n / n) * extents.batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mucc.target import multistage, skinny, sm90_memory
+from mucc.target import multistage, skinny
 from mucc.target.base import Family, Target
 from mucc.target.config import GemmConfig, Violation
 
@@ -10,37 +10,13 @@ from mucc.target.config import GemmConfig, Violation
 class Sm90(Target):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
 
-    def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
-        match config.mainloop:
-            case skinny.MAINLOOP:
-                return skinny.smem_bytes(config, stages)
-            case multistage.MAINLOOP:
-                return multistage.smem_bytes(config, stages)
-            case _:
-                return sm90_memory.kernel_storage(config, stages)
+    def refusal(self, config: GemmConfig) -> Violation | None:
+        from mucc.target.sm90_rules import BLOCK_MAINLOOPS
 
-    def max_stages(self, config: GemmConfig) -> int:
-        match config.mainloop:
-            case skinny.MAINLOOP:
-                return skinny.max_stages(self.facts, config)
-            case multistage.MAINLOOP:
-                return multistage.max_stages(config, self.smem_bytes)
-            case _:
-                return sm90_memory.max_stages(config, self.smem_bytes)
-
-    def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
-        from mucc.target import multistage_rules, sm90_rules
-
-        if config.blocks is not None and config.mainloop in (skinny.MAINLOOP, multistage.MAINLOOP):
-            message = f"the {config.mainloop} mainloop takes no block scales"
-            return [Violation("MU3034", "mainloop", message, fix=sm90_rules.BLOCK_MAINLOOPS[0])]
-        match config.mainloop:
-            case skinny.MAINLOOP:
-                return skinny.violations(self.facts, config, stages, self.has_clusters)
-            case multistage.MAINLOOP:
-                return multistage_rules.violations(self.facts.limits, config, stages)
-            case _:
-                return sm90_rules.violations(self.facts.limits, config, stages)
+        if config.blocks is None or config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
+            return None
+        message = f"the {config.mainloop} mainloop takes no block scales"
+        return Violation("MU3034", "mainloop", message, fix=BLOCK_MAINLOOPS[0])
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -48,13 +24,6 @@ class Sm90(Target):
         from mucc.target.sm90_schedule import TMA
 
         return TMA, multistage.Multistage(beside=COMPUTES), skinny.Skinny()
-
-    def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
-        from mucc.target.sm90_rules import broken
-
-        if config.mainloop == skinny.MAINLOOP:
-            return not self.violations(config, stages)
-        return next(broken(self.facts.limits, config, stages), None) is None
 
     @property
     def grouped_mainloops(self) -> tuple[str, ...]:

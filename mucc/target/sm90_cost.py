@@ -118,16 +118,8 @@ class Sm90Cost:
             "fill": cost["fill"],
             "launch": cost["launch"],
         }
-        return Estimate(
-            sum(parts.values()),
-            parts,
-            limit,
-            waves,
-            places,
-            1 - waves / count,
-            extents.flops * self.problem.rights,
-            moved,
-        )
+        flops = extents.flops * self.problem.rights
+        return Estimate.of(parts, limit, waves, count, places, flops, moved)
 
     def kernel(self, schedule: Schedule) -> tuple[int, int]:
         """Pipeline stages, and blocks that share a multiprocessor (one of a persistent kernel)."""

@@ -15,7 +15,7 @@ from mucc.target import multistage, rules
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Limits
 from mucc.target.config import GemmConfig, Violation
-from mucc.target.rules import Broken, Fix, Fixes, kilobytes, nearest_clusters, nearest_tiles, stage_counts
+from mucc.target.rules import CLUSTERS, Broken, Fix, Fixes, kilobytes, nearest_clusters, nearest_tiles
 
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")
 COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
@@ -32,7 +32,6 @@ GROUPED = ("cooperative", "pingpong")
 TILE_M = (64, 128, 192, 256)
 TILE_N = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 TILE_K = (8, 16, 32, 64, 128)
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4), (8, 1), (1, 8))
 
 
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
@@ -63,35 +62,18 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
     yield from first or _across(limits, config, stages)
 
 
-def count(limits: Limits, config: GemmConfig, stages: int | None = None) -> int:
-    """How many rules a configuration breaks."""
-    return sum(1 for _ in broken(limits, config, stages))
-
-
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
     if "mainloop" in settings:
         config = replace(config, mainloop="pingpong" if config.scheduler == "persistent" else "cooperative")
-    if "cluster" in settings:
-        config = replace(config, cluster=(1, 1))
-    if "scheduler" in settings:
-        config = replace(config, scheduler="persistent", splits=1, swizzle=1)
-    if "exchange" in settings:
-        config = config.transposed
-    if "tile" in settings:
-        config = replace(config, tile=(128, 128, 128 // config.element_bytes))
-    return config, None if "stages" in settings else stages
+    return rules.mended(config, stages, settings, (128, 128, 128 // config.element_bytes))
 
 
 # Proposals
 
 
-def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    return nearest_tiles(config, stages, TILE_M, TILE_N, TILE_K)
-
-
-def _clusters(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    return nearest_clusters(config, stages, CLUSTERS)
+_tiles = partial(nearest_tiles, rows=TILE_M, columns=TILE_N, depths=TILE_K)
+_clusters = partial(nearest_clusters, clusters=CLUSTERS)
 
 
 def _exchanges(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
@@ -113,9 +95,7 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
     if config.scheduler != "persistent":
         text = f"{config.scheduler}({'splits=' * (config.scheduler == 'stream_k')}{splits})"
         yield Fix(text, replace(config, splits=splits, swizzle=1), stages)
-    for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.swizzle), s)):
-        text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
-        yield Fix(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
+    yield from rules.nearest_swizzles(config, stages, limits)
 
 
 # Rules on single settings
@@ -144,21 +124,9 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     if config.grouped:
         yield from _grouped(limits, config)
     if config.mainloop not in MAINLOOPS:
-        yield Broken(
-            "MU3011",
-            "mainloop",
-            f"sm_90a has no {config.mainloop} mainloop",
-            ("contractions of sm_90a load by TMA; its mainloops are " + ", ".join(MAINLOOPS),),
-            _mainloops,
-        )
+        yield rules.no_mainloop("sm_90a", "load by TMA", config, MAINLOOPS, _mainloops)
     if config.compute not in COMPUTES:
-        yield Broken(
-            "MU3020",
-            "mainloop",
-            f"the {config.mainloop} mainloop does not compute in {config.compute}",
-            ("wgmma multiplies " + ", ".join(COMPUTES),),
-            _in_registers,
-        )
+        yield rules.no_format("wgmma multiplies", config, COMPUTES, _in_registers)
     elif config.rights == 2 and config.exchanged:
         yield Broken(
             "MU3060",
@@ -184,14 +152,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     yield from _tile(limits, config, stages)
     yield from _cluster(limits, config, stages)
     yield from _scheduler(limits, config, stages)
-    if stages is not None and stages < 2:
-        yield Broken(
-            "MU3017",
-            "stages",
-            f"a pipeline needs at least 2 stages, not {stages}",
-            ("one stage is filled while the other is consumed",),
-            partial(stage_counts, most=2),
-        )
+    yield from rules.enough_stages(stages)
 
 
 def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -221,17 +182,9 @@ def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Br
             else (f"a stage of B must be whole swizzle patterns, {columns} columns each",),
             fixes,
         )
-    if fact := _k_rule(config, k):
-        yield Broken(*fact, fixes)
+    yield from _k_rule(config, k)
     yield from _block_scales(config)
-    if (widest := max(config.tile)) > limits.copy_extent:
-        yield Broken(
-            "MU3007",
-            "tile",
-            f"tile extent {widest} is larger than the {limits.copy_extent} that one copy moves",
-            (f"a TMA box has at most {limits.copy_extent} elements along each axis",),
-            fixes,
-        )
+    yield from rules.copy_extents(limits, max(config.tile), fixes)
 
 
 BLOCK_MAINLOOPS = ("cooperative", "pingpong")
@@ -265,29 +218,32 @@ def _block_scales(config: GemmConfig) -> Iterator[Broken]:
         )
 
 
-def _k_rule(config: GemmConfig, k: int) -> tuple[str, str, str, tuple[str, ...]] | None:
-    """What is wrong with the tile's K extent: code, setting, message and notes."""
+def _k_rule(config: GemmConfig, k: int) -> Iterator[Broken]:
+    """What is wrong with the tile's K extent."""
     if memory.transposes_b(config):
-        if k == 32:
-            return None
-        note = "neither tf32 operand is contiguous along K: B is transposed 128 bytes at a time"
-        return "MU3014", "tile", f"tile K = {k} must be 32 for these operands", (note,)
-    if memory.uses_register_operand(config):
-        if k > 0 and k % 32 == 0:
-            return None
-        note = "tf32 A is not contiguous along K: it passes through registers in blocks of 32"
-        return "MU3014", "tile", f"tile K = {k} is not a multiple of 32, as these operands need", (note,)
-    step = 32 // config.element_bytes
-    if k > 0 and k % step == 0:
-        return _promotion_rule(config, k)
-    note = f"a wgmma instruction takes 32 bytes of K, {step} {config.compute} elements"
-    return "MU3003", "tile", f"tile K = {k} is not a multiple of {step}, as {config.compute} needs", (note,)
+        if k != 32:
+            note = "neither tf32 operand is contiguous along K: B is transposed 128 bytes at a time"
+            yield Broken("MU3014", "tile", f"tile K = {k} must be 32 for these operands", (note,), _tiles)
+    elif memory.uses_register_operand(config):
+        if k < 1 or k % 32:
+            note = "tf32 A is not contiguous along K: it passes through registers in blocks of 32"
+            message = f"tile K = {k} is not a multiple of 32, as these operands need"
+            yield Broken("MU3014", "tile", message, (note,), _tiles)
+    elif steps := list(rules.whole_steps(config, "wgmma", _tiles)):
+        yield from steps
+    elif promotes(config) and PROMOTION % (k // 32):
+        note = (
+            f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; "
+            "with acc=fast never"
+        )
+        message = f"tile K = {k} is none of 32, 64 and 128, as {config.compute} needs"
+        yield Broken("MU3030", "tile", message, (note,), _tiles)
 
 
 def _cluster(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     m, n = config.cluster
     fixes = _clusters
-    if any(x < 1 or x & (x - 1) for x in (m, n)):
+    if not rules.powers_of_two(config.cluster):
         message = f"cluster {m}x{n} is not made of powers of two"
     elif m * n > limits.cluster_blocks:
         message = f"cluster {m}x{n} has {m * n} thread blocks, but {limits.cluster_blocks} are the most"
@@ -315,22 +271,9 @@ def _scheduler(limits: Limits, config: GemmConfig, stages: int | None) -> Iterat
             ("it launches one thread block per tile, in the order of the grid",),
             fixes,
         )
-    elif config.swizzle not in limits.swizzles:
-        yield Broken(
-            "MU3012",
-            "scheduler",
-            f"swizzle {config.swizzle} is none of {', '.join(map(str, limits.swizzles))}",
-            ("the scheduler walks blocks of tiles whose side is a power of two",),
-            fixes,
-        )
-    if not 1 <= config.splits <= limits.splits:
-        yield Broken(
-            "MU3013",
-            "scheduler",
-            f"K cannot be divided into {config.splits} parts: 1 to {limits.splits} are possible",
-            (f"the scheduler uses at most one part per multiprocessor, and there are {limits.splits}",),
-            fixes,
-        )
+    else:
+        yield from rules.swizzles(limits, config, fixes)
+    yield from rules.parts_of_k(limits, config, fixes)
 
 
 PROMOTION = 4
@@ -340,16 +283,6 @@ PROMOTION = 4
 def promotes(config: GemmConfig) -> bool:
     """Whether sums are kept twice: by the tensor cores, and in f32."""
     return config.compute in ("e4m3", "e5m2") and not config.fast_accumulation
-
-
-def _promotion_rule(config: GemmConfig, k: int) -> tuple[str, str, str, tuple[str, ...]] | None:
-    if not promotes(config) or PROMOTION % (k // 32) == 0:
-        return None
-    note = (
-        f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; with acc=fast never"
-    )
-    message = f"tile K = {k} is none of 32, 64 and 128, as {config.compute} needs"
-    return "MU3030", "tile", message, (note,)
 
 
 # Rules across settings
@@ -376,15 +309,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             notes,
             tiles,
         )
-    slice_rows = 8 * config.cluster[0]
-    if config.columns % slice_rows:
-        yield Broken(
-            "MU3009",
-            "cluster",
-            f"a cluster of {config.cluster[0]} blocks along M cannot share tile N = {n}",
-            (f"each block loads an equal part of B, in groups of 8: N must be a multiple of {slice_rows}",),
-            _clusters,
-        )
+    yield from rules.shared_columns(config, _clusters)
     if pieces := list(_epilogue_tile(config)):
         yield from pieces
         return
@@ -442,27 +367,13 @@ def _reduction(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
 def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     capacity = limits.shared_memory
     fitting = memory.max_stages(config, capacity)
-    m, n, k = config.tile
+    m, _, k = config.tile
     notes = (
         f"a stage takes {kilobytes(memory.stage_bytes(config))}: {m}x{k} of A and {config.columns}x{k} of B, "
         f"{config.element_bytes} bytes each",
         f"the epilogue takes {kilobytes(memory.epilogue_storage(config).size)}",
     )
     if fitting < 2:
-        used = memory.kernel_storage(config, 2)
-        yield Broken(
-            "MU3005",
-            "tile",
-            f"tile {m}x{n}x{k} does not fit: 2 stages take {kilobytes(used)} of {kilobytes(capacity)} "
-            "of shared memory",
-            notes,
-            _tiles,
-        )
+        yield rules.too_large(config, 2, memory.kernel_storage(config, 2), capacity, notes, _tiles)
     elif stages is not None and stages > fitting:
-        yield Broken(
-            "MU3004",
-            "stages",
-            f"pipeline needs {stages} stages but {fitting} fit in {capacity // 1024} KB of shared memory",
-            notes,
-            partial(stage_counts, most=fitting),
-        )
+        yield rules.too_many_stages(stages, fitting, capacity, notes)

@@ -9,9 +9,10 @@ from math import ceil
 from typing import Any
 
 from mucc.target import multistage
+from mucc.target import sm90_memory as memory
 from mucc.target import sm90_rules as rules
 from mucc.target.base import Device, Facts, Family
-from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
+from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
 from mucc.target.cost import Extents
 from mucc.target.sm90_cost import Sm90Cost
 
@@ -104,6 +105,18 @@ class Sm90Tma(Family):
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         return self.cost_of(facts, device, problem).estimate(schedule)
+
+    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
+        return memory.kernel_storage(config, stages)
+
+    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
+        return memory.max_stages(config, facts.limits.shared_memory)
+
+    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
+        return rules.violations(facts.limits, config, stages)
+
+    def is_legal(self, facts: Facts, config: GemmConfig, stages: int | None) -> bool:
+        return next(rules.broken(facts.limits, config, stages), None) is None
 
     def cost_of(self, facts: Facts, device: Device, problem: Problem) -> Sm90Cost:
         """The cost model for a problem, kept for the next questions about the same one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes as ct
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +10,9 @@ import pytest
 from hostlib import build
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rulelib import check_explanation, mend
 
-from mucc.diagnostics import DiagnosticError, Source
+from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
 from mucc.driver import Options, compile_text
 from mucc.target import get_target, skinny
@@ -65,11 +65,7 @@ def test_every_rule_is_tried() -> None:
 
 @pytest.mark.parametrize("code", sorted({code for code, *_ in CASES} - {"MU3059"}))
 def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
-    wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
-    with pytest.raises(DiagnosticError) as caught:
-        compile_text(Source("wrong.mcu", wrong))
-    assert {d.code for d in caught.value.diagnostics} == {code}
-    compile_text(Source("mended.mcu", mended))
+    check_explanation(code)
 
 
 def test_a_target_without_clusters_does_not_divide_k_between_blocks() -> None:
@@ -100,29 +96,10 @@ def configs(draw: st.DrawFn) -> GemmConfig:
     )
 
 
-def mended(violation: Violation, config: GemmConfig, stages: int | None) -> tuple[GemmConfig, int | None]:
-    """The configuration with a fix written into it."""
-    text = str(violation.fix)
-    match violation.setting:
-        case "stages":
-            return config, None
-        case "scheduler":
-            kind, _, argument = text.rstrip(")").partition("(")
-            return replace(config, scheduler=kind, swizzle=1, splits=int(argument or 1)), stages
-        case setting:
-            return replace(config, **{setting: tuple(map(int, text.split("x")))}), stages
-
-
 @settings(max_examples=100, deadline=None)
 @given(configs(), st.none() | st.integers(0, 10))
 def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
-    for _ in range(8):
-        found = SM90.violations(config, stages)
-        if not found:
-            break
-        assert all(v.code in CODES and v.fix is not None and v.notes for v in found)
-        config, stages = mended(found[0], config, stages)
-    assert SM90.violations(config, stages) == []
+    config, stages = mend(SM90, config, stages)
     most = SM90.max_stages(config)
     assert 2 <= most <= skinny.MOST_STAGES
     assert SM90.smem_bytes_used(config, most) <= SM90.smem_bytes

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_target import apply, epilogues, sizes
+from rulelib import apply, check_explanation, mend
+from test_target import epilogues, sizes
 
-from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes_passes import CODES
 from mucc.diagnostics.core import Source
 from mucc.driver import Options, compile_text
@@ -65,12 +64,7 @@ def test_each_rule(code: str, setting: str, fix: str | None, changes: dict[str, 
 
 @pytest.mark.parametrize("code", [code for code in CODES if "MU3070" <= code <= "MU3072"])
 def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
-    wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
-    options = Options(target="sm_100a")
-    with pytest.raises(DiagnosticError) as caught:
-        compile_text(Source("wrong.mcu", wrong), options)
-    assert {d.code for d in caught.value.diagnostics} == {code}
-    compile_text(Source("mended.mcu", mended), options)
+    check_explanation(code, "sm_100a")
 
 
 operands = st.sampled_from(
@@ -104,13 +98,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
 @settings(max_examples=60, deadline=None)
 @given(configs(), st.none() | st.integers(0, 12))
 def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
-    for _ in range(8):
-        found = SM100.violations(config, stages)
-        if not found:
-            break
-        assert all(v.code in CODES and v.fix is not None and v.notes for v in found)
-        config, stages = apply(found[0], config, stages)
-    assert SM100.violations(config, stages) == []
+    config, stages = mend(SM100, config, stages)
     most = SM100.max_stages(config)
     assert most >= 2
     assert SM100.smem_bytes_used(config, most) <= SM100.smem_bytes < SM100.smem_bytes_used(config, most + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,11 +9,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rulelib import check_explanation, mend
 
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes_passes import CODES
-from mucc.diagnostics.core import Source
-from mucc.driver import compile_text
 from mucc.target import TARGETS, get_target, target_names
 from mucc.target.config import Epilogue, GemmConfig, Problem, Violation
 
@@ -136,11 +134,7 @@ def test_every_rule_is_tried_and_explained() -> None:
 
 @pytest.mark.parametrize("code", sorted({code for code, *_ in CASES}))
 def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
-    wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
-    with pytest.raises(DiagnosticError) as caught:
-        compile_text(Source("wrong.mcu", wrong))
-    assert {d.code for d in caught.value.diagnostics} == {code}
-    compile_text(Source("mended.mcu", mended))
+    check_explanation(code)
 
 
 def test_messages_state_what_decides() -> None:
@@ -215,43 +209,10 @@ def configs(draw: st.DrawFn) -> GemmConfig:
     )
 
 
-def apply(violation: Violation, config: GemmConfig, stages: int | None) -> tuple[GemmConfig, int | None]:
-    """The configuration with a fix written into it, as the language would read it."""
-    text = str(violation.fix)
-    match violation.setting:
-        case "stages":
-            return config, None if text == "auto" else int(text)
-        case "tile" | "cluster":
-            return replace(config, **{violation.setting: tuple(map(int, text.split("x")))}), stages
-        case "pdl":
-            return replace(config, pdl=text == "on"), stages
-        case "epilogue":
-            piece = None if text == "auto" else tuple(map(int, text.split("x")))
-            return replace(config, epilogue_tile=piece), stages  # type: ignore[arg-type]
-        case "exchange":
-            assert text == ("off" if config.exchanged else "on")
-            return config.transposed, stages
-        case "mainloop":
-            return replace(config, mainloop=text), stages
-        case "scheduler":
-            kind, _, argument = text.rstrip(")").partition("(")
-            number = int(argument.split("=")[-1]) if argument else 1
-            name = "swizzle" if kind == "persistent" else "splits"
-            return replace(config, **{"scheduler": kind, "swizzle": 1, "splits": 1, name: number}), stages
-        case other:
-            raise AssertionError(other)
-
-
 @settings(max_examples=60, deadline=None)
 @given(configs(), st.none() | st.integers(0, 12))
 def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
-    for _ in range(8):
-        found = SM90.violations(config, stages)
-        if not found:
-            break
-        assert all(v.code in CODES and v.fix is not None and v.notes for v in found)
-        config, stages = apply(found[0], config, stages)
-    assert SM90.violations(config, stages) == []
+    config, stages = mend(SM90, config, stages)
     most = SM90.max_stages(config)
     assert most >= 2
     assert stages is None or 2 <= stages <= most

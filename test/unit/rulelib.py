@@ -1,0 +1,63 @@
+"""What tests of targets' rules share: mending configurations, and checking the examples of explanations."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from mucc.diagnostics import DiagnosticError, Source
+from mucc.diagnostics.codes import CODES
+from mucc.driver import Options, compile_text
+from mucc.target.base import Target
+from mucc.target.config import GemmConfig, Violation
+
+
+def check_explanation(code: str, target: str = "sm_90a") -> None:
+    """The wrong example of a code gives the code and no other, and the mended one compiles."""
+    wrong, mended = re.findall(r"```mcu\n(.*?)```", CODES[code][1], re.DOTALL)
+    options = Options(target)
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("wrong.mcu", wrong), options)
+    assert {d.code for d in caught.value.diagnostics} == {code}
+    compile_text(Source("mended.mcu", mended), options)
+
+
+def mend(target: Target, config: GemmConfig, stages: int | None) -> tuple[GemmConfig, int | None]:
+    """The legal configuration that one fix after the other leads to, soon."""
+    for _ in range(8):
+        found = target.violations(config, stages)
+        if not found:
+            break
+        assert all(v.code in CODES and v.fix is not None and v.notes for v in found)
+        config, stages = apply(found[0], config, stages)
+    assert target.violations(config, stages) == []
+    return config, stages
+
+
+def apply(violation: Violation, config: GemmConfig, stages: int | None) -> tuple[GemmConfig, int | None]:
+    """The configuration with a fix written into it, as the language would read it."""
+    text = str(violation.fix)
+    match violation.setting:
+        case "stages":
+            return config, None if text == "auto" else int(text)
+        case "tile" | "cluster":
+            return replace(config, **{violation.setting: tuple(map(int, text.split("x")))}), stages
+        case "pdl":
+            return replace(config, pdl=text == "on"), stages
+        case "epilogue":
+            piece = None if text == "auto" else tuple(map(int, text.split("x")))
+            return replace(config, epilogue_tile=piece), stages  # type: ignore[arg-type]
+        case "exchange":
+            assert text == ("off" if config.exchanged else "on")
+            return config.transposed, stages
+        case "mainloop":
+            return replace(config, mainloop=text), stages
+        case "scheduler":
+            kind, _, argument = text.rstrip(")").partition("(")
+            number = int(argument.split("=")[-1]) if argument else 1
+            name = "swizzle" if kind == "persistent" else "splits"
+            return replace(config, **{"scheduler": kind, "swizzle": 1, "splits": 1, name: number}), stages
+        case other:
+            raise AssertionError(other)
