@@ -125,7 +125,9 @@ def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
     if too_large:
         message = f"the number '{_short(word)}' is too large"
         _report(sink, Diagnostic("MU0003", message, span, notes=(limit,), source=source))
-        return Token("int", "0", span.start, span.end)
+        # A shape stays one, so that nothing else is said about it.
+        sizes = "x".join("1" for _ in word.split("x"))
+        kind, word = (kind, sizes) if kind == "shape" else ("int", "0")
     return Token(kind, word, span.start, span.end)
 
 
