@@ -57,14 +57,14 @@ class Multiprocessor(NamedTuple):
         return (*self.tensor_flops_per_cycle, "tf32x3", "f32")
 
     def flops_per_cycle(self, compute: str) -> float:
-        """Operations per cycle of contractions that multiply in a format."""
+        """Operations per cycle of contractions that multiply in a format; 1 for one that there is not."""
         match compute:
             case "f32":
                 return 2 * self.fp32_per_cycle
             case "tf32x3":
                 return self.tensor_flops_per_cycle["tf32"] / 3
             case _:
-                return self.tensor_flops_per_cycle[compute]
+                return self.tensor_flops_per_cycle.get(compute, 1)
 
 
 class Device(NamedTuple):

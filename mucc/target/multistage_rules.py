@@ -15,6 +15,8 @@ from mucc.target.base import Limits
 from mucc.target.config import GemmConfig, Violation
 from mucc.target.rules import Broken, Fix, kilobytes, nearest_tiles, stage_counts
 
+_EIGHT_BITS = ("e4m3", "e5m2", "s8", "u8")
+
 
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
     """Every broken rule, each with a value that is legal with the other settings where there is one."""
@@ -31,8 +33,13 @@ def no_mainloop(target: str, mainloop: str) -> Violation:
 
 def no_format(target: str, compute: str, computes: tuple[str, ...]) -> Violation:
     """What is wrong with a format that a target's tensor cores do not have."""
-    note = f"it multiplies {', '.join(computes)}"
-    return Violation("MU3020", "mainloop", f"{target} does not compute in {compute}", (note,))
+    notes = (f"it multiplies {', '.join(computes)}", *_conversion(compute))
+    return Violation("MU3020", "mainloop", f"{target} does not compute in {compute}", notes)
+
+
+def _conversion(compute: str) -> tuple[str, ...]:
+    """How operands of 8 bits are multiplied in a format that holds all their values."""
+    return ("bf16 holds every 8-bit number: `cast(x, bf16)`",) if compute in _EIGHT_BITS else ()
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -90,7 +97,10 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             "MU3020",
             "mainloop",
             f"the multistage mainloop does not {what}",
-            ("it multiplies one right operand in " + ", ".join(multistage.COMPUTES),),
+            (
+                "it multiplies one right operand in " + ", ".join(multistage.COMPUTES),
+                *_conversion(config.compute),
+            ),
             partial(_by_wgmma, limits=limits),
         )
         return

@@ -113,6 +113,12 @@ def mended(
 # Rules that targets share
 
 
+def no_block_scales(target: str) -> Violation:
+    """What is wrong with block scales on a target none of whose kernels apply them."""
+    note = "the cooperative and pingpong mainloops of sm_90a take them"
+    return Violation("MU3034", "mainloop", f"no mainloop of {target} takes block scales", (note,))
+
+
 def no_mainloop(target: str, does: str, config: GemmConfig, mainloops: Iterable[str], fixes: Fixes) -> Broken:
     """The mainloop is none of the target's, whose kernels all do something."""
     message = f"{target} has no {config.mainloop} mainloop"

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from mucc.target import multistage, skinny
 from mucc.target.base import Family, Target
+from mucc.target.config import GemmConfig, Violation
 
 
 class Sm100(Target):
     """sm_100a: TMA copies, tcgen05 with tensor memory, clusters whose blocks multiply in pairs."""
+
+    def refusal(self, config: GemmConfig) -> Violation | None:
+        from mucc.target import rules
+
+        return rules.no_block_scales(self.name) if config.blocks is not None else None
 
     @property
     def families(self) -> tuple[Family, ...]:

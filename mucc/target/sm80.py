@@ -11,11 +11,13 @@ class Sm80(Target):
     """sm_80, sm_89, sm_120a: cp.async and mma.sync. What tells them apart is in their data files."""
 
     def refusal(self, config: GemmConfig) -> Violation | None:
-        from mucc.target import multistage_rules
+        from mucc.target import multistage_rules, rules
 
         computes = self.facts.multiprocessor.computes
         if config.compute not in computes:
             return multistage_rules.no_format(self.name, config.compute, computes)
+        if config.blocks is not None:
+            return rules.no_block_scales(self.name)
         if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
             return multistage_rules.no_mainloop(self.name, config.mainloop)
         return None
