@@ -11,7 +11,8 @@ __all__ = ["card", "grammar"]
 _CARD = """\
 # mucc reference card
 
-mucc compiles `.mcu` tensor programs into fused CUTLASS kernels for NVIDIA Hopper (sm_90a).
+mucc compiles `.mcu` tensor programs into fused kernels for NVIDIA GPUs: sm_90a (Hopper, the default), and
+with fewer kernels sm_80, sm_89, sm_120a and sm_100a (`--target`; `mucc targets` lists what each has).
 
 ```mcu
 // y = gelu(x wT + b)
@@ -56,7 +57,8 @@ schedule linear_gelu for sm_90a {
   `s: bf16[N, K/128]`, `x @ dequantize(w, s).T`. Blocks of e4m3: `matmul(x, w.T, scale_a=sx, scale_b=sw)` with
   `sx: f32[M, K/128]`, `sw: f32[N/128, K/128]`.
 * `grouped_matmul(x, w.T, offsets)`: x `[T, K]`, w `[E, N, K]`, offsets `s32[E]` (ends of the groups of rows,
-  the last is T). `gather(x, rows)` is `x[rows]`; `scatter(y, rows, T)` the way back, other rows zero.
+  the last is T); like block scales only on sm_90a. `gather(x, rows)` is `x[rows]`; `scatter(y, rows, T)`
+  the way back, other rows zero.
 * Broadcasting is NumPy's, over dim names: extents agree if they are the same name, the same number, or one
   is 1. For x `[M, N]`: `x + b` with b `[N]` adds per column; per row write `x + r[:, None]` with r `[M]`.
   Indexing knows `:` and `None` only.
@@ -72,21 +74,27 @@ None]`.
 
 ## Schedules (optional; the default is good)
 `schedule KERNEL for sm_90a { ... }` for all contractions of a kernel, `schedule KERNEL.STAGE for ...` for
-one.
+one. Tiles and clusters below are those of sm_90a's first three mainloops.
 * `tile = MxNxK`: M % 64 = 0 (cooperative: M % 128 = 0); N % 16 = 0 (f32: N % 32 = 0); K % 16 = 0
   (8-bit: 32, 64 or 128; f32: K % 8 = 0, or 32 where an operand is not contiguous along K); no extent above
-  256; M x N at most 128x256 (cooperative), 128x128 or 64x256 (others). Good: 128x256x64, 128x128x64,
+  256; M x N at most 49152 (cooperative: 256x192, 128x256) or 24576 (others: 192x128, 64x256), half of it for
+  8-bit floats unless acc=fast. Good: 128x256x64, 128x128x64,
   64x128x64; for f32 a K of 32, for 8-bit of 128.
 * `cluster = MxN`: blocks that share loads; powers of two, at most 8 in all: 1x1, 2x1, 1x2, 2x2.
 * `mainloop = cooperative` (two warpgroups per tile, M >= 128), `pingpong` (a tile each), `warpspecialized`
-  (one tile per block, no swizzle), `skinny` (M or N up to 32: `tile = 8x32x64`, or 32x8x64 for few columns).
+  (one tile per block, no swizzle), `skinny` (M or N up to 32: `tile = 8x32x64`, or 32x8x64 for few columns),
+  `multistage` (rows of any extent, f32 and tf32x3; not 8-bit: `tile = 128x128x32`, no cluster). sm_80, sm_89
+  and sm_120a have the last two only; sm_100a has them beside `one_sm` and `two_sm`.
 * `stages = auto` or a number >= 2: (M + N) x K x element bytes for each, 227 KB in all with the epilogue.
 * `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, or `stream_k(splits=n)`,
-  `split_k(n)` (only with cooperative; for few tiles and a long K).
+  `split_k(n)` (for few tiles and a long K; the first only with cooperative, the second also with multistage
+  and skinny).
 * `exchange = on|off`: compute the transpose, so that a small M becomes the tile's N: for M <= 64,
   `tile = 64x16x128` counts 64 of N and 16 of M. `pdl = on|off`: start before the last kernel ends.
+  `epilogue = MxN|auto`: the piece of a tile that the epilogue works on (sm_90a).
 * Alignment: TMA loads need 16 bytes, so the contiguous extent must be a multiple of 16 (8-bit), 8 (16-bit) or
-  4 (f32): promise it in `where` or bind the dim. f32 operands are best contiguous along K: `x @ w.T`.
+  4 (f32): promise it in `where` or bind the dim. Bound to anything else, 16-bit and f32 products take
+  `multistage`. f32 operands are best contiguous along K: `x @ w.T`.
 
 ## More programs
 ```mcu
@@ -113,7 +121,8 @@ kernel scaled[M, N, K](x: f16[M, K], w: f16[K, N], r: f32[M], a: f32) -> (y: f16
 
 ## Command line
 `mucc f.mcu -o f.so` compile; `mucc check f.mcu` errors only, fast; `mucc fmt f.mcu`; `mucc explain MU1024`;
-`mucc f.mcu --explain-schedule --dims M=16` (typical sizes);
+`mucc f.mcu --explain-schedule --dims M=16` (typical sizes); `mucc tune f.mcu --dims M=16,N=4096,K=4096`
+measures schedules, and later compilations take the best;
 `mucc f.mcu --emit=ast|mu|stages|cutlass|schedule|cu`; `mucc run f.mcu --dims M=4096,N=4096,K=4096`. In
 Python: `m = mucc.load("f.so"); y = m.linear_gelu(x, w, b)` with torch tensors.
 """
