@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Generator, Iterable, Sequence
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
@@ -157,14 +158,27 @@ class Store:
             if version > VERSION:
                 raise _Newer(version)
             if version < VERSION:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+                self._create(db)
             # A write is on its way to the disk before it counts as done.
             db.execute("PRAGMA synchronous = FULL")
         except BaseException:
             db.close()
             raise
         return db
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        """Make the tables, which another process may do at the same moment."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                # SQLite does not wait for others when it changes this mode: it fails at once.
+                db.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
 
     def _trouble(self, error: Exception) -> DiagnosticError:
         remedy = "set MUCC_TUNING_DB to another file"

@@ -121,6 +121,30 @@ def test_writers_side_by_side(store: Store) -> None:
     assert len(store.all()) == len(made)
 
 
+def test_many_make_the_database_at_once(tmp_path: Path) -> None:
+    (record, *_) = records(budget=8)
+    for i in range(4):
+        path = str(tmp_path / f"{i}.db")
+        together = threading.Barrier(8)
+        failed: list[BaseException] = []
+
+        def write(path: str, together: threading.Barrier, failed: list[BaseException]) -> None:
+            together.wait()
+            try:
+                with Store(path) as own:
+                    own.add([record])
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=write, args=(path, together, failed)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert len(Store(path).all()) == 1
+
+
 # ---- bad files -------------------------------------------------------------------------------------------
 
 
