@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from bench.common import write_result
@@ -141,22 +141,18 @@ def _text(row: Mapping[str, Any]) -> str:
     return " ".join([*words, *(["exchanged"] if row.get("exchanged") else [])])
 
 
-def geomean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Speeds relative to the best measured, and who is faster by more than 2 %."""
     both = [r for r in rows if r["nvidia_us"] is not None]
     ratio = [r["nvidia_us"] / r["model_us"] for r in both]
     return {
         "heuristics.problems": len(rows),
-        "heuristics.model_over_best_geomean": geomean([r["best_us"] / r["model_us"] for r in rows]),
+        "heuristics.model_over_best_geomean": geometric_mean([r["best_us"] / r["model_us"] for r in rows]),
         "heuristics.model_over_best_min": min(r["best_us"] / r["model_us"] for r in rows),
         "heuristics.problems_with_nvidia": len(both),
-        "heuristics.nvidia_over_best_geomean": geomean([r["best_us"] / r["nvidia_us"] for r in both]),
+        "heuristics.nvidia_over_best_geomean": geometric_mean([r["best_us"] / r["nvidia_us"] for r in both]),
         "heuristics.nvidia_over_best_min": min(r["best_us"] / r["nvidia_us"] for r in both),
-        "heuristics.model_over_nvidia_geomean": geomean(ratio),
+        "heuristics.model_over_nvidia_geomean": geometric_mean(ratio),
         "heuristics.model_wins": sum(r > 1.02 for r in ratio),
         "heuristics.nvidia_wins": sum(r < 1 / 1.02 for r in ratio),
     }

@@ -17,7 +17,7 @@ from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.choosing import candidate_id
 from mucc.tune.folder import Folder
 from mucc.tune.plans import Candidate, Kernel, Plan, Size, compact
-from mucc.tune.records import Choice, Record, canonical, support_digest
+from mucc.tune.records import Choice, canonical, support_digest
 from mucc.version import __version__
 
 TARGET = "sm_90a"
@@ -145,15 +145,11 @@ def libraries(folder: str, cases: Sequence[Case]) -> dict[tuple[str, str], Found
         wanted = default_choice(analysis, _index(analysis, result.size))
         default = next((r for r in result.records if r.choice == wanted and r.is_good), None)
         if tuned := library(result.best.choice):
-            known = library(_choice(default)) if default else None
+            known = library(default.choice) if default else None
             dims = result.size.dims
             name = f"{dims['M']}x{dims['N']}x{dims['K']}"
             found[result.kernel.name, name] = Found(tuned, known, len(result.records))
     return found
-
-
-def _choice(record: Record) -> Choice:
-    return record.choice
 
 
 def _index(analysis: Analysis, size: Size) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from bench.timing import FLUSH_BYTES
+from bench.timing import FLUSH_BYTES, time_all
 
 Call = Callable[[], Any]
 
@@ -44,26 +43,11 @@ def times(torch: Any, contenders: Mapping[str, Call], rounds: int, limit: float 
     They take turns, so that all see the same clocks; L2 is flushed before each call. At most `rounds` turns,
     and fewer where those would take more than `limit` seconds, but at least 7.
     """
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     calls = {name: captured(torch, call) for name, call in contenders.items()}
-
-    def sample(call: Call) -> Any:
-        flush.zero_()
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        end.record()
-        return start, end
-
-    def turn() -> dict[str, float]:
-        events = {name: sample(call) for name, call in calls.items()}
-        torch.cuda.synchronize()
-        return {name: start.elapsed_time(end) for name, (start, end) in events.items()}
-
-    first = [turn() for _ in range(3)][-1]
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda").zero_
+    first = time_all(torch, calls, 3, flush)
     whole = sum(first.values()) / 1e3 + 1e-4 * len(calls)
-    turns = [turn() for _ in range(max(7, min(rounds, int(limit / whole))))]
-    return {name: statistics.median(t[name] for t in turns) for name in calls}
+    return time_all(torch, calls, max(7, min(rounds, int(limit / whole))), flush)
 
 
 def copy_bandwidth(torch: Any, sizes: tuple[int, ...] = (2**28, 2**30)) -> float:

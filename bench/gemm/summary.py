@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 Row = Mapping[str, Any]
-
-
-def geomean(values: Iterable[float]) -> float:
-    """The geometric mean; NaN of nothing."""
-    logs = [math.log(v) for v in values]
-    return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
 def ratios(rows: Sequence[Row], other: str, ours: str) -> list[float]:
@@ -24,7 +19,7 @@ def ratios(rows: Sequence[Row], other: str, ours: str) -> list[float]:
 
 def _spread(figures: dict[str, float], name: str, values: list[float]) -> None:
     if values:
-        figures[f"{name}_geomean"] = geomean(values)
+        figures[f"{name}_geomean"] = geometric_mean(values)
         figures[f"{name}_min"] = min(values)
 
 

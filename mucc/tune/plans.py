@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
-from mucc.tune.records import Choice, Settings, Stage, canonical
+from mucc.tune.records import Choice, Settings, Stage
 
 FORMAT = 1
 """Of plan.json."""
@@ -185,15 +184,3 @@ def _candidate(data: Any, sizes: int) -> Candidate:
     if not isinstance(data["id"], str) or not data["id"].isalnum():
         raise ValueError("a candidate's id must be letters and digits")
     return Candidate(data["id"], data["stage"], choice, estimates)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Raises ValueError for none, or for one that is not above 0."""
-    if not values:
-        raise ValueError("the mean of nothing")
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
-def same(a: Settings, b: Settings) -> bool:
-    """Whether two schedules are equal."""
-    return canonical(dict(a)) == canonical(dict(b))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 from typing import NamedTuple, Protocol
 
 from mucc.tune.analysis import Analysis
@@ -15,7 +16,7 @@ from mucc.tune.building import Built
 from mucc.tune.choosing import BUDGET, FACTOR, candidate_of, candidates_of, first_choice, split_budget
 from mucc.tune.folder import build_failure
 from mucc.tune.measuring import Measurer, Sink, entrants_of, race, record_of
-from mucc.tune.plans import Candidate, Kernel, Size, geometric_mean
+from mucc.tune.plans import Candidate, Kernel, Size
 from mucc.tune.records import Choice, Record, Run, Settings, Status, best, canonical, choice_text
 
 EPSILON = 0.05
