@@ -20,7 +20,7 @@ from mucc.passes.support import Finding, PassError
 if TYPE_CHECKING:
     from mucc.dialects.cutlass.ops import ProgramOp
     from mucc.dialects.mu.entry import EntryOp
-    from mucc.dialects.mu.ops import KernelOp
+    from mucc.dialects.mu.ops.kernel import KernelOp
     from mucc.frontend import ast
     from mucc.target.cuda import Parts
     from mucc.tune.lookup import SelectMeasured
@@ -132,7 +132,7 @@ class Compilation:
         return interpret_program(next(p for p in self._programs() if p.sym_name.data == kernel), inputs)
 
     def _kernels(self) -> list[KernelOp]:
-        from mucc.dialects.mu.ops import KernelOp
+        from mucc.dialects.mu.ops.kernel import KernelOp
 
         return [op for op in self.mu.body.block.ops if isinstance(op, KernelOp)]
 

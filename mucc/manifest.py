@@ -13,7 +13,7 @@ from mucc.analysis.counts import compulsory_bytes, flops
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.indices import index_uses
 from mucc.dialects.mu.entry import EntryOp
-from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_name
 from mucc.passes.promises import constraint_text

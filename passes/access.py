@@ -12,18 +12,12 @@ from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
-from mucc.dialects.mu.indexed import GatherOp, ScatterOp
-from mucc.dialects.mu.ops import (
-    BroadcastOp,
-    ContractionOp,
-    ExpandOp,
-    GroupedMatmulOp,
-    ReduceOp,
-    RegroupOp,
-    StageOp,
-    TransposeOp,
-)
+from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 Axes = tuple[int | None, ...]

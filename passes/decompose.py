@@ -13,9 +13,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from mucc.dialects.mu import elementwise as e
-from mucc.dialects.mu.activations import SELU_ALPHA, SELU_SCALE
-from mucc.dialects.mu.ops import DequantizeOp, ExpandOp, MatmulOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.quantization import DequantizeOp
+from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.passes.support import Pass, rewrite
 

@@ -9,13 +9,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.mu.ops import (
-    KernelOp,
-    PinOp,
-    ReturnOp,
-    StageOp,
-    YieldOp,
-)
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.passes.partition import Partition, Stage, dims_of
 from mucc.passes.support import Pass, erase_dead

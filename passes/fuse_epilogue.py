@@ -6,8 +6,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.passes.support import Pass
 
 Pointwise = ElementwiseOp | ConstantOp
@@ -36,10 +37,10 @@ def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[lis
 
 def _rank(value: SSAValue) -> int:
     owner = value.owner
-    return int(owner.second is not None) if isinstance(owner, c.AccFetchOp) else 2
+    return int(owner.second is not None) if isinstance(owner, nodes.AccFetchOp) else 2
 
 
-def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> c.ComputeOp:
+def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> nodes.ComputeOp:
     inputs, inside = _inputs_and_ops(root, done)
     block = Block(arg_types=[f32] * len(inputs))
     mapping: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
@@ -47,8 +48,8 @@ def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> c.ComputeOp:
         new = op.clone(mapping)
         block.add_op(new)
         mapping[op.results[0]] = new.results[0]
-    block.add_op(yielded := c.YieldOp(mapping[root]))
-    compute = c.ComputeOp([done.get(v, v) for v in inputs], Region(block))
+    block.add_op(yielded := nodes.YieldOp(mapping[root]))
+    compute = nodes.ComputeOp([done.get(v, v) for v in inputs], Region(block))
     yielded.location = compute.location = inside[-1].location
     return compute
 
@@ -70,7 +71,7 @@ def _fuse(kernel: c.DeviceKernelOp) -> None:
     for store in stores:
         store.operands[0] = done.get(store.value, store.value)
     for op in reversed(list(block.ops)):
-        if isinstance(op, Pointwise | c.LoadNode | c.AccFetchOp) and op.results[0].first_use is None:
+        if isinstance(op, Pointwise | nodes.LoadNode | nodes.AccFetchOp) and op.results[0].first_use is None:
             op.detach()
             op.erase()
 

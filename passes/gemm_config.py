@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.passes.granules import granules_of
@@ -61,24 +62,24 @@ def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
     loads: dict[type[Operation], list[int]] = defaultdict(list)
     stores: dict[type[Operation], list[int]] = defaultdict(list)
     for op in gemm.nodes:
-        if isinstance(op, c.LoadNode):
+        if isinstance(op, nodes.LoadNode):
             loads[type(op)].append(_bytes(op.source.type))
-        elif isinstance(op, c.StoreNode):
+        elif isinstance(op, nodes.StoreNode):
             stores[type(op)].append(_bytes(op.destination.type))
     destination = gemm.destination
     return Epilogue(
-        destination=next(iter([*stores[c.StoreDOp], *stores[c.ScatterDOp]]), None),
-        source=next(iter(loads[c.SrcFetchOp]), None),
-        aux_loads=tuple(loads[c.AuxLoadOp]),
-        aux_stores=tuple(stores[c.AuxStoreOp]),
-        row_broadcasts=tuple(loads[c.RowBroadcastOp]),
-        row_reductions=len(stores[c.RowReductionOp]),
-        col_reductions=len(stores[c.ColReductionOp]),
-        scalar_reductions=len(stores[c.ScalarReductionOp]),
+        destination=next(iter([*stores[nodes.StoreDOp], *stores[nodes.ScatterDOp]]), None),
+        source=next(iter(loads[nodes.SrcFetchOp]), None),
+        aux_loads=tuple(loads[nodes.AuxLoadOp]),
+        aux_stores=tuple(stores[nodes.AuxStoreOp]),
+        row_broadcasts=tuple(loads[nodes.RowBroadcastOp]),
+        row_reductions=len(stores[nodes.RowReductionOp]),
+        col_reductions=len(stores[nodes.ColReductionOp]),
+        scalar_reductions=len(stores[nodes.ScalarReductionOp]),
         destination_is_col_major=destination is not None and not _is_row_major(destination.destination.type),
-        col_broadcasts=tuple(loads[c.ColBroadcastOp]),
+        col_broadcasts=tuple(loads[nodes.ColBroadcastOp]),
         scalars=sum(
-            isinstance(op, c.ScalarBroadcastOp) and isinstance(op.source.type, TensorType)
+            isinstance(op, nodes.ScalarBroadcastOp) and isinstance(op.source.type, TensorType)
             for op in gemm.nodes
         ),
     )

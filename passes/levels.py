@@ -9,15 +9,21 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
+from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu import ops as m
-from mucc.dialects.mu.elementwise import ConstantOp, ElementwiseOp
-from mucc.dialects.mu.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.contraction import ContractionOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.quantization import DequantizeOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import PinOp, StageOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.schedule import ScheduleOp
 
-VIEWS = (m.TransposeOp, m.ExpandOp, m.RegroupOp, GatherOp)
-TENSOR_OPS = (ElementwiseOp, ConstantOp, m.ContractionOp, *VIEWS, ScatterOp, m.BroadcastOp, m.ReduceOp)
-COMPOSITE = (m.DequantizeOp,)
+VIEWS = (TransposeOp, ExpandOp, RegroupOp, GatherOp)
+TENSOR_OPS = (ElementwiseOp, ConstantOp, ContractionOp, *VIEWS, ScatterOp, BroadcastOp, ReduceOp)
+COMPOSITE = (DequantizeOp,)
 
 
 class LevelError(Exception):
@@ -59,7 +65,7 @@ def _primitive(op: Operation) -> str | None:
 
 
 def _fused(op: Operation) -> str | None:
-    if isinstance(op, ElementwiseOp | ConstantOp) and not isinstance(op.parent_op(), c.ComputeOp):
+    if isinstance(op, ElementwiseOp | ConstantOp) and not isinstance(op.parent_op(), nodes.ComputeOp):
         return "outside of a compute body"
     return _primitive(op)
 
@@ -84,9 +90,9 @@ def _planned(op: Operation) -> str | None:
 
 _PROGRAM = (c.WorkspaceOp, c.GemmOp, c.MapOp, c.ReduceOp, *VIEWS)
 
-MU = Level("mu", (m.KernelOp, ScheduleOp), (*TENSOR_OPS, *COMPOSITE, m.PinOp, m.ReturnOp))
+MU = Level("mu", (KernelOp, ScheduleOp), (*TENSOR_OPS, *COMPOSITE, PinOp, ReturnOp))
 PRIMITIVE = Level("primitive", MU.top, MU.inner, _primitive)
-STAGED = Level("stages", (m.KernelOp, ScheduleOp), (m.StageOp, m.ReturnOp), _primitive)
+STAGED = Level("stages", (KernelOp, ScheduleOp), (StageOp, ReturnOp), _primitive)
 LOWERED = Level("lowered", (c.ProgramOp, ScheduleOp), _PROGRAM, _primitive)
 FUSED = Level("fused", LOWERED.top, _PROGRAM, _fused)
 SCHEDULED = Level("scheduled", LOWERED.top, _PROGRAM, _scheduled)

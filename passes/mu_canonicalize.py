@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.passes.support import Pass, erase_dead, rewrite
 
 

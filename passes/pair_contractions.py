@@ -9,7 +9,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
-from mucc.dialects.mu.ops import KernelOp, MatmulOp, ReduceOp, StageKind, StageOp
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageKind, StageOp
 from mucc.dialects.mu.schedule import MainloopAttr, ScheduleOp
 from mucc.dialects.mu.types import TensorType
 from mucc.passes.access import (

@@ -16,19 +16,14 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
-from mucc.dialects.mu.elementwise import ElementwiseOp
-from mucc.dialects.mu.indexed import GatherOp, ScatterOp
-from mucc.dialects.mu.ops import VIEWS as PLAIN_VIEWS
-from mucc.dialects.mu.ops import (
-    ContractionOp,
-    GroupedMatmulOp,
-    PinOp,
-    ReduceOp,
-    Reduction,
-    RegroupOp,
-    ReturnOp,
-    StageKind,
-)
+from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.kernel import ReturnOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
+from mucc.dialects.mu.ops.stage import PinOp, StageKind
+from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
+from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
 
 VIEWS = (*PLAIN_VIEWS, GatherOp)

@@ -7,9 +7,10 @@ from typing import Literal, NamedTuple
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from mucc.dialects.cutlass.ops import GemmOp, LoadOp, ProgramOp, ScatterNode, StoreOp, WorkspaceOp
+from mucc.dialects.cutlass.nodes import LoadOp, ScatterNode, StoreOp
+from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.types import Dim, Shaped
 
 

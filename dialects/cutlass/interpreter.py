@@ -20,11 +20,12 @@ from xdsl.interpreter import (
     register_impls,
 )
 
+from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.arrays import Arrays, arrays_for
-from mucc.dialects.mu.indexed import GatherOp
 from mucc.dialects.mu.interpreter import MuFunctions, gathered, grouped_product, scattered, sizes_of
-from mucc.dialects.mu.ops import ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
 
 
@@ -116,103 +117,109 @@ class CutlassFunctions(MuFunctions):
         interpreter.run_ssacfg_region(op.body, (), op.stage.data)
         return ()
 
-    @impl(c.AccFetchOp)
-    def acc_fetch(self, interpreter: Interpreter, op: c.AccFetchOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.AccFetchOp)
+    def acc_fetch(self, interpreter: Interpreter, op: nodes.AccFetchOp, args: PythonValues) -> PythonValues:
         return (self.launch.accumulators[op.second is not None],)
 
-    @impl(c.SrcFetchOp)
-    def src_fetch(self, interpreter: Interpreter, op: c.SrcFetchOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.SrcFetchOp)
+    def src_fetch(self, interpreter: Interpreter, op: nodes.SrcFetchOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
 
-    @impl(c.AuxLoadOp)
-    def aux_load(self, interpreter: Interpreter, op: c.AuxLoadOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.AuxLoadOp)
+    def aux_load(self, interpreter: Interpreter, op: nodes.AuxLoadOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
 
-    @impl(c.RowBroadcastOp)
-    def row(self, interpreter: Interpreter, op: c.RowBroadcastOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.RowBroadcastOp)
+    def row(self, interpreter: Interpreter, op: nodes.RowBroadcastOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
 
-    @impl(c.ColBroadcastOp)
-    def col(self, interpreter: Interpreter, op: c.ColBroadcastOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.ColBroadcastOp)
+    def col(self, interpreter: Interpreter, op: nodes.ColBroadcastOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
 
-    @impl(c.ScalarBroadcastOp)
-    def scalar(self, interpreter: Interpreter, op: c.ScalarBroadcastOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.ScalarBroadcastOp)
+    def scalar(
+        self, interpreter: Interpreter, op: nodes.ScalarBroadcastOp, args: PythonValues
+    ) -> PythonValues:
         return (self.read(args[0]),)
 
-    @impl(c.LoadOp)
-    def load(self, interpreter: Interpreter, op: c.LoadOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.LoadOp)
+    def load(self, interpreter: Interpreter, op: nodes.LoadOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
 
-    @impl(c.ComputeOp)
-    def compute(self, interpreter: Interpreter, op: c.ComputeOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.ComputeOp)
+    def compute(self, interpreter: Interpreter, op: nodes.ComputeOp, args: PythonValues) -> PythonValues:
         return interpreter.run_ssacfg_region(op.body, args, "compute")
 
-    @impl_terminator(c.YieldOp)
-    def yield_scalar(self, interpreter: Interpreter, op: c.YieldOp, args: PythonValues):
+    @impl_terminator(nodes.YieldOp)
+    def yield_scalar(self, interpreter: Interpreter, op: nodes.YieldOp, args: PythonValues):
         return ReturnedValues(args), ()
 
-    @impl(c.StoreDOp)
-    def store_d(self, interpreter: Interpreter, op: c.StoreDOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.StoreDOp)
+    def store_d(self, interpreter: Interpreter, op: nodes.StoreDOp, args: PythonValues) -> PythonValues:
         self.store(args[1], op.destination.type, args[0])
         return ()
 
-    @impl(c.AuxStoreOp)
-    def aux_store(self, interpreter: Interpreter, op: c.AuxStoreOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.AuxStoreOp)
+    def aux_store(self, interpreter: Interpreter, op: nodes.AuxStoreOp, args: PythonValues) -> PythonValues:
         self.store(args[1], op.destination.type, args[0])
         return ()
 
-    @impl(c.StoreOp)
-    def map_store(self, interpreter: Interpreter, op: c.StoreOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.StoreOp)
+    def map_store(self, interpreter: Interpreter, op: nodes.StoreOp, args: PythonValues) -> PythonValues:
         self.store(args[1], op.destination.type, args[0])
         return ()
 
-    @impl(c.ScatterDOp)
-    def scatter_d(self, interpreter: Interpreter, op: c.ScatterDOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.ScatterDOp)
+    def scatter_d(self, interpreter: Interpreter, op: nodes.ScatterDOp, args: PythonValues) -> PythonValues:
         return self.scatter_store(op, args)
 
-    @impl(c.ScatterStoreOp)
-    def map_scatter(self, interpreter: Interpreter, op: c.ScatterStoreOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.ScatterStoreOp)
+    def map_scatter(
+        self, interpreter: Interpreter, op: nodes.ScatterStoreOp, args: PythonValues
+    ) -> PythonValues:
         return self.scatter_store(op, args)
 
-    def scatter_store(self, op: c.ScatterNode, args: PythonValues) -> PythonValues:
+    def scatter_store(self, op: nodes.ScatterNode, args: PythonValues) -> PythonValues:
         """Store rows over what a buffer holds already."""
         full = self.stored(args[0] + self.arrays.full(self.launch.space, 0.0), op.destination.type)
         before = self.read(args[1]) + 0.0
         args[1].value = scattered(before, full, self.read(args[2]))
         return ()
 
-    def reduced(self, op: c.ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:
+    def reduced(self, op: nodes.ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:
         """Store a reduction over the launch's space, shaped as the destination."""
         full = args[0] + self.arrays.full(self.launch.space, 0.0)
         value = self.arrays.reduce(op.kind.data.value, full, tuple(axes))
         args[1].value = self.stored(value.reshape(self.shape(op.destination.type)), op.destination.type)
         return ()
 
-    @impl(c.RowReductionOp)
+    @impl(nodes.RowReductionOp)
     def row_reduction(
-        self, interpreter: Interpreter, op: c.RowReductionOp, args: PythonValues
+        self, interpreter: Interpreter, op: nodes.RowReductionOp, args: PythonValues
     ) -> PythonValues:
         rank = len(self.launch.space)
         kept = len(Shaped.of(op.destination.type).dims)
         return self.reduced(op, args, (rank - 2,) if kept == rank - 1 else range(rank - 1))
 
-    @impl(c.ColReductionOp)
+    @impl(nodes.ColReductionOp)
     def col_reduction(
-        self, interpreter: Interpreter, op: c.ColReductionOp, args: PythonValues
+        self, interpreter: Interpreter, op: nodes.ColReductionOp, args: PythonValues
     ) -> PythonValues:
         return self.reduced(op, args, (len(self.launch.space) - 1,))
 
-    @impl(c.ScalarReductionOp)
+    @impl(nodes.ScalarReductionOp)
     def scalar_reduction(
-        self, interpreter: Interpreter, op: c.ScalarReductionOp, args: PythonValues
+        self, interpreter: Interpreter, op: nodes.ScalarReductionOp, args: PythonValues
     ) -> PythonValues:
         rank = len(self.launch.space)
         kept = len(Shaped.of(op.destination.type).dims)
         return self.reduced(op, args, range(rank) if not kept else (rank - 2, rank - 1))
 
-    @impl(c.ReduceStoreOp)
-    def reduce_store(self, interpreter: Interpreter, op: c.ReduceStoreOp, args: PythonValues) -> PythonValues:
+    @impl(nodes.ReduceStoreOp)
+    def reduce_store(
+        self, interpreter: Interpreter, op: nodes.ReduceStoreOp, args: PythonValues
+    ) -> PythonValues:
         kernel = op.parent_op()
         assert isinstance(kernel, c.ReduceOp)
         return self.reduced(op, args, kernel.axes.get_values())

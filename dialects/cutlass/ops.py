@@ -1,8 +1,4 @@
-"""Resolved kernels: one op per device kernel, inside a host program that launches them in order.
-
-A contraction's epilogue is a graph of visitor nodes named after CUTLASS's own; each node's result is
-one f32 per element of the tile (bool conditions exist only inside compute bodies).
-"""
+"""Resolved kernels: one op per device kernel, inside a host program that launches them in order."""
 
 from __future__ import annotations
 
@@ -13,19 +9,15 @@ from typing import TYPE_CHECKING, ClassVar
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
-    Float32Type,
     FunctionType,
     IntAttr,
     IntegerAttr,
     StringAttr,
-    UnitAttr,
-    f32,
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     attr_def,
     irdl_op_definition,
     operand_def,
@@ -38,14 +30,30 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
+from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass.attributes import GemmShapeAttr, RequirementAttr, dims_attr, dims_of
-from mucc.dialects.mu.elementwise import ConstantOp
+from mucc.dialects.cutlass.nodes import (
+    GEMM_NODES,
+    AccFetchOp,
+    AuxLoadOp,
+    AuxStoreOp,
+    ComputeOp,
+    LoadNode,
+    LoadOp,
+    ReduceStoreOp,
+    ScatterDOp,
+    ScatterStoreOp,
+    SrcFetchOp,
+    StoreDOp,
+    StoreNode,
+    StoreOp,
+)
 from mucc.dialects.mu.entry import EntryOp
-from mucc.dialects.mu.ops import AccumulationAttr, ComputeAttr, ReductionAttr
-from mucc.dialects.mu.pointwise import ElementwiseOp
+from mucc.dialects.mu.ops.contraction import AccumulationAttr, ComputeAttr
+from mucc.dialects.mu.ops.elementwise import ConstantOp
+from mucc.dialects.mu.ops.pointwise import ElementwiseOp
 from mucc.dialects.mu.rules import block_scales
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
@@ -355,222 +363,4 @@ class ReduceOp(DeviceKernelOp):
         self.verify_nodes((LoadOp, ReduceStoreOp))
 
 
-# Visitor nodes
-
-
-class LoadNode(FormattedOp, ABC):
-    """Reads one f32 per element from a tensor or a run-time scalar."""
-
-    source = operand_def()
-    result = result_def(Float32Type)
-
-    FORMAT: ClassVar[str] = "$source attr-dict `:` type($source)"
-
-    traits = traits_def(Pure())
-
-    def __init__(self, source: SSAValue):
-        super().__init__(operands=[source], result_types=[f32])
-
-
-class StoreNode(FormattedOp, ABC):
-    """Writes one value per element, or a reduction of them, to a tensor."""
-
-    value = operand_def(Float32Type)
-    destination = operand_def(TensorType)
-
-    FORMAT: ClassVar[str] = "$value `,` $destination attr-dict `:` type($destination)"
-
-    def __init__(self, value: SSAValue, destination: SSAValue):
-        super().__init__(operands=[value, destination])
-
-
-@irdl_op_definition
-class AccFetchOp(FormattedOp):
-    """The accumulator (Sm90AccFetch), of a pair the first or `second` one."""
-
-    name = "cutlass.acc_fetch"
-
-    second = opt_prop_def(UnitAttr)
-    result = result_def(Float32Type)
-
-    FORMAT: ClassVar[str] = "(`second` $second^)? attr-dict"
-
-    traits = traits_def(Pure())
-
-    def __init__(self, *, second: bool = False):
-        super().__init__(result_types=[f32], properties={"second": UnitAttr() if second else None})
-
-
-@irdl_op_definition
-class SrcFetchOp(LoadNode):
-    """The source matrix C, loaded by TMA beside the output tiles (Sm90SrcFetch)."""
-
-    name = "cutlass.src_fetch"
-
-
-@irdl_op_definition
-class AuxLoadOp(LoadNode):
-    """A further full matrix (Sm90AuxLoad)."""
-
-    name = "cutlass.aux_load"
-
-
-@irdl_op_definition
-class RowBroadcastOp(LoadNode):
-    """A vector along N, the same for every row (Sm90RowBroadcast)."""
-
-    name = "cutlass.row_broadcast"
-
-
-@irdl_op_definition
-class ColBroadcastOp(LoadNode):
-    """A vector along M, the same for every column (Sm90ColBroadcast)."""
-
-    name = "cutlass.col_broadcast"
-
-
-@irdl_op_definition
-class ScalarBroadcastOp(LoadNode):
-    """One number for the whole matrix: a run-time scalar, a rank-0 tensor, or one per batch."""
-
-    name = "cutlass.scalar_broadcast"
-
-
-@irdl_op_definition
-class LoadOp(LoadNode):
-    """In map and reduce kernels: an element of a tensor, broadcast to the space."""
-
-    name = "cutlass.load"
-
-
-@irdl_op_definition
-class ComputeOp(FormattedOp):
-    """A pure function of scalars applied per element (Sm90Compute)."""
-
-    name = "cutlass.compute"
-
-    inputs = var_operand_def(Float32Type)
-    body = region_def("single_block")
-    result = result_def(Float32Type)
-
-    FORMAT: ClassVar[str] = "$inputs $body attr-dict"
-
-    traits = traits_def(Pure())
-
-    def __init__(self, inputs: Sequence[SSAValue], body: Region):
-        super().__init__(operands=[list(inputs)], result_types=[f32], regions=[body])
-
-    def verify_(self) -> None:
-        if len(self.body.block.args) != len(self.inputs):
-            raise VerifyException("one block argument per input")
-        for op in self.body.block.ops:
-            if not isinstance(op, ElementwiseOp | ConstantOp | YieldOp):
-                raise VerifyException(f"{op.name} is not pointwise")
-
-
-@irdl_op_definition
-class YieldOp(FormattedOp):
-    """The value of a compute body."""
-
-    name = "cutlass.yield"
-
-    value = operand_def(Float32Type)
-
-    FORMAT: ClassVar[str] = "$value attr-dict"
-
-    traits = traits_def(IsTerminator())
-
-    def __init__(self, value: SSAValue | Operation):
-        super().__init__(operands=[SSAValue.get(value)])
-
-
-@irdl_op_definition
-class StoreDOp(StoreNode):
-    """The main result D, stored by TMA."""
-
-    name = "cutlass.store_d"
-
-
-class ScatterNode(StoreNode, ABC):
-    """Writes rows of values where `rows`, an s32 tensor, says."""
-
-    value = operand_def(Float32Type)
-    destination = operand_def(TensorType)
-    rows = operand_def(TensorType)
-
-    FORMAT: ClassVar[str] = (
-        "$value `,` $destination `rows` $rows attr-dict `:` type($destination) `,` type($rows)"
-    )
-
-    def __init__(self, value: SSAValue, destination: SSAValue, rows: SSAValue):
-        IRDLOperation.__init__(self, operands=[value, destination, rows])
-
-
-@irdl_op_definition
-class ScatterDOp(ScatterNode):
-    """The main result D of a grouped contraction, each row where `rows` says."""
-
-    name = "cutlass.scatter_d"
-
-
-@irdl_op_definition
-class ScatterStoreOp(ScatterNode):
-    """In map kernels: a row of an output, the one that `rows` names for it."""
-
-    name = "cutlass.scatter_store"
-
-
-@irdl_op_definition
-class AuxStoreOp(StoreNode):
-    """A further full matrix (Sm90AuxStore)."""
-
-    name = "cutlass.aux_store"
-
-
-@irdl_op_definition
-class StoreOp(StoreNode):
-    """In map kernels: an element of an output."""
-
-    name = "cutlass.store"
-
-
-class ReductionNode(StoreNode, ABC):
-    kind = prop_def(ReductionAttr)
-
-    FORMAT: ClassVar[str] = "$kind $value `,` $destination attr-dict `:` type($destination)"
-
-    def __init__(self, kind: ReductionAttr, value: SSAValue, destination: SSAValue):
-        IRDLOperation.__init__(self, operands=[value, destination], properties={"kind": kind})
-
-
-@irdl_op_definition
-class RowReductionOp(ReductionNode):
-    """Reduce over M into a vector along N (Sm90RowReduction)."""
-
-    name = "cutlass.row_reduction"
-
-
-@irdl_op_definition
-class ColReductionOp(ReductionNode):
-    """Reduce over N into a vector along M (Sm90ColReduction)."""
-
-    name = "cutlass.col_reduction"
-
-
-@irdl_op_definition
-class ScalarReductionOp(ReductionNode):
-    """Reduce over M and N into one number, per batch or over all batches (Sm90ScalarReduction)."""
-
-    name = "cutlass.scalar_reduction"
-
-
-@irdl_op_definition
-class ReduceStoreOp(ReductionNode):
-    """In reduce kernels: the reduction of the value over the kernel's axes."""
-
-    name = "cutlass.reduce_store"
-
-
-GEMM_LOADS = (SrcFetchOp, AuxLoadOp, RowBroadcastOp, ColBroadcastOp, ScalarBroadcastOp)
-GEMM_STORES = (StoreDOp, ScatterDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
-GEMM_NODES = (AccFetchOp, ComputeOp, *GEMM_LOADS, *GEMM_STORES)
+OPERATIONS = (ProgramOp, WorkspaceOp, GemmOp, MapOp, ReduceOp)

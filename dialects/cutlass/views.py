@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from mucc.dialects.mu.indexed import GatherOp
-from mucc.dialects.mu.ops import ExpandOp, TransposeOp
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped
 
 

@@ -1,32 +1,12 @@
 """The `mu` dialect: tensor programs over named dims.
 
-`types` (tensors and layouts), `rules` (the type rules), `elementwise`, `ops` (contraction, views,
-reduction, kernels, stages), `schedule` (what a user may pin), `interpreter` (the meaning, in float64).
+`types` (tensors and layouts), `rules` and `index_rules` (the type rules), `ops` (the operations, a file for
+each kind), `schedule` (what a user may pin), `interpreter` (the meaning, in float64).
 """
 
 from xdsl.ir import Dialect
 
-from mucc.dialects.mu.elementwise import ELEMENTWISE, ApproximationAttr, ConstantOp, RelationAttr
-from mucc.dialects.mu.indexed import GatherOp, ScatterOp
-from mucc.dialects.mu.ops import (
-    AccumulationAttr,
-    BroadcastOp,
-    ComputeAttr,
-    DequantizeOp,
-    ExpandOp,
-    GroupedMatmulOp,
-    KernelOp,
-    MatmulOp,
-    PinOp,
-    ReduceOp,
-    ReductionAttr,
-    RegroupOp,
-    ReturnOp,
-    StageKindAttr,
-    StageOp,
-    TransposeOp,
-    YieldOp,
-)
+from mucc.dialects.mu.ops import ATTRIBUTES, OPERATIONS
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
     EpilogueTileAttr,
@@ -40,35 +20,11 @@ from mucc.dialects.mu.types import LayoutAttr, TensorType
 
 Mu = Dialect(
     "mu",
-    [
-        *ELEMENTWISE,
-        ConstantOp,
-        MatmulOp,
-        GroupedMatmulOp,
-        GatherOp,
-        ScatterOp,
-        TransposeOp,
-        ExpandOp,
-        BroadcastOp,
-        RegroupOp,
-        DequantizeOp,
-        ReduceOp,
-        PinOp,
-        KernelOp,
-        ReturnOp,
-        StageOp,
-        YieldOp,
-        ScheduleOp,
-    ],
+    [*OPERATIONS, ScheduleOp],
     [
         TensorType,
         LayoutAttr,
-        ApproximationAttr,
-        RelationAttr,
-        ComputeAttr,
-        AccumulationAttr,
-        ReductionAttr,
-        StageKindAttr,
+        *ATTRIBUTES,
         TileAttr,
         ClusterAttr,
         MainloopAttr,

@@ -8,8 +8,9 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from mucc.dialects.mu import elementwise as e
-from mucc.dialects.mu import ops
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.views import TransposeOp
 
 
 def _constant(value: SSAValue) -> float | None:
@@ -20,9 +21,9 @@ class DoubleTranspose(RewritePattern):
     """`transpose(transpose(x))` -> `x`."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, ops.TransposeOp):
+        if not isinstance(op, TransposeOp):
             return
-        if isinstance(inner := op.operand.owner, ops.TransposeOp) and inner.operand.type == op.result.type:
+        if isinstance(inner := op.operand.owner, TransposeOp) and inner.operand.type == op.result.type:
             rewriter.replace(op, [], [inner.operand])
 
 
@@ -30,15 +31,15 @@ class TransposedProduct(RewritePattern):
     """`transpose(matmul(a, b))` -> `matmul(transpose(b), transpose(a))`, if nobody else reads the product."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, ops.TransposeOp):
+        if not isinstance(op, TransposeOp):
             return
         product = op.operand.owner
-        if not isinstance(product, ops.MatmulOp) or product.scales or not product.result.has_one_use():
+        if not isinstance(product, MatmulOp) or product.scales or not product.result.has_one_use():
             return
-        if any(isinstance(use.operation, ops.TransposeOp) for use in op.result.uses):
+        if any(isinstance(use.operation, TransposeOp) for use in op.result.uses):
             return
-        rhs, lhs = ops.TransposeOp(product.rhs), ops.TransposeOp(product.lhs)
-        turned = ops.MatmulOp(rhs, lhs, product.compute, product.acc)
+        rhs, lhs = TransposeOp(product.rhs), TransposeOp(product.lhs)
+        turned = MatmulOp(rhs, lhs, product.compute, product.acc)
         # The view was column-major, the new product is row-major: a new value of its own type.
         rewriter.insert((rhs, lhs, turned))
         rewriter.replace_all_uses_with(op.result, turned.result, safe_erase=False)

@@ -21,11 +21,17 @@ from xdsl.interpreter import (
 )
 from xdsl.ir import Operation
 
-from mucc.dialects.mu import elementwise as e
-from mucc.dialects.mu import ops, rules
-from mucc.dialects.mu.activations import SELU_ALPHA, SELU_SCALE
+from mucc.dialects.mu import rules
 from mucc.dialects.mu.arrays import Arrays, arrays_for
-from mucc.dialects.mu.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
+from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.quantization import DequantizeOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
 
 Rule = Callable[[Arrays, Any, tuple[Any, ...]], Any]
@@ -146,8 +152,8 @@ class MuFunctions(InterpreterFunctions):
     def constant(self, interpreter: Interpreter, op: e.ConstantOp, args: PythonValues) -> PythonValues:
         return (self.arrays.full((), op.value.value.data),)
 
-    @impl(ops.MatmulOp)
-    def matmul(self, interpreter: Interpreter, op: ops.MatmulOp, args: PythonValues) -> PythonValues:
+    @impl(MatmulOp)
+    def matmul(self, interpreter: Interpreter, op: MatmulOp, args: PythonValues) -> PythonValues:
         return (self.product(args[0], args[1], args[2:], op.blocks),)
 
     def product(self, a: Any, b: Any, scales: Sequence[Any], blocks: tuple[int, int] | None) -> Any:
@@ -160,9 +166,9 @@ class MuFunctions(InterpreterFunctions):
         ]
         return (a * spread[0]) @ (b * self.arrays.xp.swapaxes(spread[1], -1, -2))
 
-    @impl(ops.GroupedMatmulOp)
+    @impl(GroupedMatmulOp)
     def grouped_matmul(
-        self, interpreter: Interpreter, op: ops.GroupedMatmulOp, args: PythonValues
+        self, interpreter: Interpreter, op: GroupedMatmulOp, args: PythonValues
     ) -> PythonValues:
         return (grouped_product(self.arrays, args[0], args[1], args[2]),)
 
@@ -179,25 +185,25 @@ class MuFunctions(InterpreterFunctions):
         """The value with all the extents of its type."""
         return value + self.arrays.full(self.shape(type), 0.0)
 
-    @impl(ops.TransposeOp)
-    def transpose(self, interpreter: Interpreter, op: ops.TransposeOp, args: PythonValues) -> PythonValues:
+    @impl(TransposeOp)
+    def transpose(self, interpreter: Interpreter, op: TransposeOp, args: PythonValues) -> PythonValues:
         return (self.arrays.xp.swapaxes(args[0], -1, -2),)
 
-    @impl(ops.ExpandOp)
-    def expand(self, interpreter: Interpreter, op: ops.ExpandOp, args: PythonValues) -> PythonValues:
+    @impl(ExpandOp)
+    def expand(self, interpreter: Interpreter, op: ExpandOp, args: PythonValues) -> PythonValues:
         return (self.expanded(op, args[0]),)
 
-    @impl(ops.BroadcastOp)
-    def broadcast(self, interpreter: Interpreter, op: ops.BroadcastOp, args: PythonValues) -> PythonValues:
+    @impl(BroadcastOp)
+    def broadcast(self, interpreter: Interpreter, op: BroadcastOp, args: PythonValues) -> PythonValues:
         shape = self.shape(op.result.type)
         return (self.arrays.xp.broadcast_to(args[0], shape),)
 
-    @impl(ops.RegroupOp)
-    def regroup(self, interpreter: Interpreter, op: ops.RegroupOp, args: PythonValues) -> PythonValues:
+    @impl(RegroupOp)
+    def regroup(self, interpreter: Interpreter, op: RegroupOp, args: PythonValues) -> PythonValues:
         return (args[0].reshape(self.shape(op.result.type)),)
 
-    @impl(ops.DequantizeOp)
-    def dequantize(self, interpreter: Interpreter, op: ops.DequantizeOp, args: PythonValues) -> PythonValues:
+    @impl(DequantizeOp)
+    def dequantize(self, interpreter: Interpreter, op: DequantizeOp, args: PythonValues) -> PythonValues:
         weights, *spread = args
         shape = tuple(weights.shape)
         grouped = weights.reshape((*shape[:-1], -1, op.group))
@@ -205,29 +211,29 @@ class MuFunctions(InterpreterFunctions):
         value = ((grouped - zeros[0]) if zeros else grouped) * scales
         return (self.stored(value.reshape(shape), op.result.type),)
 
-    @impl(ops.ReduceOp)
-    def reduce(self, interpreter: Interpreter, op: ops.ReduceOp, args: PythonValues) -> PythonValues:
+    @impl(ReduceOp)
+    def reduce(self, interpreter: Interpreter, op: ReduceOp, args: PythonValues) -> PythonValues:
         return (self.arrays.reduce(op.kind.data.value, args[0], op.axes.get_values()),)
 
-    @impl(ops.PinOp)
-    def pin(self, interpreter: Interpreter, op: ops.PinOp, args: PythonValues) -> PythonValues:
+    @impl(PinOp)
+    def pin(self, interpreter: Interpreter, op: PinOp, args: PythonValues) -> PythonValues:
         return (self.stored(args[0], op.result.type),)
 
-    @impl(ops.StageOp)
-    def stage(self, interpreter: Interpreter, op: ops.StageOp, args: PythonValues) -> PythonValues:
+    @impl(StageOp)
+    def stage(self, interpreter: Interpreter, op: StageOp, args: PythonValues) -> PythonValues:
         values = interpreter.run_ssacfg_region(op.body, (), op.stage_name.data)
         return tuple(self.stored(v, r.type) for v, r in zip(values, op.outputs, strict=True))
 
-    @impl_terminator(ops.YieldOp)
-    def yield_(self, interpreter: Interpreter, op: ops.YieldOp, args: PythonValues):
+    @impl_terminator(YieldOp)
+    def yield_(self, interpreter: Interpreter, op: YieldOp, args: PythonValues):
         return ReturnedValues(args), ()
 
-    @impl_terminator(ops.ReturnOp)
-    def return_(self, interpreter: Interpreter, op: ops.ReturnOp, args: PythonValues):
+    @impl_terminator(ReturnOp)
+    def return_(self, interpreter: Interpreter, op: ReturnOp, args: PythonValues):
         return ReturnedValues(args), ()
 
     @staticmethod
-    def expanded(op: ops.ExpandOp, value: Any) -> Any:
+    def expanded(op: ExpandOp, value: Any) -> Any:
         """The value with axes of extent 1 inserted."""
         shape = list(value.shape)
         for axis in op.axes.get_values():
@@ -307,7 +313,7 @@ def sizes_of(dim_names: Sequence[str], types: Sequence[Any], values: Sequence[An
     return sizes
 
 
-def interpret_kernel(kernel: ops.KernelOp, inputs: Sequence[Any]) -> list[Any]:
+def interpret_kernel(kernel: KernelOp, inputs: Sequence[Any]) -> list[Any]:
     """Run a kernel on arrays (NumPy or torch, any real dtype; scalars may be Python numbers).
 
     Returns one float64 array per result, of the full shape that the kernel declares.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mucc.dialects.mu.ops import Compute, ContractionOp, KernelOp
+from mucc.dialects.mu.ops.contraction import Compute, ContractionOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
 Term = list[int | str]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.diagnostics.core import Fix, Span
-from mucc.dialects.mu import elementwise as e
 from mucc.dialects.mu import rules
-from mucc.dialects.mu.ops import ExpandOp, MatmulOp, TransposeOp
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
 from mucc.dialects.mu.types import DTYPES, Shaped
 from mucc.frontend import ast
 from mucc.frontend.context import Context, Labels, shown

@@ -13,19 +13,18 @@ from typing import NamedTuple, cast
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu import rules
-from mucc.dialects.mu.elementwise import ELEMENTWISE, CastOp, ElementwiseOp, SelectOp
-from mucc.dialects.mu.indexed import GatherOp, ScatterOp
-from mucc.dialects.mu.ops import (
+from mucc.dialects.mu.ops.contraction import (
     Accumulation,
     AccumulationAttr,
     Compute,
     ComputeAttr,
-    DequantizeOp,
     GroupedMatmulOp,
     MatmulOp,
-    ReduceOp,
-    Reduction,
 )
+from mucc.dialects.mu.ops.elementwise import ELEMENTWISE, CastOp, ElementwiseOp, SelectOp
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.quantization import DequantizeOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import DTYPES, STORABLE, Shaped, dtype_name
 

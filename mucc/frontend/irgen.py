@@ -8,8 +8,9 @@ from xdsl.dialects.builtin import Float32Type, ModuleOp, i1
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mucc.diagnostics.core import DiagnosticSink, Span
-from mucc.dialects.mu.elementwise import CastOp
-from mucc.dialects.mu.ops import KernelOp, PinOp, ReturnOp
+from mucc.dialects.mu.ops.elementwise import CastOp
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.rules import shape_text
 from mucc.dialects.mu.types import (
     DTYPES,

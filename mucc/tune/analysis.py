@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
-from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.passes.gemm_config import pointwise_digest, problem_of
 from mucc.passes.select_schedule import pinned, setting_text

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Severity
-from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.passes.gemm_config import pointwise_digest
 from mucc.passes.select_schedule import Query, SelectSchedule
 from mucc.tune.records import Record, Settings, best, canonical, kernel_digest, signature, support_digest

@@ -11,7 +11,7 @@ from xdsl.parser import Parser
 from mucc.diagnostics.core import DiagnosticSink, Source
 from mucc.dialects.cutlass import Cutlass
 from mucc.dialects.mu import Mu
-from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import DTYPES, Dim, LayoutAttr, TensorType
 from mucc.frontend import lower, parse
 from mucc.passes import get_all_passes

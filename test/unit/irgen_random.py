@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, f32, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.mu import elementwise as e
-from mucc.dialects.mu import ops
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
+from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
 from mucc.dialects.mu.rules import TypeRuleError, broadcast
 from mucc.dialects.mu.types import DTYPES, Dim, Dims, LayoutAttr, Shaped, TensorType
 
@@ -55,9 +59,9 @@ class Sample:
         return f"{self.text}\nseed {self.seed}"
 
     @property
-    def kernel(self) -> ops.KernelOp:
+    def kernel(self) -> KernelOp:
         kernel = self.module.body.block.first_op
-        assert isinstance(kernel, ops.KernelOp)
+        assert isinstance(kernel, KernelOp)
         return kernel
 
     def inputs(self) -> list[np.ndarray[Any, Any]]:
@@ -187,9 +191,9 @@ class _Generator:
             if self.coin():
                 rhs = self.param((*batch, dims[-1], n), name)
             else:
-                rhs = self.add(ops.TransposeOp(self.param((*batch, n, dims[-1]), name)))
+                rhs = self.add(TransposeOp(self.param((*batch, n, dims[-1]), name)))
         try:
-            self.add(ops.MatmulOp(lhs, rhs))
+            self.add(MatmulOp(lhs, rhs))
         except TypeRuleError as error:
             assert error.code == "MU1026"
 
@@ -208,7 +212,7 @@ class _Generator:
                 start = self.draw(st.integers(0, len(dims) - 1))
                 part = tuple(d if self.coin() else 1 for d in dims[start:])
                 if len(part) >= 2 and self.coin():
-                    return self.add(ops.TransposeOp(self.param((*part[:-2], part[-1], part[-2]))))
+                    return self.add(TransposeOp(self.param((*part[:-2], part[-1], part[-2]))))
                 return self.param(part)
             case _:
                 fitting = [v for v in self.values if _broadcasts(Shaped.of(v.type).dims, dims)]
@@ -260,24 +264,24 @@ class _Generator:
             axes = self.choose(((rank - 1,), (max(rank - 2, 0),), tuple(range(rank)), tuple(range(rank - 1))))
         else:
             axes = tuple(i for i in range(rank) if self.coin())
-        kind = self.choose(tuple(ops.Reduction))
+        kind = self.choose(tuple(Reduction))
         if axes:
-            self.add(ops.ReduceOp(kind.value, value, axes))
+            self.add(ReduceOp(kind.value, value, axes))
 
     def view(self) -> None:
         value = self.value()
         dims = Shaped.of(value.type).dims
         if len(dims) >= 2 and self.coin():
-            self.add(ops.TransposeOp(value))
+            self.add(TransposeOp(value))
         elif len(dims) < 4:
-            self.add(ops.ExpandOp(value, [self.draw(st.integers(0, len(dims)))]))
+            self.add(ExpandOp(value, [self.draw(st.integers(0, len(dims)))]))
 
     def broadcast(self) -> None:
         value = self.value(0, 2)
         dims = Shaped.of(value.type).dims
         extent = self.choose(self.known())
         wider = tuple(extent if d == 1 else d for d in dims)
-        self.add(ops.BroadcastOp(value, wider if wider != dims else (extent, *dims)))
+        self.add(BroadcastOp(value, wider if wider != dims else (extent, *dims)))
 
     def clamp(self) -> None:
         a = self.value()
@@ -294,11 +298,11 @@ class _Generator:
         self.pins += 1
         value = self.value()
         if Shaped.of(value.type).dims:
-            self.add(ops.PinOp(f"p{self.pins}", value))
+            self.add(PinOp(f"p{self.pins}", value))
 
     # The whole
 
-    def kernel(self) -> ops.KernelOp:
+    def kernel(self) -> KernelOp:
         steps = (
             *(self.matmul, self.matmul, self.unary, self.unary, self.binary, self.binary, self.binary),
             *(self.condition, self.select, self.reduce, self.view, self.clamp, self.cast, self.pin),
@@ -312,14 +316,14 @@ class _Generator:
         returned = [self.values[-1], *(self.value() for _ in range(self.draw(st.integers(0, 2))))]
         returned += self.narrow if self.coin() else ()
         self.line += 1
-        end = ops.ReturnOp(returned)
+        end = ReturnOp(returned)
         end.location = FileLineColLoc(StringAttr("random.mcu"), IntAttr(self.line), IntAttr(1))
         self.block.add_op(end)
         args = list(self.block.args)
         for i, arg in enumerate(args):
             arg.name_hint = f"a{i}"
         shapes = [Shaped.of(v.type) for v in returned]
-        kernel = ops.KernelOp(
+        kernel = KernelOp(
             "random",
             [(f"a{i}", a.type) for i, a in enumerate(args)],
             [(f"r{i}", TensorType.of(s.dims, s.element_type)) for i, s in enumerate(shapes)],

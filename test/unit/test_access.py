@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import kernel, tensor, value
 
-from mucc.dialects.mu.ops import StageOp
+from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dim, Dims, LayoutAttr
 from mucc.passes.access import (
     Access,

@@ -12,7 +12,8 @@ import pytest
 from hostlib import INCLUDE, cuda_paths
 
 from mucc.diagnostics import Source
-from mucc.dialects.cutlass.ops import ComputeOp, LoadOp, MapOp, ProgramOp
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp
+from mucc.dialects.cutlass.ops import MapOp, ProgramOp
 from mucc.driver import Compilation, Options, compile_text
 from mucc.target.cuda.body import compute_body
 

@@ -19,8 +19,9 @@ import mucc.frontend as frontend
 from mucc.diagnostics.codes_frontend import CODES
 from mucc.diagnostics.core import Diagnostic, Source
 from mucc.dialects.mu import Mu
-from mucc.dialects.mu.elementwise import ELEMENTWISE
-from mucc.dialects.mu.ops import KernelOp, ReduceOp
+from mucc.dialects.mu.ops.elementwise import ELEMENTWISE
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.driver import compile_text
 from mucc.frontend.functions import FUNCTIONS
 from mucc.frontend.reference import card, function_table

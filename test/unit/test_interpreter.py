@@ -14,11 +14,12 @@ from builders import kernel, lowered, parsed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.interpreter import interpret_program
 from mucc.dialects.mu.arrays import NumpyArrays, TorchArrays, arrays_for
 from mucc.dialects.mu.interpreter import interpret_kernel
-from mucc.dialects.mu.ops import KernelOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Shaped
 
 # Rounding
@@ -326,7 +327,7 @@ def test_every_node_of_an_epilogue() -> None:
     )
     (gemm,) = found.kernels
     # Rows are scattered by grouped contractions only: test_indexed.py.
-    for node in {*c.GEMM_LOADS, *c.GEMM_STORES, c.AccFetchOp} - {c.ScatterDOp}:
+    for node in {*nodes.GEMM_LOADS, *nodes.GEMM_STORES, nodes.AccFetchOp} - {nodes.ScatterDOp}:
         assert any(isinstance(op, node) for op in gemm.nodes), node.name
     h = x @ w * s + b + col[:, None]
     y = h + r * q

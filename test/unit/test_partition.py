@@ -6,7 +6,9 @@ import pytest
 from builders import kernel, lowered, tensor, value
 from xdsl.ir import Operation
 
-from mucc.dialects.mu.ops import KernelOp, ReduceOp, StageKind
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageKind
 from mucc.dialects.mu.types import Dims
 from mucc.passes.partition import Partition, Stage, epilogue_can_reduce
 

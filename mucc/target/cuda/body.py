@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.cutlass.ops import ComputeOp, YieldOp
-from mucc.dialects.mu import elementwise as e
+from mucc.dialects.cutlass.nodes import ComputeOp, YieldOp
+from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.types import dtype_name
 from mucc.target.cuda.memory import EmissionError
 from mucc.target.cuda.names import Namer, float_literal

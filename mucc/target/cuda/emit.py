@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, MapOp, ProgramOp, ReduceOp
-from mucc.dialects.mu.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.target.cuda.families import gemm_of
 from mucc.target.cuda.gemm import Headers, Skeleton
 from mucc.target.cuda.host import host_side, workspace_struct

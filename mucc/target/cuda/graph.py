@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.cutlass.ops import (
+from mucc.dialects.cutlass.nodes import (
     AccFetchOp,
     AuxLoadOp,
     AuxStoreOp,
     ColBroadcastOp,
     ColReductionOp,
     ComputeOp,
-    GemmOp,
     LoadNode,
     ReductionNode,
     RowBroadcastOp,
@@ -24,6 +23,7 @@ from mucc.dialects.cutlass.ops import (
     StoreDOp,
     StoreNode,
 )
+from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.target.cuda.body import Body, compute_body, identity_body
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Memory, Places, Product, Scalar

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
-from mucc.dialects.cutlass.ops import AuxLoadOp, ScatterDOp, SrcFetchOp
+from mucc.dialects.cutlass.nodes import AuxLoadOp, ScatterDOp, SrcFetchOp
 from mucc.target.cuda.gemm import Headers
 from mucc.target.cuda.graph import Node
 from mucc.target.cuda.lean import LeanEpilogue, warpgroups

@@ -11,18 +11,18 @@ from typing import Self
 
 from xdsl.ir import Operation
 
-from mucc.dialects.cutlass.ops import (
+from mucc.dialects.cutlass.nodes import (
     AccFetchOp,
     AuxLoadOp,
     ColBroadcastOp,
     ComputeOp,
-    GemmOp,
     RowBroadcastOp,
     ScalarBroadcastOp,
     SrcFetchOp,
     StoreDOp,
 )
-from mucc.dialects.mu.ops import Compute
+from mucc.dialects.cutlass.ops import GemmOp
+from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, ordered

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, StoreNode, WorkspaceOp
+from mucc.dialects.cutlass.nodes import StoreNode
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import Indexed, view_of
-from mucc.dialects.mu.ops import RegroupOp
+from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
 CUTLASS_TYPES = {

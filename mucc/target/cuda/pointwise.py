@@ -8,18 +8,10 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
-from mucc.dialects.cutlass.ops import (
-    ComputeOp,
-    LoadNode,
-    LoadOp,
-    MapOp,
-    ReduceOp,
-    ReduceStoreOp,
-    ScatterStoreOp,
-    StoreOp,
-)
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp, ReduceStoreOp, ScatterStoreOp, StoreOp
+from mucc.dialects.cutlass.ops import MapOp, ReduceOp
 from mucc.dialects.cutlass.views import Indexed, View, view_of
-from mucc.dialects.mu.ops import Reduction
+from mucc.dialects.mu.ops.reduction import Reduction
 from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
 from mucc.target.cuda.body import Body, compute_body
 from mucc.target.cuda.memory import (

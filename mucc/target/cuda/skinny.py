@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mucc.dialects.cutlass.ops import (
-    AccFetchOp,
-    ComputeOp,
-    LoadNode,
-    ReductionNode,
-    StoreNode,
-)
+from mucc.dialects.cutlass.nodes import AccFetchOp, ComputeOp, LoadNode, ReductionNode, StoreNode
 from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import TensorType
 from mucc.passes.gemm_config import config_of

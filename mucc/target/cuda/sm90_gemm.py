@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.ops import Compute
+from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.rules import BLOCK
 from mucc.dialects.mu.schedule import Mainloop, Raster, SchedulerKind
 from mucc.passes.gemm_config import config_of

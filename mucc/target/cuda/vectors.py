@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.cutlass.ops import (
+from mucc.dialects.cutlass.nodes import (
     AccFetchOp,
     AuxLoadOp,
     AuxStoreOp,

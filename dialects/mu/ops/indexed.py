@@ -70,3 +70,6 @@ class ScatterOp(FormattedOp):
         expected: Attribute = index_rules.scatter(self.operand.type, self.rows.type, self.extent.data)
         if self.result.type != expected:
             raise VerifyException(f"mu.scatter: result type {self.result.type} should be {expected}")
+
+
+OPERATIONS = (GatherOp, ScatterOp)

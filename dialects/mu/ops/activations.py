@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from mucc.dialects.mu.pointwise import ElementwiseOp, UnaryOp, ValueConstraint
+from mucc.dialects.mu.ops.pointwise import ElementwiseOp, UnaryOp, ValueConstraint
 
 # Klambauer et al., Self-Normalizing Neural Networks, 2017.
 SELU_ALPHA = 1.6732632423543772848170429916717

@@ -26,7 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules
-from mucc.dialects.mu.activations import (
+from mucc.dialects.mu.ops.activations import (
     ClampOp,
     EluOp,
     HardsigmoidOp,
@@ -39,7 +39,7 @@ from mucc.dialects.mu.activations import (
     SiluOp,
     SoftsignOp,
 )
-from mucc.dialects.mu.pointwise import BinaryOp, ElementwiseOp, UnaryOp, ValueConstraint, number
+from mucc.dialects.mu.ops.pointwise import BinaryOp, ElementwiseOp, UnaryOp, ValueConstraint, number
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import DTYPES, ElementType, TensorType
 
@@ -427,3 +427,7 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
     SelectOp,
     CastOp,
 )
+
+
+OPERATIONS = (*ELEMENTWISE, ConstantOp)
+ATTRIBUTES = (ApproximationAttr, RelationAttr)

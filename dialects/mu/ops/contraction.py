@@ -1,0 +1,215 @@
+"""Contractions: matrix products, and the arithmetic that they are computed in."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from mucc.dialects.mu import index_rules, rules
+from mucc.dialects.mu.ops.views import views_alike
+from mucc.dialects.mu.syntax import FormattedOp, WordAttr
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+
+if TYPE_CHECKING:
+    pass
+
+
+class Compute(StrEnum):
+    """The arithmetic of a contraction's products; accumulation is f32, of integers s32.
+
+    `tf32x3` splits each f32 operand into two tf32 parts and adds three products of them, which is nearly as
+    exact as `f32`, the arithmetic of the ordinary cores. e4m3 and e5m2 operands compute in e5m2 where one is
+    e5m2; s8 and u8 operands in s8 where one is s8.
+    """
+
+    BF16 = "bf16"
+    F16 = "f16"
+    TF32 = "tf32"
+    TF32X3 = "tf32x3"
+    F32 = "f32"
+    E4M3 = "e4m3"
+    E5M2 = "e5m2"
+    S8 = "s8"
+    U8 = "u8"
+
+
+@irdl_attr_definition
+class ComputeAttr(WordAttr[Compute]):
+    """In which number format a contraction multiplies."""
+
+    name = "mu.compute"
+
+    @staticmethod
+    def choices(lhs: Attribute, rhs: Attribute) -> tuple[Compute, ...]:
+        """The formats that operands of two types may multiply in, the default first; none for s32."""
+        dtypes = {dtype_name(Shaped.of(type).element_type) for type in (lhs, rhs)}
+        if "f32" in dtypes:
+            return (Compute.TF32, Compute.TF32X3, Compute.F32)
+        return tuple(c for c in _NARROW if c.value in dtypes)[:1]
+
+    @staticmethod
+    def default(lhs: Attribute, rhs: Attribute) -> ComputeAttr:
+        """Operands of 8 and 16 bits multiply in their own format, f32 operands in tf32."""
+        return ComputeAttr(ComputeAttr.choices(lhs, rhs)[0])
+
+
+_NARROW = (Compute.BF16, Compute.F16, Compute.E5M2, Compute.E4M3, Compute.S8, Compute.U8)
+"""Formats of operands below 32 bits. Of two that operands have, the first is computed in."""
+
+
+class Accumulation(StrEnum):
+    """How exactly the products of 8-bit floats are added up."""
+
+    F32 = "f32"
+    FAST = "fast"
+
+
+@irdl_attr_definition
+class AccumulationAttr(WordAttr[Accumulation]):
+    """`fast` leaves sums to the tensor cores, which drop low bits of them, instead of adding parts in f32."""
+
+    name = "mu.accumulation"
+
+
+class ContractionOp(FormattedOp, ABC):
+    """Base of the contractions: what a stage of that kind is built around."""
+
+    compute = prop_def(ComputeAttr)
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    result = result_def(TensorType)
+
+
+@irdl_op_definition
+class MatmulOp(ContractionOp):
+    """Contraction of the last axis of `lhs` with the second-last of `rhs`, f32 accumulation.
+
+    `scales` are none, or those of blocks of either operand (see `rules.block_scales`).
+    """
+
+    name = "mu.matmul"
+
+    acc = opt_prop_def(AccumulationAttr)
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    scales = var_operand_def(TensorType)  # after the operands of every contraction
+
+    FORMAT: ClassVar[str] = (
+        "$compute (`acc` $acc^)? $lhs `,` $rhs (`scales` $scales^)? attr-dict "
+        "`:` functional-type(operands, results)"
+    )
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        lhs: SSAValue | Operation,
+        rhs: SSAValue | Operation,
+        compute: ComputeAttr | None = None,
+        acc: AccumulationAttr | None = None,
+        scales: Sequence[SSAValue] = (),
+    ):
+        a, b = SSAValue.get(lhs), SSAValue.get(rhs)
+        result = rules.matmul(a.type, b.type)
+        if scales:
+            rules.block_scales(a.type, b.type, [s.type for s in scales])
+        super().__init__(
+            operands=[a, b, scales],
+            result_types=[result],
+            properties={"compute": compute or ComputeAttr.default(a.type, b.type), "acc": acc},
+        )
+
+    def verify_(self) -> None:
+        expected = rules.matmul(self.lhs.type, self.rhs.type)
+        if self.result.type != expected:
+            raise VerifyException(f"mu.matmul: result type {self.result.type} should be {expected}")
+        dtype = Shaped.of(self.lhs.type).element_type
+        if self.compute.data not in ComputeAttr.choices(self.lhs.type, self.rhs.type):
+            raise VerifyException(f"mu.matmul: {dtype} operands do not compute in {self.compute.data}")
+        if self.acc is not None and self.compute.data not in (Compute.E4M3, Compute.E5M2):
+            raise VerifyException("mu.matmul: only products of 8-bit floats have another accumulation")
+
+        if self.scales:
+            self.blocks  # noqa: B018 (checks the scales)
+
+    @property
+    def blocks(self) -> tuple[int, int] | None:
+        """How many rows and columns of the product share a scale, None where there are no block scales."""
+        if not self.scales:
+            return None
+        return rules.block_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
+
+    def pairs_with(self, other: MatmulOp) -> bool:
+        """Whether both multiply one left operand with right operands that lie in memory alike.
+
+        They do not if their strides are known only at run time.
+        """
+        if self.scales or other.scales:
+            return False
+        left, right = views_alike(self.lhs, other.lhs), views_alike(self.rhs, other.rhs)
+        if self.properties != other.properties or left[0] is not left[1] or right[0].type != right[1].type:
+            return False
+        type = right[0].type
+        return isinstance(type, TensorType) and type.layout.is_known
+
+
+@irdl_op_definition
+class GroupedMatmulOp(ContractionOp):
+    """Contraction where group g of the rows of `lhs` has the matrix `rhs[g]`.
+
+    `offsets[g]` is the end of group g: its rows are `offsets[g-1]` to `offsets[g]`, the first begins at 0
+    and the last ends with the rows.
+    """
+
+    name = "mu.grouped_matmul"
+
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    offsets = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$compute $lhs `,` $rhs `offsets` $offsets attr-dict `:` functional-type(operands, results)"
+    )
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        lhs: SSAValue | Operation,
+        rhs: SSAValue | Operation,
+        offsets: SSAValue | Operation,
+        compute: ComputeAttr | None = None,
+    ):
+        a, b, ends = SSAValue.get(lhs), SSAValue.get(rhs), SSAValue.get(offsets)
+        super().__init__(
+            operands=[a, b, ends],
+            result_types=[index_rules.grouped_matmul(a.type, b.type, ends.type)],
+            properties={"compute": compute or ComputeAttr.default(a.type, b.type)},
+        )
+
+    def verify_(self) -> None:
+        expected = index_rules.grouped_matmul(self.lhs.type, self.rhs.type, self.offsets.type)
+        if self.result.type != expected:
+            raise VerifyException(f"mu.grouped_matmul: result type {self.result.type} should be {expected}")
+        if self.compute != ComputeAttr.default(self.lhs.type, self.rhs.type):
+            raise VerifyException(f"mu.grouped_matmul: operands do not compute in {self.compute.data}")
+
+
+OPERATIONS = (MatmulOp, GroupedMatmulOp)
+ATTRIBUTES = (ComputeAttr, AccumulationAttr)

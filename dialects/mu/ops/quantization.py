@@ -1,0 +1,66 @@
+"""Narrow numbers with scales, and what they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.mu import rules
+from mucc.dialects.mu.syntax import FormattedOp
+from mucc.dialects.mu.types import Shaped, TensorType
+
+if TYPE_CHECKING:
+    pass
+
+
+@irdl_op_definition
+class DequantizeOp(FormattedOp):
+    """`(w - zeros) * scales`, one scale and zero for each group of columns, at the scales' dtype."""
+
+    name = "mu.dequantize"
+
+    weights = operand_def(TensorType)
+    scales = operand_def(TensorType)
+    zeros = opt_operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$weights `,` $scales (`zeros` $zeros^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        weights: SSAValue | Operation,
+        scales: SSAValue | Operation,
+        zeros: SSAValue | Operation | None = None,
+    ):
+        values = [SSAValue.get(v) for v in (weights, scales, *([] if zeros is None else [zeros]))]
+        super().__init__(
+            operands=[values[0], values[1], values[2:]],
+            result_types=[rules.dequantize([v.type for v in values])],
+        )
+
+    @property
+    def group(self) -> int:
+        """How many columns share a scale."""
+        return rules.group_size(Shaped.of(self.weights.type).dims[-1], Shaped.of(self.scales.type).dims[-1])
+
+    def verify_(self) -> None:
+        expected = rules.dequantize([v.type for v in self.operands])
+        if self.result.type != expected:
+            raise VerifyException(f"mu.dequantize: result type {self.result.type} should be {expected}")
+
+
+OPERATIONS = (DequantizeOp,)

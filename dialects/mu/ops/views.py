@@ -1,0 +1,155 @@
+"""Operations that look at a tensor in another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    i64,
+)
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.mu import rules
+from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
+from mucc.dialects.mu.syntax import FormattedOp
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
+
+if TYPE_CHECKING:
+    pass
+
+
+@irdl_op_definition
+class TransposeOp(FormattedOp):
+    """A view with the last two axes swapped (`.T`)."""
+
+    name = "mu.transpose"
+
+    operand = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$operand attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure(), CanonicalizationTrait())
+
+    def __init__(self, operand: SSAValue | Operation):
+        value = SSAValue.get(operand)
+        super().__init__(operands=[value], result_types=[rules.transpose(value.type)])
+
+    def verify_(self) -> None:
+        if self.result.type != (expected := rules.transpose(self.operand.type)):
+            raise VerifyException(f"mu.transpose: result type {self.result.type} should be {expected}")
+
+
+@irdl_op_definition
+class ExpandOp(FormattedOp):
+    """A view with axes of extent 1 inserted (`v[:, None]`); `axes` are positions in the result."""
+
+    name = "mu.expand"
+
+    axes = prop_def(DenseArrayBase.constr(i64))
+    operand = operand_def(ValueConstraint)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$operand `axes` $axes attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, axes: Sequence[int]):
+        value = SSAValue.get(operand)
+        super().__init__(
+            operands=[value],
+            result_types=[rules.expand(value.type, axes)],
+            properties={"axes": DenseArrayBase.from_list(i64, sorted(axes))},
+        )
+
+    def verify_(self) -> None:
+        axes = self.axes.get_values()
+        rank = len(Shaped.of(self.operand.type).dims) + len(axes)
+        if tuple(axes) != rules.normalise_axes(axes, rank):
+            raise VerifyException("mu.expand: axes must be sorted and counted from the front")
+        if self.result.type != (expected := rules.expand(self.operand.type, axes)):
+            raise VerifyException(f"mu.expand: result type {self.result.type} should be {expected}")
+
+
+@irdl_op_definition
+class BroadcastOp(FormattedOp):
+    """A value repeated to the extents of the result."""
+
+    name = "mu.broadcast"
+
+    operand = operand_def(ValueConstraint)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$operand attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, dims: Dims):
+        value = SSAValue.get(operand)
+        super().__init__(operands=[value], result_types=[rules.broadcast_to(value.type, dims)])
+
+    def verify_(self) -> None:
+        expected = rules.broadcast_to(self.operand.type, Shaped.of(self.result.type).dims)
+        if self.result.type != expected:
+            raise VerifyException(f"mu.broadcast: result type {self.result.type} should be {expected}")
+
+
+@irdl_op_definition
+class RegroupOp(FormattedOp):
+    """The elements of a row-major tensor, in their order, under other extents: [N, K] as [N, G, 128].
+
+    That there are as many elements is a promise of the program. It is a look at memory: the operand is
+    stored.
+    """
+
+    name = "mu.regroup"
+
+    operand = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$operand attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, dims: Dims):
+        value = SSAValue.get(operand)
+        super().__init__(
+            operands=[value], result_types=[TensorType.of(dims, Shaped.of(value.type).element_type)]
+        )
+
+    def verify_(self) -> None:
+        for type in (self.operand.type, self.result.type):
+            if not isinstance(type, TensorType) or not type.layout.is_row_major:
+                raise VerifyException(f"mu.regroup: {type} is not row-major")
+        if Shaped.of(self.operand.type).element_type != Shaped.of(self.result.type).element_type:
+            raise VerifyException("mu.regroup: the dtype stays")
+
+
+VIEWS = (TransposeOp, ExpandOp, BroadcastOp, RegroupOp)
+"""Operations that look at a tensor in another shape."""
+
+
+def views_alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """What two values look at through as many equal views as they share, counted from the end."""
+    while a is not b:
+        x, y = a.owner, b.owner
+        if not isinstance(x, VIEWS) or type(x) is not type(y) or x.properties != y.properties:
+            break
+        if isinstance(x, RegroupOp) and a.type != b.type:
+            break
+        (a,), (b,) = x.operands, y.operands
+    return a, b
+
+
+OPERATIONS = VIEWS
