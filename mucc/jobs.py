@@ -11,9 +11,6 @@ import dataclasses
 import errno
 import os
 import re
-import resource
-import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -26,10 +23,8 @@ from typing import TypedDict, cast
 
 from mucc import guard
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.family import End, Family
 from mucc.toolchain import messages
-
-TICK = 0.1
-"""Seconds between two looks at whether a running job is to stop, and at its memory."""
 
 AWAKE = 0.2
 """Seconds after which the main thread looks up from waiting.
@@ -39,9 +34,6 @@ A signal that comes just before a wait begins is acted upon when the wait is ove
 
 GRACE = 3.0
 """Seconds that whoever calls jobs off waits for their processes to be gone; they take a tenth."""
-
-DYING = 2.0
-"""Seconds that a killed family of processes gets until its folder is removed regardless."""
 
 
 class Kind(StrEnum):
@@ -404,13 +396,22 @@ def _execute(
             raise _error(
                 job, code, message, helps=("`mucc doctor` shows what was found and what is missing",)
             ) from error
-        family = _Family(process.pid)
+        family = Family(process.pid)
         try:
             guard.watch(process.pid)
-            family.wait(job, os.path.basename(command[0]), stops)
+            end = family.wait(job.timeout, stops)
         finally:
             status, peak = family.end()
             process.returncode = status
+        if end is End.CALLED_OFF:
+            raise Cancelled(f"{job.place}: called off")
+        if end is End.OVERDUE:
+            raise _error(
+                job,
+                "MU5108",
+                f"{os.path.basename(command[0])} did not end within {job.timeout:g} s and was stopped",
+                helps=("give more time with --timeout, or choose a smaller kernel",),
+            )
         log.seek(0)
         return status, log.read().decode("utf-8", errors="replace"), peak
 
@@ -425,109 +426,3 @@ def _log_file():
         with contextlib.suppress(OSError):
             return open(os.memfd_create("mucc-log"), "w+b")
     return tempfile.TemporaryFile()
-
-
-class _Family:
-    """A process that leads a group, and its descendants."""
-
-    def __init__(self, pid: int):
-        self.pid = pid
-        self.peak = 0
-        self._poller: select.poll | None = None
-        self._fd = -1
-        with contextlib.suppress(AttributeError, OSError):  # not Linux, or forbidden in an old container
-            self._fd = os.pidfd_open(pid)
-            self._poller = select.poll()
-            self._poller.register(self._fd, select.POLLIN)
-
-    def wait(self, job: Job, tool: str, stops: Sequence[threading.Event]) -> None:
-        """Until the leader has ended. Raises MU5108 after the job's time, Cancelled when told to stop."""
-        deadline = None if job.timeout is None else time.monotonic() + job.timeout
-        while True:
-            left = TICK if deadline is None else min(TICK, deadline - time.monotonic())
-            if self._ended(max(left, 0)):
-                return
-            if any(stop.is_set() for stop in stops):
-                raise Cancelled(f"{job.place}: called off")
-            if deadline is not None and time.monotonic() >= deadline:
-                raise _error(
-                    job,
-                    "MU5108",
-                    f"{tool} did not end within {job.timeout:g} s and was stopped",
-                    helps=("give more time with --timeout, or choose a smaller kernel",),
-                )
-            self.peak = max(self.peak, _sampled_peak(self.pid))
-
-    def _ended(self, seconds: float) -> bool:
-        """Whether the leader ends within that time. It is left to be waited for."""
-        if self._poller is not None:
-            return bool(self._poller.poll(seconds * 1000))
-        until, pause = time.monotonic() + seconds, 0.0005
-        while True:
-            with contextlib.suppress(InterruptedError):
-                try:
-                    if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                        return True
-                except ChildProcessError:
-                    return True
-            if time.monotonic() >= until:
-                return False
-            time.sleep(pause)
-            pause = min(pause * 2, 0.01)
-
-    def end(self) -> tuple[int, int]:
-        """Kill what is left of the family and wait for it; the leader's status, and the peak in bytes."""
-        self._kill(signal.SIGKILL)
-        guard.forget(self.pid)
-        if self._fd >= 0:
-            os.close(self._fd)
-        try:
-            _, status, usage = os.wait4(self.pid, 0)
-        except ChildProcessError:  # the program around us ignores SIGCHLD: the system has waited
-            return 0, self.peak
-        finally:
-            until = time.monotonic() + DYING
-            while self._kill(0) and _lives(self.pid) and time.monotonic() < until:
-                time.sleep(0.005)
-        # Linux hands the peak of the parent down to its child, so what is not above ours says nothing.
-        if usage.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
-            self.peak = max(self.peak, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
-        return os.waitstatus_to_exitcode(status), self.peak
-
-    def _kill(self, number: int) -> bool:
-        """Send a signal to the group; whether there was anybody."""
-        try:
-            os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
-
-
-def _lives(group: int) -> bool:
-    """Whether a process group has more than zombies, which init may be slow to bury."""
-    try:
-        pids = [name for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:
-        return False
-    for pid in pids:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-            state, _, leader = file.read().rpartition(b")")[2].split()[:3]
-            if int(leader) == group and state not in (b"Z", b"X"):
-                return True
-    return False
-
-
-def _sampled_peak(pid: int) -> int:
-    """The peak, in bytes, of the largest process among a process and its descendants; 0 if unknown."""
-    peak = 0
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            if found := re.search(r"VmHWM:\s*(\d+) kB", file.read()):
-                peak = int(found[1]) * 1024
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                for child in file.read().split():
-                    peak = max(peak, _sampled_peak(int(child)))
-    except OSError:  # it has ended meanwhile, or this is not Linux
-        pass
-    return peak

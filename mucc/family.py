@@ -1,0 +1,132 @@
+"""A process with all its descendants: waiting for it, its memory, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from mucc import guard
+
+TICK = 0.1
+"""Seconds between two looks at whether a running job is to stop, and at its memory."""
+
+DYING = 2.0
+"""Seconds that a killed family of processes gets until its folder is removed regardless."""
+
+
+class End(Enum):
+    """Why waiting for a family was over."""
+
+    OF_ITSELF = auto()
+    CALLED_OFF = auto()
+    OVERDUE = auto()
+
+
+class Family:
+    """A process that leads a group, and its descendants."""
+
+    def __init__(self, pid: int):
+        self.pid = pid
+        self.peak = 0
+        self._poller: select.poll | None = None
+        self._fd = -1
+        with contextlib.suppress(AttributeError, OSError):  # not Linux, or forbidden in an old container
+            self._fd = os.pidfd_open(pid)
+            self._poller = select.poll()
+            self._poller.register(self._fd, select.POLLIN)
+
+    def wait(self, timeout: float | None, stops: Sequence[threading.Event]) -> End:
+        """Until the leader has ended, `timeout` seconds are over, or one of `stops` is set."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = TICK if deadline is None else min(TICK, deadline - time.monotonic())
+            if self._ended(max(left, 0)):
+                return End.OF_ITSELF
+            if any(stop.is_set() for stop in stops):
+                return End.CALLED_OFF
+            if deadline is not None and time.monotonic() >= deadline:
+                return End.OVERDUE
+            self.peak = max(self.peak, _sampled_peak(self.pid))
+
+    def _ended(self, seconds: float) -> bool:
+        """Whether the leader ends within that time. It is left to be waited for."""
+        if self._poller is not None:
+            return bool(self._poller.poll(seconds * 1000))
+        until, pause = time.monotonic() + seconds, 0.0005
+        while True:
+            with contextlib.suppress(InterruptedError):
+                try:
+                    if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                        return True
+                except ChildProcessError:
+                    return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 2, 0.01)
+
+    def end(self) -> tuple[int, int]:
+        """Kill what is left of the family and wait for it; the leader's status, and the peak in bytes."""
+        self._kill(signal.SIGKILL)
+        guard.forget(self.pid)
+        if self._fd >= 0:
+            os.close(self._fd)
+        try:
+            _, status, usage = os.wait4(self.pid, 0)
+        except ChildProcessError:  # the program around us ignores SIGCHLD: the system has waited
+            return 0, self.peak
+        finally:
+            until = time.monotonic() + DYING
+            while self._kill(0) and _lives(self.pid) and time.monotonic() < until:
+                time.sleep(0.005)
+        # Linux hands the peak of the parent down to its child, so what is not above ours says nothing.
+        if usage.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+            self.peak = max(self.peak, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+        return os.waitstatus_to_exitcode(status), self.peak
+
+    def _kill(self, number: int) -> bool:
+        """Send a signal to the group; whether there was anybody."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+
+def _lives(group: int) -> bool:
+    """Whether a process group has more than zombies, which init may be slow to bury."""
+    try:
+        pids = [name for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return False
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+            state, _, leader = file.read().rpartition(b")")[2].split()[:3]
+            if int(leader) == group and state not in (b"Z", b"X"):
+                return True
+    return False
+
+
+def _sampled_peak(pid: int) -> int:
+    """The peak, in bytes, of the largest process among a process and its descendants; 0 if unknown."""
+    peak = 0
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            if found := re.search(r"VmHWM:\s*(\d+) kB", file.read()):
+                peak = int(found[1]) * 1024
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                for child in file.read().split():
+                    peak = max(peak, _sampled_peak(int(child)))
+    except OSError:  # it has ended meanwhile, or this is not Linux
+        pass
+    return peak
