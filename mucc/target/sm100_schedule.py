@@ -11,9 +11,10 @@ from typing import Any
 from mucc.target import multistage
 from mucc.target import sm100_memory as memory
 from mucc.target import sm100_rules as rules
-from mucc.target.base import Device, Facts, Family
-from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
+from mucc.target.base import Device, Facts
+from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
 from mucc.target.cost import Extents
+from mucc.target.tma import TmaFamily
 
 SHAPES = (
     *((memory.PAIR, 128, n) for n in (256, 192, 128, 64)),
@@ -26,11 +27,11 @@ LATENCY = 2000
 """Cycles from a tile's start to its end that no other work hides."""
 
 
-class Sm100Tma(Family):
+class Sm100Tma(TmaFamily):
     """CUTLASS's Sm100 kernels that load by TMA."""
 
-    mainloops = rules.MAINLOOPS
-    computes = rules.COMPUTES
+    def __init__(self) -> None:
+        super().__init__(rules, memory)
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every shape with both depths, in pairs of blocks where those multiply together."""
@@ -47,11 +48,6 @@ class Sm100Tma(Family):
 
     def exchanges(self, problem: Problem) -> tuple[bool, ...]:
         return (False, True)
-
-    def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
-        tiles = product(rules.TILE_M, rules.TILE_N, rules.TILE_K)
-        for tile, cluster, mainloop in product(tiles, rules.CLUSTERS, rules.MAINLOOPS):
-            yield Schedule(tile, cluster, mainloop)
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         """Waves of tiles, each bound by the tensor cores or by loads from L2."""
@@ -76,18 +72,6 @@ class Sm100Tma(Family):
         limit = "math" if math >= load else "L2"
         moved = extents.moved(config.element_bytes, config.epilogue)
         return Estimate.of(parts, limit, waves, rounds, device.multiprocessors, extents.flops, moved)
-
-    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
-        return memory.kernel_storage(config, stages)
-
-    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
-        return memory.max_stages(config, facts.limits.shared_memory)
-
-    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
-        return rules.violations(facts.limits, config, stages)
-
-    def is_legal(self, facts: Facts, config: GemmConfig, stages: int | None) -> bool:
-        return next(rules.broken(facts.limits, config, stages), None) is None
 
 
 def _tiles(problem: Problem, schedule: Schedule) -> int:

@@ -11,10 +11,11 @@ from typing import Any
 from mucc.target import multistage
 from mucc.target import sm90_memory as memory
 from mucc.target import sm90_rules as rules
-from mucc.target.base import Device, Facts, Family
-from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
+from mucc.target.base import Device, Facts
+from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
 from mucc.target.cost import Extents
 from mucc.target.sm90_cost import Sm90Cost
+from mucc.target.tma import TmaFamily
 
 COOPERATIVE = ((128, 256), (256, 128), (128, 192), (128, 128), (256, 64), (128, 64), (128, 32))
 PINGPONG = (
@@ -38,13 +39,11 @@ FEW = 256
 """Rows or columns up to which exchanging operands is worth trying: a tile has 64 rows or more, 16 columns."""
 
 
-class Sm90Tma(Family):
+class Sm90Tma(TmaFamily):
     """CUTLASS's Sm90 kernels that load by TMA."""
 
-    mainloops = rules.MAINLOOPS
-    computes = rules.COMPUTES
-
     def __init__(self) -> None:
+        super().__init__(rules, memory)
         self._costs: dict[tuple[str, Problem], Sm90Cost] = {}
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
@@ -98,25 +97,8 @@ class Sm90Tma(Family):
         extents = Extents.of(problem)
         return (False, True) if min(extents.m, extents.n) <= FEW else (False,)
 
-    def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
-        tiles = product(rules.TILE_M, rules.TILE_N, rules.TILE_K)
-        for tile, cluster, mainloop in product(tiles, rules.CLUSTERS, rules.MAINLOOPS):
-            yield Schedule(tile, cluster, mainloop)
-
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         return self.cost_of(facts, device, problem).estimate(schedule)
-
-    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
-        return memory.kernel_storage(config, stages)
-
-    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
-        return memory.max_stages(config, facts.limits.shared_memory)
-
-    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
-        return rules.violations(facts.limits, config, stages)
-
-    def is_legal(self, facts: Facts, config: GemmConfig, stages: int | None) -> bool:
-        return next(rules.broken(facts.limits, config, stages), None) is None
 
     def cost_of(self, facts: Facts, device: Device, problem: Problem) -> Sm90Cost:
         """The cost model for a problem, kept for the next questions about the same one."""
