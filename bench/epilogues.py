@@ -86,7 +86,7 @@ EPILOGUES: tuple[Epilogue, ...] = (
     _epilogue("leaky_relu", "row", "leaky_relu(h, slope=0.2)"),
     _epilogue("elu", "row", "elu(h, alpha=0.7)", "library"),
     _epilogue("selu", "row", "selu(h)", "library"),
-    _epilogue("gelu", "row", "gelu(h)", "library"),
+    _epilogue("gelu", "row", "gelu(h)"),
     _epilogue("gelu_tanh", "row", "gelu(h, approximate=tanh)"),
     _epilogue("silu", "row", "silu(h)"),
     _epilogue("sigmoid", "row", "sigmoid(h)"),
@@ -143,7 +143,7 @@ EPILOGUES: tuple[Epilogue, ...] = (
     _epilogue("seven_library", "seven", "tanh(h * g + r[:, None]) * exp(-c * c) + q[:, None]", "library"),
     # Other dtypes at either end
     _epilogue("relu_f16", "row_f16", "relu(h)"),
-    _epilogue("gelu_f16", "row_f16", "gelu(h)", "library"),
+    _epilogue("gelu_f16", "row_f16", "gelu(h)"),
     _epilogue("hardswish_f32", "row_f32", "hardswish(h)"),
     _epilogue("tanh_f32", "row_f32", "tanh(h)", "library"),
     _epilogue("silu_to_f16", "row_to_f16", "silu(h)"),
@@ -151,7 +151,7 @@ EPILOGUES: tuple[Epilogue, ...] = (
     _epilogue("rounded_then_f32", "row_to_f32", "cast(h, bf16) + 1"),
     # Several results
     _epilogue("activation_and_its_input", "two_outputs", "silu(h), h"),
-    _epilogue("gelu_and_its_input", "two_outputs", "gelu(h), h", "library"),
+    _epilogue("gelu_and_its_input", "two_outputs", "gelu(h), h"),
     _epilogue("product_and_its_successor", "two_outputs", "z = h * b; z + 1, z"),
     _epilogue("relu_and_row_sums", "row_sums", "y = relu(h); y, sum(y, axis=1)", "whole"),
     _epilogue("slope_and_row_sums", "row_sums", "y = where(h > 0, h, 0.25 * h); y, sum(y, axis=1)", "whole"),

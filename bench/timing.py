@@ -6,20 +6,12 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FLUSH_BYTES = 256 * 2**20
-"""More than any L2 holds."""
 
-
-def time_all(
-    torch: Any,
-    contenders: Mapping[str, Callable[[], Any]],
-    iters: int,
-    flush: Callable[[], Any] | None = None,
-) -> dict[str, float]:
+def time_all(torch: Any, contenders: Mapping[str, Callable[[], Any]], iters: int) -> dict[str, float]:
     """Median device time in ms of each contender, as `interleaved_us` takes it: in turns, from a cold L2."""
     from mucc.runtime.timing import interleaved_us
 
-    samples = interleaved_us(list(contenders.values()), iters, torch.cuda.current_device(), flush)
+    samples = interleaved_us(list(contenders.values()), iters, torch.cuda.current_device())
     return {name: statistics.median(us) / 1e3 for name, us in zip(contenders, samples, strict=True)}
 
 

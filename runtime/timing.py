@@ -12,18 +12,16 @@ WARM = 3
 """Launches of each contender that are not timed."""
 
 
-def interleaved_us(
-    launches: Sequence[Callable[[], Any]], runs: int, device: Any, flush: Callable[[], Any] | None = None
-) -> list[list[float]]:
+def interleaved_us(launches: Sequence[Callable[[], Any]], runs: int, device: Any) -> list[list[float]]:
     """Times in microseconds of `runs` single launches of each contender, each with a cold L2.
 
-    Contenders take turns, so that all see the same clocks, and every other round goes backwards. What
-    flushes L2, by default a write, also keeps the GPU busy while the host gets ahead, so that no launch
+    Contenders take turns, so that all see the same clocks, and every other round goes backwards. L2 is
+    flushed by a read of other memory: a write would leave lines that the launch after it has to write back,
+    50 MB of them on an H200. The read also keeps the GPU busy while the host gets ahead, so that no launch
     overhead is timed.
     """
-    if flush is None:
-        properties = torch.cuda.get_device_properties(device)
-        flush = torch.empty(4 * properties.L2_cache_size, dtype=torch.uint8, device=device).zero_
+    size = torch.cuda.get_device_properties(device).L2_cache_size
+    flush = torch.zeros(size, dtype=torch.float32, device=device).amax  # four times as many bytes
     for launch in launches:
         for _ in range(WARM):
             launch()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from bench.timing import FLUSH_BYTES, time_all
+from bench.timing import time_all
 
 Call = Callable[[], Any]
 
@@ -44,10 +44,9 @@ def times(torch: Any, contenders: Mapping[str, Call], rounds: int, limit: float 
     and fewer where those would take more than `limit` seconds, but at least 7.
     """
     calls = {name: captured(torch, call) for name, call in contenders.items()}
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda").zero_
-    first = time_all(torch, calls, 3, flush)
+    first = time_all(torch, calls, 3)
     whole = sum(first.values()) / 1e3 + 1e-4 * len(calls)
-    return time_all(torch, calls, max(7, min(rounds, int(limit / whole))), flush)
+    return time_all(torch, calls, max(7, min(rounds, int(limit / whole))))
 
 
 def copy_bandwidth(torch: Any, sizes: tuple[int, ...] = (2**28, 2**30)) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as ct
+import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -124,3 +125,19 @@ def test_nan_is_kept(text: str, library: ct.CDLL):
     assert np.isnan(got[0]) and np.isnan(got[2])
     if "y" in text:
         assert np.isnan(got[1])
+
+
+def test_gelu_is_as_exact_as_its_comment_says(library: ct.CDLL):
+    x = np.concatenate([np.linspace(-9, 9, 20001), np.geomspace(1e-30, 1, 500)]).astype(np.float32)
+    got = _apply(library, f"f{EXPRESSIONS.index('gelu(x)')}", x, x).astype(np.float64)
+    exact = np.array([v * math.erfc(-v / math.sqrt(2)) / 2 for v in x.tolist()])
+    rounding = np.abs(exact) * 2**-23
+    assert (np.abs(got - exact) <= 2.5e-7 * np.abs(x) + rounding).all()
+    assert (np.abs(got - exact) <= 1e-3 * np.abs(exact))[x < 0].all()
+
+
+def test_gelu_keeps_infinity_and_vanishes_below(library: ct.CDLL):
+    x = np.array([np.inf, 1e30, -40, -1e30], dtype=np.float32)
+    got = _apply(library, f"f{EXPRESSIONS.index('gelu(x)')}", x, x)
+    assert got[0] == np.inf and got[1] == x[1]
+    assert (np.abs(got[2:]) < 1e-21).all()

@@ -77,14 +77,19 @@ MUCC_DEVICE float rsqrt(float x) {
 #endif
 }
 
-// exp(x) with a relative error of 2^-22 + |x| 2^-24: for arguments that do not grow large.
-MUCC_DEVICE float fast_exp(float x) {
+// 2^x within 2 ulp; 0 where that is below 2^-126.
+MUCC_DEVICE float fast_exp2(float x) {
 #if defined(__CUDA_ARCH__)
-  return __expf(x);
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
 #else
-  return expf(x);
+  return exp2f(x);
 #endif
 }
+
+// exp(x) with a relative error of 2^-22 + |x| 2^-24, for arguments that do not grow large; 0 where that is below 2^-126.
+MUCC_DEVICE float fast_exp(float x) { return fast_exp2(1.44269504f * x); }
 
 // a / b within 2 ulp for b below 2^126, and 0 from there on.
 MUCC_DEVICE float fast_div(float a, float b) {
@@ -227,10 +232,22 @@ MUCC_DEVICE float erf(float x) { return ::erff(x); }
 // 1 / (1 + exp(-x)). For very negative x exp(-x) is infinite, and the quotient is 0 as it should be.
 MUCC_DEVICE float sigmoid(float x) { return fast_div(1.0f, 1.0f + fast_exp(-x)); }
 
-// x times the normal distribution function. Absolute error below 2e-7 |x|.
+// x times the normal distribution function P: max(x, 0) - |x| P(-|x|). log2 P(-a) is nearly a parabola; the polynomial
+// was fitted on [0, 10] so that the absolute error is below 2.5e-7 |x|, and the relative one below 1e-3 where x is
+// negative. Past 10 P(-a) is below 1e-23.
 MUCC_DEVICE float gelu_erf(float x) {
-  float const half = 0.5f * x;
-  return fmaf(half, ::erff(0.707106781f * x), half);
+  float const a = fminf(fabsf(x), 10.0f);
+  float log2_p = 1.79501480e-8f;
+  log2_p = fmaf(log2_p, a, -6.26062899e-7f);
+  log2_p = fmaf(log2_p, a, 7.37406481e-6f);
+  log2_p = fmaf(log2_p, a, -1.03192160e-5f);
+  log2_p = fmaf(log2_p, a, -6.16636127e-4f);
+  log2_p = fmaf(log2_p, a, 7.75213307e-3f);
+  log2_p = fmaf(log2_p, a, -5.30040972e-2f);
+  log2_p = fmaf(log2_p, a, -4.59034711e-1f);
+  log2_p = fmaf(log2_p, a, -1.15112650f);
+  log2_p = fmaf(log2_p, a, -0.999999583f);
+  return fmaf(-a, fast_exp2(log2_p), max(x, 0.0f));
 }
 
 // 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), written as x sigmoid(2u): one exponential, no
