@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from math import exp
+from operator import mul
 from typing import NamedTuple
 
 from bench.gemm.cases import Case
@@ -25,8 +27,9 @@ TARGET = "sm_90a"
 LONG, TRIED = 120, 16
 """How many schedules of the model's are looked at for a size, and how many are measured."""
 
-NEAR, FADE = 1.2, 3.0
-"""A skeleton is worth something up to 1.2 times the best time; a perfect one halves what others are worth."""
+FALL, LEFT = 0.05, 0.25
+"""A skeleton's worth falls by a factor of e for each 5 % that it is slower than the best; where a perfect one
+is chosen, others keep a quarter of theirs."""
 
 
 class Library(NamedTuple):
@@ -98,14 +101,14 @@ def skeletons(lists: Sequence[Mapping[Schedule, float]], budget: int) -> set[Sch
         least = min(seconds.values())
         for schedule, time in seconds.items():
             row = worth.setdefault(schedule.compiled, [0.0] * len(lists))
-            row[i] = max(row[i], NEAR - time / least)
+            row[i] = max(row[i], exp((1 - time / least) / FALL))
     chosen: set[Schedule] = set()
     weights = [1.0] * len(lists)
     while len(chosen) < min(budget, len(worth)):
         rest = (s for s in worth if s not in chosen)
-        best = max(rest, key=lambda s: sum(w * x for w, x in zip(weights, worth[s], strict=True) if x > 0))
+        best = max(rest, key=lambda s: sum(map(mul, weights, worth[s])))
         chosen.add(best)
-        weights = [w * (1 - max(x, 0) / NEAR * FADE) for w, x in zip(weights, worth[best], strict=True)]
+        weights = [w * (1 - (1 - LEFT) * x) for w, x in zip(weights, worth[best], strict=True)]
     return chosen
 
 

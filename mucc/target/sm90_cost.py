@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Device, Facts
@@ -13,6 +13,18 @@ from mucc.target.cost import Extents, Walk, divide, epilogue_bytes, larger
 
 NEVER = Estimate(inf, {}, "nothing", 0.0, 0, 0.0, 0.0, 0.0)
 """What a schedule takes that no rule would pass."""
+
+
+class _Step(NamedTuple):
+    """A block's step along K: cycles of its products and of shared memory, and bytes that it loads."""
+
+    math: float
+    shared: float
+    loaded: float
+
+    def at(self, bandwidth: float, waiting: float = 0.0) -> float:
+        """Cycles of the step where L2 gives the block so many bytes in each."""
+        return larger(self.math, self.shared, self.loaded / bandwidth, waiting)
 
 
 class Sm90Cost:
@@ -37,6 +49,35 @@ class Sm90Cost:
             found = self._estimates[schedule] = self._estimate(schedule)
         return found
 
+    def waves(self, tile: tuple[int, int, int], cluster: tuple[int, int]) -> int:
+        """Waves that whole tiles take, by clusters and without swizzle."""
+        extents, (m, n), (x, y) = self.extents, tile[:2], cluster
+        tiles = ceil(extents.m / (m * x)) * ceil(extents.n / (n * y)) * extents.batch
+        return ceil(tiles / self.device.clusters.get(str(x * y), self.device.multiprocessors // (x * y)))
+
+    def least(self, tile: tuple[int, int, int], cluster: tuple[int, int], waves: int) -> float:
+        """Seconds that no persistent schedule stays below which takes so many waves of such tiles."""
+        cost = self.cost
+        one = ceil(self.extents.k / tile[2]) * self._step(tile, cluster).at(cost["l2_bytes_per_cycle"])
+        return (waves * one + self._epilogue(tile)) / cost["clock"] + cost["fill"] + cost["launch"]
+
+    def _step(self, tile: tuple[int, int, int], cluster: tuple[int, int]) -> _Step:
+        (m, n, k), (cluster_m, cluster_n) = tile, cluster
+        # A pair of products has twice the columns of its result.
+        columns = n * self.problem.rights
+        element = self.element
+        reads = (m * k + ceil(m / 64) * columns * k) * element
+        return _Step(
+            2 * m * columns * k / self.flops_per_cycle,
+            (reads + (m + columns) * k * element) / self.cost["smem_bytes_per_cycle"],
+            (m / cluster_n + columns / cluster_m) * k * element,
+        )
+
+    def _epilogue(self, tile: tuple[int, int, int]) -> float:
+        """Cycles of the epilogue of a tile."""
+        moved = tile[0] * tile[1] * (self.read + self.written)
+        return self.cost["epilogue_cycles"] + moved / self.cost["epilogue_bytes_per_cycle"]
+
     def _estimate(self, schedule: Schedule) -> Estimate:
         cost, extents = self.cost, self.extents
         clock = cost["clock"]
@@ -51,22 +92,17 @@ class Sm90Cost:
         walk = Walk.of(extents, schedule)
         units, depth, peers = divide(walk.tiles, ceil(extents.k / k), slots, schedule)
 
-        # One step along K of a block, in cycles. A pair of products has twice the columns of its result.
-        element = self.element
-        columns = n * self.problem.rights
-        math = 2 * m * columns * k / self.flops_per_cycle
-        reads = (m * k + ceil(m / 64) * columns * k) * element
-        shared = (reads + (m + columns) * k * element) / cost["smem_bytes_per_cycle"]
-        loaded = (m / cluster_n + columns / cluster_m) * k * element
-        waiting = cost["latency"] / max(stages - 1, 1)
+        element, columns = self.element, n * self.problem.rights
+        one_step = self._step(schedule.tile, schedule.cluster)
+        math, shared, loaded = one_step
+        waiting = cost["latency"] / max(stages - cost["held"], 0.5)
         issue = cost["issue"].get(schedule.mainloop, 0.0)
 
         def step(active: float) -> float:
-            l2 = loaded / min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / clock / active)
-            return larger(math, shared, l2, waiting) + issue
+            bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / clock / active)
+            return one_step.at(bandwidth, waiting) + issue
 
-        epilogue = cost["epilogue_cycles"]
-        epilogue += m * n * (self.read + self.written) / cost["epilogue_bytes_per_cycle"]
+        epilogue = self._epilogue(schedule.tile)
 
         # Tiles one after another on the multiprocessor that has most of them.
         waves = units / slots

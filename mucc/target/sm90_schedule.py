@@ -13,7 +13,7 @@ from mucc.target import sm90_memory as memory
 from mucc.target import sm90_rules as rules
 from mucc.target.base import Device, Facts
 from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
-from mucc.target.cost import Extents
+from mucc.target.cost import Extents, Walk
 from mucc.target.sm90_cost import Sm90Cost
 from mucc.target.tma import TmaFamily
 
@@ -23,6 +23,15 @@ PINGPONG = (
     *((64, 256), (64, 192), (64, 128), (64, 64), (64, 32), (64, 16)),
 )
 """Output tiles worth trying, the best first among equals."""
+
+FITTED = (("cooperative", 128), ("cooperative", 256), ("pingpong", 64), ("pingpong", 128), ("pingpong", 192))
+"""Rows of tiles whose width may be any that makes the tiles just under a whole number of waves."""
+
+GAIN = 0.98
+"""The part of the best other tile's time below which such a tile is worth a kernel of its own."""
+
+FITS = 16
+"""Tiles at most that are tried for their number of waves, those with the least work first."""
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
@@ -55,12 +64,22 @@ class Sm90Tma(TmaFamily):
         cost = self.cost_of(facts, device, problem)
         extents = Extents.of(problem)
         plain = dict.fromkeys(replace(s, **pinned) for s in self._kernels(device, extents, problem, pinned))
-        yield from plain
         seconds = {s: cost.estimate(s).seconds for s in plain}
-        least = min(seconds.values(), default=0.0)
-        for schedule in plain:
-            if seconds[schedule] <= NEAR * least and schedule.swizzle == 2:
+        if least := self._least(facts, problem, seconds):
+            fitting = {
+                s: cost.estimate(s).seconds for s in _fitting(facts, device, cost, pinned, GAIN * least)
+            }
+            seconds |= {s: time for s, time in fitting.items() if time < GAIN * least}
+        yield from seconds
+        least = self._least(facts, problem, seconds)
+        for schedule, time in seconds.items():
+            if time <= NEAR * least and schedule.swizzle == 2:
                 yield from (replace(schedule, raster=raster, swizzle=swizzle) for raster, swizzle in WALKS)
+
+    def _least(self, facts: Facts, problem: Problem, seconds: Mapping[Schedule, float]) -> float:
+        """The time of the fastest legal schedule; 0 where none is legal."""
+        ordered = sorted(seconds, key=lambda s: seconds[s])
+        return next((seconds[s] for s in ordered if self.is_legal(facts, problem.config(s), s.stages)), 0.0)
 
     def _kernels(
         self, device: Device, extents: Extents, problem: Problem, pinned: Mapping[str, Any]
@@ -78,10 +97,7 @@ class Sm90Tma(TmaFamily):
                 if cluster[0] > ceil(extents.m / m) or cluster[1] > ceil(extents.n / n):
                     continue
                 schedule = Schedule((m, n, k), cluster, mainloop)
-                if mainloop in ("cooperative", "pingpong"):
-                    several = _tiles(extents, schedule) >= 2 * device.multiprocessors
-                    schedule = replace(schedule, swizzle=2 if several else 1)
-                yield schedule
+                yield from _walked(device, extents, schedule)
                 if mainloop == "cooperative":
                     yield from _divided(device, extents, schedule)
 
@@ -114,6 +130,49 @@ class Sm90Tma(TmaFamily):
 def _tiles(extents: Extents, schedule: Schedule) -> int:
     m, n, _ = schedule.tile
     return ceil(extents.m / m) * ceil(extents.n / n) * extents.batch
+
+
+def _walked(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Schedule]:
+    """A kernel whose tiles are walked in blocks of two where there are several waves, and one by one as well
+    where blocks of two make CUTLASS add tiles at the edge."""
+    several = _tiles(extents, schedule) >= 2 * device.multiprocessors
+    if several and schedule.mainloop in ("cooperative", "pingpong"):
+        yield (blocks := replace(schedule, swizzle=2))
+        if Walk.of(extents, blocks).tiles == Walk.of(extents, schedule).tiles:
+            return
+    yield schedule
+
+
+def _fitting(
+    facts: Facts, device: Device, cost: Sm90Cost, pinned: Mapping[str, Any], least: float
+) -> Iterator[Schedule]:
+    """Tiles of any width that fit the waves, and that may take less than `least` seconds.
+
+    Of the widths that take one number of waves the narrowest has the least work.
+    """
+    extents, problem = cost.extents, cost.problem
+    fixed = "tile" in pinned or pinned.get("scheduler", "persistent") != "persistent"
+    if fixed or not extents.exact or problem.grouped or problem.blocks:
+        return
+    element = operand_bytes(problem.compute)
+    step = max(8 * element, 16)
+    clusters = (pinned["cluster"],) if "cluster" in pinned else CLUSTERS
+    found: list[tuple[float, Schedule]] = []
+    for (mainloop, m), cluster in product(FITTED, clusters):
+        if pinned.get("mainloop", mainloop) != mainloop:
+            continue
+        threads = 256 if mainloop == "cooperative" else 128
+        registers = facts.limits.accumulator_registers * threads // m
+        before = 0
+        for n in range(step, min(registers, facts.limits.copy_extent) // problem.rights + 1, step):
+            tile = (m, n, 128 // element)
+            waves = cost.waves(tile, cluster)
+            if waves != before and (time := cost.least(tile, cluster, waves)) < least:
+                found.append((time, Schedule(tile, cluster, mainloop)))
+            before = waves
+    found.sort(key=lambda pair: pair[0])
+    for _, schedule in found[:FITS]:
+        yield from (replace(s, **pinned) for s in _walked(device, extents, schedule))
 
 
 def _divided(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Schedule]:

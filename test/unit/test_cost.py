@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from mucc.target import get_target
 from mucc.target.config import Candidate, Epilogue, Problem, Schedule
 from mucc.target.cost import Extents, Walk, divide, effective_swizzle, larger
+from mucc.target.sm90_cost import Sm90Cost
+from mucc.target.sm90_rules import GROUPED
 
 SM90 = get_target("sm_90a")
 H200 = SM90.facts.devices[0]
@@ -130,6 +132,32 @@ def test_a_problem_of_one_wave_prefers_what_fills_the_card() -> None:
     few = best(Problem("bf16", True, True, m=128, n=4096, k=4096))
     assert few.estimate.waves > 0.7
     assert min(few.schedule.tile[:2]) <= 64
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "waves"),
+    [(1024, 3584, 18944, 1), (1024, 4608, 3584, 1), (512, 14336, 4096, 2), (6304, 1024, 4096, 2)],
+)
+def test_tiles_are_as_wide_as_the_waves_want_them(m: int, n: int, k: int, waves: int) -> None:
+    chosen = best(Problem("bf16", True, True, m=m, n=n, k=k, batch=1))
+    assert 0.96 < chosen.estimate.waves / waves <= 1
+
+
+def test_blocks_of_tiles_that_add_a_wave_are_not_walked() -> None:
+    """33 rows of tiles and 8 columns are two waves of 132; with 34 rows they are three."""
+    fixed = {"tile": "192x128x64", "cluster": "1x2", "mainloop": "pingpong"}
+    chosen = best(Problem("bf16", True, True, m=6304, n=1024, k=4096, batch=1), fixed)
+    assert (chosen.schedule.swizzle, chosen.estimate.waves) == (1, 2)
+
+
+@settings(max_examples=6, deadline=None)
+@given(problems())
+def test_no_estimate_is_below_the_bound_that_proposals_are_pruned_by(problem: Problem) -> None:
+    cost = Sm90Cost(SM90.facts, H200, problem)
+    for schedule, _, estimate in SM90.candidates(problem):
+        if schedule.mainloop in GROUPED and schedule.scheduler == "persistent" and not schedule.exchanged:
+            waves = cost.waves(schedule.tile, schedule.cluster)
+            assert cost.least(schedule.tile, schedule.cluster, waves) <= 1.000001 * estimate.seconds
 
 
 def test_an_estimate_depends_on_the_card() -> None:
