@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mucc.diagnostics.core import did_you_mean
-from mucc.runtime.dims import fault, holds, parse_dims
+from mucc.dims import fault, holds, parse_dims
 
 if TYPE_CHECKING:
     from mucc.dialects.mu.entry import EntryOp

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
+from weakref import WeakKeyDictionary
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -28,21 +29,28 @@ def _is_row_major(type: object) -> bool:
     return type.unit_axis == type.rank - 1
 
 
+_DESCRIBED: WeakKeyDictionary[c.GemmOp, Problem] = WeakKeyDictionary()
+"""What is known of gemms whatever the sizes: passes that ask for it change neither operands nor nodes."""
+
+
 def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
     """What the schedule of a gemm is chosen for. `sizes` are typical values of dims that are open."""
+    if (described := _DESCRIBED.get(gemm)) is None:
+        described = _DESCRIBED[gemm] = _described(gemm)
     m, n, k, batch = (_extent(d, sizes) for d in gemm.shape.extents)
-    if gemm.is_grouped:
+    if described.grouped:
         batch = _extent(gemm.groups, sizes)
         m = -(-m // batch) if m is not None and batch is not None else None
+    return described._replace(m=m, n=n, k=k, batch=batch)
+
+
+def _described(gemm: c.GemmOp) -> Problem:
+    """The problem without extents."""
     return Problem(
         compute=gemm.compute.data.value,
         a_k_major=_is_row_major(gemm.a.type),
         b_k_major=not _is_row_major(gemm.b.type),
         epilogue=_epilogue_of(gemm),
-        m=m,
-        n=n,
-        k=k,
-        batch=batch,
         fast_accumulation=gemm.acc is not None,
         blocks=gemm.blocks,
         rights=2 if gemm.is_pair else 1,

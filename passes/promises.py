@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from math import gcd, lcm
+from typing import NamedTuple
 
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -92,9 +94,19 @@ def _sides(expr: AffineExpr) -> tuple[AffineExpr, AffineExpr]:
             return expr, zero
 
 
-def may_be_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str, multiple: int) -> bool:
-    """Whether no promise `dim % m == r` keeps `dim` from being a multiple of a number."""
-    for constraint in promises.constraints if promises else ():
+class Remainder(NamedTuple):
+    """The promise that the dim at a position leaves a remainder when it is divided."""
+
+    position: int
+    divisor: int
+    remainder: int
+
+
+@lru_cache(maxsize=256)
+def remainders(promises: AffineSet) -> tuple[Remainder, ...]:
+    """The promises of the form `dim % divisor == remainder`."""
+    found: list[Remainder] = []
+    for constraint in promises.constraints:
         if constraint.kind is not AffineConstraintKind.eq:
             continue
         value, rest = _sides(constraint.lhs)
@@ -102,24 +114,22 @@ def may_be_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str, m
             case (
                 AffineBinaryOpExpr(AffineBinaryOpKind.Mod, AffineDimExpr(p), AffineConstantExpr(m)),
                 AffineConstantExpr(remainder),
-            ) if dims[p] == dim and remainder % gcd(m, multiple):
-                return False
+            ):
+                found.append(Remainder(p, m, remainder))
             case _:
                 continue
-    return True
+    return tuple(found)
+
+
+def _remainders_of(promises: AffineSet | None, dims: Sequence[str], dim: str) -> Iterator[Remainder]:
+    return (r for r in (remainders(promises) if promises else ()) if dims[r.position] == dim)
+
+
+def may_be_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str, multiple: int) -> bool:
+    """Whether no promise `dim % m == r` keeps `dim` from being a multiple of a number."""
+    return not any(r.remainder % gcd(r.divisor, multiple) for r in _remainders_of(promises, dims, dim))
 
 
 def promised_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str) -> int:
     """The largest m that the promises `dim % m == 0` make a divisor of `dim`; 1 where there is none."""
-    best = 1
-    for constraint in promises.constraints if promises else ():
-        if constraint.kind is not AffineConstraintKind.eq or constraint.rhs != AffineConstantExpr(0):
-            continue
-        match constraint.lhs:
-            case AffineBinaryOpExpr(
-                kind=AffineBinaryOpKind.Mod, lhs=AffineDimExpr(position=p), rhs=AffineConstantExpr(value=m)
-            ) if dims[p] == dim:
-                best = lcm(best, m)
-            case _:
-                continue
-    return best
+    return lcm(*(r.divisor for r in _remainders_of(promises, dims, dim) if r.remainder == 0))

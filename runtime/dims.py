@@ -1,34 +1,12 @@
-"""`--dims` and `--kernel` of `mucc run`: reading them, and holding them against a kernel's signature."""
+"""`--dims` and `--kernel` of `mucc run`, held against a kernel's signature."""
 
 from __future__ import annotations
 
-import ast
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+from mucc.diagnostics.core import did_you_mean
+from mucc.dims import fault, holds
 from mucc.signature import KernelInfo, Manifest, quotient
-
-
-def fault(code: str, message: str, *helps: str) -> DiagnosticError:
-    """An error to raise: one diagnostic without a place in the source."""
-    return DiagnosticError(Diagnostic(code, message, helps=helps))
-
-
-def parse_dims(words: list[str]) -> dict[str, int]:
-    """`["M=4096,N=64", "K=8"]` as a dictionary. Raises MU6050."""
-    dims: dict[str, int] = {}
-    for word in (w.strip() for text in words for w in text.split(",") if w.strip()):
-        name, equals, number = (part.strip() for part in word.partition("="))
-        if not equals or not name.isidentifier():
-            raise fault("MU6050", f"cannot read '{word}' in --dims", "write --dims M=4096,N=4096,K=4096")
-        digits = number.replace("_", "")
-        if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= 2**31 - 1:
-            raise fault("MU6050", f"dim {name} must be a number from 1 to 2147483647, got '{number}'")
-        if name in dims:
-            raise fault("MU6050", f"dim {name} comes twice in --dims")
-        dims[name] = int(digits)
-    return dims
 
 
 def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
@@ -61,54 +39,6 @@ def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
         if not holds(text, dims):
             values = ", ".join(f"{k} = {v}" for k, v in dims.items())
             raise fault("MU6052", f"{info.name} needs {text} ({why}), --dims says {values}")
-
-
-def holds(text: str, dims: Mapping[str, int]) -> bool:
-    """Whether a promise such as `K % 8 == 0` holds; one that is not of this form counts as kept.
-
-    This is for an early and friendly message: the library checks all its promises at every call.
-    """
-    try:
-        tree = ast.parse(text, mode="eval").body
-        if not isinstance(tree, ast.Compare) or len(tree.ops) != 1:
-            return True
-        left, right = _value(tree.left, dims), _value(tree.comparators[0], dims)
-        return _RELATIONS[type(tree.ops[0])](left, right)
-    except (SyntaxError, KeyError, ZeroDivisionError):
-        return True
-
-
-def _quotient(a: int, b: int) -> int:
-    """a / b rounded towards zero, as in C++."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-_RELATIONS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
-    ast.Eq: operator.eq,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: _quotient,
-    ast.Mod: lambda a, b: a - b * _quotient(a, b),
-}
-
-
-def _value(node: ast.expr, dims: Mapping[str, int]) -> int:
-    match node:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.Name(id=name):
-            return dims[name]
-        case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](_value(left, dims), _value(right, dims))
-        case _:
-            raise KeyError(type(node).__name__)
 
 
 def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:

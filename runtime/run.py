@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mucc.diagnostics.core import DiagnosticError, ExitStatus
-from mucc.runtime.dims import check_promises, choose_kernel, complete_dims, fault, parse_dims
+from mucc.dims import fault, parse_dims
+from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
 from mucc.runtime.errors import MuccError
 from mucc.runtime.report import Report
 from mucc.signature import KernelInfo, Manifest

@@ -163,7 +163,7 @@ def _action(args: Arguments) -> str | None:
 
 
 def _program(args: Arguments) -> Program:
-    from mucc.runtime.dims import parse_dims
+    from mucc.dims import parse_dims
     from mucc.tune.plans import Program
 
     sizes = [parse_dims([word]) for word in args.dims or []]

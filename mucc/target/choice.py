@@ -77,13 +77,20 @@ def _unique(
     grouped = target.grouped_mainloops if problem.grouped else ()
     own = next((f for f in target.families if pinned.get("mainloop") in f.mainloops), None)
     schedules = (
-        replace(s, **{"exchanged": exchanged, **pinned})
+        _with(s, {"exchanged": exchanged, **pinned})
         for family in ([own] if own else target.families)
         for exchanged in _ways_round(family, problem, pinned)
         for s in proposals(family, problem.transposed if exchanged else problem)
         if own or not grouped or s.mainloop in grouped
     )
     return list(dict.fromkeys(schedules))
+
+
+def _with(schedule: Schedule, fields: Mapping[str, Any]) -> Schedule:
+    """The schedule with these fields; itself where it has them already, as most that are proposed do."""
+    if all(getattr(schedule, name) == value for name, value in fields.items()):
+        return schedule
+    return replace(schedule, **fields)
 
 
 def _ways_round(family: Family, problem: Problem, pinned: Mapping[str, Any]) -> tuple[bool, ...]:

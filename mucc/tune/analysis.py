@@ -10,10 +10,11 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import ScheduleOp
+from mucc.dims import fault
 from mucc.passes.gemm_config import pointwise_digest, problem_of
 from mucc.passes.select_schedule import pinned, setting_text
 from mucc.program import compile_source
-from mucc.runtime.dims import check_promises, choose_kernel, complete_dims, fault
+from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
 from mucc.signature import KernelInfo, Manifest, evaluate
 from mucc.target import get_target
 from mucc.target.base import Device, Target

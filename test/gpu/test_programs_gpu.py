@@ -14,8 +14,8 @@ import pytest
 
 from mucc.diagnostics import Source
 from mucc.dialects.mu.arrays import TorchArrays
+from mucc.dims import holds
 from mucc.driver import compile_text
-from mucc.runtime.dims import holds
 from mucc.runtime.verify import compare
 from mucc.signature import KernelInfo, quotient
 

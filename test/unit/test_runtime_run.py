@@ -16,8 +16,9 @@ import mucc.build
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink
 from mucc.dialects.mu.arrays import NumpyArrays
+from mucc.dims import holds, parse_dims
 from mucc.runtime import run
-from mucc.runtime.dims import check_promises, choose_kernel, complete_dims, holds, parse_dims
+from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
 from mucc.runtime.verify import compare, input_scales, tolerance
 from mucc.signature import Manifest
 
