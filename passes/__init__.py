@@ -22,6 +22,7 @@ _MODULES = {
     "select-schedule": ("select_schedule", "SelectSchedule"),
     "legalize-tile": ("legalize_tile", "LegalizeTile"),
     "legalize-pipeline": ("legalize_pipeline", "LegalizePipeline"),
+    "prepare-operands": ("prepare_operands", "PrepareOperands"),
     "legalize-target": ("legalize_target", "LegalizeTarget"),
     "plan-workspace": ("plan_workspace", "PlanWorkspace"),
 }

@@ -49,9 +49,9 @@ class Access(NamedTuple):
             return None
         order = list(range(type.rank))
         match type.layout.kind.data:
-            case "row_major":
+            case "row_major" | "padded":
                 long = [i for i in order if type.dims[i] != 1]
-            case "col_major":
+            case "col_major" | "padded_columns":
                 order[-2:] = order[-1], order[-2]
                 long = [i for i in order if type.dims[i] != 1]
             case _:

@@ -34,6 +34,8 @@ def _check(
     type = value.type
     assert isinstance(type, TensorType) and type.unit_axis is not None
     extent = type.dims[type.unit_axis]
+    if type.layout.padding > 1:
+        return None
     size = dtype_bytes(type.element_type)
     multiple = granule // gcd(granule, size)
     name = _name(program, value)

@@ -17,6 +17,7 @@ from mucc.passes.levels import Level
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.pair_contractions import PairContractions
 from mucc.passes.plan_workspace import PlanWorkspace
+from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.select_schedule import SelectSchedule
 from mucc.passes.support import Pass
 
@@ -41,6 +42,7 @@ def pipeline(
         (select or SelectSchedule.for_sizes(dims), levels.SCHEDULED),
         (LegalizeTile(), levels.SCHEDULED),
         (LegalizePipeline(), levels.RESOLVED),
+        (PrepareOperands(), levels.RESOLVED),
         (LegalizeTarget(), levels.RESOLVED),
         (PlanWorkspace(), levels.CUTLASS),
     )

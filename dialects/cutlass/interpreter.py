@@ -91,9 +91,14 @@ class CutlassFunctions(MuFunctions):
 
     @impl(c.GemmOp)
     def gemm(self, interpreter: Interpreter, op: c.GemmOp, args: PythonValues) -> PythonValues:
-        values = [self.read(v) for v in args]
+        values = [self.read(v) for v in args[: len(args) - len(op.prepared)]]
         scales = values[len(values) - len(op.scales) :]
         a, b, *more = values[: len(values) - len(scales)]
+        if op.prepared:
+            a, b = (self.read(v) for v in args[len(args) - 2 :])
+        if op.parts > 1:
+            a, b = (v.reshape(*v.shape[:-2], -1) for v in (a, b))
+            b = self.arrays.xp.swapaxes(b, -1, -2)
         m, n, _, batch = op.shape.extents
         space = self.extents((*batch, *m, *n))
         # Where no operand has batch axes, every batch has the same product.
@@ -169,6 +174,24 @@ class CutlassFunctions(MuFunctions):
     def map_store(self, interpreter: Interpreter, op: nodes.StoreOp, args: PythonValues) -> PythonValues:
         self.store(args[1], op.destination.type, args[0])
         return ()
+
+    @impl(nodes.StorePartsOp)
+    def store_parts(
+        self, interpreter: Interpreter, op: nodes.StorePartsOp, args: PythonValues
+    ) -> PythonValues:
+        """Parts of each element, side by side before the last axis."""
+        full = args[0] + self.arrays.full(self.launch.space, 0.0)
+        high = self.tf32(full)
+        parts = {nodes.Part.HIGH: high, nodes.Part.LOW: self.tf32(full - high)}
+        value = self.arrays.xp.stack([parts[kind] for kind in op.kinds], -2)
+        args[1].value = self.stored(value.reshape(self.shape(op.destination.type)), op.destination.type)
+        return ()
+
+    def tf32(self, value: Any) -> Any:
+        """The nearest numbers of 10 bits of mantissa, as far as f32 has them."""
+        xp = self.arrays.xp
+        mantissa, exponent = xp.frexp(self.arrays.round_to(value, "f32"))
+        return xp.ldexp(xp.round(mantissa * 2.0**11), exponent - 11)
 
     @impl(nodes.ScatterDOp)
     def scatter_d(self, interpreter: Interpreter, op: nodes.ScatterDOp, args: PythonValues) -> PythonValues:

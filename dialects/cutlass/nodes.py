@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     Float32Type,
+    StringAttr,
     UnitAttr,
     f32,
 )
@@ -29,6 +31,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
@@ -216,6 +219,47 @@ class StoreOp(StoreNode):
     name = "cutlass.store"
 
 
+class Part(StrEnum):
+    """A part of an f32: what tf32 holds of it, or what tf32 holds of the rest."""
+
+    HIGH = "high"
+    LOW = "low"
+
+
+PARTS = (Part.LOW, Part.HIGH, Part.HIGH), (Part.HIGH, Part.LOW, Part.HIGH)
+"""The parts of A and of B that `tf32x3` multiplies: small products are added up before large ones."""
+
+
+@irdl_op_definition
+class StorePartsOp(StoreNode):
+    """In map kernels: parts of an element, along an axis of the output before its last one."""
+
+    name = "cutlass.store_parts"
+
+    parts = prop_def(ArrayAttr[StringAttr])
+
+    FORMAT: ClassVar[str] = "$value `,` $destination `parts` $parts attr-dict `:` type($destination)"
+
+    def __init__(self, value: SSAValue, destination: SSAValue, parts: Sequence[Part]):
+        IRDLOperation.__init__(
+            self,
+            operands=[value, destination],
+            properties={"parts": ArrayAttr([StringAttr(p.value) for p in parts])},
+        )
+
+    @property
+    def kinds(self) -> tuple[Part, ...]:
+        return tuple(Part(p.data) for p in self.parts)
+
+    def verify_(self) -> None:
+        type = self.destination.type
+        assert isinstance(type, TensorType)
+        if any(p.data not in set(Part) for p in self.parts):
+            raise VerifyException(f"parts are {' and '.join(Part)}")
+        if type.rank < 2 or type.dims[-2] != len(self.parts):
+            raise VerifyException(f"{len(self.parts)} parts do not fill {type}")
+
+
 class ReductionNode(StoreNode, ABC):
     kind = prop_def(ReductionAttr)
 
@@ -257,4 +301,4 @@ GEMM_LOADS = (SrcFetchOp, AuxLoadOp, RowBroadcastOp, ColBroadcastOp, ScalarBroad
 GEMM_STORES = (StoreDOp, ScatterDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
 GEMM_NODES = (AccFetchOp, ComputeOp, *GEMM_LOADS, *GEMM_STORES)
 
-NODES = (*GEMM_NODES, LoadOp, StoreOp, ScatterStoreOp, ReduceStoreOp, YieldOp)
+NODES = (*GEMM_NODES, LoadOp, StoreOp, StorePartsOp, ScatterStoreOp, ReduceStoreOp, YieldOp)

@@ -36,6 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.cutlass.attributes import GemmShapeAttr, RequirementAttr, dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import (
     GEMM_NODES,
+    PARTS,
     AccFetchOp,
     AuxLoadOp,
     AuxStoreOp,
@@ -49,9 +50,10 @@ from mucc.dialects.cutlass.nodes import (
     StoreDOp,
     StoreNode,
     StoreOp,
+    StorePartsOp,
 )
 from mucc.dialects.mu.entry import EntryOp
-from mucc.dialects.mu.ops.contraction import AccumulationAttr, ComputeAttr
+from mucc.dialects.mu.ops.contraction import AccumulationAttr, Compute, ComputeAttr
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
 from mucc.dialects.mu.rules import block_scales
@@ -183,6 +185,8 @@ class GemmOp(DeviceKernelOp):
     A pair has a second right operand `b2`, which lies in memory as `b` does; each element of the tile then
     has two accumulators.
     With `offsets`, the ends of groups of rows, `b` is [groups, K, N] and each group has a matrix of it.
+    Where `prepared` operands are given, the kernel reads those in the place of `a` and `b`: what kernels
+    before it have written. Of `tf32x3` they are [.., M, 3, K] and [.., N, 3, K], the parts to multiply.
     """
 
     name = "cutlass.gemm"
@@ -204,17 +208,20 @@ class GemmOp(DeviceKernelOp):
     b2 = opt_operand_def(TensorType)
     offsets = opt_operand_def(TensorType)
     scales = var_operand_def(TensorType)
+    prepared = var_operand_def(TensorType)
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     FORMAT: ClassVar[str] = (
         "$stage $compute (`acc` $acc^)? $a `,` $b (`,` $b2^)? "
-        "(`offsets` $offsets^ `:` type($offsets))? (`scales` $scales^)? `shape` $shape "
+        "(`offsets` $offsets^ `:` type($offsets))? (`scales` $scales^)? "
+        "(`prepared` $prepared^)? `shape` $shape "
         "(`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
         "(`granules` $granules^)? "
         "(`exchange` $exchange^)? (`epilogue` $epilogue^)? (`pdl` $pdl^)? attr-dict "
-        "`:` type($a) `,` type($b) (`,` type($b2)^)? (`scales` type($scales)^)? $body"
+        "`:` type($a) `,` type($b) (`,` type($b2)^)? (`scales` type($scales)^)? "
+        "(`prepared` type($prepared)^)? $body"
     )
 
     def __init__(
@@ -231,16 +238,28 @@ class GemmOp(DeviceKernelOp):
         scales: Sequence[SSAValue] = (),
     ):
         super().__init__(
-            operands=[a, b, b2, offsets, scales],
+            operands=[a, b, b2, offsets, scales, []],
             properties={"stage": StringAttr(stage), "compute": compute, "shape": shape, **(settings or {})},
             regions=[body],
         )
 
+    def reading(self, a: SSAValue, b: SSAValue) -> GemmOp:
+        """The op with prepared operands; this one loses its body."""
+        properties = {k: v for k, v in self.properties.items() if k != "operandSegmentSizes"}
+        made = GemmOp.build(
+            operands=[self.a, self.b, self.b2, self.offsets, self.scales, [a, b]],
+            properties=properties,
+            regions=[self.detach_region(0)],
+        )
+        made.location = self.location
+        return made
+
     @property
     def matrices(self) -> Iterator[tuple[SSAValue, Operation]]:
         """The matrices that the kernel reads or writes, each with the op to blame: A, B, those of nodes."""
-        yield self.a, self
-        yield self.b, self
+        a, b = self.read
+        yield a, self
+        yield b, self
         if self.b2 is not None:
             yield self.b2, self
         for op in self.nodes:
@@ -248,6 +267,16 @@ class GemmOp(DeviceKernelOp):
                 yield op.source, op
             elif isinstance(op, StoreDOp | ScatterDOp | AuxStoreOp):
                 yield op.destination, op
+
+    @property
+    def read(self) -> tuple[SSAValue, SSAValue]:
+        """The operands that the kernel reads: A and B, or what was prepared of them."""
+        return (self.prepared[0], self.prepared[1]) if self.prepared else (self.a, self.b)
+
+    @property
+    def parts(self) -> int:
+        """How many parts of each number the operands hold, side by side along K."""
+        return len(PARTS[0]) if self.prepared and self.compute.data is Compute.TF32X3 else 1
 
     @property
     def blocks(self) -> tuple[int, int] | None:
@@ -304,6 +333,8 @@ class GemmOp(DeviceKernelOp):
             raise VerifyException(f"more than one {AccFetchOp.name} of an accumulator in an epilogue")
         if self.b2 is None and True in fetched:
             raise VerifyException("a second accumulator without a second right operand")
+        if self.prepared and len(self.prepared) != 2:
+            raise VerifyException("A and B are prepared together")
         if self.b2 is not None and self.b2.type != self.b.type:
             raise VerifyException(f"right operands of a pair are {self.b.type} and {self.b2.type}")
         if any(isinstance(op, ScatterDOp) for op in self.nodes) and not self.is_grouped:
@@ -331,7 +362,7 @@ class MapOp(DeviceKernelOp):
         return dims_of(self.space)
 
     def verify_(self) -> None:
-        self.verify_nodes((LoadOp, StoreOp, ScatterStoreOp))
+        self.verify_nodes((LoadOp, StoreOp, ScatterStoreOp, StorePartsOp))
 
 
 @irdl_op_definition

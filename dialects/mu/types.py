@@ -83,6 +83,10 @@ def parse_extent(parser: AttrParser) -> IntAttr | StringAttr:
     return StringAttr(parser.parse_identifier(" or integer extent"))
 
 
+_PADDED = ("padded", "padded_columns")
+"""The kinds of layouts whose rows or columns have room behind them."""
+
+
 def _print_extent(printer: Printer, extent: Attribute) -> None:
     match extent:
         case IntAttr():
@@ -98,7 +102,9 @@ class LayoutAttr(ParametrizedAttribute):
     """How a tensor lies in memory.
 
     `row_major` and `col_major` are contiguous (`col_major` swaps the last two axes); `strides`
-    gives one stride per axis in elements, `_` for one that is known only at run time.
+    gives one stride per axis in elements, `_` for one that is known only at run time. `padded(n)` and
+    `padded_columns(n)` are like the first two with rows, or columns, as long as a multiple of n elements:
+    only what lies in a workspace lies so.
     """
 
     name = "mu.layout"
@@ -123,6 +129,16 @@ class LayoutAttr(ParametrizedAttribute):
             StringAttr("strides"), ArrayAttr([StringAttr("_") if s is None else IntAttr(s) for s in strides])
         )
 
+    @staticmethod
+    def padded(multiple: int) -> LayoutAttr:
+        """Row-major, with rows as long as a multiple of so many elements."""
+        return LayoutAttr(StringAttr("padded"), ArrayAttr([IntAttr(multiple)]))
+
+    @property
+    def padding(self) -> int:
+        """The number of elements that rows are padded to a multiple of; 1 where they are not padded."""
+        return (self.stride_values[0] or 1) if self.kind.data in _PADDED else 1
+
     @property
     def is_row_major(self) -> bool:
         return self.kind.data == "row_major"
@@ -140,9 +156,9 @@ class LayoutAttr(ParametrizedAttribute):
     def unit_axis(self, rank: int) -> int | None:
         """The axis whose neighbours are adjacent in memory, or None where no axis is."""
         match self.kind.data:
-            case "row_major":
+            case "row_major" | "padded":
                 return rank - 1 if rank else None
-            case "col_major":
+            case "col_major" | "padded_columns":
                 return rank - 2
             case _:
                 units = [i for i, s in enumerate(self.stride_values) if s == 1]
@@ -155,6 +171,10 @@ class LayoutAttr(ParametrizedAttribute):
                 return LayoutAttr.col_major()
             case "col_major":
                 return LayoutAttr.row_major()
+            case "padded":
+                return LayoutAttr(StringAttr("padded_columns"), self.strides)
+            case "padded_columns":
+                return LayoutAttr(StringAttr("padded"), self.strides)
             case _:
                 s = self.stride_values
                 return LayoutAttr.strided((*s[: rank - 2], s[rank - 1], s[rank - 2]))
@@ -167,7 +187,7 @@ class LayoutAttr(ParametrizedAttribute):
     @staticmethod
     def parse_body(parser: AttrParser) -> LayoutAttr:
         kind = parser.parse_identifier(" layout")
-        if kind != "strides":
+        if kind not in ("strides", *_PADDED):
             return LayoutAttr(StringAttr(kind), ArrayAttr([]))
         strides = parser.parse_comma_separated_list(
             parser.Delimiter.PAREN, lambda: parse_extent(parser), " strides"
@@ -182,15 +202,17 @@ class LayoutAttr(ParametrizedAttribute):
         printer.print_string(str(self))
 
     def __str__(self) -> str:
-        if self.kind.data != "strides":
+        if not self.strides.data:
             return self.kind.data
-        return "strides(" + ", ".join("_" if s is None else str(s) for s in self.stride_values) + ")"
+        return f"{self.kind.data}({', '.join('_' if s is None else str(s) for s in self.stride_values)})"
 
     def verify(self) -> None:
-        if self.kind.data not in ("row_major", "col_major", "strides"):
+        if self.kind.data not in ("row_major", "col_major", "strides", *_PADDED):
             raise VerifyException(
                 f"unknown layout '{self.kind.data}', expected row_major, col_major or strides(...)"
             )
+        if self.kind.data in _PADDED and (len(self.strides) != 1 or None in self.stride_values):
+            raise VerifyException(f"{self.kind.data} takes the number of elements that rows are padded to")
 
 
 @irdl_attr_definition
@@ -263,8 +285,8 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
             raise VerifyException(f"unsupported element type {self.element_type}")
         if any(isinstance(d, int) and d < 1 for d in self.dims):
             raise VerifyException("extents must be at least 1")
-        if self.layout.kind.data == "col_major" and self.rank < 2:
-            raise VerifyException("col_major needs at least two axes")
+        if self.layout.kind.data in ("col_major", "padded_columns") and self.rank < 2:
+            raise VerifyException(f"{self.layout.kind.data} needs at least two axes")
         if self.layout.kind.data == "strides" and len(self.layout.strides) != self.rank:
             raise VerifyException(f"{len(self.layout.strides)} strides given for {self.rank} axes")
 

@@ -260,6 +260,10 @@ class Target(ABC):
             self._chosen[key] = choose(self, problem, fixed)
         return self._chosen[key]
 
+    def splits(self, config: GemmConfig) -> bool:
+        """Whether the kernel multiplies parts of its operands, which others before it have made."""
+        return False
+
     @property
     def grouped_mainloops(self) -> tuple[str, ...]:
         """The mainloops of contractions whose rows are grouped; none for most targets."""

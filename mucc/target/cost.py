@@ -106,6 +106,23 @@ def _missing(wanted: float, capacity: float) -> float:
     return min(1.0, max(0.0, wanted / capacity - 1))
 
 
+class Prepared(NamedTuple):
+    """What kernels before a contraction read and write to prepare its operands."""
+
+    bytes: float
+    kernels: int
+
+
+def prepared_bytes(problem: Problem, extents: Extents) -> Prepared:
+    """What it takes to prepare the operands of a kernel that reads by TMA.
+
+    f32 operands that are split are read once, and written in three parts.
+    """
+    if problem.compute != "tf32x3":
+        return Prepared(0.0, 0)
+    return Prepared(4.0 * 4 * extents.batch * (extents.m + extents.n) * extents.k, 2)
+
+
 class Division(NamedTuple):
     """How K is divided over blocks: `units` pieces of work of at most `depth` steps along K, and how many
     of them add up to one tile."""

@@ -18,6 +18,11 @@ class Sm90(Target):
         message = f"the {config.mainloop} mainloop takes no block scales"
         return Violation("MU3034", "mainloop", message, fix=BLOCK_MAINLOOPS[0])
 
+    def splits(self, config: GemmConfig) -> bool:
+        from mucc.target.sm90_rules import MAINLOOPS, SPLIT
+
+        return config.compute in SPLIT and config.mainloop in MAINLOOPS
+
     @property
     def families(self) -> tuple[Family, ...]:
         from mucc.target.sm90_rules import COMPUTES

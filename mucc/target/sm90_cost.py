@@ -9,10 +9,18 @@ from typing import Any, NamedTuple
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Device, Facts
 from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
-from mucc.target.cost import Extents, Walk, divide, epilogue_bytes, larger
+from mucc.target.cost import Extents, Walk, divide, epilogue_bytes, larger, prepared_bytes
+from mucc.target.sm90_rules import SPLIT
 
 NEVER = Estimate(inf, {}, "nothing", 0.0, 0, 0.0, 0.0, 0.0)
 """What a schedule takes that no rule would pass."""
+
+
+PARTS = 3
+"""How many products of parts stand for one of f32."""
+
+PROMOTION = 128
+"""Elements along K of what tensor cores add up, where sums are kept twice (`mucc/promoted.cuh`)."""
 
 
 class _Step(NamedTuple):
@@ -36,9 +44,16 @@ class Sm90Cost:
         self.sm = facts.multiprocessor
         self.capacity = facts.limits.shared_memory
         self.cost: Mapping[str, Any] = facts.cost
-        self.extents = Extents.of(problem)
+        exact = Extents.of(problem)
+        self.flops = exact.flops * problem.rights
         self.element = operand_bytes(problem.compute)
-        self.flops_per_cycle = self.sm.flops_per_cycle(problem.compute) * self.cost["math_share"]
+        self.parts = PARTS if problem.compute in SPLIT else 1
+        self.extents = exact._replace(k=exact.k * self.parts)
+        compute = "tf32" if self.parts > 1 else problem.compute
+        self.flops_per_cycle = self.sm.flops_per_cycle(compute) * self.cost["math_share"]
+        self.prepared = prepared_bytes(problem, exact)
+        bandwidth = self.cost["dram_share"] * device.datasheet["dram_bandwidth"]
+        self.preparation = self.prepared.bytes / bandwidth + self.prepared.kernels * self.cost["launch"]
         self.read, self.written = epilogue_bytes(problem.epilogue)
         self._kernels: dict[object, tuple[int, int]] = {}
         self._estimates: dict[Schedule, Estimate] = {}
@@ -59,7 +74,8 @@ class Sm90Cost:
         """Seconds that no persistent schedule stays below which takes so many waves of such tiles."""
         cost = self.cost
         one = ceil(self.extents.k / tile[2]) * self._step(tile, cluster).at(cost["l2_bytes_per_cycle"])
-        return (waves * one + self._epilogue(tile)) / cost["clock"] + cost["fill"] + cost["launch"]
+        around = self.preparation + cost["fill"] + cost["launch"]
+        return (waves * one + self._epilogue(tile)) / cost["clock"] + around
 
     def _step(self, tile: tuple[int, int, int], cluster: tuple[int, int]) -> _Step:
         (m, n, k), (cluster_m, cluster_n) = tile, cluster
@@ -97,6 +113,8 @@ class Sm90Cost:
         math, shared, loaded = one_step
         waiting = cost["latency"] / max(stages - cost["held"], 0.5)
         issue = cost["issue"].get(schedule.mainloop, 0.0)
+        if self.parts > 1:
+            issue += cost["promotion"] * m * columns / self.sm.fp32_per_cycle * k / PROMOTION
 
         def step(active: float) -> float:
             bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / clock / active)
@@ -147,6 +165,7 @@ class Sm90Cost:
         }
         limit = "DRAM" if dram > mainloop + after else max(limits, key=lambda name: limits[name])
         parts = {
+            "preparation": self.preparation,
             "math": pure,
             "loads": body - pure - after,
             "epilogue": after,
@@ -154,8 +173,7 @@ class Sm90Cost:
             "fill": cost["fill"],
             "launch": cost["launch"],
         }
-        flops = extents.flops * self.problem.rights
-        return Estimate.of(parts, limit, waves, count, places, flops, moved)
+        return Estimate.of(parts, limit, waves, count, places, self.flops, moved + self.prepared.bytes)
 
     def kernel(self, schedule: Schedule) -> tuple[int, int]:
         """Pipeline stages, and blocks that share a multiprocessor (one of a persistent kernel)."""

@@ -141,8 +141,15 @@ def epilogue_storage(config: GemmConfig) -> Layout:
 
 
 def uses_register_operand(config: GemmConfig) -> bool:
-    """Whether A goes through registers: 32-bit operands that are not both contiguous along K."""
-    return config.element_bytes == 4 and not (config.a_k_major and config.b_k_major)
+    """Whether A goes through registers: 32-bit operands that are not both contiguous along K.
+
+    Parts of operands are written so that they are.
+    """
+    return (
+        config.element_bytes == 4
+        and config.compute != "tf32x3"
+        and not (config.a_k_major and config.b_k_major)
+    )
 
 
 def transposes_b(config: GemmConfig) -> bool:

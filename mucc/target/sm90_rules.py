@@ -20,6 +20,8 @@ from mucc.target.rules import CLUSTERS, Broken, Fix, Fixes, kilobytes, nearest_c
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")
 COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
 """The formats in which wgmma multiplies operands as they are stored."""
+SPLIT = ("tf32x3",)
+"""Those in which it multiplies parts of operands, which kernels before it write."""
 PAIR_MAINLOOPS = MAINLOOPS
 """Mainloops of kernels with two right operands."""
 
@@ -125,8 +127,10 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         yield from _grouped(limits, config)
     if config.mainloop not in MAINLOOPS:
         yield rules.no_mainloop("sm_90a", "load by TMA", config, MAINLOOPS, _mainloops)
-    if config.compute not in COMPUTES:
-        yield rules.no_format("wgmma multiplies", config, COMPUTES, _in_registers)
+    if config.compute not in (*COMPUTES, *SPLIT):
+        yield rules.no_format("wgmma multiplies", config, (*COMPUTES, *SPLIT), _in_registers)
+    elif config.compute in SPLIT and (config.grouped or config.rights == 2):
+        yield _only_plain(config)
     elif config.rights == 2 and config.exchanged:
         yield Broken(
             "MU3060",
@@ -153,6 +157,18 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     yield from _cluster(limits, config, stages)
     yield from _scheduler(limits, config, stages)
     yield from rules.enough_stages(stages)
+
+
+def _only_plain(config: GemmConfig) -> Broken:
+    """Products of parts are for one left and one right operand."""
+    what = "groups of rows" if config.grouped else "two right operands"
+    return Broken(
+        "MU3020",
+        "mainloop",
+        f"the {config.mainloop} mainloop does not compute in {config.compute} with {what}",
+        ("operands of plain products only are split into parts",),
+        _in_registers,
+    )
 
 
 def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -231,7 +247,7 @@ def _k_rule(config: GemmConfig, k: int) -> Iterator[Broken]:
             yield Broken("MU3014", "tile", message, (note,), _tiles)
     elif steps := list(rules.whole_steps(config, "wgmma", _tiles)):
         yield from steps
-    elif promotes(config) and PROMOTION % (k // 32):
+    elif config.element_bytes == 1 and promotes(config) and PROMOTION % (k // 32):
         note = (
             f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; "
             "with acc=fast never"
@@ -282,7 +298,11 @@ PROMOTION = 4
 
 def promotes(config: GemmConfig) -> bool:
     """Whether sums are kept twice: by the tensor cores, and in f32."""
-    return config.compute in ("e4m3", "e5m2") and not config.fast_accumulation
+    return config.compute in SPLIT or (config.compute in ("e4m3", "e5m2") and not config.fast_accumulation)
+
+
+_KEPT_TWICE = "sums of 8-bit floats are kept twice; with acc=fast they are kept once"
+_KEPT_EXACTLY = "sums are kept twice: tensor cores drop low bits of theirs, which are added up in f32 in time"
 
 
 # Rules across settings
@@ -300,7 +320,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         if operand:
             notes += (f"{operand} registers hold A, which is not contiguous along K",)
         if promotes(config):
-            notes += ("sums of 8-bit floats are kept twice; with acc=fast they are kept once",)
+            notes += (_KEPT_TWICE if config.element_bytes == 1 else _KEPT_EXACTLY,)
         yield Broken(
             "MU3006",
             "tile",

@@ -53,11 +53,12 @@ class Sm90Tma(TmaFamily):
 
     def __init__(self) -> None:
         super().__init__(rules, memory)
+        self.computes = (*rules.COMPUTES, *rules.SPLIT)
         self._costs: dict[tuple[str, Problem], Sm90Cost] = {}
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every tile, depth, cluster and division of K that suits it; then orders of tiles for the best."""
-        suited = problem.granules.wide and problem.compute in rules.COMPUTES
+        suited = problem.granules.wide and problem.compute in self.computes
         if not suited and multistage.can(problem) and pinned.get("mainloop") not in self.mainloops:
             return
         device = facts.devices[0]
@@ -108,7 +109,7 @@ class Sm90Tma(TmaFamily):
         """
         if problem.grouped or problem.rights == 2:
             return (False,)
-        if operand_bytes(problem.compute) == 4 and problem.a_k_major != problem.b_k_major:
+        if problem.compute == "tf32" and problem.a_k_major != problem.b_k_major:
             return (problem.a_k_major,)
         extents = Extents.of(problem)
         return (False, True) if min(extents.m, extents.n) <= FEW else (False,)

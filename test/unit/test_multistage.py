@@ -165,10 +165,17 @@ def test_rows_that_tma_cannot_copy_take_another_mainloop(dims: str, where: str, 
     assert schedule_of(BF16.replace("WHERE", where), dims) == mainloop
 
 
-@pytest.mark.parametrize("compute", ["tf32x3", "f32"])
-def test_formats_that_wgmma_lacks_take_another_mainloop(compute: str) -> None:
-    text = "kernel f[DIMS](x: f32[M, K], w: f32[N, K]) -> f32[M, N] { return matmul(x, w.T, compute=C) }"
-    assert schedule_of(text.replace("=C", f"={compute}")) == "multistage"
+def test_formats_that_wgmma_lacks_take_another_mainloop() -> None:
+    text = "kernel f[DIMS](x: f32[M, K], w: f32[N, K]) -> f32[M, N] { return matmul(x, w.T, compute=f32) }"
+    assert schedule_of(text) == "multistage"
+
+
+def test_parts_of_large_operands_are_multiplied_by_wgmma() -> None:
+    def mainloop(**sizes: int) -> str:
+        return SM90.default_schedule(Problem("tf32x3", True, False, **sizes)).mainloop
+
+    assert mainloop() == mainloop(m=4096, n=4096, k=4096) == "cooperative"
+    assert mainloop(m=64, n=64, k=256) == "multistage"
 
 
 @pytest.mark.parametrize("compute", multistage.COMPUTES)
@@ -205,7 +212,6 @@ def test_targets_with_tma_fall_back(name: str) -> None:
     target = get_target(name)
     for problem in (
         Problem("f32", True, True),
-        Problem("tf32x3", True, False),
         Problem("bf16", True, True, granules=Granules(2, 2, False)),
     ):
         chosen = target.default_schedule(problem)

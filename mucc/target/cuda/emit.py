@@ -19,6 +19,7 @@ from mucc.target.cuda.gemm import Headers, Skeleton
 from mucc.target.cuda.host import host_side, workspace_struct
 from mucc.target.cuda.memory import EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, raw_string_literal, words
+from mucc.target.cuda.packing import pack_texts
 from mucc.target.cuda.pointwise import Texts, pointwise_texts
 
 # What the functions around a kernel define themselves; a dim of the same name is renamed.
@@ -133,6 +134,7 @@ def _includes(programs: list[ProgramOp], headers: list[Headers]) -> Iterator[str
     yield from (f"#include <{header}>" for header in sorted({h.kernel for h in headers}))
     if any(isinstance(op, MapOp) for op in kernels):
         yield "#include <mucc/map.cuh>"
+        yield "#include <mucc/pack.cuh>"
     if any(isinstance(op, ReduceOp) for op in kernels):
         yield "#include <mucc/reduce.cuh>"
 
@@ -158,7 +160,7 @@ class _Whole(_Stages):
         return self._commented(op, places, gemm.summary(), _namespace(scope, gemm.kernel(entry)))
 
     def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
-        texts = pointwise_texts(op, places, entry)
+        texts = _pack_texts(op, places, entry) or pointwise_texts(op, places, entry)
         shape = ", ".join(str(d) for d in op.extents)
         axes = f" over axes {list(op.axes.get_values())}" if isinstance(op, ReduceOp) else ""
         summary = f"{op.name.removeprefix('cutlass.')} of [{shape}]{axes}"
@@ -192,6 +194,8 @@ class _Apart(_Stages):
         return self._stage(op, places, scope, source, lines, entry, skeleton)
 
     def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
+        if texts := _pack_texts(op, places, entry):
+            return self._light(op, places, scope, "mucc/pack.cuh", texts, entry)
         texts = pointwise_texts(op, places, entry)
         header = "mucc/reduce.cuh" if isinstance(op, ReduceOp) else "mucc/map.cuh"
         return self._light(op, places, scope, header, texts, entry)
@@ -217,6 +221,11 @@ class _Apart(_Stages):
         title = f"{places.program.sym_name.data}.{op.stage.data}"
         self.images.append(Image(title, symbol, source, entry, skeleton))
         return _namespace(scope, [f"mucc::Image image{{{symbol}}};", *lines])
+
+
+def _pack_texts(op: MapOp | ReduceOp, places: Places, entry: str) -> Texts | None:
+    """The parts of a kernel that only moves a tensor."""
+    return pack_texts(op, places, entry) if isinstance(op, MapOp) else None
 
 
 def _all(programs: list[ProgramOp], stages: _Stages) -> list[str]:

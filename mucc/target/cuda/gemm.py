@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import SSAValue
 
 from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.schedule import (
@@ -27,7 +28,7 @@ from mucc.dialects.mu.types import Dims, dtype_bytes
 from mucc.target import get_target
 from mucc.target.cuda.body import Body
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem
-from mucc.target.cuda.memory import ONE, ZERO, EmissionError, Places
+from mucc.target.cuda.memory import ONE, ZERO, EmissionError, Memory, Places, Product
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
 from mucc.target.cuda.pointwise import Texts, used_locals
 
@@ -195,8 +196,11 @@ class Gemm(ABC):
     def _operand(self, which: str, outer: Dims, batches: Dims) -> Matrix:
         """A as (M, K, L) or B as (N, K, L)."""
         k = self.k
-        value = {"a": self.op.a, "b": self.op.b, "b2": self.op.b2}[which]
+        a, b = self.op.read
+        value = {"a": a, "b": b, "b2": self.op.b2}[which]
         assert value is not None
+        if self.op.parts > 1:
+            return self._parts(value, outer, batches, 0 if which == "a" else len(self.m) - 1)
         inner: Dims = (*outer, *k) if which == "a" else (*k, *outer)
         b, folded = len(batches), 0 if which == "a" else len(self.m) - 1
         memory, axes = self.places.view(value, (*batches, *(1,) * folded, *inner))
@@ -213,6 +217,24 @@ class Gemm(ABC):
         if strides[0].is_zero:  # a vector as a matrix of one row, whose stride is never used but looked at
             strides[0] = self.places.count(k)
         return Matrix(memory, (strides[0], strides[1], batch))
+
+    def _parts(self, value: SSAValue, outer: Dims, batches: Dims, folded: int) -> Matrix:
+        """An operand whose rows hold several parts, one after the other along K."""
+        memory, axes = self.places.view(value, (*batches, *(1,) * folded, *outer, self.op.parts, *self.k))
+        b = len(batches)
+        del axes[b : b + folded]
+        rows = self.places.collapse(memory.name, outer, axes[b : b + len(outer)])
+        batch = self.places.collapse(memory.name, batches, axes[:b]) if batches else ZERO
+        return Matrix(memory, (self.depth if rows.is_zero else rows, ONE, batch))
+
+    @property
+    def depth(self) -> Product:
+        """K as the kernel counts it: with all parts of its operands, and what pads them."""
+        if self.op.parts == 1:
+            return self.places.count(self.k)
+        memory = self.places.find(self.op.read[0])
+        assert isinstance(memory, Memory) and len(self.k) == 1
+        return self.places.padded(self.k[0], memory.type.layout.padding) * Product(self.op.parts)
 
     def aligned(self, matrix: Matrix | None) -> int:
         """Elements in a granule of copies; a matrix that is not there counts as one of 16-bit elements."""
@@ -261,7 +283,7 @@ class Gemm(ABC):
         sizes = {
             "m": (rows, self.places.count(self.m)),
             "n": (columns, self.places.count(self.n)),
-            "k": ("K", self.places.count(self.k)),
+            "k": ("K", self.depth),
         }
         if batches := self.op.groups or self.batch:
             sizes["batch"] = ("L", self.places.count(batches))

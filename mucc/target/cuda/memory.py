@@ -144,9 +144,18 @@ class Places:
         """The number of elements of a shape."""
         return product([self.extent(d) for d in dims])
 
+    def padded(self, extent: Dim, multiple: int) -> Product:
+        """An extent rounded up to a multiple of a number."""
+        exact = self.extent(extent)
+        if not exact.names:
+            return Product(-(-exact.factor // multiple) * multiple)
+        return exact if multiple == 1 else Product(1, (f"mucc::padded({exact}, {multiple})",))
+
     def bytes(self, type: TensorType) -> Product:
-        """The bytes of a contiguous tensor."""
-        return self.count(type.dims) * Product(dtype_bytes(type.element_type))
+        """The bytes of a tensor without free strides, what its rows are padded with included."""
+        unit, padding = type.unit_axis, type.layout.padding
+        extents = [self.padded(d, padding if i == unit else 1) for i, d in enumerate(type.dims)]
+        return product(extents) * Product(dtype_bytes(type.element_type))
 
     def index(self, value: SSAValue) -> int | None:
         """The position of a program argument, None for a place in the workspace."""
@@ -186,13 +195,15 @@ class Places:
                     Product(1, (f"c.stride({index}, {axis})",)) if s is None else Product(s)
                     for axis, s in enumerate(type.layout.stride_values)
                 )
-            case "col_major":
+            case "col_major" | "padded_columns":
                 order[-2], order[-1] = order[-1], order[-2]
             case _:
                 pass
         strides = [ONE] * rank
+        padding = type.layout.padding
         for slower, faster in reversed(list(pairwise(order))):
-            strides[slower] = strides[faster] * self.extent(type.dims[faster])
+            extent = self.padded(type.dims[faster], padding if faster == order[-1] else 1)
+            strides[slower] = strides[faster] * extent
         return tuple(strides)
 
     def uses_workspace(self, value: SSAValue) -> bool:

@@ -51,6 +51,9 @@ class Sm90Gemm(Gemm):
         if self.op.scales:
             headers = Headers(_HEADERS[self.mainloop], more=_SCALING)
             return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
+        if self.op.parts > 1:
+            headers = Headers(_HEADERS[self.mainloop], more=("mucc/promoted.cuh",))
+            return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
         promotes = self.op.compute.data in (Compute.E4M3, Compute.E5M2) and self.op.acc is None
         more = (_PROMOTING,) if promotes else ()
         return self.launched(Headers(_HEADERS[self.mainloop], more=more), "CUTLASS_ENABLE_GDC_FOR_SM90")
@@ -249,7 +252,7 @@ class Sm90Gemm(Gemm):
     @property
     def mainloop_wrapper(self) -> str:
         """What is put around CUTLASS's mainloop, up to its `<`."""
-        return ""
+        return "mucc::gemm::Promoted<" if self.op.parts > 1 else ""
 
     @property
     def accumulator(self) -> str:
@@ -263,7 +266,7 @@ class Sm90Gemm(Gemm):
 
     def multiplied(self, operand: Matrix) -> str:
         """The format in which the tensor cores multiply an operand."""
-        return "tf32" if self.op.compute.data is Compute.TF32 else operand.memory.type.dtype
+        return "tf32" if self.op.compute.data in (Compute.TF32, Compute.TF32X3) else operand.memory.type.dtype
 
     def arguments(self) -> list[str]:
         """From a problem to CUTLASS's arguments."""

@@ -88,6 +88,9 @@ constexpr int64_t aligned(int64_t bytes) {
   return (bytes + MUCC_WORKSPACE_ALIGNMENT - 1) / MUCC_WORKSPACE_ALIGNMENT * MUCC_WORKSPACE_ALIGNMENT;
 }
 
+// An extent rounded up, as padded rows are.
+constexpr int64_t padded(int64_t extent, int64_t multiple) { return (extent + multiple - 1) / multiple * multiple; }
+
 constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t at_least(int64_t a, int64_t b) { return a < b ? b : a; }
 constexpr int64_t largest(std::initializer_list<int64_t> of) {

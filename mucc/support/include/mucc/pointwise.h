@@ -49,6 +49,30 @@ int launch_map(Call const& c, char const* stage, Code* codes, Op op, Extents<Op:
   return start(c, stage, codes[kVector * vector + kWide * wide], geometry, parameters);
 }
 
+// Runs a kernel of mucc/pack.cuh over a space. `codes` are the narrow and the wide kernel.
+template <class Op>
+int launch_pack(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents) {
+  constexpr int kSize = sizeof(typename Op::Bits), kSide = 128 / kSize, kCount = 16 / kSize;
+  int64_t const columns = extents.of[Op::kRank - 1], rows = extents.of[Op::kRank - 2];
+  int64_t const outer = product(extents) / columns / rows;
+  int64_t counts[2], blocks;  // what the kernel takes
+  if (Op::kTurned) {
+    counts[1] = blocks_of(columns, kSide);
+    blocks = counts[0] = outer * blocks_of(rows, kSide) * counts[1];
+  } else {
+    counts[0] = outer * rows;
+    counts[1] = blocks_of(columns, kCount) + !Op::kPadded;
+    blocks = blocks_of(counts[0] * counts[1], Op::kThreads);
+  }
+  bool const wide = product(extents) > INT32_MAX / 2;
+  uint32_t const narrow[] = {uint32_t(counts[0]), uint32_t(counts[1])};
+  void* parameters[4] = {&op, &extents};
+  for (int i = 0; i < 2; ++i)
+    parameters[2 + i] = wide ? static_cast<void*>(&counts[i]) : const_cast<uint32_t*>(&narrow[i]);
+  Geometry const geometry{{unsigned(at_most(blocks, INT32_MAX)), 1, 1}, unsigned(Op::kThreads)};
+  return start(c, stage, codes[wide], geometry, parameters);
+}
+
 // How many blocks share a result: enough to keep the GPU busy, each with at least `least` steps to make.
 inline int64_t shares(Call const& c, bool allowed, int64_t blocks, int64_t steps, int64_t least) {
   int64_t const wanted = blocks_of(4 * int64_t(c.sm_count), blocks);

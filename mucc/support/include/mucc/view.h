@@ -38,6 +38,22 @@ struct e5m2 {
   uint8_t bits;
 };
 
+// Elements that a kernel only moves.
+template <int kSize>
+struct BitsOf;
+template <>
+struct BitsOf<1> {
+  using Type = uint8_t;
+};
+template <>
+struct BitsOf<2> {
+  using Type = uint16_t;
+};
+template <>
+struct BitsOf<4> {
+  using Type = uint32_t;
+};
+
 template <int R>
 struct Extents {
   int64_t of[R];

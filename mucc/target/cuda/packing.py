@@ -1,0 +1,164 @@
+"""Maps that only move a tensor, by mucc/pack.cuh: into padded rows, into parts, into another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mucc.dialects.cutlass.nodes import LoadOp, Part, StoreOp, StorePartsOp
+from mucc.dialects.cutlass.ops import MapOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.target.cuda.memory import ONE, ZERO, EmissionError, Memory, Places, Product, product
+from mucc.target.cuda.names import comment_text, string_literal
+from mucc.target.cuda.pointwise import THREADS, Entry, Operand, Space, Texts, used_locals
+
+
+@dataclass(frozen=True)
+class Move:
+    """A tensor and where it goes, with strides over the axes of the map's space."""
+
+    source: Memory
+    source_strides: Sequence[Product]
+    target: Memory
+    target_strides: Sequence[Product]
+    parts: tuple[Part, ...]
+    part_stride: Product
+
+
+def move_of(op: MapOp, places: Places) -> Move | None:
+    """What a map moves, None where it does more, or less than such a kernel is worth."""
+    match list(op.nodes):
+        case [LoadOp() as load, (StoreOp() | StorePartsOp()) as store] if store.value is load.result:
+            pass
+        case _:
+            return None
+    source, target = load.source.type, store.destination.type
+    if not isinstance(source, TensorType) or view_of(load.source).rows is not None:
+        return None
+    if not isinstance(target, TensorType) or source.element_type != target.element_type:
+        return None
+    memory, axes = places.view(load.source, op.extents)
+    given = [ZERO if axis.extent == 1 else axis.stride for axis in axes]
+    parts: tuple[Part, ...] = ()
+    if isinstance(store, StorePartsOp):
+        parts = store.kinds
+        found = places.find(store.destination)
+        if not isinstance(found, Memory):
+            raise EmissionError("parts of numbers are stored in memory")
+        *outer, part, last = found.strides
+        return Move(memory, given, found, [*outer, last], parts, part)
+    found, axes = places.view(store.destination, op.extents)
+    move = Move(memory, given, found, [ZERO if a.extent == 1 else a.stride for a in axes], parts, ZERO)
+    return move if _is_worth(move) else None
+
+
+def _is_worth(move: Move) -> bool:
+    """Whether rows are padded on either side, or turned."""
+    if move.source.type.layout.padding > 1 or move.target.type.layout.padding > 1:
+        return True
+    if ONE not in move.source_strides or ONE not in move.target_strides:
+        return False
+    return move.source_strides.index(ONE) != move.target_strides.index(ONE)
+
+
+def pack_texts(op: MapOp, places: Places, entry: str) -> Texts | None:
+    """The parts of a kernel that moves a tensor; None where the map is none."""
+    if (move := move_of(op, places)) is None:
+        return None
+    extents = [places.extent(d) for d in op.extents]
+    order = _order(move, extents)
+    turned = order is not None and order[1]
+    axes = order[0] if order else list(range(len(extents)))
+    source = Operand("from", move.source, [move.source_strides[a] for a in axes])
+    target = Operand("to", move.target, [move.target_strides[a] for a in axes])
+    runs = Space([extents[a] for a in axes], [list(range(len(axes)))]).merge([source, target])[0]
+    lines = [[axes[i] for i in run] for run in runs]
+    lines = [*([[]] * max(0, 2 - len(lines))), *lines]
+    return _texts(op, places, entry, move, turned, extents, lines)
+
+
+def _order(move: Move, extents: Sequence[Product]) -> tuple[list[int], bool] | None:
+    """The axes with that last along which the output is contiguous; whether rows are turned.
+
+    Turned ones have the axis before it along which the source is contiguous. None where the output has no
+    more than one element in a row.
+    """
+    axes = [i for i, e in enumerate(extents) if not e.is_one]
+    last = next((i for i in reversed(axes) if move.target_strides[i].is_one), None)
+    if last is None:
+        return None
+    axes.remove(last)
+    along = next((i for i in axes if move.source_strides[i].is_one), None)
+    if along is None or move.source_strides[last].is_one:
+        return [*axes, last], False
+    axes.remove(along)
+    return [*axes, along, last], True
+
+
+def _texts(
+    op: MapOp,
+    places: Places,
+    entry: str,
+    move: Move,
+    turned: bool,
+    extents: Sequence[Product],
+    lines: Sequence[Sequence[int]],
+) -> Texts:
+    bits = 8 * dtype_bytes(move.target.type.element_type)
+    padded = move.target.type.layout.padding > 1
+    low = sum(1 << i for i, part in enumerate(move.parts) if part is Part.LOW)
+
+    def strides(of: Sequence[Product]) -> str:
+        return ", ".join(str(of[line[-1]] if line else ZERO) for line in lines)
+
+    data = [
+        "struct Op {",
+        f"  static constexpr int kRank = {len(lines)}, kThreads = {THREADS}, kParts = {len(move.parts)};",
+        f"  static constexpr unsigned kLow = {low};",
+        f"  static constexpr bool kPadded = {str(padded).lower()}, kTurned = {str(turned).lower()};",
+        f"  using Bits = mucc::BitsOf<{bits // 8}>::Type;",
+        "",
+        f"  Bits const* from;  // {comment_text(f'{move.source.name}: {move.source.type}')}",
+        "  Bits const* end;",
+        "  int64_t from_stride[kRank];",
+        f"  Bits* to;  // {comment_text(f'{move.target.name}: {move.target.type}')}",
+        "  int64_t to_stride[kRank];",
+        "  int64_t part;",
+        "};",
+    ]
+    begin = move.source.data(f"uint{bits}_t")
+    last = [
+        f"({extents[a]} - 1) * {move.source_strides[a]}"
+        for a in range(len(extents))
+        if not extents[a].is_one and not move.source_strides[a].is_zero
+    ]
+    values = [
+        begin,
+        " + ".join([begin, *last, "1"]),
+        f"{{{strides(move.source_strides)}}}",
+        move.target.data(f"uint{bits}_t"),
+        f"{{{strides(move.target_strides)}}}",
+        str(move.part_stride),
+    ]
+    sizes = [str(product([extents[a] for a in line])) for line in lines]
+    function = "turned" if turned else "rows"
+    entries = [
+        Entry(
+            f"{entry}_pack{suffix}",
+            f"Op const op, mucc::Extents<Op::kRank> const extents, {index} many, {index} across",
+            f"mucc::pack_{function}(op, extents, many, across)",
+        )
+        for suffix, index in (("", "uint32_t"), ("_wide", "uint64_t"))
+    ]
+    stage = string_literal(op.stage.data)
+    launch = [
+        "int run(mucc::Call const& c) {",
+        *used_locals(places, *values, *sizes),
+        "  Op const op{",
+        *(f"      {value}," for value in values),
+        "  };",
+        f"  return mucc::launch_pack(c, {stage}, codes, op, {{{{{', '.join(sizes)}}}}});",
+        "}",
+    ]
+    return Texts("\n".join(data), [], "", entries, "\n".join(launch))
