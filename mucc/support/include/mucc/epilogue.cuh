@@ -12,6 +12,12 @@
 #include <mucc/apply.cuh>
 #include <mucc/fragment.h>
 
+#ifndef MUCC_APART
+#define MUCC_APART 1
+#define MUCC_SKEW 1
+#define MUCC_ONCE 1
+#endif
+
 namespace mucc::gemm {
 
 // ---- what a body reads beside the accumulator -----------------------------------------------------------------
@@ -277,6 +283,9 @@ class RowsEpilogue {
   static constexpr int kBoxM = 64 * kWarpgroups, kBoxN = kTileN % 32 == 0 ? 32 : 16;
   static constexpr int kBoxesM = kTileM / kBoxM, kBoxesN = kTileN / kBoxN, kBoxes = kBoxesM * kBoxesN;
   static constexpr int kBuffers = kBoxes < 2 ? 1 : 2;
+  // Whether each warpgroup stores its rows by itself: two that need not meet overlap one's epilogue with the other's
+  // products.
+  static constexpr bool kApart = MUCC_APART && kWarpgroups == 2 && Rows::kAll && !Loads<cute::make_seq<int(sizeof...(Load))>, Load...>::kShared;
   static constexpr bool kColMajor = cute::is_constant<1, cute::tuple_element_t<0, Stride>>::value;
   static constexpr int kWidth = (kColMajor ? 64 : kBoxN) * int(sizeof(D)), kBytes = kBoxM * kBoxN * int(sizeof(D));
   static constexpr int kGroupBytes = kBytes / kWarpgroups;
@@ -337,7 +346,7 @@ class RowsEpilogue {
     int64_t const step = int64_t(cute::get<kOuter>(a.dD));
     auto const map = map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::front(cute::get<kOuter>(shape))),
                             int(cute::front(cute::get<1 - kOuter>(shape))), L, step, int64_t(cute::get<2>(a.dD)),
-                            kColMajor ? kBoxN : kBoxM, kColMajor ? 64 : kBoxN);
+                            kColMajor ? kBoxN : kApart ? 64 : kBoxM, kColMajor ? 64 : kBoxN);
     if constexpr (Rows::kAll)
       return {map, a.thread, {a.rows}};
     else
@@ -421,11 +430,28 @@ class RowsEpilogue {
          : sizeof(D) == 2 ? fragment::swizzled(first + in_group / 32 * 16 + fragment::matrix_row(lane),
                                                      fragment::matrix_byte(lane), kWidth)
                           : fragment::swizzled(p.row, col * int(sizeof(D)), kWidth));
-    bool const issues = thread / 32 == 0 && cute::elect_one_sync();
+    bool const issues = (kApart ? in_group : thread) / 32 == 0 && cute::elect_one_sync();
+    bool skews = false;
+    if constexpr (MUCC_SKEW && kApart) {
+      auto const tiles = [](int extent, int tile) { return int64_t((extent + tile - 1) / tile); };
+      skews = first_ && tiles(p.M, kTileM) * tiles(p.N, kTileN) * int(cute::get<3>(shape)) >
+                            int64_t(gridDim.x) * gridDim.y * gridDim.z;
+      first_ = false;
+      if (skews && thread >= 128) cutlass::arch::NamedBarrier::sync(256, 2);
+    }
+    auto meet = [&] {
+      if constexpr (kApart)
+        cutlass::arch::NamedBarrier::sync(128, thread / 128);
+      else
+        cutlass::arch::NamedBarrier::sync(kThreads, cutlass::arch::ReservedNamedBarriers::EpilogueBarrier);
+    };
 
-    // Sends the box that all have written to, and waits until the other buffer has been read.
+    // Sends the box that all have written to. Once they have met, the box before it has left its buffer.
     auto send = [&](int m, int n) {
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#if MUCC_ONCE
+      if (kBuffers > 1 && issues) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
       meet();
       if constexpr (!Rows::kAll) {
         if (!rows.is_whole(p.m + m * kBoxM, kBoxM)) {
@@ -438,7 +464,8 @@ class RowsEpilogue {
       }
       if (issues) {
         CUTLASS_PRAGMA_UNROLL
-        for (int group = 0; group < (kColMajor ? kWarpgroups : 1); ++group) {
+        for (int i = 0; i < (kColMajor && !kApart ? kWarpgroups : 1); ++i) {
+          int const group = kApart ? thread / 128 : i;
           int const row = p.m + m * kBoxM + group * 64, column = p.n + n * kBoxN;
           asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
                        :
@@ -447,10 +474,18 @@ class RowsEpilogue {
                        : "memory");
         }
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#if !MUCC_ONCE
         asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBuffers - 1) : "memory");
+#else
+        if constexpr (kBuffers == 1) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
       }
       ++state;
+#if !MUCC_ONCE
       meet();
+#else
+      if constexpr (kBuffers == 1) meet();
+#endif
     };
 
     typename All::State loads;
@@ -525,6 +560,9 @@ class RowsEpilogue {
       send(kBoxesM - 1, kBoxesN - 1);
     else
       send(only % kBoxesM, only / kBoxesM);
+    if constexpr (MUCC_SKEW && kApart) {
+      if (skews && thread < 128) cutlass::arch::NamedBarrier::arrive(256, 2);
+    }
     return {load_state, state};
   }
 
@@ -551,11 +589,8 @@ class RowsEpilogue {
     }
   }
 
-  CUTLASS_DEVICE static void meet() {
-    cutlass::arch::NamedBarrier::sync(kThreads, cutlass::arch::ReservedNamedBarriers::EpilogueBarrier);
-  }
-
   Params const& params_;
+  bool first_ = true;  // whether the block has computed no tile yet
 };
 
 template <class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
