@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+
+DECLARED = "declared in where"
+"""Why a promise holds that the source makes."""
 
 
 def fault(code: str, message: str, *helps: str) -> DiagnosticError:
@@ -28,6 +32,19 @@ def parse_dims(words: list[str]) -> dict[str, int]:
             raise fault("MU6050", f"dim {name} comes twice in --dims")
         dims[name] = int(digits)
     return dims
+
+
+def broken_promise(
+    kernel: str, promise: str, why: str, dims: Mapping[str, int], *helps: str
+) -> DiagnosticError:
+    """MU6052, to raise: a promise such as `K % 8 == 0`, why it is one, and values that break it."""
+    named = re.findall(r"[A-Za-z_]\w*", promise)
+    values = ", ".join(f"{name} = {dims[name]}" for name in dict.fromkeys(named) if name in dims)
+    note = "the kernel declares it in its `where`" if why == DECLARED else why
+    message = f"{kernel} takes no {values}: {promise} must hold"
+    return DiagnosticError(
+        Diagnostic("MU6052", message, notes=(note,), helps=(f"choose dims for which {promise}", *helps))
+    )
 
 
 def holds(text: str, dims: Mapping[str, int]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mucc.diagnostics.core import did_you_mean
-from mucc.dims import fault, holds, parse_dims
+from mucc.dims import DECLARED, broken_promise, fault, holds, parse_dims
 
 if TYPE_CHECKING:
     from mucc.dialects.mu.entry import EntryOp
@@ -43,6 +43,18 @@ def check_promises(programs: Sequence[EntryOp], dims: Mapping[str, int]) -> None
     for program in programs:
         for promise in promises(program):
             if not holds(promise["text"], {**dims, **program.bound_dims}):
-                values = ", ".join(f"{k} = {v}" for k, v in dims.items())
-                needs = f"{program.sym_name.data} needs {promise['text']} ({promise['why']})"
-                raise fault("MU6052", f"{needs}, --dims says {values}")
+                name, why = program.sym_name.data, promise["why"]
+                helps = () if why == DECLARED else _other_mainloops(program)
+                raise broken_promise(name, promise["text"], why, dims, *helps)
+
+
+def _other_mainloops(program: EntryOp) -> tuple[str, ...]:
+    """What to do where a pinned mainloop copies whole multiples of 16 bytes only, and another does not."""
+    from mucc.dialects.cutlass.ops import GemmOp
+    from mucc.passes.gemm_config import problem_of
+    from mucc.target.multistage import can
+
+    gemms = [op for op in program.body.block.ops if isinstance(op, GemmOp)]
+    if not gemms or not all(can(problem_of(op)) for op in gemms):
+        return ()
+    return ("or write `mainloop = multistage` in the schedule: it takes rows of any length",)

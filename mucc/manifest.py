@@ -16,6 +16,7 @@ from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_name
+from mucc.dims import DECLARED
 from mucc.passes.promises import constraint_text
 from mucc.signature import ABI_VERSION
 from mucc.target.cuda import argument_alignments
@@ -95,7 +96,7 @@ def promises(program: EntryOp) -> list[dict[str, str]]:
     declared = program.promises.data.constraints if program.promises else ()
     derived = (program.requirements or ()) if isinstance(program, c.ProgramOp) else ()
     return [
-        *({"text": constraint_text(p, program.dim_names), "why": "declared in where"} for p in declared),
+        *({"text": constraint_text(p, program.dim_names), "why": DECLARED} for p in declared),
         *({"text": f"{r.dim.data} % {r.multiple.data} == 0", "why": r.reason.data} for r in derived),
     ]
 

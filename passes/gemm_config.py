@@ -14,7 +14,7 @@ from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.passes.granules import granules_of
-from mucc.target.config import Epilogue, GemmConfig, Problem, Schedule
+from mucc.target.config import WIDEST_ACCESS, Epilogue, GemmConfig, Problem, Schedule
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 
@@ -41,7 +41,17 @@ def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
     if described.grouped:
         batch = _extent(gemm.groups, sizes)
         m = -(-m // batch) if m is not None and batch is not None else None
-    return described._replace(m=m, n=n, k=k, batch=batch)
+    granules = described.granules
+    if sizes and granules.wide and not all(_suits_tma(value.type, sizes) for value, _ in gemm.matrices):
+        granules = granules._replace(wide=False)
+    return described._replace(m=m, n=n, k=k, batch=batch, granules=granules)
+
+
+def _suits_tma(type: Attribute, sizes: Mapping[str, int]) -> bool:
+    """Whether rows of a matrix are whole multiples of 16 bytes at typical sizes."""
+    assert isinstance(type, TensorType) and type.unit_axis is not None
+    extent = sizes.get(str(type.dims[type.unit_axis]), 0)
+    return extent * dtype_bytes(type.element_type) % WIDEST_ACCESS == 0
 
 
 def _described(gemm: c.GemmOp) -> Problem:

@@ -33,6 +33,7 @@ def finding_of(violation: Violation, program: c.ProgramOp, gemm: c.GemmOp) -> Fi
         stage=gemm.stage.data,
         setting=violation.setting,
         notes=violation.notes,
+        helps=violation.helps,
         fix=violation.fix,
     )
 

@@ -156,4 +156,8 @@ class SelectSchedule(Pass):
         fixed = {name: setting_text(value) for name, value in settings.items()}
         query = Query(program.sym_name.data, gemm.stage.data, target, problem, gemm, fixed)
         choice = target.default_schedule(problem, {**self.measured(query), **fixed})
+        if sizes and not target.is_legal(problem.config(choice), choice.stages):
+            # What is pinned does not suit typical sizes that no copy engine takes: it holds, they do not.
+            wide = problem_of(gemm).granules
+            choice = target.default_schedule(problem._replace(granules=wide), fixed)
         gemm.properties |= settings_of(choice) | settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mucc.diagnostics.core import did_you_mean
-from mucc.dims import fault, holds
+from mucc.dims import broken_promise, fault, holds
 from mucc.signature import KernelInfo, Manifest, quotient
 
 
@@ -37,8 +37,7 @@ def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
     """Raises MU6052 for the first promise that the dims break."""
     for text, why in info.promises:
         if not holds(text, dims):
-            values = ", ".join(f"{k} = {v}" for k, v in dims.items())
-            raise fault("MU6052", f"{info.name} needs {text} ({why}), --dims says {values}")
+            raise broken_promise(info.name, text, why, dims)
 
 
 def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:

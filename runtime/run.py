@@ -39,8 +39,8 @@ class Arguments:
     verbose: bool = False
 
 
-def gpu_problem(target: str) -> str | None:
-    """Why a kernel for `target` cannot run here; None where it can."""
+def no_gpu() -> str | None:
+    """Why nothing can run on a GPU here; None where it can."""
     try:
         import torch
     except ModuleNotFoundError:
@@ -49,6 +49,15 @@ def gpu_problem(target: str) -> str | None:
         return "the installed torch is built without CUDA"
     if not torch.cuda.is_available():
         return "there is no usable NVIDIA GPU"
+    return None
+
+
+def gpu_problem(target: str) -> str | None:
+    """Why a kernel for `target` cannot run here; None where it can."""
+    if reason := no_gpu():
+        return reason
+    import torch
+
     major, minor = torch.cuda.get_device_capability()
     wanted = int(target.removeprefix("sm_").rstrip("af"))
     # What is for one architecture alone says so in its name; other code runs on later GPUs too.

@@ -188,13 +188,17 @@ def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
         return f32
     if lhs in NARROW_INTEGERS and rhs in NARROW_INTEGERS:
         return DTYPES["s32"]
-    for type in (lhs, rhs):
-        if type not in (*WIDE, *NARROW_FLOATS, *NARROW_INTEGERS):
+    factors = (*WIDE, *narrow)
+    for type, other in ((lhs, rhs), (rhs, lhs)):
+        if type not in factors:
+            helps = ("convert both: `cast(..., f32)`, which is exact for integers up to 2^24",)
+            if other in WIDE:
+                helps = (f"convert it: `cast(..., {dtype_name(other)})`", *(helps if other != f32 else ()))
             raise TypeRuleError(
                 "MU1060",
                 f"{dtype_name(type)} operands cannot be multiplied by @",
                 notes=("matrices of bf16, f16, f32, e4m3, e5m2, s8 and u8 can",),
-                helps=("convert it: `cast(..., f32)`",),
+                helps=helps,
             )
     raise TypeRuleError(
         "MU1025",

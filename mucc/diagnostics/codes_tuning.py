@@ -9,7 +9,7 @@ what the process that was to launch them found.
 
 ```
 $ mucc tune kernel.mcu --dims M=4096,N=4096,K=4096
-error[MU5301]: kernels cannot be measured on this machine: the process ended with status 1: …
+error[MU5301]: kernels cannot be measured on this machine: the installed torch is built without CUDA
   = help: --build-only FOLDER builds here what another machine can measure with --measure-only FOLDER
 ```
 

@@ -275,7 +275,10 @@ class Target(ABC):
         if not config.grouped or config.mainloop in mainloops:
             return []
         if not mainloops:
-            return [Violation("MU3090", "mainloop", f"{self.name} has no grouped contractions")]
+            message = f"{self.name} has no grouped contractions"
+            notes = ("sm_90a has kernels that find the tiles of groups on the device",)
+            helps = ("compile for sm_90a, or write a product for each group",)
+            return [Violation("MU3090", "mainloop", message, notes, helps=helps)]
         message = f"a grouped contraction has no {config.mainloop} mainloop"
         note = "its tiles are found on the device by blocks that stay: " + " and ".join(mainloops)
         return [Violation("MU3090", "mainloop", message, (note,), mainloops[0])]

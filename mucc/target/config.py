@@ -129,7 +129,8 @@ def operand_bytes(compute: str) -> int:
 class Violation(NamedTuple):
     """A broken rule of a target: the setting to blame, the fact that decides, a legal value.
 
-    `fix` is source text for the setting, itself legal together with the other settings.
+    `fix` is source text for the setting, itself legal together with the other settings; `helps` say what else
+    can be done.
     """
 
     code: str
@@ -137,6 +138,7 @@ class Violation(NamedTuple):
     message: str
     notes: tuple[str, ...] = ()
     fix: str | None = None
+    helps: tuple[str, ...] = ()
 
 
 class Problem(NamedTuple):

@@ -17,6 +17,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, NamedTuple, Protocol
 
+UNFIT = 69
+"""The exit status of the process where it can launch nothing: its last words say what is missing."""
+
 
 class Trial(NamedTuple):
     """A library that was checked and timed; `reason` where it is not good."""
@@ -87,6 +90,11 @@ def main(bench: Bench) -> None:
 
 
 if __name__ == "__main__":
+    from mucc.runtime.run import no_gpu
+
+    if reason := no_gpu():
+        print(reason, file=sys.stderr)
+        sys.exit(UNFIT)
     from mucc.tune.gpu import Gpu
 
     main(Gpu())

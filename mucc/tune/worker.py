@@ -17,6 +17,7 @@ from typing import Any
 
 from mucc import guard
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.tune.child import UNFIT
 
 COMMAND = (sys.executable, "-m", "mucc.tune.child")
 
@@ -143,6 +144,8 @@ class Worker:
         self._log.seek(0)
         said = self._log.read().decode("utf-8", errors="replace").strip().rpartition("\n")[2].strip()
         self.stop()
+        if status == UNFIT:
+            return Died(said)
         how = "it ended"
         if status is not None and status < 0:
             with contextlib.suppress(ValueError):

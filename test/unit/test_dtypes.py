@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,17 @@ def test_only_some_dtypes_multiply_with_each_other(a: str, b: str) -> None:
 
 def test_s32_does_not_multiply() -> None:
     assert errors(kernel("s32", "s32", "s32")) == [("MU1060", "s32 operands cannot be multiplied by @")]
+
+
+@pytest.mark.parametrize(("other", "dtypes"), [("s32", ["f32"]), ("s8", ["f32"]), ("bf16", ["bf16", "f32"])])
+def test_help_against_s32_factors_is_legal(other: str, dtypes: list[str]) -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("f.mcu", kernel("s32", other, "f32")))
+    (found,) = caught.value.diagnostics
+    assert [re.findall(r"cast\(..., (\w+)\)", help) for help in found.helps] == [[d] for d in dtypes]
+    for dtype, help in zip(dtypes, found.helps, strict=True):
+        right = f"cast(w.T, {dtype})" if "both" in help else "w.T"
+        compile_text(Source("f.mcu", kernel("s32", other, "f32", f"cast(x, {dtype}) @ {right}")))
 
 
 @pytest.mark.parametrize(("dtype", "acc"), [("bf16", "fast"), ("s8", "fast"), ("s8", "f32"), ("f32", "fast")])

@@ -49,7 +49,7 @@ def test_hints_change_nothing_but_schedules() -> None:
     ("dims", "code", "message"),
     [
         ({"m": 5}, "MU6051", "no kernel has a dim 'm'"),
-        ({"K": 100}, "MU6052", "b needs K % 64 == 0 (declared in where), --dims says K = 100"),
+        ({"K": 100}, "MU6052", "b takes no K = 100: K % 64 == 0 must hold"),
         ({"M": 0}, "MU6050", "dim M must be a number from 1 to 2147483647, got '0'"),
         ({"N": 2**31}, "MU6050", "dim N must be a number from 1 to 2147483647, got '2147483648'"),
     ],
@@ -77,3 +77,29 @@ def test_the_command_line_takes_them(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["check", str(path), "--dims=M=16"]) == 0
     assert main(["check", str(path), "--dims", "Q=16"]) == 2
     assert "error[MU6051]: no kernel has a dim 'Q'" in capsys.readouterr().err
+
+
+ROWS = """
+kernel product[M, N, K](a: DTYPE[M, K], b: DTYPE[N, K]) -> f32[M, N] {
+    return a @ b.T
+}
+"""
+PINNED = "schedule product for sm_90a { mainloop = pingpong }"
+ODD = {"M": 64, "N": 64, "K": 65}
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_sizes_that_tma_cannot_copy_choose_a_mainloop_that_can(target: str) -> None:
+    found = compile_text(Source("k.mcu", ROWS.replace("DTYPE", "bf16")), Options(target, dims=ODD))
+    assert "mainloop  = multistage" in found.emit("schedule")
+    assert found.manifest["kernels"][0]["promises"] == []
+
+
+@pytest.mark.parametrize(("dtype", "helps"), [("bf16", 2), ("e4m3", 1)])
+def test_a_pinned_mainloop_holds_against_sizes(dtype: str, helps: int) -> None:
+    (found,) = check(ROWS.replace("DTYPE", dtype) + PINNED, dims=ODD)
+    assert found.code == "MU6052" and "K = 65" in found.message
+    assert found.notes == ("rows of 'a' are copied in multiples of 16 bytes",)
+    assert len(found.helps) == helps and ("multistage" in found.helps[-1]) == (dtype == "bf16")
+    if dtype == "bf16":
+        assert not check(ROWS.replace("DTYPE", dtype) + PINNED.replace("pingpong", "multistage"), dims=ODD)

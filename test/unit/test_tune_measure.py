@@ -16,6 +16,7 @@ import tunelib
 from processes import gone, wait_for
 
 from mucc.diagnostics.core import DiagnosticError
+from mucc.tune.child import UNFIT
 from mucc.tune.folder import Folder, results
 from mucc.tune.measuring import Progress, measure
 from mucc.tune.plans import Plan
@@ -129,6 +130,15 @@ def test_no_python_for_it(tmp_path: Path, database: Path) -> None:
     with pytest.raises(DiagnosticError) as caught:
         measure(folder.path, worker=Worker((sys.executable, "-c", "raise SystemExit('no torch')")))
     assert caught.value.diagnostics[0].code == "MU5301" and "no torch" in caught.value.diagnostics[0].message
+
+
+def test_what_a_machine_lacks_is_said_without_ado(tmp_path: Path, database: Path) -> None:
+    folder = tunelib.built(tmp_path / "c", tunelib.planned())
+    script = f"import sys; print('no card', file=sys.stderr); sys.exit({UNFIT})"
+    with pytest.raises(DiagnosticError) as caught:
+        measure(folder.path, worker=Worker((sys.executable, "-c", script)))
+    message = "kernels cannot be measured on this machine: no card"
+    assert caught.value.diagnostics[0].message == message
 
 
 def test_a_size_without_a_reference_does_not_keep_the_others(tmp_path: Path, database: Path) -> None:

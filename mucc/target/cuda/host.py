@@ -11,6 +11,7 @@ from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
+from mucc.dims import DECLARED
 from mucc.passes.promises import constraint_text
 from mucc.target import get_target
 from mucc.target.cuda.gemm import needs_scratch
@@ -77,7 +78,7 @@ def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str
     found: list[tuple[str, str, str]] = []
     if program.promises is not None:
         for c in program.promises.data.constraints:
-            found.append((constraint_text(c, names), constraint_text(c, by_index), "declared in where"))
+            found.append((constraint_text(c, names), constraint_text(c, by_index), DECLARED))
     if isinstance(program.requirements, ArrayAttr):
         for r in program.requirements:
             condition = f"% {r.multiple.data} == 0"

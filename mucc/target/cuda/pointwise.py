@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp, ReduceStoreOp, ScatterStoreOp, StoreOp
 from mucc.dialects.cutlass.ops import MapOp, ReduceOp
@@ -62,6 +62,13 @@ class Operand:
     memory: Memory
     strides: list[Product]
     rows: Rows | None = None
+    is_copied: bool = False
+    """Whether its bits are moved as they are, as those of an f32: f32 does not hold every s32."""
+
+    @property
+    def element(self) -> str:
+        """The type in C++ that it is accessed as."""
+        return "float" if self.is_copied else VIEW_TYPES[self.memory.type.dtype]
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,15 @@ class Rows:
     stride: Product
     count: Product
     index: str
+
+
+def _is_copy(node: Operation) -> bool:
+    """Whether a node stores integers of 32 bits as they were loaded."""
+    if not isinstance(node, StoreOp | ScatterStoreOp) or not isinstance(load := node.value.owner, LoadOp):
+        return False
+    return all(
+        isinstance(t, TensorType) and t.dtype == "s32" for t in (load.source.type, node.destination.type)
+    )
 
 
 def _lane_kind(stride: Product) -> str:
@@ -115,6 +131,7 @@ class Pointwise:
         self.bodies: list[Body] = []
         self.statements: list[str] = []
         self.lanes: dict[SSAValue, str] = {}
+        self.copied: dict[SSAValue, str] = {}
         self.loads: list[Operand] = []
         self.scalars: list[tuple[str, Scalar]] = []
         self.outputs: list[Operand] = []
@@ -123,14 +140,20 @@ class Pointwise:
         for node in op.nodes:
             match node:
                 case LoadOp():
-                    self._load(node)
+                    copies = [_is_copy(use.operation) for use in node.result.uses]
+                    if not all(copies):
+                        self._load(node)
+                    if any(copies):
+                        self._load(node, is_copied=True)
                 case ComputeOp():
                     self._compute(node)
                 case StoreOp():
-                    self.outputs.append(self._output(node.destination, self.space))
+                    output = self._output(node.destination, self.space)
+                    self.outputs.append(replace(output, is_copied=_is_copy(node)))
                     self.stored.append(node)
                 case ScatterStoreOp():
-                    self.outputs.append(self._scattered_output(node))
+                    output = self._scattered_output(node)
+                    self.outputs.append(replace(output, is_copied=_is_copy(node)))
                     self.stored.append(node)
                 case ReduceStoreOp():
                     self.outputs.append(self._reduced_output(node))
@@ -141,7 +164,7 @@ class Pointwise:
     def _strides(self, axes: Sequence[Axis]) -> list[Product]:
         return [ZERO if a.extent == 1 else a.stride for a in axes]
 
-    def _load(self, node: LoadNode) -> None:
+    def _load(self, node: LoadNode, *, is_copied: bool = False) -> None:
         if not isinstance(node.source.type, TensorType):
             scalar = self.places.find(node.source)
             assert isinstance(scalar, Scalar)
@@ -153,15 +176,16 @@ class Pointwise:
         member = self.namer(memory.name)
         view = view_of(node.source)
         if view.rows is None:
-            self.loads.append(Operand(member, memory, self._strides(axes)))
-            self._lanes(node.result, member, f"mucc::load<V>({member}, p)")
+            self.loads.append(Operand(member, memory, self._strides(axes), is_copied=is_copied))
+            self._lanes(node.result, member, f"mucc::load<V>({member}, p)", is_copied=is_copied)
             return
         index = self._index(view.rows, self._indexed_axes(view))
         axis = view.row_axis
         stride = ZERO if axis is None else memory.strides[axis]
         rows = Rows(stride, ONE if axis is None else self.places.extent(memory.type.dims[axis]), index)
-        self.loads.append(Operand(member, memory, self._strides(axes), rows))
-        self._lanes(node.result, member, f"mucc::load_rows<V>({member}, {index}, p)")
+        self.loads.append(Operand(member, memory, self._strides(axes), rows, is_copied))
+        text = f"mucc::load_rows<V>({member}, {index}, p)"
+        self._lanes(node.result, member, text, is_copied=is_copied)
 
     def _indexed_axes(self, view: View) -> dict[int, int]:
         """For axes of an index tensor, the axis of the space that walks along it."""
@@ -180,9 +204,9 @@ class Pointwise:
         self.loads.append(Operand(member, memory, strides))
         return member
 
-    def _lanes(self, value: SSAValue, hint: str, text: str) -> None:
+    def _lanes(self, value: SSAValue, hint: str, text: str, *, is_copied: bool = False) -> None:
         name = self.namer(f"{hint}_v")
-        self.lanes[value] = name
+        (self.copied if is_copied else self.lanes)[value] = name
         self.statements.append(f"auto const {name} = {text};")
 
     def _compute(self, node: ComputeOp) -> None:
@@ -217,9 +241,8 @@ class Pointwise:
     # Text
 
     def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
-        element = VIEW_TYPES[operand.memory.type.dtype]
         axis = "" if fast == rank - 1 else f", {fast}"
-        return f"mucc::View<{element}, {rank}, mucc::Along::{lanes}{axis}>"
+        return f"mucc::View<{operand.element}, {rank}, mucc::Along::{lanes}{axis}>"
 
     def _merged_strides(self, operand: Operand, axes: Sequence[Sequence[int]]) -> list[Product]:
         return [operand.strides[run[-1]] if run else ZERO for run in axes]
@@ -255,7 +278,7 @@ class Pointwise:
                 f"{f'mucc::Rows<{view}>' if operand.rows else view} {operand.member};"
                 f"  // {comment_text(f'{operand.memory.name}: {operand.memory.type}')}"
             )
-            data = operand.memory.data(VIEW_TYPES[operand.memory.type.dtype])
+            data = operand.memory.data(operand.element)
             value = f"{{{data}, {{{', '.join(map(str, strides))}}}}}"
             named = operand.rows
             values.append(f"{{{value}, {named.stride}, {named.count}}}" if named else value)
@@ -340,7 +363,7 @@ class Pointwise:
         if not is_reduction:
             stores = [
                 f"    mucc::store{f'_rows({o.member}, {o.rows.index}' if o.rows else f'({o.member}'}, p, "
-                f"{self.lanes[node.value]});"
+                f"{(self.copied if o.is_copied else self.lanes)[node.value]});"
                 for o, node in zip(self.outputs, self.stored, strict=True)
             ]
             return [
