@@ -155,9 +155,9 @@ _TILES: dict[str, tuple[str, str]] = {
     ),
     "MU3020": _entry(
         "mainloop does not compute in this format",
-        "wgmma multiplies bf16, f16, tf32 and formats of 8 bits, and tf32x3 where the product is a plain one. "
-        "`compute=f32` needs a mainloop that multiplies in registers: `multistage`, which has no formats of "
-        "8 bits.",
+        "wgmma multiplies bf16, f16, tf32 and formats of 8 bits, and tf32x3 where the product is a plain "
+        "one. `compute=f32` needs a mainloop that multiplies in registers: `multistage`, which has no "
+        "formats of 8 bits.",
         _scheduled("mainloop = cooperative", kernel=_F32),
         _scheduled("mainloop = multistage", kernel=_F32),
     ),
