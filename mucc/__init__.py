@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from mucc.version import __version__
 
 if TYPE_CHECKING:
-    from mucc.runtime import check, compile, load
+    from mucc.runtime import check, compile, densify, load, sparsify
 
-__all__ = ["__version__", "check", "compile", "load"]
+__all__ = ["__version__", "check", "compile", "densify", "load", "sparsify"]
 
-_LAZY: dict[str, str] = dict.fromkeys(("check", "compile", "load"), "mucc.runtime")
+_LAZY: dict[str, str] = dict.fromkeys(("check", "compile", "densify", "load", "sparsify"), "mucc.runtime")
 
 
 def __getattr__(name: str) -> object:

@@ -119,17 +119,20 @@ class Compilation:
     def interpret(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """What the language says a kernel computes: float64 arrays, one per result.
 
-        `inputs` are arrays of NumPy or torch, one per parameter; scalars may be numbers.
+        `inputs` are arrays of NumPy or torch, one per parameter; scalars may be numbers. Those of sparse
+        parameters may be packed or not.
         """
         from mucc.dialects.mu.interpreter import interpret_kernel
 
-        return interpret_kernel(next(k for k in self._kernels() if k.sym_name.data == kernel), inputs)
+        found = next(k for k in self._kernels() if k.sym_name.data == kernel)
+        return interpret_kernel(found, _dense(found, inputs))
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """What the fully lowered program computes, by interpretation of its device kernels."""
         from mucc.dialects.cutlass.interpreter import interpret_program
 
-        return interpret_program(next(p for p in self._programs() if p.sym_name.data == kernel), inputs)
+        program = next(p for p in self._programs() if p.sym_name.data == kernel)
+        return interpret_program(program, _dense(program, inputs))
 
     def _kernels(self) -> list[KernelOp]:
         from mucc.dialects.mu.ops.kernel import KernelOp
@@ -140,6 +143,18 @@ class Compilation:
         from mucc.dialects.cutlass.ops import ProgramOp
 
         return [op for op in self.cutlass.body.block.ops if isinstance(op, ProgramOp)]
+
+
+def _dense(entry: EntryOp, inputs: Sequence[Any]) -> list[Any]:
+    """Inputs as interpreters know them: sparse matrices with their zeros."""
+    from mucc.dialects.mu.rules import is_sparse
+    from mucc.runtime.sparse import densify, is_packed
+
+    types = [arg.type for arg in entry.body.block.args]
+    return [
+        densify(value) if is_sparse(type) and is_packed(value) else value
+        for type, value in zip(types, inputs, strict=False)
+    ]
 
 
 def schedule_text(

@@ -17,11 +17,11 @@ ABI_VERSION = 1
 
 ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s32": 4}
 
-Layout = Literal["row_major", "col_major"] | tuple[int | None, ...]
-"""Contiguous one way or the other, or a stride per axis in elements (None: free)."""
+Layout = Literal["row_major", "col_major", "sparse"] | tuple[int | None, ...]
+"""Contiguous one way or the other, packed by `mucc.sparsify`, or a stride per axis (elements, None: free)."""
 
-Terms = tuple[tuple[int | str, ...], ...]
-"""A sum of products of numbers and dims."""
+Terms = tuple[tuple[int | float | str, ...], ...]
+"""A sum of products of numbers and dims. What is packed takes a part of a byte for an element."""
 
 
 class ManifestError(ValueError):
@@ -62,8 +62,8 @@ class Arg:
         text = f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
         if self.layout == "row_major":
             return text
-        if self.layout == "col_major":
-            return f"{text} col_major"
+        if isinstance(self.layout, str):
+            return f"{text} {self.layout}"
         return f"{text} strides({', '.join('_' if s is None else str(s) for s in self.layout)})"
 
     def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ def quotient(dim: str) -> tuple[str, int] | None:
 
 def evaluate(terms: Terms, dims: Mapping[str, int]) -> int:
     """The value of a sum of products for given dims."""
-    return sum(math.prod(dims[f] if isinstance(f, str) else f for f in term) for term in terms)
+    return round(sum(math.prod(dims[f] if isinstance(f, str) else f for f in term) for term in terms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _str(value: Any) -> str:
 
 
 def _terms(value: Any) -> Terms:
-    return tuple(tuple(f if isinstance(f, str) else int(f) for f in term) for term in value)
+    return tuple(tuple(f if isinstance(f, str | float) else int(f) for f in term) for term in value)
 
 
 def _kernel(data: Any) -> KernelInfo:
@@ -237,7 +237,7 @@ def _indices(data: Any) -> tuple[Index, ...]:
 
 
 def _layout(value: Any, shape: tuple[str | int, ...]) -> Layout:
-    if value == "row_major" or value == "col_major":
+    if value == "row_major" or value == "col_major" or value == "sparse":
         return value
     if isinstance(value, str) or len(value) != len(shape):
         raise ValueError(f"layout {value!r} for a tensor of rank {len(shape)}")

@@ -49,7 +49,7 @@ class Access(NamedTuple):
             return None
         order = list(range(type.rank))
         match type.layout.kind.data:
-            case "row_major" | "padded":
+            case "row_major" | "padded" | "sparse":
                 long = [i for i in order if type.dims[i] != 1]
             case "col_major" | "padded_columns":
                 order[-2:] = order[-1], order[-2]

@@ -15,6 +15,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
@@ -139,10 +140,15 @@ class _Kernel(ProgramBuilder):
         assert isinstance(matmul, MatmulOp)
         rank = len(stage.space)
         problem = problem_of(stage)
-        a = self.operand(stage, lhs_access(stage, matmul), problem, Shaped.of(matmul.lhs.type).dims)
+        # Beside a sparse operand of 32 bits no other passes through registers.
+        is_sparse = rules.is_sparse(matmul.lhs.type) or rules.is_sparse(matmul.rhs.type)
+        along = is_sparse and dtype_bytes(Shaped.of(matmul.lhs.type).element_type) == 4
+        left = lhs_access(stage, matmul)
+        a = self.operand(stage, left, problem, Shaped.of(matmul.lhs.type).dims, k_major=along)
         b, *second = (
-            self.operand(stage, rhs_access(stage, op), problem, Shaped.of(op.rhs.type).dims, is_right=True)
+            self.operand(stage, right, problem, Shaped.of(op.rhs.type).dims, is_right=True, k_major=along)
             for op in stage.contractions
+            for right in [rhs_access(stage, op)]
         )
         places = [self.destinations(r) for r in stage.outputs]
         body = Body(self, stage, problem)

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.passes.granules import granules_of
 from mucc.target.config import WIDEST_ACCESS, Epilogue, GemmConfig, Problem, Schedule
@@ -66,6 +67,7 @@ def _described(gemm: c.GemmOp) -> Problem:
         rights=2 if gemm.is_pair else 1,
         granules=granules_of(gemm),
         grouped=gemm.is_grouped,
+        sparse="a" if is_sparse(gemm.a.type) else "b" if is_sparse(gemm.b.type) else "",
     )
 
 

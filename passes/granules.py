@@ -32,7 +32,7 @@ def held(gemm: c.GemmOp, value: SSAValue) -> int:
     if isinstance(extent, str):
         promises = program.promises.data if program.promises else None
         extent = promised_multiple(promises, program.dim_names, extent)
-    elements = extent
+    elements = extent // 2 if type.is_sparse and extent % 2 == 0 else extent
     base = view_of(value).base.type
     if isinstance(base, TensorType) and base.layout.kind.data == "strides":
         strides = [s for s in base.layout.stride_values if s is not None and s != 1]
@@ -40,11 +40,17 @@ def held(gemm: c.GemmOp, value: SSAValue) -> int:
     return gcd(elements * dtype_bytes(type.element_type), WIDEST_ACCESS)
 
 
+def multiple_of(type: TensorType, granule: int) -> int:
+    """What the contiguous extent must be a multiple of for rows to be multiples of `granule` bytes."""
+    stored = granule // gcd(granule, dtype_bytes(type.element_type))
+    return 2 * stored if type.is_sparse else stored
+
+
 def may_be_wide(entry: EntryOp, type: Attribute) -> bool:
     """Whether rows of a matrix can be whole multiples of 16 bytes, with a further promise if need be."""
     assert isinstance(type, TensorType) and type.unit_axis is not None
     extent = type.dims[type.unit_axis]
-    multiple = WIDEST_ACCESS // gcd(WIDEST_ACCESS, dtype_bytes(type.element_type))
+    multiple = multiple_of(type, WIDEST_ACCESS)
     if isinstance(extent, int):
         return extent % multiple == 0
     promises = entry.promises.data if entry.promises else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import gcd
-
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, ModuleOp, i64
 from xdsl.ir import Operation, SSAValue
@@ -13,7 +11,7 @@ from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.passes.gemm_config import problem_of
-from mucc.passes.granules import held, may_be_wide
+from mucc.passes.granules import held, may_be_wide, multiple_of
 from mucc.passes.promises import promised_multiple
 from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target, multistage
@@ -37,7 +35,7 @@ def _check(
     if type.layout.padding > 1:
         return None
     size = dtype_bytes(type.element_type)
-    multiple = granule // gcd(granule, size)
+    multiple = multiple_of(type, granule)
     name = _name(program, value)
     if isinstance(extent, int):
         if extent % multiple == 0:
@@ -51,7 +49,8 @@ def _check(
         return _unaligned(program, gemm, op, name, size_text, multiple, "promise otherwise")
     if promised_multiple(promises, program.dim_names, extent) % multiple == 0:
         return None
-    reason = f"rows of {name} are copied in multiples of {granule} bytes"
+    what = "stored halves of rows" if type.is_sparse else "rows"
+    reason = f"{what} of {name} are copied in multiples of {granule} bytes"
     return c.RequirementAttr.of(extent, multiple, reason)
 
 

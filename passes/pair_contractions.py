@@ -13,6 +13,7 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
+from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.schedule import MainloopAttr, ScheduleOp
 from mucc.dialects.mu.types import TensorType
 from mucc.passes.access import (
@@ -74,6 +75,8 @@ def _fits(target: Target, stage: StageOp, product: MatmulOp) -> bool:
     a, b = lhs_access(stage, product), rhs_access(stage, product)
     kernel, result = stage.parent_op(), stage.outputs[0].type
     assert isinstance(kernel, KernelOp) and isinstance(result, TensorType)
+    if is_sparse(a.base.type) or is_sparse(b.base.type):
+        return False
     # Unaligned rows are left to kernels that have no pairs.
     if not all(may_be_wide(kernel, type) for type in (a.base.type, b.base.type, result)):
         return False

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mucc.runtime.errors import MuccError, MuccRuntimeError, MuccTypeError, MuccValueError
     from mucc.runtime.kernel import Kernel
     from mucc.runtime.module import Module, load
+    from mucc.runtime.sparse import densify, sparsify
 
 __all__ = [
     "CompileError",
@@ -29,7 +30,9 @@ __all__ = [
     "MuccWarning",
     "check",
     "compile",
+    "densify",
     "load",
+    "sparsify",
 ]
 
 _HOMES = {
@@ -39,7 +42,9 @@ _HOMES = {
     "MuccWarning": "build",
     "check": "build",
     "compile": "build",
+    "densify": "sparse",
     "load": "module",
+    "sparsify": "sparse",
 }
 
 

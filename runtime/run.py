@@ -178,6 +178,9 @@ def _on_cpu(
             inputs.append(np.array(numbers, dtype=np.float64).reshape(arg.extents(dims)))
             continue
         values = random.standard_normal(arg.extents(dims)) * scales[arg.name]
+        if arg.layout == "sparse":
+            inputs.append(_pruned(values, arg.dtype))
+            continue
         inputs.append(arrays.round_to(values, arg.dtype))
     progress("interpreting the program and what it was lowered to")
     with np.errstate(all="ignore"):
@@ -191,6 +194,18 @@ def _on_cpu(
     report = Report(info.name, info.signature, dims, seed, "cpu", checked, verdicts)
     report.notes.append(_load_note(request, progress))
     return report
+
+
+def _pruned(values: Any, dtype: str) -> Any:
+    """Random numbers with the 2:4 pattern (1:2 of f32), rounded to a dtype."""
+    import numpy as np
+
+    from mucc.dialects.mu.arrays import NumpyArrays
+    from mucc.runtime.sparse import prune
+
+    stored = np.float32 if dtype == "f32" else np.int8 if dtype in ("s8", "u8") else np.float16
+    rounded = NumpyArrays().round_to(values, dtype)
+    return prune(rounded.astype(stored)).astype(np.float64)
 
 
 def _load_note(request: Any, progress: Callable[[str], None]) -> str:

@@ -13,6 +13,7 @@ from mucc.build import build
 from mucc.dialects.mu.arrays import TorchArrays
 from mucc.runtime.indices import draw_indices
 from mucc.runtime.report import Report
+from mucc.runtime.sparse import sparsify
 from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 from mucc.runtime.verify import compare, input_scales
@@ -54,6 +55,9 @@ def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any
             continue
         values = torch.randn(arg.extents(dims), generator=generator, device=device, dtype=torch.float32)
         rounded = TorchArrays(device).round_to(values * scales[arg.name], arg.dtype)
+        if arg.layout == "sparse":
+            inputs.append(sparsify(rounded.to(DTYPES[arg.dtype]), prune=True))
+            continue
         inputs.append(empty(arg, dims, device).copy_(rounded))
     return inputs
 

@@ -56,7 +56,7 @@ from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.contraction import AccumulationAttr, Compute, ComputeAttr
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
-from mucc.dialects.mu.rules import block_scales
+from mucc.dialects.mu.rules import block_scales, is_sparse
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
     EpilogueTileAttr,
@@ -293,6 +293,11 @@ class GemmOp(DeviceKernelOp):
     def is_exchanged(self) -> bool:
         """Whether the kernel computes the transposed result, with the operands' roles exchanged."""
         return self.exchange is not None and self.exchange.data is Switch.ON
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether an operand is a matrix with the 2:4 pattern, of which half is in memory."""
+        return is_sparse(self.a.type) or is_sparse(self.b.type)
 
     @property
     def is_grouped(self) -> bool:

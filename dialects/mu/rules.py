@@ -135,7 +135,7 @@ def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
     """`[..., M, K] @ [..., K, N]` to `[..., M, N]`; leading axes broadcast.
 
     The result has the operands' dtype, but f32 for floats of 8 bits and s32 for integers of 8 bits. Raises
-    TypeRuleError MU1023 (rank), MU1024 (inner extents), MU1025 and MU1060 (dtypes).
+    TypeRuleError MU1023 (rank), MU1024 (inner extents), MU1025 and MU1060 (dtypes), MU1081 (sparse operands).
     """
     a, b = Shaped.of(lhs), Shaped.of(rhs)
     for side, value in (("left", a), ("right", b)):
@@ -158,6 +158,7 @@ def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
             helps=helps,
         )
     element_type = product_type(a.element_type, b.element_type)
+    sparse_product(lhs, rhs)
     try:
         batch = broadcast([a.dims[:-2], b.dims[:-2]])
     except TypeRuleError as e:
@@ -165,6 +166,55 @@ def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
             "MU1026", f"batch extents of @ differ: {shape_text(a.dims)} @ {shape_text(b.dims)}"
         ) from e
     return TensorType.of((*batch, a.dims[-2], b.dims[-1]), element_type)
+
+
+def is_sparse(type: Attribute) -> bool:
+    """Whether a type is that of a matrix with the 2:4 pattern, of which only the values are in memory."""
+    return isinstance(type, TensorType) and type.is_sparse
+
+
+def sparse_product(lhs: Attribute, rhs: Attribute) -> None:
+    """What sparse operands of a product need: one of two matrices, with K along its rows, of one dtype.
+
+    Raises TypeRuleError MU1081.
+    """
+    first, second = is_sparse(lhs), is_sparse(rhs)
+    if not first and not second:
+        return
+    a, b = Shaped.of(lhs), Shaped.of(rhs)
+    if first and second:
+        raise TypeRuleError("MU1081", "both operands of @ are sparse, but only one can be")
+    if len(a.dims) != 2 or len(b.dims) != 2:
+        raise TypeRuleError(
+            "MU1081",
+            "a sparse matrix multiplies with a matrix: "
+            f"{shape_text(a.dims)} @ {shape_text(b.dims)} has batches",
+            helps=("give the other operand two axes, `x: bf16[M, K]`",),
+        )
+    assert isinstance(lhs, TensorType) and isinstance(rhs, TensorType)
+    if (first and lhs.unit_axis != 1) or (second and rhs.unit_axis != 0):
+        raise TypeRuleError(
+            "MU1081",
+            "the 2:4 pattern of a sparse operand of @ lies along K",
+            helps=("write `x @ w.T` with `w: bf16[N, K] sparse`, or `w @ x` with `w: bf16[M, K] sparse`",),
+        )
+    if a.element_type != b.element_type:
+        raise TypeRuleError(
+            "MU1081",
+            f"a sparse matrix multiplies with its own dtype, not {dtype_name(a.element_type)} "
+            f"with {dtype_name(b.element_type)}",
+        )
+
+
+def dense(operands: Sequence[Attribute]) -> None:
+    """What all operations but `@` and `.T` want. Raises TypeRuleError MU1080 for a sparse operand."""
+    if sparse := next((t for t in operands if is_sparse(t)), None):
+        raise TypeRuleError(
+            "MU1080",
+            f"{sparse} can be an operand of @ only",
+            notes=("of a sparse matrix only the values that the 2:4 pattern leaves are in memory",),
+            helps=("leave `sparse` out: a dense parameter can be used anywhere",),
+        )
 
 
 NARROW_FLOATS = (DTYPES["e4m3"], DTYPES["e5m2"])
@@ -236,6 +286,8 @@ def block_scales(lhs: Attribute, rhs: Attribute, scales: Sequence[Attribute]) ->
     Raises TypeRuleError MU1065 where they fit no 8-bit floats or these shapes.
     """
     a, b = Shaped.of(lhs), Shaped.of(rhs)
+    if is_sparse(lhs) or is_sparse(rhs):
+        raise TypeRuleError("MU1081", "products of sparse matrices take no block scales")
     if a.element_type not in NARROW_FLOATS or b.element_type not in NARROW_FLOATS:
         raise TypeRuleError(
             "MU1065",

@@ -72,6 +72,33 @@ def dtype_bytes(element_type: Attribute) -> int:
     return _BYTES[element_type]
 
 
+_SPARSE = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8")
+SPARSE_TYPES: tuple[Attribute, ...] = tuple(_MEMORY[name][0] for name in _SPARSE)
+"""The dtypes that a sparse matrix may have: those that matrices are multiplied in."""
+
+
+def sparse_unit(element_type: Attribute) -> int:
+    """What the columns of a sparse matrix are a multiple of: stored rows are multiples of 16 bytes."""
+    return 32 // dtype_bytes(element_type)
+
+
+def sparse_problem(dims: Dims, element_type: Attribute, inner: int = 1) -> str | None:
+    """Why no matrix of these extents, with its values side by side along axis `inner`, can be sparse."""
+    if len(dims) != 2:
+        return f"a sparse tensor has two axes, not {len(dims)}"
+    if element_type not in SPARSE_TYPES:
+        return f"a sparse matrix cannot hold {dtype_name(element_type)}"
+    rows, columns = dims[1 - inner], dims[inner]
+    if isinstance(columns, int) and columns % sparse_unit(element_type):
+        return (
+            f"the columns of a sparse {dtype_name(element_type)} matrix are a multiple of "
+            f"{sparse_unit(element_type)}, not {columns}"
+        )
+    if rows == 1:
+        return "a sparse matrix has more than one row"
+    return None
+
+
 def quotient_name(dim: str, divisor: int) -> str:
     """What the dim is called that stands for `dim` divided by a number: `K_per_128`."""
     return f"{dim}_per_{divisor}"
@@ -104,7 +131,9 @@ class LayoutAttr(ParametrizedAttribute):
     `row_major` and `col_major` are contiguous (`col_major` swaps the last two axes); `strides`
     gives one stride per axis in elements, `_` for one that is known only at run time. `padded(n)` and
     `padded_columns(n)` are like the first two with rows, or columns, as long as a multiple of n elements:
-    only what lies in a workspace lies so.
+    only what lies in a workspace lies so. `sparse` is a matrix with at most 2 of every 4 neighbours along its
+    rows, of which only these are in memory, with metadata that says which they are; `sparse_turned` is the
+    transposed view of one.
     """
 
     name = "mu.layout"
@@ -121,6 +150,11 @@ class LayoutAttr(ParametrizedAttribute):
     @cache
     def col_major() -> LayoutAttr:
         return LayoutAttr(StringAttr("col_major"), ArrayAttr([]))
+
+    @staticmethod
+    @cache
+    def sparse() -> LayoutAttr:
+        return LayoutAttr(StringAttr("sparse"), ArrayAttr([]))
 
     @staticmethod
     def strided(strides: Sequence[int | None]) -> LayoutAttr:
@@ -144,6 +178,11 @@ class LayoutAttr(ParametrizedAttribute):
         return self.kind.data == "row_major"
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether only the values that the 2:4 pattern leaves are in memory."""
+        return self.kind.data in ("sparse", "sparse_turned")
+
+    @property
     def stride_values(self) -> tuple[int | None, ...]:
         """The strides of a `strides` layout in elements, None for run-time ones."""
         return tuple(s.data if isinstance(s, IntAttr) else None for s in self.strides)
@@ -156,9 +195,9 @@ class LayoutAttr(ParametrizedAttribute):
     def unit_axis(self, rank: int) -> int | None:
         """The axis whose neighbours are adjacent in memory, or None where no axis is."""
         match self.kind.data:
-            case "row_major" | "padded":
+            case "row_major" | "padded" | "sparse":
                 return rank - 1 if rank else None
-            case "col_major" | "padded_columns":
+            case "col_major" | "padded_columns" | "sparse_turned":
                 return rank - 2
             case _:
                 units = [i for i, s in enumerate(self.stride_values) if s == 1]
@@ -175,6 +214,10 @@ class LayoutAttr(ParametrizedAttribute):
                 return LayoutAttr(StringAttr("padded_columns"), self.strides)
             case "padded_columns":
                 return LayoutAttr(StringAttr("padded"), self.strides)
+            case "sparse":
+                return LayoutAttr(StringAttr("sparse_turned"), ArrayAttr([]))
+            case "sparse_turned":
+                return LayoutAttr.sparse()
             case _:
                 s = self.stride_values
                 return LayoutAttr.strided((*s[: rank - 2], s[rank - 1], s[rank - 2]))
@@ -207,9 +250,9 @@ class LayoutAttr(ParametrizedAttribute):
         return f"{self.kind.data}({', '.join('_' if s is None else str(s) for s in self.stride_values)})"
 
     def verify(self) -> None:
-        if self.kind.data not in ("row_major", "col_major", "strides", *_PADDED):
+        if self.kind.data not in ("row_major", "col_major", "strides", "sparse", "sparse_turned", *_PADDED):
             raise VerifyException(
-                f"unknown layout '{self.kind.data}', expected row_major, col_major or strides(...)"
+                f"unknown layout '{self.kind.data}', expected row_major, col_major, strides(...) or sparse"
             )
         if self.kind.data in _PADDED and (len(self.strides) != 1 or None in self.stride_values):
             raise VerifyException(f"{self.kind.data} takes the number of elements that rows are padded to")
@@ -278,7 +321,14 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
     def __str__(self) -> str:
         """The type as `.mcu` spells it."""
         text = f"{self.dtype}[{', '.join(str(d) for d in self.dims)}]"
-        return text if self.layout.is_row_major else f"{text} {self.layout}"
+        if self.layout.is_row_major:
+            return text
+        return f"{text} {'sparse' if self.is_sparse else self.layout}"
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it is a matrix of which only the values that the 2:4 pattern leaves are in memory."""
+        return self.layout.is_sparse
 
     def verify(self) -> None:
         if self.element_type not in _NAMES:
@@ -287,6 +337,8 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
             raise VerifyException("extents must be at least 1")
         if self.layout.kind.data in ("col_major", "padded_columns") and self.rank < 2:
             raise VerifyException(f"{self.layout.kind.data} needs at least two axes")
+        if self.is_sparse and (problem := sparse_problem(self.dims, self.element_type, self.unit_axis or 0)):
+            raise VerifyException(problem)
         if self.layout.kind.data == "strides" and len(self.layout.strides) != self.rank:
             raise VerifyException(f"{len(self.layout.strides)} strides given for {self.rank} axes")
 

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 from mucc.dialects.mu.ops.contraction import Compute, ContractionOp
 from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
-Term = list[int | str]
+Term = list[int | float | str]
 Polynomial = list[Term]
 
 
-def term(factor: int, dims: Sequence[Dim]) -> Term:
+def term(factor: float, dims: Sequence[Dim]) -> Term:
     """A term with the fixed extents multiplied into its number."""
     number = factor * math.prod(d for d in dims if isinstance(d, int))
     return [number, *(d for d in dims if isinstance(d, str))]
@@ -33,6 +34,8 @@ def _contraction_term(op: ContractionOp) -> tuple[str, Term]:
             unit, count = "tensor.tf32", 3 * 2
         case compute:
             unit, count = f"tensor.{compute.value}", 2
+    if is_sparse(op.lhs.type) or is_sparse(op.rhs.type):
+        count //= 2  # half of the products are left out
     return unit, term(count, (*result, inner))
 
 
@@ -50,4 +53,13 @@ def compulsory_bytes(kernel: KernelOp) -> Polynomial:
     """Bytes of memory that any implementation moves: each used input read once, each output written once."""
     used = [a.type for a in kernel.body.block.args if a.first_use is not None]
     tensors = [t for t in (*used, *kernel.function_type.outputs) if isinstance(t, TensorType)]
-    return [term(dtype_bytes(t.element_type), t.dims) for t in tensors]
+    return [_bytes(type) for type in tensors]
+
+
+def _bytes(type: TensorType) -> Term:
+    """What a tensor takes in memory; of sparse ones half of the values, and 1 bit (f32: 2) of metadata for
+    each element, whose padding is left out."""
+    size = dtype_bytes(type.element_type)
+    if not type.is_sparse:
+        return term(size, type.dims)
+    return term(size / 2 + (0.25 if size == 4 else 0.125), type.dims)

@@ -381,6 +381,29 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "kernel f[M, N, K](x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128], b: f32[N/128, K/128])\n"
         "    -> bf16[M, N]\n{\n    return matmul(x, w.T, scale_a=a, scale_b=b)\n}",
     ),
+    "MU1080": _entry(
+        "sparse matrix beyond a product",
+        "Of a `sparse` parameter only the values that the 2:4 pattern leaves are in memory, in the order in "
+        "which matrix instructions want them. Nothing but `@` reads that, directly or through `.T`.",
+        "kernel f[N, K](w: bf16[N, K] sparse) -> bf16[N, K] {\n    return relu(w)\n}",
+        "kernel f[N, K](w: bf16[N, K]) -> bf16[N, K] {\n    return relu(w)\n}",
+    ),
+    "MU1081": _entry(
+        "product of a sparse matrix that there is not",
+        "A sparse matrix is one of the two operands of a product of two matrices of one dtype. The pattern "
+        "lies along its rows, and these along K: `x @ w.T` with `w: bf16[N, K] sparse`, or `w @ x` with "
+        "`w: bf16[M, K] sparse`.",
+        "kernel f[M, N, K](x: bf16[M, K], w: bf16[K, N] sparse) -> bf16[M, N] {\n    return x @ w\n}",
+        "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K] sparse) -> bf16[M, N] {\n    return x @ w.T\n}",
+    ),
+    "MU1082": _entry(
+        "tensor that cannot be sparse",
+        "A sparse tensor is a matrix of more than one row, of numbers of 8, 16 or 32 bits. Stored rows, half "
+        "of the matrix, are multiples of 16 bytes: its columns are a multiple of 32 (8 bits), 16 (16 bits) "
+        "or 8 (f32). A dim that is known only at run time becomes a promise.",
+        "kernel f[M, N](x: bf16[M, 40], w: bf16[N, 40] sparse) -> bf16[M, N] {\n    return x @ w.T\n}",
+        "kernel f[M, N](x: bf16[M, 48], w: bf16[N, 48] sparse) -> bf16[M, N] {\n    return x @ w.T\n}",
+    ),
     "MU1026": _entry(
         "batch extents of a contraction differ",
         "The axes before the last two broadcast against each other: equal, or 1.",

@@ -24,6 +24,7 @@ _GATED = (
     "kernel f[M, N, K](x: bf16[M, K], g: bf16[N, K], u: bf16[N, K]) -> bf16[M, N] {\n"
     "    return silu(x @ g.T) * (x @ u.T)\n}"
 )
+_SPARSE = _GEMM.replace("[N, K]", "[N, K] sparse")
 _A_BY_COLUMNS = "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}"
 _ROW_SUMS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
@@ -137,6 +138,29 @@ _TILES: dict[str, tuple[str, str]] = {
         "8-bit operands are not contiguous along K",
         "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before "
         "the kernel; declare a weight as `w: e4m3[N, K]` and write `x @ w.T` to save that.",
+    ),
+    "MU3140": _entry(
+        "sparse operand that is not the first",
+        "wgmma takes only its first operand sparse. A product whose second operand is sparse, as in "
+        "`x @ w.T`, is computed with the operands exchanged, one whose first operand is sparse must not be. "
+        "Leave `exchange` out, or turn it the other way.",
+        _scheduled("exchange = off", kernel=_SPARSE),
+        _scheduled("exchange = on", kernel=_SPARSE),
+    ),
+    "MU3141": _entry(
+        "tile K does not hold whole blocks of metadata",
+        "Which values of a sparse matrix are stored is said by metadata in blocks of 64 rows and 128 columns "
+        "(64 of f32), zeros counted. CUTLASS wants them in another order for tiles of fewer columns (of f32, "
+        "for other tiles); the packer has the one that tiles of whole blocks share.",
+        _scheduled("tile = 128x128x64", kernel=_SPARSE),
+        _scheduled("tile = 128x128x128", kernel=_SPARSE),
+    ),
+    "MU3142": _entry(
+        "no sparse operands here",
+        "Sparse operands are multiplied by the cooperative, pingpong and warpspecialized mainloops of "
+        "sm_90a. Other mainloops and targets take dense matrices: leave `sparse` out of the type.",
+        _scheduled("mainloop = multistage", kernel=_SPARSE),
+        _scheduled("mainloop = pingpong", kernel=_SPARSE),
     ),
     "MU3090": (
         "mainloop that a grouped contraction does not have",

@@ -398,6 +398,31 @@ it. Otherwise this is a defect of mucc: please report it with the program, the d
 run printed.
 """,
     ),
+    "MU6080": (
+        "a matrix without the 2:4 pattern",
+        """
+`mucc.sparsify` packs a matrix of which every 4 neighbours along a row (2 of f32) have at most 2 (1) values
+that are not zero; the message names the first that have more.
+
+```python
+packed = mucc.sparsify(w)                # w was pruned in training
+packed = mucc.sparsify(w, prune=True)    # drops the smaller two of every four
+```
+
+Mend it by pruning the weights, which changes results: models are usually trained on after that.
+""",
+    ),
+    "MU6081": (
+        "an array that cannot be packed or unpacked",
+        """
+`mucc.sparsify` takes a matrix of 8-, 16- or 32-bit numbers with more than one row, whose columns are a
+multiple of 32, 16 or 8: stored rows, half of the matrix, are multiples of 16 bytes. `mucc.densify` takes
+what it gives, as it is: a copy by `.clone()`, `.contiguous()` or `.to(...)` has no metadata.
+
+Mend it by padding the columns with zeros, in the other operand of the product too; or pack again where the
+weights are to be used.
+""",
+    ),
     "MU6070": (
         "the device that was asked for is not there",
         """

@@ -96,7 +96,7 @@ Extent: TypeAlias = Ident | IntLit | Quotient
 
 
 class Layout(Node):
-    """`row_major`, `col_major`, or `strides(...)` with None for each `_` (any stride)."""
+    """`row_major`, `col_major`, `sparse`, or `strides(...)` with None for each `_` (any stride)."""
 
     kind: str
     strides: tuple[int | None, ...] = ()

@@ -88,6 +88,8 @@ class ExprGen:
         """Append one operation that stands for `span`; report a broken type rule at `at` or `span`."""
         try:
             op = build()
+            if not isinstance(op, MatmulOp | TransposeOp):
+                rules.dense([v.type for v in op.operands])
         except rules.TypeRuleError as error:
             self.context.rule_error(error, at or span, labels, fixes())
             return None

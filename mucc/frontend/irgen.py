@@ -21,6 +21,7 @@ from mucc.dialects.mu.types import (
     TensorType,
     dtype_name,
     quotient_name,
+    sparse_problem,
 )
 from mucc.frontend import ast
 from mucc.frontend.context import Context, shown
@@ -232,6 +233,9 @@ class KernelGen:
         dims = [d for d in extents if d is not None]
         if len(dims) != len(extents) or (type_.layout and layout is None):
             return None
+        if layout and layout.is_sparse and (problem := sparse_problem(tuple(dims), element)):
+            self.context.error("MU1082", problem, type_.span)
+            return None
         return TensorType.of(dims, element, layout)
 
     def _extent(self, extent: ast.Ident | ast.IntLit) -> Dim | None:
@@ -291,6 +295,8 @@ class KernelGen:
             return None
         if layout.kind == "strides":
             return LayoutAttr.strided(layout.strides)
+        if layout.kind == "sparse":
+            return LayoutAttr.sparse()
         return LayoutAttr.col_major() if layout.kind == "col_major" else LayoutAttr.row_major()
 
     def _check_dims_bound(self) -> None:

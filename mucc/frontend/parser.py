@@ -14,7 +14,7 @@ from mucc.frontend.lexer import KEYWORDS, Token
 from mucc.frontend.stream import ITEM_WORDS, Bail
 
 DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32")
-LAYOUTS = ("row_major", "col_major", "strides")
+LAYOUTS = ("row_major", "col_major", "strides", "sparse")
 _PROMISES = ("==", "<=", ">=", "<", ">")
 _ENDS = ("name", "}", "eof", *KEYWORDS)  # what may follow a statement
 _LOOSE_SHAPE = re.compile(r"[0-9]+(?:\s*x\s*[0-9]+)+")
@@ -147,7 +147,7 @@ class Parser(ExpressionParser):
 
     def layout(self) -> ast.Layout:
         """
-        layout = "row_major" | "col_major" | "strides" "(" stride { "," stride } [ "," ] ")" ;
+        layout = "row_major" | "col_major" | "sparse" | "strides" "(" stride { "," stride } [ "," ] ")" ;
         stride = integer | "_" ;
         """
         token = self.token

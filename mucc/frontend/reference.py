@@ -40,7 +40,8 @@ schedule linear_gelu for sm_90a {
 * Types: `bf16[M, K]`, `f16[8, K]`, `f32[]` (tensor with one number), `f32` (scalar passed by value; only
   f32). Also e4m3, e5m2, s8, u8, s32: their stores saturate. bool exists inside expressions only. Parameter
   layouts: `row_major` (default), `col_major` (last two axes swapped), `strides(_, 1)` (elements, `_` =
-  run-time). Results are row-major.
+  run-time). Results are row-major. `w: bf16[N, K] sparse` (2:4 along K, packed by `mucc.sparsify(w)`) can be
+  used in `x @ w.T` only; sm_90a.
 * Several results: `-> (y: bf16[M, N], amax: f32[])` and `return h, amax(h)`. A returned value must have
   exactly the declared shape; its dtype is converted.
 * `stage h = expr` stores h between two device kernels and names the stage. Without it the compiler cuts by
@@ -81,6 +82,7 @@ one. Tiles and clusters below are those of sm_90a's first three mainloops.
   8-bit floats unless acc=fast. Good: 128x256x64, 128x128x64,
   64x128x64; for f32 a K of 32, for 8-bit of 128.
 * `cluster = MxN`: blocks that share loads; powers of two, at most 8 in all: 1x1, 2x1, 1x2, 2x2.
+  With sparse weights K = 128 or 256 (f32: 64).
 * `mainloop = cooperative` (two warpgroups per tile, M >= 128), `pingpong` (a tile each), `warpspecialized`
   (one tile per block, no swizzle), `skinny` (M or N up to 32: `tile = 8x32x64`, or 32x8x64 for few columns),
   `multistage` (rows of any extent, f32 and tf32x3; not 8-bit: `tile = 128x128x32`, no cluster). sm_80, sm_89

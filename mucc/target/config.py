@@ -101,6 +101,13 @@ class GemmConfig:
     granules: Granules = ALIGNED
     epilogue_tile: tuple[int, int] | None = None
     pdl: bool = False
+    sparse: str = ""
+    """The operand that is sparse, `a` or `b`; tile K counts its columns with their zeros."""
+
+    @property
+    def a_bytes(self) -> float:
+        """Bytes that an element of A takes in memory."""
+        return stored_bytes(self.element_bytes, self.sparse == "a")
 
     @property
     def transposed(self) -> GemmConfig:
@@ -113,12 +120,27 @@ class GemmConfig:
             exchanged=not self.exchanged,
             blocks=self.blocks and self.blocks[::-1],
             granules=self.granules.transposed,
+            sparse=OTHER[self.sparse],
         )
 
     @property
     def columns(self) -> int:
         """Columns of products in a tile: those of the result, times the right operands."""
         return self.tile[1] * self.rights
+
+
+OTHER = {"": "", "a": "b", "b": "a"}
+"""What an operand is called in the transposed product."""
+
+
+def stored_bytes(element_bytes: int, sparse: bool) -> float:
+    """Bytes that an element of an operand takes in memory.
+
+    Of a sparse one half of the elements, and 4 bits for each chunk of 4 elements, of 2 of 32 bits.
+    """
+    if not sparse:
+        return element_bytes
+    return element_bytes / 2 + (0.25 if element_bytes == 4 else 0.125)
 
 
 def operand_bytes(compute: str) -> int:
@@ -162,6 +184,8 @@ class Problem(NamedTuple):
     blocks: tuple[int, int] | None = None
     granules: Granules = ALIGNED
     grouped: bool = False
+    sparse: str = ""
+    """The operand that is sparse, `a` or `b`."""
 
     @property
     def transposed(self) -> Problem:
@@ -174,6 +198,7 @@ class Problem(NamedTuple):
             n=self.m,
             blocks=self.blocks and self.blocks[::-1],
             granules=self.granules.transposed,
+            sparse=OTHER[self.sparse],
         )
 
     def config(self, schedule: Schedule) -> GemmConfig:
@@ -191,6 +216,7 @@ class Problem(NamedTuple):
             blocks=seen.blocks,
             granules=seen.granules,
             grouped=seen.grouped,
+            sparse=seen.sparse,
             **shared,
         )
 

@@ -178,7 +178,8 @@ def max_stages(config: GemmConfig, capacity: int) -> int:
 
 def can(problem: Problem) -> bool:
     """Whether the family has a kernel for a problem, with some schedule."""
-    return problem.compute in COMPUTES and problem.rights == 1 and not problem.grouped
+    plain = problem.rights == 1 and not problem.grouped and not problem.sparse
+    return problem.compute in COMPUTES and plain
 
 
 _TILES = (

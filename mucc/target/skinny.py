@@ -248,7 +248,7 @@ class Skinny(Family):
         """Tiles with the few rows that are known, or 16; nothing where the contraction is not skinny."""
         m, n = problem.m, problem.n
         told = pinned.get("mainloop") == MAINLOOP
-        other = problem.compute not in COMPUTE or problem.rights != 1 or problem.grouped
+        other = problem.compute not in COMPUTE or problem.rights != 1 or problem.grouped or problem.sparse
         if not told and (other or min(m or LONG, n or LONG) > SHORT):
             return
         exchanged = n is not None and (m is None or n < m)

@@ -11,9 +11,15 @@ class Sm90(Target):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
 
     def refusal(self, config: GemmConfig) -> Violation | None:
-        from mucc.target.sm90_rules import BLOCK_MAINLOOPS
+        from mucc.target.sm90_rules import BLOCK_MAINLOOPS, MAINLOOPS
 
-        if config.blocks is None or config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
+        if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
+            return None
+        if config.sparse:
+            message = f"the {config.mainloop} mainloop takes no sparse operands"
+            note = "wgmma multiplies them, in " + ", ".join(MAINLOOPS)
+            return Violation("MU3142", "mainloop", message, (note,), MAINLOOPS[0])
+        if config.blocks is None:
             return None
         message = f"the {config.mainloop} mainloop takes no block scales"
         return Violation("MU3034", "mainloop", message, fix=BLOCK_MAINLOOPS[0])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Device, Facts
-from mucc.target.config import Estimate, Problem, Schedule, operand_bytes
+from mucc.target.config import Estimate, Problem, Schedule, operand_bytes, stored_bytes
 from mucc.target.cost import Extents, Walk, divide, epilogue_bytes, larger, prepared_bytes
 from mucc.target.sm90_rules import SPLIT
 
@@ -51,6 +51,9 @@ class Sm90Cost:
         self.extents = exact._replace(k=exact.k * self.parts)
         compute = "tf32" if self.parts > 1 else problem.compute
         self.flops_per_cycle = self.sm.flops_per_cycle(compute) * self.cost["math_share"]
+        self.a_element = stored_bytes(self.element, problem.sparse == "a")
+        if problem.sparse:
+            self.flops_per_cycle *= 2  # of two products one is left out
         self.prepared = prepared_bytes(problem, exact)
         bandwidth = self.cost["dram_share"] * device.datasheet["dram_bandwidth"]
         self.preparation = self.prepared.bytes / bandwidth + self.prepared.kernels * self.cost["launch"]
@@ -81,12 +84,12 @@ class Sm90Cost:
         (m, n, k), (cluster_m, cluster_n) = tile, cluster
         # A pair of products has twice the columns of its result.
         columns = n * self.problem.rights
-        element = self.element
-        reads = (m * k + ceil(m / 64) * columns * k) * element
+        element, a_element = self.element, self.a_element
+        reads = (m * a_element + ceil(m / 64) * columns * element) * k
         return _Step(
             2 * m * columns * k / self.flops_per_cycle,
-            (reads + (m + columns) * k * element) / self.cost["smem_bytes_per_cycle"],
-            (m / cluster_n + columns / cluster_m) * k * element,
+            (reads + (m * a_element + columns * element) * k) / self.cost["smem_bytes_per_cycle"],
+            (m * a_element / cluster_n + columns * element / cluster_m) * k,
         )
 
     def _epilogue(self, tile: tuple[int, int, int]) -> float:
@@ -108,7 +111,7 @@ class Sm90Cost:
         walk = Walk.of(extents, schedule)
         units, depth, peers = divide(walk.tiles, ceil(extents.k / k), slots, schedule)
 
-        element, columns = self.element, n * self.problem.rights
+        element, a_element, columns = self.element, self.a_element, n * self.problem.rights
         one_step = self._step(schedule.tile, schedule.cluster)
         math, shared, loaded = one_step
         waiting = cost["latency"] / max(stages - cost["held"], 0.5)
@@ -144,7 +147,7 @@ class Sm90Cost:
 
         # What the whole card moves, and what adding up the pieces of divided tiles takes.
         moved = walk.dram_loads(
-            m * extents.k * element,
+            m * extents.k * a_element,
             columns * extents.k * element,
             slots,
             self.device.l2_bytes * cost["l2_share"],

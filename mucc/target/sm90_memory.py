@@ -8,6 +8,7 @@ C++'s rules for padding. Sources, below `cutlass/`:
 * `epilogue/fusion/sm90_visitor_{load,store}_tma_warpspecialized.hpp`: the nodes' SharedStorage
 * `gemm/collective/builders/sm90_common.inl`: swizzle atoms of operands
 * `gemm/collective/sm90_mma_tma_gmma_{ss,rs}_warpspecialized.hpp`: the mainloop's SharedStorage
+* `gemm/collective/sm90_sparse_mma_tma_gmma_ss_warpspecialized{,_fp8}.hpp`: the same of sparse operands
 * `gemm/kernel/sm90_gemm_tma_warpspecialized{,_cooperative,_pingpong}.hpp`: the kernel's SharedStorage
 """
 
@@ -165,9 +166,13 @@ def scales_per_tile(config: GemmConfig) -> tuple[int, ...]:
 
 
 def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
-    """The stages of A and B."""
+    """The stages of A and B, and of the metadata of a sparse A."""
     m, _, k = config.tile
     n = config.columns
+    if config.sparse:
+        values = m * k * config.element_bytes // 2 * stages
+        metadata = int(m * k * config.a_bytes) * stages - values
+        return struct(Layout(size, 128) for size in (values, n * k * config.element_bytes * stages, metadata))
     a, b = (extent * k * config.element_bytes * stages for extent in (m, n))
     if not uses_register_operand(config):
         scales = [Layout(4 * count * stages, 128) for count in scales_per_tile(config)]
@@ -184,7 +189,8 @@ def stage_bytes(config: GemmConfig) -> int:
     """Bytes that one more pipeline stage takes, barriers included."""
     m, _, k = config.tile
     scales = 4 * sum(scales_per_tile(config))
-    return round_up((m + config.columns) * k * config.element_bytes + scales, 128) + 2 * BARRIER
+    operands = int(m * k * config.a_bytes) + config.columns * k * config.element_bytes
+    return round_up(operands + scales, 128) + 2 * BARRIER
 
 
 # Kernel

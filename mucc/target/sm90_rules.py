@@ -34,6 +34,7 @@ GROUPED = ("cooperative", "pingpong")
 TILE_M = (64, 128, 192, 256)
 TILE_N = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 TILE_K = (8, 16, 32, 64, 128)
+SPARSE_TILE_K = (64, 128, 256)
 
 
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
@@ -68,18 +69,27 @@ def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple
     """The configuration with harmless values for some settings."""
     if "mainloop" in settings:
         config = replace(config, mainloop="pingpong" if config.scheduler == "persistent" else "cooperative")
-    return rules.mended(config, stages, settings, (128, 128, 128 // config.element_bytes))
+    depth = (256 if config.sparse else 128) // config.element_bytes
+    return rules.mended(config, stages, settings, (128, 128, depth))
 
 
 # Proposals
 
 
-_tiles = partial(nearest_tiles, rows=TILE_M, columns=TILE_N, depths=TILE_K)
+def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    depths = SPARSE_TILE_K if config.sparse else TILE_K
+    return nearest_tiles(config, stages, rows=TILE_M, columns=TILE_N, depths=depths)
+
+
 _clusters = partial(nearest_clusters, clusters=CLUSTERS)
 
 
 def _exchanges(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    yield Fix("off" if config.exchanged else "on", config.transposed, stages)
+    yield Fix(_other_way(config), config.transposed, stages)
+
+
+def _other_way(config: GemmConfig) -> str:
+    return "off" if config.exchanged else "on"
 
 
 def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
@@ -131,6 +141,14 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         yield rules.no_format("wgmma multiplies", config, (*COMPUTES, *SPLIT), _in_registers)
     elif config.compute in SPLIT and (config.grouped or config.rights == 2):
         yield _only_plain(config)
+    elif config.sparse == "b":
+        yield Broken(
+            "MU3140",
+            "exchange",
+            "the sparse operand must be the first one of the kernel",
+            (f"wgmma takes A sparse: the product is computed with exchange = {_other_way(config)}",),
+            _exchanges,
+        )
     elif config.rights == 2 and config.exchanged:
         yield Broken(
             "MU3060",
@@ -245,15 +263,26 @@ def _k_rule(config: GemmConfig, k: int) -> Iterator[Broken]:
             note = "tf32 A is not contiguous along K: it passes through registers in blocks of 32"
             message = f"tile K = {k} is not a multiple of 32, as these operands need"
             yield Broken("MU3014", "tile", message, (note,), _tiles)
+    elif config.sparse and not _holds_metadata(config, k):
+        what = "64" if config.element_bytes == 4 else "a multiple of 128"
+        depth = what.rpartition(" ")[2]
+        note = f"metadata is packed in blocks of 64 rows and {depth} columns, zeros counted"
+        message = f"tile K = {k} is not {what}, as the metadata of sparse {config.compute} operands needs"
+        yield Broken("MU3141", "tile", message, (note,), _tiles)
     elif steps := list(rules.whole_steps(config, "wgmma", _tiles)):
         yield from steps
-    elif config.element_bytes == 1 and promotes(config) and PROMOTION % (k // 32):
+    elif config.element_bytes == 1 and promotes(config) and PROMOTION % (k // (64 if config.sparse else 32)):
         note = (
             f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; "
             "with acc=fast never"
         )
         message = f"tile K = {k} is none of 32, 64 and 128, as {config.compute} needs"
         yield Broken("MU3030", "tile", message, (note,), _tiles)
+
+
+def _holds_metadata(config: GemmConfig, k: int) -> bool:
+    """Whether CUTLASS wants metadata in the order in which it is packed: that depends on min(tile K, 128)."""
+    return k == 64 if config.element_bytes == 4 else k > 0 and k % 128 == 0
 
 
 def _cluster(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -388,9 +417,10 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
     capacity = limits.shared_memory
     fitting = memory.max_stages(config, capacity)
     m, _, k = config.tile
+    half = ", of which half is there," if config.sparse else ""
     notes = (
-        f"a stage takes {kilobytes(memory.stage_bytes(config))}: {m}x{k} of A and {config.columns}x{k} of B, "
-        f"{config.element_bytes} bytes each",
+        f"a stage takes {kilobytes(memory.stage_bytes(config))}: {m}x{k} of A{half} and {config.columns}x{k} "
+        f"of B, {config.element_bytes} bytes each",
         f"the epilogue takes {kilobytes(memory.epilogue_storage(config).size)}",
     )
     if fitting < 2:

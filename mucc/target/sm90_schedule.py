@@ -85,7 +85,7 @@ class Sm90Tma(TmaFamily):
     def _kernels(
         self, device: Device, extents: Extents, problem: Problem, pinned: Mapping[str, Any]
     ) -> Iterator[Schedule]:
-        depth = 128 // operand_bytes(problem.compute)
+        depth = (256 if problem.sparse else 128) // operand_bytes(problem.compute)
         fixed = pinned.get("mainloop")
         tiles = [("cooperative", *t) for t in COOPERATIVE] + [("pingpong", *t) for t in PINGPONG]
         if fixed not in (None, "cooperative", "pingpong"):
@@ -105,14 +105,25 @@ class Sm90Tma(TmaFamily):
     def exchanges(self, problem: Problem) -> tuple[bool, ...]:
         """Of 32-bit operands, wgmma takes only A from registers, and B must be contiguous along K.
 
-        CUTLASS would exchange them itself, but its TMA epilogues do not follow. A pair stays as it is.
+        CUTLASS would exchange them itself, but its TMA epilogues do not follow. A pair stays as it is, and a
+        sparse operand comes first.
         """
+        if problem.sparse:
+            return (problem.sparse == "b",)
         if problem.grouped or problem.rights == 2:
             return (False,)
         if problem.compute == "tf32" and problem.a_k_major != problem.b_k_major:
             return (problem.a_k_major,)
         extents = Extents.of(problem)
         return (False, True) if min(extents.m, extents.n) <= FEW else (False,)
+
+    def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
+        if not problem.sparse:
+            yield from super().everything(facts, problem)
+            return
+        tiles = product(rules.TILE_M, rules.TILE_N, rules.SPARSE_TILE_K)
+        for tile, cluster, mainloop in product(tiles, rules.CLUSTERS, rules.MAINLOOPS):
+            yield Schedule(tile, cluster, mainloop)
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         return self.cost_of(facts, device, problem).estimate(schedule)
@@ -166,7 +177,7 @@ def _fitting(
         registers = facts.limits.accumulator_registers * threads // m
         before = 0
         for n in range(step, min(registers, facts.limits.copy_extent) // problem.rights + 1, step):
-            tile = (m, n, 128 // element)
+            tile = (m, n, (256 if problem.sparse else 128) // element)
             waves = cost.waves(tile, cluster)
             if waves != before and (time := cost.least(tile, cluster, waves)) < least:
                 found.append((time, Schedule(tile, cluster, mainloop)))

@@ -120,8 +120,16 @@ constexpr mucc::ArgSpec args[] = {
 constexpr mucc::DimSpec dims[] = {{"B", -1}, {"K", 64}};
 }  // namespace laid
 
+namespace thinned {
+constexpr mucc::ArgSpec args[] = {
+    mucc::tensor_in("w", mucc::kBF16, {mucc::dim(0), mucc::dim(1)}, mucc::sparse(), 16),
+    mucc::tensor_out("y", mucc::kBF16, {mucc::dim(0)}, mucc::row_major(), 2)};
+constexpr mucc::DimSpec dims[] = {{"N", -1}, {"K", -1}};
+}  // namespace thinned
+
 }  // namespace
 
 MUCC_KERNEL(linear, linear::args, linear::dims, linear::promises, record, workspace)
 MUCC_KERNEL(laid, laid::args, laid::dims, mucc::none, record, workspace)
+MUCC_KERNEL(thinned, thinned::args, thinned::dims, mucc::none, record, workspace)
 MUCC_MODULE(MANIFEST)

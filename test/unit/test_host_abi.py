@@ -29,6 +29,10 @@ HERE = Path(__file__).parent
 M, N, K = 3, 16, 24
 
 
+KERNELS = ("linear", "laid", "thinned")
+"""The kernels of the test library."""
+
+
 class Lib:
     """The C door of the test library."""
 
@@ -38,7 +42,7 @@ class Lib:
         self.state = State.in_dll(self.dll, "state")
         self.dll.mucc_last_error.restype = ct.c_char_p
         self.dll.mucc_manifest.restype = ct.c_char_p
-        for name in ("linear", "laid"):
+        for name in KERNELS:
             call = getattr(self.dll, f"mucc_{name}")
             call.argtypes = [ct.c_void_p, ct.c_int, ct.c_void_p, ct.c_size_t, ct.c_void_p]
             query = getattr(self.dll, f"mucc_{name}_workspace")
@@ -96,6 +100,12 @@ def laid(**change: Tensor) -> list[Tensor]:
     return list((good | change).values())
 
 
+def thinned(**change: Tensor) -> list[Tensor]:
+    """Good arguments of `thinned`, some of them replaced."""
+    good = {"w": tensor("bf16", [N, 64], [32, 1], data=0x2000), "y": tensor("bf16", [N])}
+    return list((good | change).values())
+
+
 def test_good_call_arrives_as_sent(lib: Lib) -> None:
     assert lib.call("linear", *linear(), stream=77) == ""
     s = lib.state
@@ -110,6 +120,11 @@ def test_strides_byte_offset_and_double_scalar(lib: Lib) -> None:
     x = tensor("bf16", [M, K], [K, 1], data=0x1000, byte_offset=32)
     assert lib.call("linear", *linear(x=x, alpha=scalar(0.25, "f64"))) == ""
     assert (lib.state.pointers[0], lib.state.alpha) == (0x1020, 0.25)
+
+
+def test_a_sparse_matrix_has_the_strides_of_its_stored_half(lib: Lib) -> None:
+    assert lib.call("thinned", *thinned()) == ""
+    assert (lib.state.pointers[0], list(lib.state.dims)[:2]) == (0x2000, [N, 64])
 
 
 def test_layouts(lib: Lib) -> None:
@@ -297,6 +312,20 @@ ERRORS: list[tuple[str, str, dict[str, Tensor], str]] = [
         f"MU6011: linear needs K % 8 == 0 ({ROW}), got M = 3, N = 16, K = 12",
     ),
     (
+        "dense for sparse",
+        "thinned",
+        {"w": tensor("bf16", [N, 64])},
+        "MU6008: argument 'w' of thinned: expected packed (mucc.sparsify) bf16[N, K] with strides [32, 1], "
+        f"got strides [64, 1] of shape [{N}, 64]",
+    ),
+    (
+        "one dense row for sparse",
+        "thinned",
+        {"w": tensor("bf16", [1, 64]), "y": tensor("bf16", [1])},
+        "MU6008: argument 'w' of thinned: expected packed (mucc.sparsify) bf16[N, K] with strides [32, 1], "
+        "got strides [64, 1] of shape [1, 64]",
+    ),
+    (
         "null",
         "linear",
         {"x": tensor("bf16", [M, K], data=0)},
@@ -307,7 +336,7 @@ ERRORS: list[tuple[str, str, dict[str, Tensor], str]] = [
 
 @pytest.mark.parametrize(("kernel", "change", "message"), [e[1:] for e in ERRORS], ids=[e[0] for e in ERRORS])
 def test_bad_argument(lib: Lib, kernel: str, change: dict[str, Tensor], message: str) -> None:
-    args = {"linear": linear, "laid": laid}[kernel](**change)
+    args = {"linear": linear, "laid": laid, "thinned": thinned}[kernel](**change)
     assert lib.call(kernel, *args) == message
     assert lib.workspace(kernel, *args) == -1
     assert lib.error() == message
@@ -426,9 +455,7 @@ def test_only_doors_are_exported(path: Path) -> None:
         [nm, "-D", "--defined-only", path], capture_output=True, text=True, check=True
     ).stdout
     names = {line.split()[-1] for line in listing.splitlines()}
-    doors = {
-        f"{p}{k}{s}" for p in ("mucc_", "__tvm_ffi_") for k in ("linear", "laid") for s in ("", "_workspace")
-    }
+    doors = {f"{p}{k}{s}" for p in ("mucc_", "__tvm_ffi_") for k in KERNELS for s in ("", "_workspace")}
     assert names == doors | {"mucc_manifest", "mucc_last_error", "state"}
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mucc.target import get_target
-from mucc.target.config import Epilogue, GemmConfig
+from mucc.target.config import Epilogue, GemmConfig, operand_bytes
 from mucc.target.sm90_memory import epilogue_storage
 
 SM90 = get_target("sm_90a")
@@ -206,6 +208,30 @@ def test_as_many_stages_as_cutlass_finds_and_no_more_than_fit(config: GemmConfig
     assert stages >= automatic
     assert stages == automatic or config.mainloop == "warpspecialized"  # there CUTLASS carves out too much
     assert SM90.smem_bytes_used(config, stages) <= SM90.smem_bytes < SM90.smem_bytes_used(config, stages + 1)
+
+
+SPARSE = [
+    ("bf16", "128x256x128", "2x1", "cooperative", Epilogue(destination_is_col_major=True), 2, 186368),
+    ("bf16", "128x128x128", "1x1", "pingpong", Epilogue(source=2, destination_is_col_major=True), 4, 223232),
+    ("f16", "256x128x128", "1x2", "cooperative", Epilogue(4, destination_is_col_major=True), 2, 174080),
+    ("e4m3", "64x64x256", "1x1", "warpspecialized", Epilogue(destination_is_col_major=True), 3, 80896),
+    ("e4m3", "128x128x128", "1x1", "cooperative", Epilogue(destination_is_col_major=True), 8, 231424),
+    ("s8", "128x128x256", "1x1", "cooperative", Epilogue(4, destination_is_col_major=True), 3, 194560),
+    ("tf32", "128x128x64", "2x1", "pingpong", Epilogue(4, destination_is_col_major=True), 3, 172032),
+]
+"""sizeof(Kernel::SharedStorage) of kernels with a sparse A, by g++ from the host half of their skeletons."""
+
+
+@pytest.mark.parametrize(("compute", "tile", "cluster", "mainloop", "epilogue", "stages", "kernel"), SPARSE)
+def test_sizes_with_a_sparse_operand(
+    compute: str, tile: str, cluster: str, mainloop: str, epilogue: Epilogue, stages: int, kernel: int
+) -> None:
+    plain = gemm(compute, "kk", tile, cluster, mainloop, epilogue)
+    config = replace(plain, sparse="a", element_bytes=operand_bytes(compute))
+    assert SM90.smem_bytes_used(config, stages) == kernel
+    assert SM90.violations(config, stages) == []
+    most = SM90.max_stages(config)
+    assert SM90.smem_bytes_used(config, most) <= SM90.smem_bytes < SM90.smem_bytes_used(config, most + 1)
 
 
 def test_padding_between_nodes_is_counted_for_the_worst_order() -> None:

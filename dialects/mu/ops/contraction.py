@@ -59,6 +59,8 @@ class ComputeAttr(WordAttr[Compute]):
     def choices(lhs: Attribute, rhs: Attribute) -> tuple[Compute, ...]:
         """The formats that operands of two types may multiply in, the default first; none for s32."""
         dtypes = {dtype_name(Shaped.of(type).element_type) for type in (lhs, rhs)}
+        if "f32" in dtypes and (rules.is_sparse(lhs) or rules.is_sparse(rhs)):
+            return (Compute.TF32,)
         if "f32" in dtypes:
             return (Compute.TF32, Compute.TF32X3, Compute.F32)
         return tuple(c for c in _NARROW if c.value in dtypes)[:1]

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import (
     i1,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, Use
 from xdsl.ir.affine import AffineSet
 from xdsl.irdl import (
     attr_def,
@@ -27,12 +27,24 @@ from xdsl.irdl import (
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from mucc.dialects.mu import rules
 from mucc.dialects.mu.entry import EntryOp
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Shaped, TensorType
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
+
+
+def _multiplies(use: Use) -> bool:
+    """Whether a value is used as an operand of a product, transposed or not."""
+    match use.operation:
+        case TransposeOp(result=turned):
+            return all(map(_multiplies, turned.uses))
+        case user:
+            return isinstance(user, MatmulOp)
 
 
 @irdl_op_definition
@@ -105,6 +117,9 @@ class KernelOp(EntryOp):
         for type in outputs:
             if not isinstance(type, TensorType) or not type.layout.is_row_major:
                 raise VerifyException(f"results are row-major tensors, not {type}")
+        for arg in self.body.block.args:
+            if rules.is_sparse(arg.type) and not all(map(_multiplies, arg.uses)):
+                raise VerifyException("a sparse matrix can be an operand of a product only")
         known = set(self.dim_names)
         for type in (*inputs, *outputs):
             if unknown := {d for d in Shaped.of(type).dims if isinstance(d, str)} - known:

@@ -21,6 +21,10 @@ FAMILIES: dict[Mainloop, tuple[str, str]] = {
 """The module and class that write the kernels of a mainloop. A further family is a module with a `Gemm`."""
 
 
+SPARSE = ("mucc.target.cuda.sparse_gemm", "SparseGemm")
+"""The same for contractions with a sparse operand, whatever their mainloop."""
+
+
 GROUPED: dict[Mainloop, tuple[str, str]] = {
     Mainloop.COOPERATIVE: ("mucc.target.cuda.grouped_gemm", "GroupedGemm"),
     Mainloop.PINGPONG: ("mucc.target.cuda.grouped_gemm", "GroupedGemm"),
@@ -38,5 +42,5 @@ def gemm_of(op: GemmOp, places: Places, *, canonical: bool = False) -> Gemm:
     families = GROUPED if op.is_grouped else FAMILIES
     if mainloop is None or mainloop not in families:
         raise EmissionError(f"no kernel for mainloop {mainloop or 'unset'}")
-    module, name = families[mainloop]
+    module, name = SPARSE if op.is_sparse else families[mainloop]
     return getattr(import_module(module), name)(op, places, canonical=canonical)

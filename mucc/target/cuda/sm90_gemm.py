@@ -22,7 +22,7 @@ _SCHEDULES = {
     Mainloop.WARPSPECIALIZED: ("KernelTmaWarpSpecialized", "TmaWarpSpecialized"),
 }
 
-_HEADERS = {
+HEADERS = {
     Mainloop.COOPERATIVE: "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_cooperative.hpp",
     Mainloop.PINGPONG: "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp",
     Mainloop.WARPSPECIALIZED: "cutlass/gemm/kernel/gemm_universal.hpp",
@@ -46,17 +46,20 @@ NO_MATRIX = "cutlass::bfloat16_t"
 class Sm90Gemm(Gemm):
     """Operands by TMA, products by wgmma, an epilogue of visitors or mucc's own."""
 
+    operator_class = "OpClassTensorOp"
+    """What CUTLASS calls the kind of instruction that multiplies."""
+
     @property
     def headers(self) -> Headers:
         if self.op.scales:
-            headers = Headers(_HEADERS[self.mainloop], more=_SCALING)
+            headers = Headers(HEADERS[self.mainloop], more=_SCALING)
             return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
         if self.op.parts > 1:
-            headers = Headers(_HEADERS[self.mainloop], more=("mucc/promoted.cuh",))
+            headers = Headers(HEADERS[self.mainloop], more=("mucc/promoted.cuh",))
             return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
         promotes = self.op.compute.data in (Compute.E4M3, Compute.E5M2) and self.op.acc is None
         more = (_PROMOTING,) if promotes else ()
-        return self.launched(Headers(_HEADERS[self.mainloop], more=more), "CUTLASS_ENABLE_GDC_FOR_SM90")
+        return self.launched(Headers(HEADERS[self.mainloop], more=more), "CUTLASS_ENABLE_GDC_FOR_SM90")
 
     def launched(self, headers: Headers, waiting: str) -> Headers:
         """Headers of a kernel that may have to start early: the macro `waiting` makes CUTLASS's wait."""
@@ -205,7 +208,7 @@ class Sm90Gemm(Gemm):
             f"using CollectiveMainloop = {self.mainloop_wrapper}typename "
             "cutlass::gemm::collective::CollectiveBuilder<",
             *wrapped(
-                f"cutlass::arch::{arch}, cutlass::arch::OpClassTensorOp, "
+                f"cutlass::arch::{arch}, cutlass::arch::{self.operator_class}, "
                 f"ElementA, {self._stride('A')}, {align}, ElementB, {self._stride('B')}, {align}, "
                 f"{self.accumulator}, {tile}, "
                 f"ClusterShape, {self._stage_count()}, "

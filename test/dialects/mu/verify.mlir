@@ -22,8 +22,28 @@
 
 // -----
 
-// CHECK: unknown layout 'diagonal', expected row_major, col_major or strides(...)
+// CHECK: unknown layout 'diagonal', expected row_major, col_major, strides(...) or sparse
 "test.op"() {a = !mu.tensor<[M, N], f32, diagonal>} : () -> ()
+
+// -----
+
+// CHECK: a sparse tensor has two axes, not 3
+"test.op"() {a = !mu.tensor<[B, M, K], bf16, sparse>} : () -> ()
+
+// -----
+
+// CHECK: a sparse matrix cannot hold s32
+"test.op"() {a = !mu.tensor<[M, K], si32, sparse>} : () -> ()
+
+// -----
+
+// CHECK: the columns of a sparse bf16 matrix are a multiple of 16, not 24
+"test.op"() {a = !mu.tensor<[M, 24], bf16, sparse>} : () -> ()
+
+// -----
+
+// CHECK: a sparse matrix has more than one row
+"test.op"() {a = !mu.tensor<[32, 1], bf16, sparse_turned>} : () -> ()
 
 // -----
 
@@ -525,3 +545,20 @@ mu.schedule "k" for "sm_90a" {tile = #mu.cluster<1, 1>}
 
 // CHECK: schedule setting 'stages' is no integer
 mu.schedule "k" for "sm_90a" {stages = "auto"}
+
+// -----
+
+// CHECK: a sparse matrix can be an operand of a product only
+mu.kernel @f(%w: !mu.tensor<[N, K], bf16, sparse>) -> !mu.tensor<[K, N], bf16> attributes {arg_names = ["w"], result_names = ["out"], dims = ["N", "K"]} {
+  %0 = mu.transpose %w : (!mu.tensor<[N, K], bf16, sparse>) -> !mu.tensor<[K, N], bf16, sparse_turned>
+  %1 = mu.relu %0 : (!mu.tensor<[K, N], bf16, sparse_turned>) -> !mu.tensor<[K, N], bf16>
+  mu.return %1 : !mu.tensor<[K, N], bf16>
+}
+
+// -----
+
+// CHECK: the 2:4 pattern of a sparse operand of @ lies along K
+mu.kernel @f(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], bf16, sparse>) -> !mu.tensor<[M, N], bf16> attributes {arg_names = ["x", "w"], result_names = ["out"], dims = ["M", "N", "K"]} {
+  %0 = mu.matmul bf16 %x, %w : (!mu.tensor<[M, K], bf16>, !mu.tensor<[K, N], bf16, sparse>) -> !mu.tensor<[M, N], bf16>
+  mu.return %0 : !mu.tensor<[M, N], bf16>
+}

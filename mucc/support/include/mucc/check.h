@@ -59,7 +59,7 @@ inline bool same_dtype(const MuccDType& got, const DType& want) {
   return got.code == want.code && got.bits == want.bits && got.lanes == 1;
 }
 
-// Contiguous strides of a shape in the given layout (row-major, but for kColMajor). Products wrap rather than
+// Strides of a shape in a layout that fixes them (row-major, but for kColMajor and kSparse). Products wrap rather than
 // overflow: an absurd shape then fails its comparison with the strides that came.
 inline void packed_strides(LayoutKind kind, const int64_t* shape, int ndim, int64_t* out) {
   uint64_t product = 1;
@@ -69,6 +69,11 @@ inline void packed_strides(LayoutKind kind, const int64_t* shape, int ndim, int6
     out[ndim - 1] = shape[ndim - 2];
     product = uint64_t(shape[ndim - 2]) * uint64_t(shape[ndim - 1]);
     last = ndim - 3;
+  }
+  if (kind == LayoutKind::kSparse && ndim == 2) {
+    out[0] = shape[1] / 2;
+    out[1] = 1;
+    return;
   }
   for (int axis = last; axis >= 0; --axis) {
     out[axis] = int64_t(product);
@@ -259,7 +264,8 @@ MUCC_COLD inline int fail_strides(const Kernel& k, int i, const MuccTensor& t) {
     }
     m.add("), free ones at least 1");
   } else {
-    m.add("%s ", spec.layout.kind == LayoutKind::kRowMajor ? "row-major" : "column-major");
+    bool const sparse = spec.layout.kind == LayoutKind::kSparse;
+    m.add("%s ", sparse ? "packed (mucc.sparsify)" : spec.layout.kind == LayoutKind::kRowMajor ? "row-major" : "column-major");
     add_spec(m, k, spec);
     m.add(" with strides ");
     add_list(m, want, t.ndim);
@@ -306,8 +312,10 @@ inline int check_strides(Call& c, int i, const MuccTensor& t) {
   packed_strides(spec.layout.kind, t.shape, spec.ndim, want);
   if (spec.layout.kind != LayoutKind::kStrides) {
     if (!t.strides && spec.layout.kind == LayoutKind::kRowMajor) return 0;
+    // What is packed has more memory than its shape says: even of one row the strides must say so.
+    bool const sparse = spec.layout.kind == LayoutKind::kSparse;
     for (int a = 0; a < spec.ndim; ++a)
-      if (t.shape[a] != 1 && actual_stride(t, a) != want[a]) return fail_strides(k, i, t);
+      if ((sparse || t.shape[a] != 1) && actual_stride(t, a) != want[a]) return fail_strides(k, i, t);
     return 0;
   }
   for (int a = 0; a < spec.ndim; ++a) {

@@ -43,13 +43,35 @@ void set_pair(Problem const& p, typename Kernel::Arguments& to) {
   to.mainloop.dB = {{n, up < gate ? gate - up : up - gate}, k, batch};
 }
 
+// Whether a kernel's first operand is sparse: then a layout says how it lies, not strides.
+template <class Kernel, class = void>
+inline constexpr bool is_sparse = false;
+template <class Kernel>
+inline constexpr bool is_sparse<Kernel, std::void_t<typename Kernel::CollectiveMainloop::SparseConfig>> = true;
+
+// A sparse first operand: the values, and after them from a multiple of 128 bytes on the metadata.
+template <class Kernel>
+void set_sparse(Problem const& p, typename Kernel::Arguments& to) {
+  using Mainloop = typename Kernel::CollectiveMainloop;
+  auto const shape = cute::make_shape(p.m, p.n, p.k, 1);
+  to.mainloop.layout_a = Mainloop::SparseConfig::fill_layoutA(shape);
+  to.mainloop.layout_e = Mainloop::SparseConfig::fill_layoutE(shape);
+  int64_t const values = int64_t(p.m) * p.k / 2 * int64_t(sizeof(typename Mainloop::ElementA));
+  static_assert(sizeof(typename Mainloop::ElementE) == 1);
+  to.mainloop.ptr_E = p.a.template as<typename Mainloop::ElementE>() + (values + 127) / 128 * 128;
+}
+
 // What every kernel takes from a problem.
 template <class Kernel>
 void begin_arguments(Problem const& p, typename Kernel::Arguments& to) {
   using Mode = cutlass::gemm::GemmUniversalMode;
   to.mode = p.batched ? Mode::kBatched : Mode::kGemm;
   to.mainloop.ptr_A = p.a.template as<typename Kernel::ElementA>();
-  to.mainloop.dA = stride<typename Kernel::StrideA>(p.a);
+  if constexpr (is_sparse<Kernel>) {
+    set_sparse<Kernel>(p, to);
+  } else {
+    to.mainloop.dA = stride<typename Kernel::StrideA>(p.a);
+  }
   if constexpr (is_pair<Kernel>) {
     to.problem_shape = {p.m, {p.n, {}}, p.k, p.batch};
     set_pair<Kernel>(p, to);
@@ -102,6 +124,7 @@ inline bool is_made(cute::TmaDescriptor const* map) {
 template <class Kernel>
 bool maps_are_made(typename Kernel::Params const& p) {
   bool good = is_made(p.mainloop.tma_load_a.get_tma_descriptor()) && is_made(p.mainloop.tma_load_b.get_tma_descriptor());
+  if constexpr (is_sparse<Kernel>) good = good && is_made(p.mainloop.tma_load_e.get_tma_descriptor());
   if constexpr (!cute::is_void_v<typename Kernel::ElementC>)
     good = good && is_made(p.epilogue.tma_load_c.get_tma_descriptor());
   if constexpr (!cute::is_void_v<typename Kernel::ElementD>)

@@ -54,7 +54,7 @@ struct Extent {
 constexpr Extent dim(int index) { return {index, 0}; }
 constexpr Extent fixed(int64_t value) { return {-1, value}; }
 
-enum class LayoutKind : uint8_t { kRowMajor, kColMajor, kStrides };
+enum class LayoutKind : uint8_t { kRowMajor, kColMajor, kStrides, kSparse };
 
 // How a tensor lies in memory. `strides` (in elements, -1: any) counts for kStrides only.
 struct Layout {
@@ -64,6 +64,8 @@ struct Layout {
 constexpr Layout row_major() { return {}; }
 // Contiguous with the last two axes swapped: column-major matrices, one after the other.
 constexpr Layout col_major() { return {LayoutKind::kColMajor, {}}; }
+// A matrix of which half of each row is stored, and metadata after all rows: the rows begin every half of their extent.
+constexpr Layout sparse() { return {LayoutKind::kSparse, {}}; }
 constexpr Layout strides(std::initializer_list<int64_t> list) {
   Layout layout{LayoutKind::kStrides, {}};
   int axis = 0;

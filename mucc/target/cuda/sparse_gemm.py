@@ -1,0 +1,23 @@
+"""Contraction kernels for Hopper whose first operand is sparse."""
+
+from __future__ import annotations
+
+from mucc.target.cuda.gemm import Headers
+from mucc.target.cuda.sm90_gemm import HEADERS, Sm90Gemm
+
+_MAINLOOPS = (
+    "cutlass/gemm/collective/builders/sm90_sparse_gmma_builder.inl",
+    "cutlass/gemm/collective/sm90_sparse_mma_tma_gmma_ss_warpspecialized.hpp",
+    "cutlass/gemm/collective/sm90_sparse_mma_tma_gmma_ss_warpspecialized_fp8.hpp",
+)
+
+
+class SparseGemm(Sm90Gemm):
+    """CUTLASS's collectives for a sparse A, whose values and metadata lie in one block of memory."""
+
+    operator_class = "OpClassSparseTensorOp"
+
+    @property
+    def headers(self) -> Headers:
+        headers = Headers(HEADERS[self.mainloop], more=_MAINLOOPS)
+        return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")

@@ -1,0 +1,190 @@
+"""Packing matrices with the 2:4 pattern: against what was packed, against CUTLASS, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+import mucc
+from mucc.diagnostics import Source
+from mucc.diagnostics.core import DiagnosticError
+from mucc.driver import compile_text
+from mucc.runtime.errors import MuccError
+from mucc.runtime.sparse import Form, densify, is_packed, prune, sparsify
+from mucc.signature import Manifest, evaluate
+from mucc.toolchain.assembly import host_flags
+from mucc.toolchain.discover import find_toolchain
+
+HARNESS = Path(__file__).with_name("sparse_compressor.cpp")
+
+DTYPES = ("float16", "float32", "int8", "uint8", "uint16")
+
+
+def memory(packed: Any) -> bytes:
+    """All that a packed matrix has in memory."""
+    rows, columns = packed.shape
+    form = Form(rows, columns, packed.dtype.itemsize)
+    return as_strided(packed, (form.bytes // form.item,), (form.item,)).tobytes()
+
+
+def pattern(rows: int, columns: int, dtype: str, seed: int = 0) -> Any:
+    """A random matrix with the pattern, many of whose chunks have fewer values than they may."""
+    random = np.random.default_rng(seed)
+    if dtype == "uint16":
+        values = random.integers(1 << 16, size=(rows, columns), dtype=np.uint16)
+    else:
+        values = (20 * random.standard_normal((rows, columns))).astype(dtype)
+    values[random.random((rows, columns)) < 0.4] = 0
+    return prune(values)
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> Any:
+    dtype = draw(st.sampled_from(DTYPES))
+    unit = 32 // np.dtype(dtype).itemsize
+    rows, columns = draw(st.integers(2, 140)), unit * draw(st.integers(1, 12))
+    return pattern(rows, columns, dtype, draw(st.integers(0, 999)))
+
+
+@given(matrices())
+def test_a_packed_matrix_unpacks_to_what_it_was(dense: Any) -> None:
+    packed = sparsify(dense)
+    assert packed.shape == dense.shape and packed.dtype == dense.dtype
+    assert is_packed(packed) and not is_packed(dense)
+    np.testing.assert_array_equal(densify(packed), dense)
+
+
+@given(matrices())
+def test_half_of_a_chunk_stays(dense: Any) -> None:
+    chunk = 2 if dense.dtype.itemsize == 4 else 4
+    full: Any = np.where(dense == 0, np.ones_like(dense), dense)
+    kept: Any = prune(full).reshape(dense.shape[0], -1, chunk)
+    assert ((kept != 0).sum(axis=-1) == chunk // 2).all()
+    if dense.dtype != np.uint16:
+        sizes = np.abs(full.reshape(kept.shape).astype(np.float64))
+        least, most = np.where(kept != 0, sizes, np.inf).min(-1), np.where(kept == 0, sizes, 0).max(-1)
+        assert (least >= most).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint8"])
+def test_torch_packs_alike(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    dense = pattern(70, 160, dtype)
+    packed = sparsify(torch.from_numpy(dense))
+    form = Form(70, 160, dense.dtype.itemsize)
+    whole = packed.as_strided((form.bytes // form.item,), (1,)).numpy()
+    assert whole.tobytes() == memory(sparsify(dense))
+    assert torch.equal(densify(packed), torch.from_numpy(dense))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_formats_that_numpy_lacks(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    weights = torch.randn(72, 96).to(getattr(torch, dtype))
+    packed = mucc.sparsify(weights, prune=True)
+    assert torch.equal(mucc.densify(packed).float(), prune(weights).float())
+    assert packed.stride() == (48, 1)
+    assert not is_packed(packed.clone())
+
+
+def test_zeros_of_either_sign_are_zeros() -> None:
+    dense = np.array([[1, -0.0, 2, -0.0] * 4] * 2, dtype=np.float16)
+    np.testing.assert_array_equal(densify(sparsify(dense)), dense)
+
+
+def test_the_first_place_without_the_pattern_is_named() -> None:
+    dense = pattern(8, 32, "float16")
+    dense[3, 20:23] = 1
+    with pytest.raises(MuccError, match=r"MU6080: row 3, columns 20 to 23 have [34] values") as caught:
+        sparsify(dense)
+    assert caught.value.code == "MU6080"
+    assert is_packed(sparsify(dense, prune=True))
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.zeros((4, 24), np.float16),
+        np.zeros((1, 32), np.float16),
+        np.zeros((4, 32), np.float64),
+        np.zeros((4, 32), np.bool_),
+        np.zeros((2, 4, 32), np.float16),
+        [[0.0] * 32] * 2,
+    ],
+)
+def test_what_cannot_be_packed(weights: Any) -> None:
+    with pytest.raises(MuccError, match="MU6081"):
+        sparsify(weights)
+
+
+def test_only_what_is_packed_unpacks() -> None:
+    with pytest.raises(MuccError, match="MU6081"):
+        densify(np.zeros((4, 32), np.float16))
+
+
+CUTLASS = (
+    ("cutlass::half_t", "float16", 128, 200, 528),
+    ("cutlass::half_t", "float16", 256, 72, 144),
+    ("int8_t", "int8", 128, 64, 288),
+    ("int8_t", "int8", 256, 200, 160),
+    ("float", "float32", 64, 200, 72),
+)
+"""Types, tile K that kernels of them may have, and sizes: of whole blocks of metadata and not."""
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(("element", "dtype", "tile", "rows", "columns"), CUTLASS)
+def test_memory_is_what_cutlass_packs(
+    element: str, dtype: str, tile: int, rows: int, columns: int, tmp_path: Path
+) -> None:
+    try:
+        toolchain = find_toolchain()
+        paths = toolchain.tools()
+    except DiagnosticError as error:
+        pytest.skip(str(error))
+    words = ("{cxx}", *host_flags(toolchain), "-include", "mucc_shim.h", str(HARNESS), "-o", "compressor")
+    sizes = (f"-DELEMENT={element}", f"-DTILE_K={tile}", f"-DROWS={rows}", f"-DCOLUMNS={columns}")
+    command = [*(word.format(**paths) for word in words), *sizes]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr[-3000:]
+    dense = pattern(rows, columns, dtype)
+    packed = subprocess.run([tmp_path / "compressor"], input=dense.tobytes(), capture_output=True, check=True)
+    form, mine = Form(rows, columns, dense.dtype.itemsize), memory(sparsify(dense))
+    assert packed.stdout == mine[: form.value_bytes] + mine[form.offset :]
+
+
+LINEAR = """\
+kernel linear[M, N, K](x: bf16[M, K], w: bf16[N, K] sparse) -> bf16[M, N] {
+    return x @ w.T
+}
+"""
+
+
+def test_interpreters_take_packed_and_dense_matrices() -> None:
+    compilation = compile_text(Source("k.mcu", LINEAR))
+    w = pattern(24, 32, "float16")
+    x = np.random.default_rng(2).standard_normal((5, 32))
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        (dense,), (packed,) = interpret("linear", [x, w]), interpret("linear", [x, sparsify(w)])
+        np.testing.assert_array_equal(dense, packed)
+        np.testing.assert_allclose(dense, x @ w.T.astype(np.float64), rtol=2**-7, atol=2**-7)
+
+
+def test_the_manifest_counts_what_is_stored() -> None:
+    (kernel,) = Manifest.parse(compile_text(Source("k.mcu", LINEAR)).emit("manifest")).kernels
+    assert kernel.signature == "linear[M, N, K](x: bf16[M, K], w: bf16[N, K] sparse) -> bf16[M, N]"
+    assert (
+        "K % 16 == 0",
+        "stored halves of rows of 'w' are copied in multiples of 16 bytes",
+    ) in kernel.promises
+    dims = {"M": 64, "N": 128, "K": 256}
+    stored = Form(128, 256, 2).bytes
+    assert evaluate(kernel.bytes, dims) == 64 * 256 * 2 + stored + 64 * 128 * 2
+    assert evaluate(kernel.flops["tensor.bf16"], dims) == 64 * 128 * 256
