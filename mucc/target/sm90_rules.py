@@ -36,6 +36,11 @@ TILE_N = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 TILE_K = (8, 16, 32, 64, 128)
 SPARSE_TILE_K = (64, 128, 256)
 
+PLAIN_COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+"""Columns of the wgmma instructions that CUTLASS takes by itself. Of a tile of others it makes several, each
+of which reads all of A again, unless it gets its headers of all instructions, which take as long to compile
+as the rest of a kernel."""
+
 
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
     """Every broken rule, each with a value that is legal with the other settings where there is one."""

@@ -27,13 +27,17 @@ PINGPONG = (
 FITTED = (("cooperative", 128), ("cooperative", 256), ("pingpong", 64), ("pingpong", 128), ("pingpong", 192))
 """Rows of tiles whose width may be any that makes the tiles just under a whole number of waves."""
 
-GAIN = 0.98
-"""The part of the best other tile's time below which such a tile is worth a kernel of its own."""
+GAIN, LONG_GAIN = 0.98, 0.95
+"""The part of the best other tile's time below which such a tile is worth a kernel of its own, and one that
+takes long to compile (see `rules.PLAIN_COLUMNS`)."""
 
 FITS = 16
 """Tiles at most that are tried for their number of waves, those with the least work first."""
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
+
+WIDE = ((1, 4),)
+"""Clusters worth trying as well where all rows are in one tile of 64, which its blocks share."""
 
 MOST_SPLITS = 16
 """Parts that K is divided into at most: each waits for the one before it."""
@@ -94,7 +98,7 @@ class Sm90Tma(TmaFamily):
         tiles = dict.fromkeys((word, m, max(n // problem.rights, 16)) for word, m, n in tiles)
         for mainloop, m, n in tiles:
             depths = (depth, 2 * depth) if m * n <= 128 * 64 else (depth,)
-            for k, cluster in product(depths, CLUSTERS):
+            for k, cluster in product(depths, _clusters(extents, m)):
                 if cluster[0] > ceil(extents.m / m) or cluster[1] > ceil(extents.n / n):
                     continue
                 schedule = Schedule((m, n, k), cluster, mainloop)
@@ -144,6 +148,11 @@ def _tiles(extents: Extents, schedule: Schedule) -> int:
     return ceil(extents.m / m) * ceil(extents.n / n) * extents.batch
 
 
+def _clusters(extents: Extents, rows: int) -> tuple[tuple[int, int], ...]:
+    """Clusters worth trying for tiles of so many rows."""
+    return CLUSTERS + WIDE if extents.m <= rows == 64 else CLUSTERS
+
+
 def _walked(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Schedule]:
     """A kernel whose tiles are walked in blocks of two where there are several waves, and one by one as well
     where blocks of two make CUTLASS add tiles at the edge."""
@@ -155,10 +164,16 @@ def _walked(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Sc
     yield schedule
 
 
+def _limit(schedule: Schedule, problem: Problem, least: float) -> float:
+    """What a tile of a width of its own may take, where others take `least`."""
+    plain = schedule.tile[1] * problem.rights in rules.PLAIN_COLUMNS
+    return least * (GAIN if plain else LONG_GAIN)
+
+
 def _fitting(
     facts: Facts, device: Device, cost: Sm90Cost, pinned: Mapping[str, Any], least: float
 ) -> Iterator[Schedule]:
-    """Tiles of any width that fit the waves, and that may take less than `least` seconds.
+    """Tiles of any width that fit the waves, and that may be worth it where others take `least` seconds.
 
     Of the widths that take one number of waves the narrowest has the least work.
     """
@@ -168,19 +183,23 @@ def _fitting(
         return
     element = operand_bytes(problem.compute)
     step = max(8 * element, 16)
-    clusters = (pinned["cluster"],) if "cluster" in pinned else CLUSTERS
     found: list[tuple[float, Schedule]] = []
-    for (mainloop, m), cluster in product(FITTED, clusters):
-        if pinned.get("mainloop", mainloop) != mainloop:
-            continue
+    kernels = [
+        (mainloop, m, cluster)
+        for mainloop, m in FITTED
+        for cluster in ((pinned["cluster"],) if "cluster" in pinned else _clusters(extents, m))
+        if pinned.get("mainloop", mainloop) == mainloop
+    ]
+    for mainloop, m, cluster in kernels:
         threads = 256 if mainloop == "cooperative" else 128
         registers = facts.limits.accumulator_registers * threads // m
         before = 0
         for n in range(step, min(registers, facts.limits.copy_extent) // problem.rights + 1, step):
             tile = (m, n, (256 if problem.sparse else 128) // element)
-            waves = cost.waves(tile, cluster)
-            if waves != before and (time := cost.least(tile, cluster, waves)) < least:
-                found.append((time, Schedule(tile, cluster, mainloop)))
+            waves, schedule = cost.waves(tile, cluster), Schedule(tile, cluster, mainloop)
+            if waves != before:
+                time = cost.least(tile, cluster, waves)
+                found += [(time, schedule)] * (time < _limit(schedule, problem, least))
             before = waves
     found.sort(key=lambda pair: pair[0])
     for _, schedule in found[:FITS]:

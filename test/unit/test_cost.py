@@ -15,7 +15,7 @@ from mucc.target import get_target
 from mucc.target.config import Candidate, Epilogue, Problem, Schedule
 from mucc.target.cost import Extents, Walk, divide, effective_swizzle, larger
 from mucc.target.sm90_cost import Sm90Cost
-from mucc.target.sm90_rules import GROUPED
+from mucc.target.sm90_rules import GROUPED, PLAIN_COLUMNS
 
 SM90 = get_target("sm_90a")
 H200 = SM90.facts.devices[0]
@@ -141,6 +141,17 @@ def test_a_problem_of_one_wave_prefers_what_fills_the_card() -> None:
 def test_tiles_are_as_wide_as_the_waves_want_them(m: int, n: int, k: int, waves: int) -> None:
     chosen = best(Problem("bf16", True, True, m=m, n=n, k=k, batch=1))
     assert 0.96 < chosen.estimate.waves / waves <= 1
+
+
+def test_blocks_of_few_rows_share_them() -> None:
+    chosen = best(Problem("bf16", True, True, m=64, n=10240, k=8192, batch=1))
+    assert max(chosen.schedule.cluster) == 4
+
+
+def test_widths_that_take_long_to_compile_are_worth_it() -> None:
+    """128x112 tiles are 3 % faster than 128x128, by the model."""
+    chosen = best(Problem("bf16", True, True, m=128, n=14336, k=4096, batch=1))
+    assert chosen.schedule.tile[1] in PLAIN_COLUMNS
 
 
 def test_blocks_of_tiles_that_add_a_wave_are_not_walked() -> None:

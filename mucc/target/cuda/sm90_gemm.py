@@ -15,6 +15,7 @@ from mucc.target.cuda.lean import LeanEpilogue, is_lean, warpgroups
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, EmissionError, Memory
 from mucc.target.cuda.names import string_literal
 from mucc.target.sm90_memory import stage_bytes
+from mucc.target.sm90_rules import PLAIN_COLUMNS
 
 _SCHEDULES = {
     Mainloop.COOPERATIVE: ("KernelTmaWarpSpecializedCooperative", "TmaWarpSpecializedCooperative"),
@@ -37,6 +38,9 @@ _SCALING = (
     "cutlass/gemm/collective/sm90_mma_tma_gmma_ss_warpspecialized_fp8_blockwise_scaling.hpp",
 )
 
+# CUTLASS's wgmma instructions of every number of columns.
+_ALL_COLUMNS = "CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED"
+
 _RASTERS = {Raster.ALONG_M: "kAlongM", Raster.ALONG_N: "kAlongN", Raster.HEURISTIC: "kHeuristic"}
 
 # The type of the shared memory that an epilogue keeps though it stores no matrix.
@@ -51,21 +55,23 @@ class Sm90Gemm(Gemm):
 
     @property
     def headers(self) -> Headers:
+        more: tuple[str, ...] = ()
         if self.op.scales:
-            headers = Headers(HEADERS[self.mainloop], more=_SCALING)
-            return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
-        if self.op.parts > 1:
-            headers = Headers(HEADERS[self.mainloop], more=("mucc/promoted.cuh",))
-            return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
-        promotes = self.op.compute.data in (Compute.E4M3, Compute.E5M2) and self.op.acc is None
-        more = (_PROMOTING,) if promotes else ()
-        return self.launched(Headers(HEADERS[self.mainloop], more=more), "CUTLASS_ENABLE_GDC_FOR_SM90")
+            more = _SCALING
+        elif self.op.parts > 1:
+            more = ("mucc/promoted.cuh",)
+        elif self.op.compute.data in (Compute.E4M3, Compute.E5M2) and self.op.acc is None:
+            more = (_PROMOTING,)
+        headers = Headers(HEADERS[self.mainloop], more=more)
+        if self.tile.sizes[1] * (2 if self.op.is_pair else 1) not in PLAIN_COLUMNS:
+            headers = replace(headers, defines=(_ALL_COLUMNS,))
+        return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
 
     def launched(self, headers: Headers, waiting: str) -> Headers:
         """Headers of a kernel that may have to start early: the macro `waiting` makes CUTLASS's wait."""
         if not self.op.is_dependent:
             return headers
-        return replace(headers, driver="mucc::gemm::DependentHost", defines=(waiting,))
+        return replace(headers, driver="mucc::gemm::DependentHost", defines=(*headers.defines, waiting))
 
     def build_epilogue(self) -> Epilogue:
         epilogue = self._built_epilogue()

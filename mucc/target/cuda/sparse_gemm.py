@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mucc.target.cuda.gemm import Headers
-from mucc.target.cuda.sm90_gemm import HEADERS, Sm90Gemm
+from mucc.target.cuda.sm90_gemm import Sm90Gemm
 
 _MAINLOOPS = (
     "cutlass/gemm/collective/builders/sm90_sparse_gmma_builder.inl",
@@ -19,5 +21,4 @@ class SparseGemm(Sm90Gemm):
 
     @property
     def headers(self) -> Headers:
-        headers = Headers(HEADERS[self.mainloop], more=_MAINLOOPS)
-        return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")
+        return replace(super().headers, more=_MAINLOOPS)
