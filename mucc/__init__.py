@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from mucc.version import __version__
 
 if TYPE_CHECKING:
-    from mucc.runtime import check, compile, densify, load, sparsify
+    from mucc.runtime import check, compile, densify, load, pack_s4, sparsify, unpack_s4
 
-__all__ = ["__version__", "check", "compile", "densify", "load", "sparsify"]
+__all__ = ["__version__", "check", "compile", "densify", "load", "pack_s4", "sparsify", "unpack_s4"]
 
-_LAZY: dict[str, str] = dict.fromkeys(("check", "compile", "densify", "load", "sparsify"), "mucc.runtime")
+_LAZY: dict[str, str] = dict.fromkeys(__all__[1:], "mucc.runtime")
 
 
 def __getattr__(name: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Attribute
 
-from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Fix, Source, Span
+from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Fix, Severity, Source, Span
 from mucc.passes.levels import STAGED, LevelError
+from mucc.passes.mix_operands import MixOperands, kept_apart
 from mucc.passes.pipeline import pipeline
 from mucc.passes.support import Finding, PassError
 
@@ -218,6 +220,8 @@ class _Compiler:
         select = self.select(module)
         for step, level in pipeline(self.options.target, self.options.dims, select):
             self.step(step, module)
+            if isinstance(step, MixOperands):
+                self.explain_conversions(module)
             if self.options.verify:
                 self.verify(level, module, step.name)
             if level is STAGED and self.options.keep_levels:
@@ -247,6 +251,11 @@ class _Compiler:
             for finding in e.findings:
                 self.sink.emit(self.diagnostic(finding))
             self.sink.raise_if_errors()
+
+    def explain_conversions(self, module: ModuleOp) -> None:
+        """Note where weights are converted by a kernel of their own, which costs what they save."""
+        for finding in kept_apart(module, self.options.target):
+            self.sink.emit(dataclasses.replace(self.diagnostic(finding), severity=Severity.NOTE))
 
     def verify(self, level: Any, module: ModuleOp, after: str) -> None:
         try:

@@ -15,7 +15,12 @@ from typing import Any, Literal
 ABI_VERSION = 1
 """How arguments are passed. A library of another number is not loaded."""
 
-ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s32": 4}
+_SINGLES = {"e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s4": 1}
+ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "s32": 4, **_SINGLES}
+"""Bytes of what an array has for elements: one number, or for `PACKED` dtypes two."""
+
+PACKED = ("s4",)
+"""Dtypes of which a byte holds two neighbours along the last axis: an array of them is one of bytes."""
 
 Layout = Literal["row_major", "col_major", "sparse"] | tuple[int | None, ...]
 """Contiguous one way or the other, packed by `mucc.sparsify`, or a stride per axis (elements, None: free)."""
@@ -69,6 +74,13 @@ class Arg:
     def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """The shape for given dims."""
         return tuple(dims[e] if isinstance(e, str) else e for e in self.shape)
+
+    def stored(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of an array that is passed: in bytes along the last axis where two elements share one."""
+        *outer, last = self.extents(dims) or (1,)
+        if self.dtype in PACKED:
+            return (*outer, last // 2)
+        return self.extents(dims)
 
 
 @dataclass(frozen=True, slots=True)

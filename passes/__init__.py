@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
+    "mix-operands": ("mix_operands", "MixOperands"),
     "decompose": ("decompose", "Decompose"),
     "form-stages": ("form_stages", "FormStages"),
     "pair-contractions": ("pair_contractions", "PairContractions"),

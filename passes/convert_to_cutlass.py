@@ -140,9 +140,11 @@ class _Kernel(ProgramBuilder):
         assert isinstance(matmul, MatmulOp)
         rank = len(stage.space)
         problem = problem_of(stage)
-        # Beside a sparse operand of 32 bits no other passes through registers.
+        # Beside a sparse operand of 32 bits, or one that is converted, no other passes through registers.
         is_sparse = rules.is_sparse(matmul.lhs.type) or rules.is_sparse(matmul.rhs.type)
-        along = is_sparse and dtype_bytes(Shaped.of(matmul.lhs.type).element_type) == 4
+        along = matmul.mixed is not None or (
+            is_sparse and dtype_bytes(Shaped.of(matmul.lhs.type).element_type) == 4
+        )
         left = lhs_access(stage, matmul)
         a = self.operand(stage, left, problem, Shaped.of(matmul.lhs.type).dims, k_major=along)
         b, *second = (
@@ -173,7 +175,7 @@ class _Kernel(ProgramBuilder):
             c.GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch),
             Region(body.block),
             b2=next(iter(second), None),
-            scales=[self.scale(stage, value) for value in matmul.scales],
+            scales=[(self.group_scale if matmul.mixed else self.scale)(stage, v) for v in matmul.scales],
         )
         gemm.acc = matmul.acc
         gemm.location = matmul.location

@@ -92,10 +92,13 @@ class Expand(RewritePattern):
 
 
 class MixedProduct(RewritePattern):
-    """`x @ transpose(w)` of bf16 and s8 -> `x @ transpose(cast(w))`: operands are multiplied at one size."""
+    """`x @ transpose(w)` of bf16 and s8 -> `x @ transpose(cast(w))`: operands are multiplied at one size.
+
+    But for those that the kernel converts itself.
+    """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, MatmulOp):
+        if not isinstance(op, MatmulOp) or op.mixed is not None:
             return
         wide = Shaped.of(op.result.type).element_type
         for index, (value, other) in enumerate(((op.lhs, op.rhs), (op.rhs, op.lhs))):

@@ -13,9 +13,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.rules import is_sparse
-from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits, dtype_bytes
 from mucc.passes.granules import granules_of
-from mucc.target.config import WIDEST_ACCESS, Epilogue, GemmConfig, Problem, Schedule
+from mucc.target.config import WIDEST_ACCESS, Epilogue, GemmConfig, Mixed, Problem, Schedule
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 
@@ -68,7 +68,16 @@ def _described(gemm: c.GemmOp) -> Problem:
         granules=granules_of(gemm),
         grouped=gemm.is_grouped,
         sparse="a" if is_sparse(gemm.a.type) else "b" if is_sparse(gemm.b.type) else "",
+        mixed=_mixed_of(gemm),
     )
+
+
+def _mixed_of(gemm: c.GemmOp) -> Mixed | None:
+    """What the kernel converts, if anything."""
+    if (side := gemm.narrow) is None:
+        return None
+    bits = dtype_bits(Shaped.of((gemm.b if side else gemm.a).type).element_type)
+    return Mixed(bits, side == 0, gemm.group, len(gemm.scales) == 2)
 
 
 def _extent(dims: Dims, sizes: Mapping[str, int]) -> int | None:

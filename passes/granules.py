@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.entry import EntryOp
-from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.passes.promises import may_be_multiple, promised_multiple
 from mucc.target.config import WIDEST_ACCESS, Granules
 
@@ -37,12 +37,12 @@ def held(gemm: c.GemmOp, value: SSAValue) -> int:
     if isinstance(base, TensorType) and base.layout.kind.data == "strides":
         strides = [s for s in base.layout.stride_values if s is not None and s != 1]
         elements = gcd(elements, *strides)
-    return gcd(elements * dtype_bytes(type.element_type), WIDEST_ACCESS)
+    return gcd(elements * dtype_bits(type.element_type) // 8, WIDEST_ACCESS)
 
 
 def multiple_of(type: TensorType, granule: int) -> int:
     """What the contiguous extent must be a multiple of for rows to be multiples of `granule` bytes."""
-    stored = granule // gcd(granule, dtype_bytes(type.element_type))
+    stored = 8 * granule // gcd(8 * granule, dtype_bits(type.element_type))
     return 2 * stored if type.is_sparse else stored
 
 

@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
-from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.dialects.mu.types import TensorType, dtype_bits, is_packed
 from mucc.passes.gemm_config import problem_of
 from mucc.passes.granules import held, may_be_wide, multiple_of
 from mucc.passes.promises import promised_multiple
@@ -34,14 +34,14 @@ def _check(
     extent = type.dims[type.unit_axis]
     if type.layout.padding > 1:
         return None
-    size = dtype_bytes(type.element_type)
+    bits = dtype_bits(type.element_type)
     multiple = multiple_of(type, granule)
     name = _name(program, value)
     if isinstance(extent, int):
         if extent % multiple == 0:
             return None
         padded = -(-extent // multiple) * multiple
-        size_text = f"have {extent} {type.dtype} elements, {extent * size} bytes"
+        size_text = f"have {extent} {type.dtype} elements, {extent * bits // 8} bytes"
         return _unaligned(program, gemm, op, name, size_text, multiple, f"pad the extent to {padded}")
     promises = program.promises.data if program.promises else None
     if not may_be_wide(program, value.type):
@@ -72,9 +72,22 @@ def _unaligned(
     )
 
 
+def _shared_bytes(program: c.ProgramOp) -> dict[str, c.RequirementAttr]:
+    """What tensors whose elements share bytes ask of dims: whole bytes, which they have in any case."""
+    found: dict[str, c.RequirementAttr] = {}
+    for arg, name in zip(program.body.block.args, program.arg_names, strict=True):
+        type = arg.type
+        if not isinstance(type, TensorType) or not is_packed(type.element_type):
+            continue
+        if isinstance(extent := type.dims[-1], str):
+            reason = f"two {type.dtype} of '{name.data}' share a byte"
+            found[extent] = c.RequirementAttr.of(extent, 2, reason)
+    return found
+
+
 def _legalise(program: c.ProgramOp) -> list[Finding]:
     granule = get_target(program.target.data).copy_granule
-    found: dict[str, c.RequirementAttr] = {}
+    found = _shared_bytes(program)
     findings: list[Finding] = []
     for kernel in program.kernels:
         if not isinstance(kernel, c.GemmOp):

@@ -14,6 +14,7 @@ from mucc.passes.legalize_pipeline import LegalizePipeline
 from mucc.passes.legalize_target import LegalizeTarget
 from mucc.passes.legalize_tile import LegalizeTile
 from mucc.passes.levels import Level
+from mucc.passes.mix_operands import MixOperands
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.pair_contractions import PairContractions
 from mucc.passes.plan_workspace import PlanWorkspace
@@ -33,6 +34,7 @@ def pipeline(
     """
     return (
         (MuCanonicalize(), levels.MU),
+        (MixOperands(target), levels.MU),
         (Decompose(), levels.PRIMITIVE),
         (MuCanonicalize(), levels.PRIMITIVE),
         (FormStages(), levels.STAGED),

@@ -187,3 +187,11 @@ class ProgramBuilder:
         """Where the scales of blocks lie."""
         access = through_views(value, identity(Shaped.of(value.type).dims), stage)
         return self.outside(access.base)
+
+    def group_scale(self, stage: StageOp, value: SSAValue) -> SSAValue:
+        """Scales or zeros of groups as a view: they may lie anyhow."""
+        dims = Shaped.of(value.type).dims
+        access = self.at(through_views(value, identity(dims), stage))
+        if access.is_gathered:
+            access = self.copy(stage, access, len(dims), dims)
+        return build_view(access, len(dims), self.block)

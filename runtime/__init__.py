@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mucc.runtime.errors import MuccError, MuccRuntimeError, MuccTypeError, MuccValueError
     from mucc.runtime.kernel import Kernel
     from mucc.runtime.module import Module, load
+    from mucc.runtime.packing import pack_s4, unpack_s4
     from mucc.runtime.sparse import densify, sparsify
 
 __all__ = [
@@ -32,7 +33,9 @@ __all__ = [
     "compile",
     "densify",
     "load",
+    "pack_s4",
     "sparsify",
+    "unpack_s4",
 ]
 
 _HOMES = {
@@ -44,6 +47,8 @@ _HOMES = {
     "compile": "build",
     "densify": "sparse",
     "load": "module",
+    "pack_s4": "packing",
+    "unpack_s4": "packing",
     "sparsify": "sparse",
 }
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from mucc.build import build
 from mucc.dialects.mu.arrays import TorchArrays
 from mucc.runtime.indices import draw_indices
+from mucc.runtime.packing import pack_s4
 from mucc.runtime.report import Report
 from mucc.runtime.sparse import sparsify
 from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 from mucc.runtime.verify import compare, input_scales
-from mucc.signature import Arg, KernelInfo, evaluate
+from mucc.signature import PACKED, Arg, KernelInfo, evaluate
 
 if TYPE_CHECKING:
     from mucc.build import Request
@@ -28,7 +29,7 @@ torch: Any = importlib.import_module("torch")
 
 def empty(arg: Arg, dims: dict[str, int], device: Any) -> Any:
     """An uninitialised tensor of the argument's dtype, shape and layout."""
-    shape = list(arg.extents(dims))
+    shape = list(arg.stored(dims))
     if arg.layout == "row_major":
         return torch.empty(shape, dtype=DTYPES[arg.dtype], device=device)
     if arg.layout == "col_major":
@@ -58,6 +59,8 @@ def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any
         if arg.layout == "sparse":
             inputs.append(sparsify(rounded.to(DTYPES[arg.dtype]), prune=True))
             continue
+        if arg.dtype in PACKED:
+            rounded = pack_s4(rounded.to(torch.int8))
         inputs.append(empty(arg, dims, device).copy_(rounded))
     return inputs
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mucc.runtime.errors import MuccTypeError, translated
-from mucc.signature import ITEM_BYTES, Arg
+from mucc.signature import ITEM_BYTES, PACKED, Arg
 
 if TYPE_CHECKING:
     from mucc.runtime.kernel import Kernel
@@ -27,6 +27,7 @@ DTYPES = {
     "s8": torch.int8,
     "u8": torch.uint8,
     "s32": torch.int32,
+    "s4": torch.uint8,
 }
 _PLAIN = {torch.Tensor, torch.nn.Parameter, float, int, bool}
 _LIBRARY = torch.library.Library("mucc", "FRAGMENT")
@@ -70,17 +71,19 @@ class TorchKernel:
         self.first_tensor = next(i for i, a in enumerate(info.inputs) if a.role == "input")
         self._workspaces: dict[tuple[int, int], Tensor] = {}
         places = {
-            e: (i, axis)
+            e: (i, axis, 2 if a.dtype in PACKED and axis == len(a.shape) - 1 else 1)
             for i, a in enumerate(info.inputs)
             for axis, e in enumerate(a.shape)
             if isinstance(e, str)
         }
-        # Per output, per axis: a number, or (argument, axis) to read it from.
+        # Per output, per axis: a number, or (argument, axis, factor) to read it from.
         self._plans = [(a, DTYPES[a.dtype], [self._place(e, places) for e in a.shape]) for a in info.outputs]
         self._simple = all(a.layout == "row_major" for a in info.outputs)
         self.op: Any = self._register()
 
-    def _place(self, extent: str | int, places: dict[str, tuple[int, int]]) -> int | tuple[int, int]:
+    def _place(
+        self, extent: str | int, places: dict[str, tuple[int, int, int]]
+    ) -> int | tuple[int, int, int]:
         if isinstance(extent, int):
             return extent
         bound = self.kernel.info.dims[extent]
@@ -91,7 +94,7 @@ class TorchKernel:
         device = tensors[self.first_tensor].device
         outs: list[Tensor] = []
         for arg, dtype, plan in self._plans:
-            shape = [p if isinstance(p, int) else tensors[p[0]].shape[p[1]] for p in plan]
+            shape = [p if isinstance(p, int) else tensors[p[0]].shape[p[1]] * p[2] for p in plan]
             if self._simple or arg.layout == "row_major":
                 outs.append(torch.empty(shape, dtype=dtype, device=device))
             elif arg.layout == "col_major":

@@ -23,7 +23,14 @@ from xdsl.interpreter import (
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.arrays import Arrays, arrays_for
-from mucc.dialects.mu.interpreter import MuFunctions, gathered, grouped_product, scattered, sizes_of
+from mucc.dialects.mu.interpreter import (
+    MuFunctions,
+    argument_values,
+    gathered,
+    grouped_product,
+    scattered,
+    sizes_of,
+)
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
@@ -104,6 +111,9 @@ class CutlassFunctions(MuFunctions):
         # Where no operand has batch axes, every batch has the same product.
         if op.is_grouped:
             products = [grouped_product(self.arrays, a, b, more[0])]
+        elif (side := op.narrow) is not None:
+            wide = op.b.type if side == 0 else op.a.type
+            products = [self.mixed_product(a, b, scales, op.group, side, Shaped.of(wide).element_type)]
         else:
             products = [self.product(a, right, scales, op.blocks) for right in (b, *more)]
         self.launch = _Launch(space, tuple(self.arrays.xp.broadcast_to(p, space) for p in products))
@@ -254,10 +264,11 @@ def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:
     Raises ValueError where shapes do not fit, or a launch reads what none has written.
     """
     arrays = arrays_for(*inputs)
-    values = [arrays.float64(v) for v in inputs]
     args = program.body.block.args
     count = program.num_inputs.value.data
-    sizes = sizes_of(program.dim_names, [a.type for a in args[:count]], values)
+    types = [a.type for a in args[:count]]
+    values = argument_values(arrays, types, inputs)
+    sizes = sizes_of(program.dim_names, types, values)
     outputs = [Buffer() for _ in args[count:]]
     module = program.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))

@@ -56,7 +56,7 @@ from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.contraction import AccumulationAttr, Compute, ComputeAttr
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
-from mucc.dialects.mu.rules import block_scales, is_sparse
+from mucc.dialects.mu.rules import block_scales, group_scales, is_sparse, narrow_side
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
     EpilogueTileAttr,
@@ -185,6 +185,8 @@ class GemmOp(DeviceKernelOp):
     A pair has a second right operand `b2`, which lies in memory as `b` does; each element of the tile then
     has two accumulators.
     With `offsets`, the ends of groups of rows, `b` is [groups, K, N] and each group has a matrix of it.
+    `scales` are those of blocks of 8-bit operands or, where one operand is narrow, of groups of it along K,
+    then zeros.
     Where `prepared` operands are given, the kernel reads those in the place of `a` and `b`: what kernels
     before it have written. Of `tf32x3` they are [.., M, 3, K] and [.., N, 3, K], the parts to multiply.
     """
@@ -281,9 +283,21 @@ class GemmOp(DeviceKernelOp):
     @property
     def blocks(self) -> tuple[int, int] | None:
         """How many rows of A and columns of B share a scale, None where there are no block scales."""
-        if not self.scales:
+        if not self.scales or self.narrow is not None:
             return None
         return block_scales(self.a.type, self.b.type, [s.type for s in self.scales])
+
+    @property
+    def narrow(self) -> int | None:
+        """Which operand, 0 or 1, is of 4 or 8 bits and converted by the kernel to the other's format."""
+        return narrow_side(self.a.type, self.b.type)
+
+    @property
+    def group(self) -> int:
+        """How many elements along K share a scale of the narrow operand; 0 where it has none."""
+        if self.narrow is None or not self.scales:
+            return 0
+        return group_scales(self.a.type, self.b.type, [s.type for s in self.scales])
 
     @property
     def is_batched(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
 
-from mucc.dialects.mu.rules import TypeRuleError, shape_text
+from mucc.dialects.mu.rules import TypeRuleError, not_packed, shape_text
 from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Shaped, TensorType, dtype_name
 
 
@@ -67,6 +67,7 @@ def grouped_matmul(lhs: Attribute, rhs: Attribute, offsets: Attribute) -> Tensor
 def gather(operand: Attribute, rows: Attribute) -> TensorType:
     """`[T, ...]` by rows `[M, ...]` to `[M, ..., ...]`. Raises TypeRuleError MU1072, MU1073."""
     value, index = _rows_of("gather", operand), _index("rows", rows)
+    not_packed(value)
     return TensorType.of((*index.dims, *value.dims[1:]), value.element_type)
 
 

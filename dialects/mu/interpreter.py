@@ -19,10 +19,10 @@ from xdsl.interpreter import (
     impl_terminator,
     register_impls,
 )
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from mucc.dialects.mu import rules
-from mucc.dialects.mu.arrays import Arrays, arrays_for
+from mucc.dialects.mu.arrays import Arrays, arrays_for, unpacked
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
@@ -32,7 +32,7 @@ from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
-from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_name, is_packed
 
 Rule = Callable[[Arrays, Any, tuple[Any, ...]], Any]
 
@@ -154,7 +154,25 @@ class MuFunctions(InterpreterFunctions):
 
     @impl(MatmulOp)
     def matmul(self, interpreter: Interpreter, op: MatmulOp, args: PythonValues) -> PythonValues:
+        if op.mixed is not None:
+            side = rules.narrow_side(op.lhs.type, op.rhs.type)
+            wide = Shaped.of(op.result.type).element_type
+            return (self.mixed_product(args[0], args[1], args[2:], op.group, side or 0, wide),)
         return (self.product(args[0], args[1], args[2:], op.blocks),)
+
+    def mixed_product(
+        self, a: Any, b: Any, scales: Sequence[Any], group: int, side: int, wide: Attribute
+    ) -> Any:
+        """A product whose narrow operand, the one at `side`, is scaled by groups along K and then rounded."""
+        if not scales:
+            return a @ b
+        operands = [a, b]
+        scale, *zeros = (self.arrays.repeat(s, group, 1) for s in scales)
+        rows = self.arrays.xp.swapaxes(b, -1, -2) if side else a
+        weights = ((rows - zeros[0]) if zeros else rows) * scale
+        weights = self.arrays.round_to(weights, dtype_name(wide))
+        operands[side] = self.arrays.xp.swapaxes(weights, -1, -2) if side else weights
+        return operands[0] @ operands[1]
 
     def product(self, a: Any, b: Any, scales: Sequence[Any], blocks: tuple[int, int] | None) -> Any:
         """The product of matrices whose blocks are scaled; each scale holds for some rows and 128 columns."""
@@ -298,6 +316,18 @@ def _check_rows(numbers: Sequence[int], count: int) -> None:
             raise ValueError(f"MU6024: rows[{i}] = {number} is none of the {count} rows")
 
 
+def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """The inputs as float64. Bytes for a parameter of which two elements share a byte are unpacked."""
+    values: list[Any] = []
+    for type, given in zip(types, inputs, strict=True):
+        value = arrays.float64(given)
+        is_bytes = str(getattr(given, "dtype", "")).endswith("int8")
+        if is_bytes and isinstance(type, TensorType) and is_packed(type.element_type):
+            value = unpacked(arrays.xp, value)
+        values.append(value)
+    return values
+
+
 def sizes_of(dim_names: Sequence[str], types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
     """The value of every dim, read off the arguments' shapes. Raises ValueError where they disagree."""
     sizes: dict[str, int] = {}
@@ -316,12 +346,14 @@ def sizes_of(dim_names: Sequence[str], types: Sequence[Any], values: Sequence[An
 def interpret_kernel(kernel: KernelOp, inputs: Sequence[Any]) -> list[Any]:
     """Run a kernel on arrays (NumPy or torch, any real dtype; scalars may be Python numbers).
 
+    What shares bytes in memory may be given as such bytes, as a call takes it, or as other numbers.
     Returns one float64 array per result, of the full shape that the kernel declares.
     Raises ValueError where shapes do not fit the parameters.
     """
     arrays = arrays_for(*inputs)
-    values = [arrays.float64(v) for v in inputs]
-    sizes = sizes_of(kernel.dim_names, [a.type for a in kernel.body.block.args], values)
+    types = [a.type for a in kernel.body.block.args]
+    values = argument_values(arrays, types, inputs)
+    sizes = sizes_of(kernel.dim_names, types, values)
     module = kernel.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
     functions = MuFunctions(arrays, sizes)

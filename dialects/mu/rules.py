@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Dims, Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Dims, Shaped, TensorType, dtype_name, is_packed
 
 
 class TypeRuleError(VerifyException):
@@ -117,11 +117,22 @@ def select(condition: Attribute, on_true: Attribute, on_false: Attribute) -> Att
     return as_type(dims, promote((on_true, on_false)), (condition, on_true, on_false))
 
 
+def not_packed(value: Shaped) -> None:
+    """Raises TypeRuleError MU1066 for numbers that share bytes: kernels read them, but do not write them."""
+    if is_packed(value.element_type):
+        raise TypeRuleError(
+            "MU1066",
+            f"{value} is stored nowhere but in the parameter that it comes from",
+            helps=("convert it: `cast(..., s8)`",),
+        )
+
+
 def stored(operand: Attribute) -> TensorType:
     """What a pinned value is read back as: row-major. Raises TypeRuleError MU1017 for bools."""
     value = Shaped.of(operand)
     if value.element_type == i1:
         raise TypeRuleError("MU1017", "a bool cannot be stored")
+    not_packed(value)
     return TensorType.of(value.dims, value.element_type)
 
 
@@ -219,28 +230,30 @@ def dense(operands: Sequence[Attribute]) -> None:
 
 NARROW_FLOATS = (DTYPES["e4m3"], DTYPES["e5m2"])
 NARROW_INTEGERS = (DTYPES["s8"], DTYPES["u8"])
+WEIGHTS = (*NARROW_FLOATS, *NARROW_INTEGERS, DTYPES["s4"])
+"""The dtypes of weights that 16-bit activations multiply with."""
+HALVES = (DTYPES["bf16"], DTYPES["f16"])
 
 
 def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
     """The dtype of a product of matrices of these dtypes.
 
     bf16, f16 and f32 multiply with themselves; e4m3 and e5m2 with each other, to f32; s8 and u8 with each
-    other, to s32; bf16 and f16 with all of 8 bits too, which they hold exactly. Raises TypeRuleError MU1060
-    for dtypes that are no operands, MU1025 for other pairs.
+    other, to s32; bf16 and f16 with all of 4 and 8 bits too, which they hold exactly. Raises TypeRuleError
+    MU1060 for dtypes that are no operands, MU1025 for other pairs.
     """
     if lhs == rhs and lhs in WIDE:
         return lhs
-    narrow = (*NARROW_FLOATS, *NARROW_INTEGERS)
     for wide, other in ((lhs, rhs), (rhs, lhs)):
-        if wide in (DTYPES["bf16"], DTYPES["f16"]) and other in narrow:
+        if wide in HALVES and other in WEIGHTS:
             return wide
     if lhs in NARROW_FLOATS and rhs in NARROW_FLOATS:
         return f32
     if lhs in NARROW_INTEGERS and rhs in NARROW_INTEGERS:
         return DTYPES["s32"]
-    factors = (*WIDE, *narrow)
+    factors = (*WIDE, *WEIGHTS)
     for type, other in ((lhs, rhs), (rhs, lhs)):
-        if type not in factors:
+        if type not in factors or (lhs == rhs and is_packed(type)):
             helps = ("convert both: `cast(..., f32)`, which is exact for integers up to 2^24",)
             if other in WIDE:
                 helps = (f"convert it: `cast(..., {dtype_name(other)})`", *(helps if other != f32 else ()))
@@ -253,9 +266,35 @@ def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
     raise TypeRuleError(
         "MU1025",
         f"operands of @ have dtypes {dtype_name(lhs)} and {dtype_name(rhs)}, but both must have the same one",
-        notes=("e4m3 and e5m2 also multiply with each other, s8 and u8 too, and bf16 and f16 with all four",),
+        notes=("e4m3 and e5m2 also multiply with each other, s8 and u8 too; bf16 and f16 with all, and s4",),
         helps=(f"convert one: `cast(..., {dtype_name(lhs)})`",),
     )
+
+
+def narrow_side(lhs: Attribute, rhs: Attribute) -> int | None:
+    """Which operand, 0 or 1, is weights of 4 or 8 bits beside one of 16; None where none is."""
+    types = [Shaped.of(lhs).element_type, Shaped.of(rhs).element_type]
+    for side in (0, 1):
+        if types[side] in WEIGHTS and types[1 - side] in HALVES:
+            return side
+    return None
+
+
+def group_scales(lhs: Attribute, rhs: Attribute, scales: Sequence[Attribute]) -> int:
+    """How many elements along K share a scale of the narrow operand.
+
+    Scales, and zeros after them, are `[N, K/group]`, or `[M, K/group]` for a left operand. Raises
+    TypeRuleError MU1062 where they fit no narrow operand.
+    """
+    side = narrow_side(lhs, rhs)
+    dims = Shaped.of(rhs if side else lhs).dims
+    rows, inner = (dims[-1], dims[-2]) if side else (dims[-2], dims[-1])
+    found = [Shaped.of(s).dims for s in scales]
+    if side is None or len(dims) != 2 or not 1 <= len(found) <= 2 or found[0][:-1] != (rows,):
+        raise TypeRuleError("MU1062", f"scales {[shape_text(d) for d in found]} fit no narrow operand")
+    if found[0] != found[-1]:
+        raise TypeRuleError("MU1062", f"zeros {shape_text(found[1])} have not the shape of the scales")
+    return group_size(inner, found[0][-1])
 
 
 def group_size(whole: Dim, parts: Dim) -> int:
@@ -332,11 +371,11 @@ def dequantize(operands: Sequence[Attribute]) -> TensorType:
     Raises TypeRuleError MU1062 where the shapes do not fit, MU1064 for dtypes and layouts.
     """
     weights, scales, *zeros = (Shaped.of(t) for t in operands)
-    if weights.element_type not in (*NARROW_FLOATS, *NARROW_INTEGERS) or scales.element_type not in WIDE:
+    if weights.element_type not in WEIGHTS or scales.element_type not in WIDE:
         raise TypeRuleError(
             "MU1064",
             f"weights {weights} cannot be dequantised by scales {scales}",
-            notes=("weights are e4m3, e5m2, s8 or u8; scales are bf16, f16 or f32",),
+            notes=("weights are e4m3, e5m2, s8, u8 or s4; scales are bf16, f16 or f32",),
         )
     if not isinstance(type := operands[0], TensorType) or not type.layout.is_row_major or type.rank < 2:
         raise TypeRuleError("MU1064", f"weights {type} must be a row-major matrix of groups along its rows")

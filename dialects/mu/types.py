@@ -38,16 +38,17 @@ Dims = tuple[Dim, ...]
 ElementType = BFloat16Type | Float8E4M3FNType | Float8E5M2Type | Float16Type | Float32Type | IntegerType
 
 _MEMORY: dict[str, tuple[ElementType, int]] = {
-    "bf16": (bf16, 2),
-    "f16": (f16, 2),
-    "f32": (f32, 4),
-    "e4m3": (Float8E4M3FNType(), 1),
-    "e5m2": (Float8E5M2Type(), 1),
-    "s8": (IntegerType(8, Signedness.SIGNED), 1),
-    "u8": (IntegerType(8, Signedness.UNSIGNED), 1),
-    "s32": (IntegerType(32, Signedness.SIGNED), 4),
+    "bf16": (bf16, 16),
+    "f16": (f16, 16),
+    "f32": (f32, 32),
+    "e4m3": (Float8E4M3FNType(), 8),
+    "e5m2": (Float8E5M2Type(), 8),
+    "s8": (IntegerType(8, Signedness.SIGNED), 8),
+    "u8": (IntegerType(8, Signedness.UNSIGNED), 8),
+    "s32": (IntegerType(32, Signedness.SIGNED), 32),
+    "s4": (IntegerType(4, Signedness.SIGNED), 4),
 }
-"""What a tensor in memory may hold: the surface name of each dtype, its type, its bytes."""
+"""What a tensor in memory may hold: the surface name of each dtype, its type, its bits."""
 
 DTYPES: dict[str, ElementType] = {**{name: type for name, (type, _) in _MEMORY.items()}, "bool": i1}
 """Surface name of every dtype; `bool` exists inside expressions only."""
@@ -55,11 +56,14 @@ DTYPES: dict[str, ElementType] = {**{name: type for name, (type, _) in _MEMORY.i
 STORABLE = tuple(_MEMORY)
 """The dtypes that a tensor in memory may have."""
 
+PACKED = ("s4",)
+"""Those of which a byte holds two neighbours, the first one in its low half. Only parameters have them."""
+
 WIDE = (bf16, f16, f32)
 """The dtypes that arithmetic gives. Values of all others act as f32 in it."""
 
 _NAMES: dict[Attribute, str] = {t: n for n, t in DTYPES.items()}
-_BYTES: dict[Attribute, int] = dict(_MEMORY.values())
+_BITS: dict[Attribute, int] = dict(_MEMORY.values())
 
 
 def dtype_name(element_type: Attribute) -> str:
@@ -67,9 +71,19 @@ def dtype_name(element_type: Attribute) -> str:
     return _NAMES.get(element_type) or str(element_type)
 
 
+def dtype_bits(element_type: Attribute) -> int:
+    """Bits of one element in memory. Raises KeyError for a bool."""
+    return _BITS[element_type]
+
+
 def dtype_bytes(element_type: Attribute) -> int:
-    """Bytes of one element in memory. Raises KeyError for a bool."""
-    return _BYTES[element_type]
+    """Bytes of one element in memory, 1 for elements that share a byte. Raises KeyError for a bool."""
+    return -(-_BITS[element_type] // 8)
+
+
+def is_packed(element_type: Attribute) -> bool:
+    """Whether elements share a byte."""
+    return dtype_name(element_type) in PACKED
 
 
 _SPARSE = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8")

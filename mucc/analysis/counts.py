@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from mucc.dialects.mu.ops.contraction import Compute, ContractionOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.rules import is_sparse
-from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
 
 Term = list[int | float | str]
 Polynomial = list[Term]
@@ -59,7 +59,7 @@ def compulsory_bytes(kernel: KernelOp) -> Polynomial:
 def _bytes(type: TensorType) -> Term:
     """What a tensor takes in memory; of sparse ones half of the values, and 1 bit (f32: 2) of metadata for
     each element, whose padding is left out."""
-    size = dtype_bytes(type.element_type)
+    bits = dtype_bits(type.element_type)
     if not type.is_sparse:
-        return term(size, type.dims)
-    return term(size / 2 + (0.25 if size == 4 else 0.125), type.dims)
+        return term(bits // 8 if bits % 8 == 0 else bits / 8, type.dims)
+    return term(bits / 16 + (0.25 if bits == 32 else 0.125), type.dims)

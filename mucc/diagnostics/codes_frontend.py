@@ -326,10 +326,17 @@ _SHAPES: dict[str, tuple[str, str]] = {
     ),
     "MU1064": _entry(
         "these weights cannot be dequantised",
-        "`dequantize(w, scales, zeros)` takes row-major weights of e4m3, e5m2, s8 or u8, and scales of bf16, "
-        "f16 or f32; the result has the dtype of the scales.",
+        "`dequantize(w, scales, zeros)` takes row-major weights of e4m3, e5m2, s8, u8 or s4, and scales of "
+        "bf16, f16 or f32; the result has the dtype of the scales.",
         "kernel f[N, K](w: bf16[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
         "kernel f[N, K](w: s8[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
+    ),
+    "MU1066": _entry(
+        "numbers that share bytes are parameters only",
+        "Two s4 share a byte along the last axis of a parameter, the first one in its low half, so that axis "
+        "is contiguous and of even extent. Kernels read such numbers, as f32 or as weights, but write none.",
+        "kernel f[N, K](w: s4[N, K]) -> s4[N, K] {\n    return w\n}",
+        "kernel f[N, K](w: s4[N, K]) -> s8[N, K] {\n    return w\n}",
     ),
     "MU1070": _entry(
         "operands of a grouped product have other axes",

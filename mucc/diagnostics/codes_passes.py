@@ -25,6 +25,10 @@ _GATED = (
     "    return silu(x @ g.T) * (x @ u.T)\n}"
 )
 _SPARSE = _GEMM.replace("[N, K]", "[N, K] sparse")
+_MIXED = (
+    "kernel f[M, N, K](x: bf16[M, K], w: s8[N, K], s: bf16[N, K/128]) -> bf16[M, N] {\n"
+    "    return x @ dequantize(w, s).T\n}"
+)
 _A_BY_COLUMNS = "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}"
 _ROW_SUMS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
@@ -138,6 +142,37 @@ _TILES: dict[str, tuple[str, str]] = {
         "8-bit operands are not contiguous along K",
         "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before "
         "the kernel; declare a weight as `w: e4m3[N, K]` and write `x @ w.T` to save that.",
+    ),
+    "MU3130": _entry(
+        "mainloop that does not convert weights",
+        "A product of weights of 4 or 8 bits with 16-bit activations has its weights converted in registers. "
+        "The mainloops of sm_90a that load by TMA do that. For others convert them first: "
+        "`stage h = dequantize(w, s)`.",
+        _scheduled("mainloop = multistage", kernel=_MIXED),
+        _scheduled("mainloop = cooperative", kernel=_MIXED),
+    ),
+    "MU3131": _entry(
+        "converted operand is the second",
+        "wgmma takes only its first operand from registers, where weights are converted. Weights on the "
+        "right of `@` therefore need the transposed product, which the compiler chooses by itself.",
+        _scheduled("exchange = off", kernel=_MIXED),
+        _scheduled("exchange = on", kernel=_MIXED),
+    ),
+    "MU3132": _entry(
+        "step along K that does not suit converted weights",
+        "Weights are converted in steps of 64 or 128 elements along K. A step is made of whole groups that "
+        "share a scale, or a group of several steps.",
+        _scheduled("tile = 128x128x32 exchange = on", kernel=_MIXED),
+        _scheduled("tile = 128x128x64 exchange = on", kernel=_MIXED),
+    ),
+    "MU3133": (
+        "weights are converted by a kernel of their own",
+        "A note: the kernel of the product does not convert these weights itself, so a map kernel does at "
+        "every call, which writes them to memory and takes longer than reading 16-bit weights would. On "
+        "sm_90a a product converts one row-major matrix `w: [N, K]` in `x @ dequantize(w, s).T` or "
+        "`x @ w.T`, with rows of whole 16 bytes and groups of 16, 32 or a multiple of 64 "
+        "elements along K.\n\n"
+        "`stage h = dequantize(w, s)` asks for a kernel of its own, without a note.",
     ),
     "MU3140": _entry(
         "sparse operand that is not the first",

@@ -353,6 +353,18 @@ mod.two(x, out=(y, amax))              # several
 Mend it with `pip install torch`, or allocate the outputs yourself and call `kernel.launch(...)`.
 """,
     ),
+    "MU6043": (
+        "numbers cannot be packed",
+        """
+`mucc.pack_s4` puts two whole numbers from -8 to 7 into a byte, so it takes integers, and an even number of
+them along the last axis. `mucc.unpack_s4` takes such bytes, uint8 or int8.
+
+```python
+w = torch.randint(-8, 8, (n, k), dtype=torch.int8)
+y = mod.linear(x, mucc.pack_s4(w), scales)      # for `w: s4[N, K]`: bytes [n, k/2]
+```
+""",
+    ),
     "MU6050": (
         "the dims cannot be read",
         """

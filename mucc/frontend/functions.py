@@ -26,7 +26,10 @@ from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.dialects.mu.types import DTYPES, STORABLE, Shaped, dtype_name
+from mucc.dialects.mu.types import DTYPES, PACKED, STORABLE, Shaped, dtype_name
+
+_WHOLE = tuple(d for d in STORABLE if d not in PACKED)
+"""The dtypes that kernels write."""
 
 Option = float | str | tuple[int, ...] | None
 """What an argument that is no value may hold: a number, a word, axes, an extent."""
@@ -214,7 +217,7 @@ def _table() -> dict[str, tuple[Function, ...]]:
         ),
         Function(
             "cast",
-            (Parameter("x", VALUE), Parameter("dtype", WORD, None, STORABLE)),
+            (Parameter("x", VALUE), Parameter("dtype", WORD, None, _WHOLE)),
             _first_line(CastOp),
             _cast,
         ),

@@ -20,6 +20,7 @@ from mucc.dialects.mu.types import (
     Shaped,
     TensorType,
     dtype_name,
+    is_packed,
     quotient_name,
     sparse_problem,
 )
@@ -172,7 +173,7 @@ class KernelGen:
 
     def _param_type(self, param: ast.Param) -> Attribute | None:
         self._define("parameter", param.name)
-        type_ = self._type(param.type)
+        type_ = self._type(param.type, is_parameter=True)
         if type_ is None or isinstance(type_, TensorType | Float32Type):
             return type_
         dtype = param.type.dtype.text
@@ -220,7 +221,7 @@ class KernelGen:
             return None
         return found
 
-    def _type(self, type_: ast.Type) -> Attribute | None:
+    def _type(self, type_: ast.Type, *, is_parameter: bool = False) -> Attribute | None:
         """The dialect's type, or None after an error."""
         element = DTYPES[type_.dtype.text]
         if type_.shape is None:
@@ -236,7 +237,24 @@ class KernelGen:
         if layout and layout.is_sparse and (problem := sparse_problem(tuple(dims), element)):
             self.context.error("MU1082", problem, type_.span)
             return None
-        return TensorType.of(dims, element, layout)
+        found = TensorType.of(dims, element, layout)
+        return None if is_packed(element) and self._is_unpackable(found, type_, is_parameter) else found
+
+    def _is_unpackable(self, found: TensorType, type_: ast.Type, is_parameter: bool) -> bool:
+        """Report where numbers that share bytes cannot be had."""
+        helps: tuple[str, ...] = ()
+        if not is_parameter:
+            problem = f"only parameters are {found.dtype}"
+            helps = ("store it as s8",)
+        elif not found.rank or not found.layout.is_row_major:
+            problem = f"two {found.dtype} share a byte along the last axis, which is contiguous"
+        elif isinstance(last := found.dims[-1], int) and last % 2:
+            problem = f"a last extent of {last} is odd, but two {found.dtype} share a byte along it"
+            helps = (f"pad it to {last + 1}",)
+        else:
+            return False
+        self.context.error("MU1066", problem, type_.span, helps=helps)
+        return True
 
     def _extent(self, extent: ast.Ident | ast.IntLit) -> Dim | None:
         if isinstance(extent, ast.IntLit):

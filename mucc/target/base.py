@@ -284,6 +284,15 @@ class Target(ABC):
         return [Violation("MU3090", "mainloop", message, (note,), mainloops[0])]
 
     @property
+    def mixes(self) -> bool:
+        """Whether kernels convert weights of 4 or 8 bits for 16-bit activations."""
+        return False
+
+    def mixes_groups(self, group: int) -> bool:
+        """Whether they scale groups of so many elements along K."""
+        return False
+
+    @property
     def pair_mainloops(self) -> tuple[str, ...]:
         """The mainloops that can multiply with two right operands at once; none for most targets."""
         return ()

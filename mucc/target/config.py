@@ -63,6 +63,24 @@ class Granules(NamedTuple):
         return Granules(self.b, self.a, self.wide)
 
 
+class Mixed(NamedTuple):
+    """A narrow operand that the kernel converts to the format of the other.
+
+    `bits` are those of its elements, `first` says that it is A. `group` elements along K share a scale, and
+    a zero if there are `zeros`; 0 where there are no scales.
+    """
+
+    bits: int
+    first: bool
+    group: int = 0
+    zeros: bool = False
+
+    @property
+    def transposed(self) -> Mixed:
+        """That of the transposed product."""
+        return self._replace(first=not self.first)
+
+
 ALIGNED = Granules()
 """Rows that suit every access."""
 
@@ -98,16 +116,12 @@ class GemmConfig:
     rights: int = 1
     blocks: tuple[int, int] | None = None
     """How many rows of A and columns of B share a scale, for products with block scales."""
+    mixed: Mixed | None = None
     granules: Granules = ALIGNED
     epilogue_tile: tuple[int, int] | None = None
     pdl: bool = False
     sparse: str = ""
     """The operand that is sparse, `a` or `b`; tile K counts its columns with their zeros."""
-
-    @property
-    def a_bytes(self) -> float:
-        """Bytes that an element of A takes in memory."""
-        return stored_bytes(self.element_bytes, self.sparse == "a")
 
     @property
     def transposed(self) -> GemmConfig:
@@ -119,9 +133,22 @@ class GemmConfig:
             epilogue=self.epilogue.transposed,
             exchanged=not self.exchanged,
             blocks=self.blocks and self.blocks[::-1],
+            mixed=self.mixed and self.mixed.transposed,
             granules=self.granules.transposed,
             sparse=OTHER[self.sparse],
         )
+
+    @property
+    def a_bytes(self) -> float:
+        """Bytes that an element of A takes in memory."""
+        if self.mixed and self.mixed.first:
+            return self.mixed.bits / 8
+        return stored_bytes(self.element_bytes, self.sparse == "a")
+
+    @property
+    def b_bytes(self) -> float:
+        """Bytes that an element of B takes in memory."""
+        return self.mixed.bits / 8 if self.mixed and not self.mixed.first else self.element_bytes
 
     @property
     def columns(self) -> int:
@@ -186,6 +213,7 @@ class Problem(NamedTuple):
     grouped: bool = False
     sparse: str = ""
     """The operand that is sparse, `a` or `b`."""
+    mixed: Mixed | None = None
 
     @property
     def transposed(self) -> Problem:
@@ -199,6 +227,7 @@ class Problem(NamedTuple):
             blocks=self.blocks and self.blocks[::-1],
             granules=self.granules.transposed,
             sparse=OTHER[self.sparse],
+            mixed=self.mixed and self.mixed.transposed,
         )
 
     def config(self, schedule: Schedule) -> GemmConfig:
@@ -217,6 +246,7 @@ class Problem(NamedTuple):
             granules=seen.granules,
             grouped=seen.grouped,
             sparse=seen.sparse,
+            mixed=seen.mixed,
             **shared,
         )
 

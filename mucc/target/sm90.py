@@ -6,6 +6,10 @@ from mucc.target import multistage, skinny
 from mucc.target.base import Family, Target
 from mucc.target.config import GemmConfig, Violation
 
+_CONVERTS = (
+    "`stage h = dequantize(...)` or a `cast` has a kernel of its own convert them, which suits every mainloop"
+)
+
 
 class Sm90(Target):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
@@ -15,6 +19,9 @@ class Sm90(Target):
 
         if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
             return None
+        if config.mixed is not None:
+            message = f"the {config.mainloop} mainloop does not convert weights"
+            return Violation("MU3130", "mainloop", message, (_CONVERTS,), fix=MAINLOOPS[0])
         if config.sparse:
             message = f"the {config.mainloop} mainloop takes no sparse operands"
             note = "wgmma multiplies them, in " + ", ".join(MAINLOOPS)
@@ -35,6 +42,15 @@ class Sm90(Target):
         from mucc.target.sm90_schedule import TMA
 
         return TMA, multistage.Multistage(beside=COMPUTES), skinny.Skinny()
+
+    @property
+    def mixes(self) -> bool:
+        return True
+
+    def mixes_groups(self, group: int) -> bool:
+        from mucc.target.sm90_rules import mixes_group
+
+        return mixes_group(group, 64)
 
     @property
     def grouped_mainloops(self) -> tuple[str, ...]:

@@ -24,15 +24,16 @@ PROMOTION = 128
 
 
 class _Step(NamedTuple):
-    """A block's step along K: cycles of its products and of shared memory, and bytes that it loads."""
+    """A block's step along K: cycles of products, shared memory and conversion, and bytes that it loads."""
 
     math: float
     shared: float
     loaded: float
+    convert: float
 
     def at(self, bandwidth: float, waiting: float = 0.0) -> float:
         """Cycles of the step where L2 gives the block so many bytes in each."""
-        return larger(self.math, self.shared, self.loaded / bandwidth, waiting)
+        return larger(self.math, self.shared, self.loaded / bandwidth, waiting, self.convert)
 
 
 class Sm90Cost:
@@ -46,12 +47,16 @@ class Sm90Cost:
         self.cost: Mapping[str, Any] = facts.cost
         exact = Extents.of(problem)
         self.flops = exact.flops * problem.rights
-        self.element = operand_bytes(problem.compute)
+        self.b_bytes = operand_bytes(problem.compute)
+        self.a_bytes = stored_bytes(self.b_bytes, problem.sparse == "a")
+        self.convert = 0.0
+        if (mixed := problem.mixed) is not None:
+            self.a_bytes = mixed.bits / 8
+            self.convert = self.cost["convert"] + self.cost["scale"] * (bool(mixed.group) + mixed.zeros)
         self.parts = PARTS if problem.compute in SPLIT else 1
         self.extents = exact._replace(k=exact.k * self.parts)
         compute = "tf32" if self.parts > 1 else problem.compute
         self.flops_per_cycle = self.sm.flops_per_cycle(compute) * self.cost["math_share"]
-        self.a_element = stored_bytes(self.element, problem.sparse == "a")
         if problem.sparse:
             self.flops_per_cycle *= 2  # of two products one is left out
         self.prepared = prepared_bytes(problem, exact)
@@ -84,12 +89,12 @@ class Sm90Cost:
         (m, n, k), (cluster_m, cluster_n) = tile, cluster
         # A pair of products has twice the columns of its result.
         columns = n * self.problem.rights
-        element, a_element = self.element, self.a_element
-        reads = (m * a_element + ceil(m / 64) * columns * element) * k
+        a, b = m * k * self.a_bytes, columns * k * self.b_bytes
         return _Step(
             2 * m * columns * k / self.flops_per_cycle,
-            (reads + (m * a_element + columns * element) * k) / self.cost["smem_bytes_per_cycle"],
-            (m * a_element / cluster_n + columns * element / cluster_m) * k,
+            (2 * a + (ceil(m / 64) + 1) * b) / self.cost["smem_bytes_per_cycle"],
+            a / cluster_n + b / cluster_m,
+            m * k * self.convert,
         )
 
     def _epilogue(self, tile: tuple[int, int, int]) -> float:
@@ -111,9 +116,9 @@ class Sm90Cost:
         walk = Walk.of(extents, schedule)
         units, depth, peers = divide(walk.tiles, ceil(extents.k / k), slots, schedule)
 
-        element, a_element, columns = self.element, self.a_element, n * self.problem.rights
+        columns = n * self.problem.rights
         one_step = self._step(schedule.tile, schedule.cluster)
-        math, shared, loaded = one_step
+        math, shared, loaded, convert = one_step
         waiting = cost["latency"] / max(stages - cost["held"], 0.5)
         issue = cost["issue"].get(schedule.mainloop, 0.0)
         if self.parts > 1:
@@ -147,8 +152,8 @@ class Sm90Cost:
 
         # What the whole card moves, and what adding up the pieces of divided tiles takes.
         moved = walk.dram_loads(
-            m * extents.k * a_element,
-            columns * extents.k * element,
+            m * extents.k * self.a_bytes,
+            columns * extents.k * self.b_bytes,
             slots,
             self.device.l2_bytes * cost["l2_share"],
         )
@@ -165,6 +170,7 @@ class Sm90Cost:
             "shared memory": shared,
             "L2": loaded / min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / clock / busy),
             "latency": waiting,
+            "conversion": convert,
         }
         limit = "DRAM" if dram > mainloop + after else max(limits, key=lambda name: limits[name])
         parts = {

@@ -173,6 +173,11 @@ def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
         values = m * k * config.element_bytes // 2 * stages
         metadata = int(m * k * config.a_bytes) * stages - values
         return struct(Layout(size, 128) for size in (values, n * k * config.element_bytes * stages, metadata))
+    if config.mixed is not None:
+        sides = ((int(m * k * config.a_bytes), config.a_bytes), (int(n * k * config.b_bytes), config.b_bytes))
+        buffers = [Layout(size * stages, swizzle_alignment(int(k * element))) for size, element in sides]
+        none = Layout(16, 16)  # CUTLASS's scales and zeros, of which there are none
+        return struct([*buffers, none, none, Layout(told_bytes(config) * stages, BARRIER)])
     a, b = (extent * k * config.element_bytes * stages for extent in (m, n))
     if not uses_register_operand(config):
         scales = [Layout(4 * count * stages, 128) for count in scales_per_tile(config)]
@@ -185,12 +190,17 @@ def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
     return struct([Layout(round_up(a, align_a), align_a), Layout(round_up(b, align_b), align_b)])
 
 
+def told_bytes(config: GemmConfig) -> int:
+    """What a stage keeps of where it lies, for those that look up scales (`mucc::gemm::MixedMainloop`)."""
+    return 8 if config.mixed and config.mixed.group else 0
+
+
 def stage_bytes(config: GemmConfig) -> int:
     """Bytes that one more pipeline stage takes, barriers included."""
     m, _, k = config.tile
     scales = 4 * sum(scales_per_tile(config))
-    operands = int(m * k * config.a_bytes) + config.columns * k * config.element_bytes
-    return round_up(operands + scales, 128) + 2 * BARRIER
+    operands = int(m * k * config.a_bytes) + int(config.columns * k * config.b_bytes)
+    return round_up(operands + scales, 128) + 2 * BARRIER + told_bytes(config)
 
 
 # Kernel

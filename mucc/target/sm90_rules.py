@@ -222,8 +222,39 @@ def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Br
             fixes,
         )
     yield from _k_rule(config, k)
+    yield from _mixed(config)
     yield from _block_scales(config)
     yield from rules.copy_extents(limits, max(config.tile), fixes)
+
+
+MIXED_K = (64, 128)
+"""Steps along K of mainloops that convert A: rows of narrow numbers of 32 bytes and more."""
+
+
+def mixes_group(group: int, k: int) -> bool:
+    """Whether so many elements along K may share a scale of a narrow operand where a tile has `k` of them."""
+    return group > 0 and (group % k == 0 or (k % group == 0 and group % 16 == 0))
+
+
+def _mixed(config: GemmConfig) -> Iterator[Broken]:
+    """What a tile must be where the mainloop converts an operand, and which operand that is."""
+    if (mixed := config.mixed) is None:
+        return
+    k = config.tile[2]
+    if not mixed.first:
+        yield Broken(
+            "MU3131",
+            "exchange",
+            "the narrow operand must be the first of the kernel's",
+            ("wgmma takes only its first operand from registers, where weights are converted",),
+            _exchanges,
+        )
+    if k not in MIXED_K or (mixed.group and not mixes_group(mixed.group, k)):
+        words = " or ".join(map(str, MIXED_K))
+        note = f"weights are converted in steps of {words} elements along K"
+        if mixed.group:
+            note += f", which are whole groups of {mixed.group}, or a group is several of them"
+        yield Broken("MU3132", "tile", f"tile K = {k} does not suit converted weights", (note,), _tiles)
 
 
 BLOCK_MAINLOOPS = ("cooperative", "pingpong")
@@ -347,12 +378,13 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     m, n, k = config.tile
     threads = 256 if config.mainloop == "cooperative" else 128
     accumulators = m * config.columns // threads * (2 if promotes(config) else 1)
-    operand = m * k // threads if memory.uses_register_operand(config) else 0
+    operand = m * k // threads if memory.uses_register_operand(config) else _converted(config, threads)
     if (registers := accumulators + operand) > limits.accumulator_registers:
         each = " for each of the two right operands" if config.rights == 2 else ""
         notes = (f"{m} x {n} accumulators{each} are shared by {threads} threads",)
         if operand:
-            notes += (f"{operand} registers hold A, which is not contiguous along K",)
+            why = "is converted there" if config.mixed else "is not contiguous along K"
+            notes += (f"{operand} registers hold A, which {why}",)
         if promotes(config):
             notes += (_KEPT_TWICE if config.element_bytes == 1 else _KEPT_EXACTLY,)
         yield Broken(
@@ -369,6 +401,16 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         return
     yield from _reduction(config, tiles)
     yield from _shared_memory(limits, config, stages)
+
+
+def _converted(config: GemmConfig, threads: int) -> int:
+    """Registers of a thread for an operand that is converted: as it was, as it is, its scales and zeros."""
+    if (mixed := config.mixed) is None:
+        return 0
+    m, _, k = config.tile
+    groups = max(1, k // mixed.group) if mixed.group else 0
+    vectors = 2 * (1 + mixed.zeros) * groups  # of this tile and the next
+    return m * k * (mixed.bits + 16) // 32 // threads + vectors * m * 4 // threads
 
 
 def _pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
@@ -423,9 +465,12 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
     fitting = memory.max_stages(config, capacity)
     m, _, k = config.tile
     half = ", of which half is there," if config.sparse else ""
+    each = f"{config.element_bytes} bytes each"
+    if config.mixed:
+        each = f"{config.a_bytes:g} and {config.b_bytes:g} bytes each"
     notes = (
         f"a stage takes {kilobytes(memory.stage_bytes(config))}: {m}x{k} of A{half} and {config.columns}x{k} "
-        f"of B, {config.element_bytes} bytes each",
+        f"of B, {each}",
         f"the epilogue takes {kilobytes(memory.epilogue_storage(config).size)}",
     )
     if fitting < 2:

@@ -107,7 +107,8 @@ class Sm90Tma(TmaFamily):
                     yield from _divided(device, extents, schedule)
 
     def exchanges(self, problem: Problem) -> tuple[bool, ...]:
-        """Of 32-bit operands, wgmma takes only A from registers, and B must be contiguous along K.
+        """wgmma takes only A from registers: weights that are converted there, and 32-bit operands of which
+        the other must be contiguous along K.
 
         CUTLASS would exchange them itself, but its TMA epilogues do not follow. A pair stays as it is, and a
         sparse operand comes first.
@@ -116,6 +117,8 @@ class Sm90Tma(TmaFamily):
             return (problem.sparse == "b",)
         if problem.grouped or problem.rights == 2:
             return (False,)
+        if problem.mixed is not None:
+            return (not problem.mixed.first,)
         if problem.compute == "tf32" and problem.a_k_major != problem.b_k_major:
             return (problem.a_k_major,)
         extents = Extents.of(problem)

@@ -6,6 +6,7 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
@@ -102,18 +103,21 @@ class ContractionOp(FormattedOp, ABC):
 class MatmulOp(ContractionOp):
     """Contraction of the last axis of `lhs` with the second-last of `rhs`, f32 accumulation.
 
-    `scales` are none, or those of blocks of either operand (see `rules.block_scales`).
+    `scales` are none, or those of blocks of either operand (see `rules.block_scales`). A `mixed` product has
+    one operand of 4 or 8 bits, which the kernel itself converts to the format of the other; its scales are
+    those of groups along K of that operand, then zeros if there are any (see `rules.group_scales`).
     """
 
     name = "mu.matmul"
 
     acc = opt_prop_def(AccumulationAttr)
+    mixed = opt_prop_def(UnitAttr)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     scales = var_operand_def(TensorType)  # after the operands of every contraction
 
     FORMAT: ClassVar[str] = (
-        "$compute (`acc` $acc^)? $lhs `,` $rhs (`scales` $scales^)? attr-dict "
+        "$compute (`acc` $acc^)? (`mixed` $mixed^)? $lhs `,` $rhs (`scales` $scales^)? attr-dict "
         "`:` functional-type(operands, results)"
     )
 
@@ -126,15 +130,21 @@ class MatmulOp(ContractionOp):
         compute: ComputeAttr | None = None,
         acc: AccumulationAttr | None = None,
         scales: Sequence[SSAValue] = (),
+        *,
+        mixed: bool = False,
     ):
         a, b = SSAValue.get(lhs), SSAValue.get(rhs)
         result = rules.matmul(a.type, b.type)
-        if scales:
+        if scales and not mixed:
             rules.block_scales(a.type, b.type, [s.type for s in scales])
         super().__init__(
             operands=[a, b, scales],
             result_types=[result],
-            properties={"compute": compute or ComputeAttr.default(a.type, b.type), "acc": acc},
+            properties={
+                "compute": compute or ComputeAttr.default(a.type, b.type),
+                "acc": acc,
+                "mixed": UnitAttr() if mixed else None,
+            },
         )
 
     def verify_(self) -> None:
@@ -147,13 +157,22 @@ class MatmulOp(ContractionOp):
         if self.acc is not None and self.compute.data not in (Compute.E4M3, Compute.E5M2):
             raise VerifyException("mu.matmul: only products of 8-bit floats have another accumulation")
 
+        if self.mixed is not None and rules.narrow_side(self.lhs.type, self.rhs.type) is None:
+            raise VerifyException("mu.matmul: a mixed product has one operand of 4 or 8 bits, one of 16")
         if self.scales:
-            self.blocks  # noqa: B018 (checks the scales)
+            self.blocks, self.group  # noqa: B018 (check the scales)
+
+    @property
+    def group(self) -> int:
+        """How many elements along K share a scale of the narrow operand of a mixed product; 0 for none."""
+        if self.mixed is None or not self.scales:
+            return 0
+        return rules.group_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
 
     @property
     def blocks(self) -> tuple[int, int] | None:
         """How many rows and columns of the product share a scale, None where there are no block scales."""
-        if not self.scales:
+        if not self.scales or self.mixed is not None:
             return None
         return rules.block_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
 
@@ -162,7 +181,7 @@ class MatmulOp(ContractionOp):
 
         They do not if their strides are known only at run time.
         """
-        if self.scales or other.scales:
+        if self.scales or other.scales or self.mixed or other.mixed:
             return False
         left, right = views_alike(self.lhs, other.lhs), views_alike(self.rhs, other.rhs)
         if self.properties != other.properties or left[0] is not left[1] or right[0].type != right[1].type:

@@ -32,6 +32,15 @@ GROUPED: dict[Mainloop, tuple[str, str]] = {
 """The same for contractions whose rows are grouped."""
 
 
+MIXED: dict[Mainloop, tuple[str, str]] = {
+    Mainloop.COOPERATIVE: ("mucc.target.cuda.mixed_gemm", "MixedGemm"),
+    Mainloop.PINGPONG: ("mucc.target.cuda.mixed_gemm", "MixedGemm"),
+    Mainloop.WARPSPECIALIZED: ("mucc.target.cuda.mixed_gemm", "MixedGemm"),
+    Mainloop.SKINNY: ("mucc.target.cuda.skinny", "SkinnyGemm"),
+}
+"""The same for contractions that convert an operand."""
+
+
 def gemm_of(op: GemmOp, places: Places, *, canonical: bool = False) -> Gemm:
     """The text of a contraction kernel.
 
@@ -39,7 +48,7 @@ def gemm_of(op: GemmOp, places: Places, *, canonical: bool = False) -> Gemm:
     where no family writes such kernels.
     """
     mainloop = op.mainloop.data if op.mainloop else None
-    families = GROUPED if op.is_grouped else FAMILIES
+    families = GROUPED if op.is_grouped else FAMILIES if op.narrow is None else MIXED
     if mainloop is None or mainloop not in families:
         raise EmissionError(f"no kernel for mainloop {mainloop or 'unset'}")
     module, name = SPARSE if op.is_sparse else families[mainloop]

@@ -24,7 +24,7 @@ from mucc.dialects.mu.schedule import (
     SchedulerKind,
     TileAttr,
 )
-from mucc.dialects.mu.types import Dims, dtype_bytes
+from mucc.dialects.mu.types import Dims, dtype_bits
 from mucc.target import get_target
 from mucc.target.cuda.body import Body
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem
@@ -238,8 +238,8 @@ class Gemm(ABC):
 
     def aligned(self, matrix: Matrix | None) -> int:
         """Elements in a granule of copies; a matrix that is not there counts as one of 16-bit elements."""
-        size = dtype_bytes(matrix.memory.type.element_type) if matrix else 2
-        return self.target.copy_granule // size
+        bits = dtype_bits(matrix.memory.type.element_type) if matrix else 16
+        return 8 * self.target.copy_granule // bits
 
     @property
     def bodies(self) -> list[Body]:

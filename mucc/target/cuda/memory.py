@@ -23,6 +23,7 @@ CUTLASS_TYPES = {
     "s8": "int8_t",
     "u8": "uint8_t",
     "s32": "int32_t",
+    "s4": "cutlass::int4b_t",
 }
 VIEW_TYPES = {
     "bf16": "mucc::bf16",
@@ -33,6 +34,7 @@ VIEW_TYPES = {
     "s8": "int8_t",
     "u8": "uint8_t",
     "s32": "int32_t",
+    "s4": "mucc::s4",
 }
 
 

@@ -12,7 +12,7 @@ from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp, ReduceStore
 from mucc.dialects.cutlass.ops import MapOp, ReduceOp
 from mucc.dialects.cutlass.views import Indexed, View, view_of
 from mucc.dialects.mu.ops.reduction import Reduction
-from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
+from mucc.dialects.mu.types import PACKED, Dims, TensorType, dtype_bytes
 from mucc.target.cuda.body import Body, compute_body
 from mucc.target.cuda.memory import (
     ONE,
@@ -272,7 +272,8 @@ class Pointwise:
         for operand in operands:
             strides = self._merged_strides(operand, axes)
             free = is_reduction and operand in self.outputs
-            lanes = "kAny" if free else _lane_kind(strides[fast])
+            packed = operand.memory.type.dtype in PACKED
+            lanes = "kAny" if free or packed else _lane_kind(strides[fast])
             view = self._view_type(operand, rank, fast, lanes)
             members.append(
                 f"{f'mucc::Rows<{view}>' if operand.rows else view} {operand.member};"

@@ -56,7 +56,7 @@ class Sm90Gemm(Gemm):
     @property
     def headers(self) -> Headers:
         more: tuple[str, ...] = ()
-        if self.op.scales:
+        if self.op.blocks:
             more = _SCALING
         elif self.op.parts > 1:
             more = ("mucc/promoted.cuh",)
@@ -182,7 +182,7 @@ class Sm90Gemm(Gemm):
         return f"cute::Stride<cute::Stride<{n}, int64_t>, {k}, {batch}>"
 
     def _collectives(self, epilogue: str) -> list[str]:
-        sums = "FP8BlockScaledAccum" if self.op.scales else "" if self.op.acc is None else "FP8FastAccum"
+        sums = "FP8BlockScaledAccum" if self.op.blocks else "" if self.op.acc is None else "FP8FastAccum"
         return [
             *self._scale_types(),
             *self.collectives(epilogue, "Sm90", _SCHEDULES[self.mainloop][0] + sums),
@@ -204,7 +204,6 @@ class Sm90Gemm(Gemm):
 
     def collectives(self, epilogue: str, arch: str, schedule: str, tile: str = "TileShape") -> list[str]:
         """The kernel from its collectives."""
-        align = self.aligned(self.a)
         columns = "cute::Shape<int, cute::_2>" if self.op.is_pair else "int"
         stage = "" if self.canonical else f"stage {self.op.stage.data} "
         too_much = f"{stage}needs more shared memory than a block has"
@@ -215,7 +214,8 @@ class Sm90Gemm(Gemm):
             "cutlass::gemm::collective::CollectiveBuilder<",
             *wrapped(
                 f"cutlass::arch::{arch}, cutlass::arch::{self.operator_class}, "
-                f"ElementA, {self._stride('A')}, {align}, ElementB, {self._stride('B')}, {align}, "
+                f"ElementA, {self._stride('A')}, {self.aligned(self.a)}, "
+                f"ElementB, {self._stride('B')}, {self.aligned(self.b)}, "
                 f"{self.accumulator}, {tile}, "
                 f"ClusterShape, {self._stage_count()}, "
                 f"cutlass::gemm::{schedule}>::CollectiveOp{'>' * bool(self.mainloop_wrapper)};"

@@ -56,6 +56,7 @@ MUCC_SHARED int fail(const char* code, const char* format, ...) {
 inline bool is_tensor(const ArgSpec& spec) { return spec.role != Role::kScalar; }
 
 inline bool same_dtype(const MuccDType& got, const DType& want) {
+  if (is_packed(want)) return (got.code == MUCC_INT || got.code == MUCC_UINT) && got.bits == 8 && got.lanes == 1;
   return got.code == want.code && got.bits == want.bits && got.lanes == 1;
 }
 
@@ -182,7 +183,9 @@ MUCC_COLD inline int fail_kind(const Kernel& k, int i, const char* got) {
 MUCC_COLD inline int fail_dtype(const Kernel& k, int i, const MuccTensor& t) {
   Message m = about(k, i, "TypeError", "MU6003");
   m.add("expected dtype ");
-  m.add(is_tensor(k.args[i]) ? "%s, got " : "%s or f64, got ", k.args[i].dtype.name);
+  const char* dtype = k.args[i].dtype.name;
+  m.add(is_packed(k.args[i].dtype) ? "u8 or s8 (two %s to a byte), got " : is_tensor(k.args[i]) ? "%s, got " : "%s or f64, got ",
+        dtype);
   add_tensor(m, t);
   return 1;
 }
@@ -232,6 +235,7 @@ MUCC_COLD inline int fail_shape(const Kernel& k, int i, const MuccTensor& t, int
   }
   m.add(", got ");
   add_tensor(m, t);
+  if (is_packed(k.args[i].dtype)) m.add(", two %s to a byte", k.args[i].dtype.name);
   return 1;
 }
 
@@ -346,6 +350,7 @@ inline int check_tensor(Call& c, int i, const MuccTensor& t, int& first) {
   }
   for (int a = 0; a < spec.ndim; ++a) {
     int64_t got = t.shape[a];
+    if (is_packed(spec.dtype) && a == spec.ndim - 1) got *= 2;
     const Extent& e = spec.extents[a];
     int64_t want = e.dim < 0 ? e.value : c.dims[e.dim];
     if (want >= 0 && got != want) return fail_shape(k, i, t, a, want);

@@ -82,8 +82,31 @@ MUCC_DEVICE typename View::Element* place(View const& view, P const& p) {
   return at;
 }
 
+template <class T>
+inline constexpr bool is_packed = false;
+template <>
+inline constexpr bool is_packed<s4> = true;
+
+// The i-th integer of those that share bytes.
+MUCC_DEVICE float widen(s4 const* data, int64_t i) {
+  int const x = data[i >> 1].bits >> 4 * int(i & 1) & 15;
+  return float((x ^ 8) - 8);
+}
+
+// The same where elements share bytes.
 template <int V, class View, class P>
-MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
+MUCC_DEVICE Lanes<V> load_packed(View const& view, P const& p) {
+  int64_t at = 0;
+#pragma unroll
+  for (int a = 0; a < View::kRank; ++a) at += int64_t(p.at[a]) * view.stride[a];
+  Lanes<V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.of[v] = widen(view.data, at + v * view.stride[View::kAxis]);
+  return result;
+}
+
+template <int V, class View, class P>
+MUCC_DEVICE Lanes<V> load_whole(View const& view, P const& p) {
   using T = typename View::Element;
   T const* at = place(view, p);
   Lanes<V> result;
@@ -98,6 +121,14 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
     for (int v = 0; v < V; ++v) result.of[v] = widen(at[v * view.stride[View::kAxis]]);
   }
   return result;
+}
+
+template <int V, class View, class P>
+MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
+  if constexpr (is_packed<typename View::Element>)
+    return load_packed<V>(view, p);
+  else
+    return load_whole<V>(view, p);
 }
 
 template <int V, class View, class P>

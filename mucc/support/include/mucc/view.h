@@ -38,6 +38,11 @@ struct e5m2 {
   uint8_t bits;
 };
 
+// Two integers of 4 bits, the first one in the low half. Strides count integers, not bytes.
+struct s4 {
+  uint8_t bits;
+};
+
 // Elements that a kernel only moves.
 template <int kSize>
 struct BitsOf;
