@@ -19,6 +19,7 @@ import importlib
 import json
 import sys
 import tempfile
+from functools import partial
 from typing import Any
 
 from bench.common import RESULTS, write_result
@@ -28,7 +29,7 @@ from bench.gemm.libraries import Found, known_plan, libraries, plan_of
 from bench.gemm.shapes import Shape
 from bench.timing import card, gpu_versions
 
-BUDGETS = {"plain": 12, "f32": 5, "odd": 4, "skinny": 8, "fused": 5}
+BUDGETS = {"plain": 12, "f32": 5, "odd": 4, "skinny": 8, "sparse": 5, "fused": 5}
 """Skeletons for each case, by group; all shapes of a case share them."""
 
 
@@ -47,7 +48,7 @@ def measure(
 ) -> dict[str, Any]:
     """One row: errors and times of all contenders."""
     import mucc
-    from bench.gemm.measure import error, times
+    from bench.gemm.measure import captured, error, times
 
     tensors = case.tensors(torch, shape)
     inputs = [v for name, v in tensors.items() if not name.startswith("_")]
@@ -66,6 +67,14 @@ def measure(
 
             function = torch.compile(plain, mode="max-autotune-no-cudagraphs", dynamic=False)
             calls["compile"] = lambda: function(tensors)
+    for name, other in case.others:
+        call = partial(other, torch, tensors)
+        try:
+            captured(torch, call)
+        except (RuntimeError, NotImplementedError) as problem:
+            print(f"{case.name} {shape.name}, {name}: {str(problem).splitlines()[0]}", file=sys.stderr)
+        else:
+            calls[name] = call
     exact = case.exact(torch, tensors)
     errors = {name: error(torch, call(), exact) for name, call in calls.items()}
     del exact
@@ -78,7 +87,7 @@ def measure(
         "rate": case.rate,
         "shape": shape.name,
         "source": shape.source,
-        "flop": shape.flop * (2 if case.name == "gated" else 1),
+        "flop": shape.flop * case.work,
         "bytes": shape.bytes(*case.bytes),
         "error": errors.get("tuned"),
         **{f"{name}_ms": value for name, value in ms.items()},
@@ -175,7 +184,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cases", default="", help=f"comma-separated: {', '.join(CASES)}")
-    parser.add_argument("--groups", default="", help="comma-separated: plain, f32, odd, skinny, fused")
+    parser.add_argument("--groups", default="", help=f"comma-separated: {', '.join(BUDGETS)}")
     parser.add_argument("--budget", type=int, help="skeletons to build for each case")
     parser.add_argument("--plan-only", action="store_true", help="stop when the plan is there")
     parser.add_argument("--folder", help="where libraries and measurements are kept")

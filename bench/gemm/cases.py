@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.gemm.shapes import FUSED, ODD, PLAIN, SKINNY, Shape
+from bench.gemm.shapes import FUSED, ODD, PLAIN, SKINNY, SPARSE, Shape
 
 Tensors = dict[str, Any]
 
@@ -19,6 +19,8 @@ class Case:
     parameter name, `eager(torch, tensors)` is what PyTorch users write, `exact` the same in float64.
     `library` names what PyTorch runs for it where that is one product (cuBLASLt), and `rate` the tensor-core
     rate that it is held against. `bytes` are those of an element of an operand and of a result.
+    `others` are further ways of PyTorch's to the same result, by name. `work` counts the products of matrices
+    that are computed.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Case:
     tolerance: float = 8e-3
     tf32: bool = False
     compiled: bool = False
+    others: tuple[tuple[str, Callable[[Any, Tensors], Any]], ...] = ()
+    work: float = 1.0
 
     def fits(self, shape: Shape) -> bool:
         """Whether PyTorch can run it: its 8-bit integer product wants more than 16 rows."""
@@ -150,6 +154,43 @@ SKINNY_CASES = (
 )
 
 
+def _sparse(torch: Any, shape: Shape) -> Tensors:
+    """Weights with the 2:4 pattern: packed for mucc, and with their zeros for PyTorch."""
+    from mucc import densify, sparsify
+
+    made = _linear("bfloat16")(torch, shape)
+    packed = sparsify(made["w"], prune=True)
+    return {"x": made["x"], "w": packed, "_dense": densify(packed)}
+
+
+def _sparse_exact(torch: Any, t: Tensors) -> Any:
+    x, w = _double(t, "x", "_dense")
+    return x @ w.T
+
+
+def _semi_structured(torch: Any, t: Tensors) -> Any:
+    """PyTorch's own 2:4 weights, by cuSPARSELt where the wheel has it."""
+    if "_packed" not in t:
+        t["_packed"] = torch.sparse.to_sparse_semi_structured(t["_dense"])
+    return torch.nn.functional.linear(t["x"], t["_packed"])
+
+
+SPARSE_CASES = (
+    Case(
+        name="sparse_bf16",
+        program=_program("sparse_bf16", "bf16", "bf16").replace("w: bf16[N, K]", "w: bf16[N, K] sparse"),
+        tensors=_sparse,
+        eager=lambda torch, t: torch.matmul(t["x"], t["_dense"].T),
+        exact=_sparse_exact,
+        shapes=tuple(SPARSE),
+        group="sparse",
+        rate="bf16",
+        others=(("semi_structured", _semi_structured),),
+        work=0.5,
+    ),
+)
+
+
 def _fused(
     name: str,
     parameters: str,
@@ -158,6 +199,7 @@ def _fused(
     eager: Callable[[Any, Tensors], Any],
     exact: Callable[[Any, Tensors], Any],
     results: str = "bf16[M, N]",
+    work: float = 1.0,
 ) -> Case:
     """A layer in bf16 with more than a product; `x` and `w` are there already."""
     make = _linear("bfloat16")
@@ -174,6 +216,7 @@ def _fused(
         group="fused",
         rate="bf16",
         compiled=True,
+        work=work,
     )
 
 
@@ -242,6 +285,7 @@ FUSED_CASES = (
             * torch.nn.functional.linear(t["x"], t["v"])
         ),
         lambda torch, t: torch.nn.functional.silu(_product(torch, t)) * (t["x"].double() @ t["v"].double().T),
+        work=2.0,
     ),
     _fused(
         "scales",
@@ -263,6 +307,6 @@ FUSED_CASES = (
 )
 
 CASES: Mapping[str, Case] = {
-    c.name: c for c in (*PLAIN_CASES, *F32_CASES, *ODD_CASES, *SKINNY_CASES, *FUSED_CASES)
+    c.name: c for c in (*PLAIN_CASES, *F32_CASES, *ODD_CASES, *SKINNY_CASES, *SPARSE_CASES, *FUSED_CASES)
 }
 """Every case by name."""

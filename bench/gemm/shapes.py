@@ -65,5 +65,13 @@ SKINNY = [
 ]
 """Weights that are read once: bound by bandwidth."""
 
+SPARSE = [
+    Shape("square", 4096, 4096, 4096),
+    Shape("square", 8192, 8192, 8192),
+    *_layers("Llama 8B", (128, 2048), {"gate": LLAMA_8B["gate"], "down": LLAMA_8B["down"]}),
+    *_layers("Llama 70B", (4096,), {"qkv": LLAMA_70B["qkv"]}),
+]
+"""Shapes for weights of which half are zero."""
+
 FUSED = [Shape("Llama 8B up", 4096, 14336, 4096), Shape("Qwen 7B qkv", 1024, 4608, 3584)]
 """Shapes for layers with an epilogue."""

@@ -50,6 +50,8 @@ def figures(rows: Sequence[Row], ceilings: Mapping[str, float], bandwidth: float
         if group == "plain" and (large := next((r for r in mine if r["shape"] == "8192x8192x8192"), None)):
             rate = large["flop"] / large["tuned_ms"] * 1e3
             out[f"gemm.{case}.of_ceiling_8192"] = rate / ceilings[large["rate"]]
+        others = ratios(mine, "semi_structured_ms", "tuned_ms")
+        _spread(out, f"gemm.{case}.tuned_over_semi_structured", others)
         if group == "skinny":
             _spread(out, f"gemm.{case}.of_copy", [r["bytes"] / r["tuned_ms"] * 1e3 / bandwidth for r in mine])
     odd = [r for r in rows if r["group"] == "odd"]
