@@ -81,11 +81,20 @@ class Sm90Cost:
     def least(self, tile: tuple[int, int, int], cluster: tuple[int, int], waves: int) -> float:
         """Seconds that no persistent schedule stays below which takes so many waves of such tiles."""
         cost = self.cost
-        one = ceil(self.extents.k / tile[2]) * self._step(tile, cluster).at(cost["l2_bytes_per_cycle"])
+        step = self._step(tile, cluster, (cost["merged"], cost["merged"]))
+        one = ceil(self.extents.k / tile[2]) * step.at(cost["l2_bytes_per_cycle"])
         around = self.preparation + cost["fill"] + cost["launch"]
         return (waves * one + self._epilogue(tile)) / cost["clock"] + around
 
-    def _step(self, tile: tuple[int, int, int], cluster: tuple[int, int]) -> _Step:
+    def _share(self, readers: float) -> float:
+        """The share of an operand's loads that L2 serves one by one, where so many clusters read the same."""
+        merged = self.cost["merged"]
+        return merged + (1 - merged) * min(1.0, self.cost["few"] / readers)
+
+    def _step(
+        self, tile: tuple[int, int, int], cluster: tuple[int, int], shares: tuple[float, float]
+    ) -> _Step:
+        """A step of tiles of which L2 serves these shares of A and of B."""
         (m, n, k), (cluster_m, cluster_n) = tile, cluster
         # A pair of products has twice the columns of its result.
         columns = n * self.problem.rights
@@ -93,7 +102,7 @@ class Sm90Cost:
         return _Step(
             2 * m * columns * k / self.flops_per_cycle,
             (2 * a + (ceil(m / 64) + 1) * b) / self.cost["smem_bytes_per_cycle"],
-            a / cluster_n + b / cluster_m,
+            a / cluster_n * shares[0] + b / cluster_m * shares[1],
             m * k * self.convert,
         )
 
@@ -117,7 +126,8 @@ class Sm90Cost:
         units, depth, peers = divide(walk.tiles, ceil(extents.k / k), slots, schedule)
 
         columns = n * self.problem.rights
-        one_step = self._step(schedule.tile, schedule.cluster)
+        shares = self._share(walk.columns / cluster_n), self._share(walk.rows / cluster_m)
+        one_step = self._step(schedule.tile, schedule.cluster, shares)
         math, shared, loaded, convert = one_step
         waiting = cost["latency"] / max(stages - cost["held"], 0.5)
         issue = cost["issue"].get(schedule.mainloop, 0.0)

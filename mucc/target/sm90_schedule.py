@@ -99,7 +99,7 @@ class Sm90Tma(TmaFamily):
         for mainloop, m, n in tiles:
             depths = (depth, 2 * depth) if m * n <= 128 * 64 else (depth,)
             for k, cluster in product(depths, _clusters(extents, m)):
-                if cluster[0] > ceil(extents.m / m) or cluster[1] > ceil(extents.n / n):
+                if _is_wider(cluster, extents, m, n):
                     continue
                 schedule = Schedule((m, n, k), cluster, mainloop)
                 yield from _walked(device, extents, schedule)
@@ -156,6 +156,11 @@ def _clusters(extents: Extents, rows: int) -> tuple[tuple[int, int], ...]:
     return CLUSTERS + WIDE if extents.m <= rows == 64 else CLUSTERS
 
 
+def _is_wider(cluster: tuple[int, int], extents: Extents, m: int, n: int) -> bool:
+    """Whether a cluster has blocks for which there are no tiles of m x n."""
+    return cluster[0] > ceil(extents.m / m) or cluster[1] > ceil(extents.n / n)
+
+
 def _walked(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Schedule]:
     """A kernel whose tiles are walked in blocks of two where there are several waves, and one by one as well
     where blocks of two make CUTLASS add tiles at the edge."""
@@ -200,7 +205,7 @@ def _fitting(
         for n in range(step, min(registers, facts.limits.copy_extent) // problem.rights + 1, step):
             tile = (m, n, (256 if problem.sparse else 128) // element)
             waves, schedule = cost.waves(tile, cluster), Schedule(tile, cluster, mainloop)
-            if waves != before:
+            if waves != before and not _is_wider(cluster, extents, m, n):
                 time = cost.least(tile, cluster, waves)
                 found += [(time, schedule)] * (time < _limit(schedule, problem, least))
             before = waves

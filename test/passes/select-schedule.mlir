@@ -51,7 +51,7 @@ mu.schedule "whole" for "sm_90a" {tile = #mu.tile<128, 256, 64>, cluster = #mu.c
 
 // CHECK-LABEL: cutlass.program @two(
 // CHECK: cutlass.gemm "h"
-// CHECK: tile <128, 64, 64> cluster <1, 1> mainloop cooperative scheduler <persistent, swizzle = 2>
+// CHECK: tile <128, 64, 64> cluster <1, 1> mainloop pingpong scheduler <persistent, swizzle = 2>
 // CHECK: cutlass.gemm "out"
 // CHECK: tile <64, 64, 64> cluster <1, 1> mainloop pingpong scheduler <persistent>
 cutlass.program @two(%x: !mu.tensor<[M, M], bf16>, %out: !mu.tensor<[M, M], bf16>)

@@ -305,7 +305,7 @@ def test_a_fixed_raster_and_swizzle_are_kept() -> None:
     [
         (None, None, (128, 256, 64), "cooperative"),
         (8192, 8192, (128, 256, 64), "cooperative"),
-        (128, 4096, (64, 64, 128), "pingpong"),  # 128 tiles: one wave
+        (128, 4096, (64, 64, 64), "pingpong"),  # 128 tiles: one wave
         (None, 32, (64, 32, 128), "pingpong"),
     ],
 )
