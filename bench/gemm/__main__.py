@@ -29,7 +29,7 @@ from bench.gemm.libraries import Found, known_plan, libraries, plan_of
 from bench.gemm.shapes import Shape
 from bench.timing import card, gpu_versions
 
-BUDGETS = {"plain": 12, "f32": 5, "odd": 4, "skinny": 8, "sparse": 5, "fused": 5}
+BUDGETS = {"plain": 12, "f32": 5, "odd": 4, "skinny": 8, "mixed": 6, "sparse": 5, "fused": 5}
 """Skeletons for each case, by group; all shapes of a case share them."""
 
 

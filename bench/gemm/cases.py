@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.gemm.shapes import FUSED, ODD, PLAIN, SKINNY, SPARSE, Shape
+from bench.gemm.shapes import FUSED, MIXED, ODD, PLAIN, SKINNY, SPARSE, Shape
 
 Tensors = dict[str, Any]
 
@@ -191,6 +191,68 @@ SPARSE_CASES = (
 )
 
 
+GROUP = 128
+"""Weights that share a scale."""
+
+
+def _narrow(dtype: str) -> Callable[[Any, Shape], Tensors]:
+    """Activations, weights as a call takes them, scales; and the weights as they are, for the others."""
+
+    def make(torch: Any, shape: Shape) -> Tensors:
+        import mucc
+
+        most = 8 if dtype == "s4" else 128
+        whole = torch.randint(-most, most, (shape.n, shape.k), device="cuda", dtype=torch.int8)
+        scales = (torch.rand(shape.n, shape.k // GROUP, device="cuda") + 0.5) / (most * shape.k**0.5)
+        return {
+            "x": _random(torch, shape.m, shape.k, dtype="bfloat16"),
+            "w": mucc.pack_s4(whole) if dtype == "s4" else whole,
+            "s": scales.to(torch.bfloat16),
+            "_whole": whole,
+        }
+
+    return make
+
+
+def _dequantised(t: Tensors, dtype: Any) -> Any:
+    whole = t["_whole"].to(dtype)
+    return (whole.view(*t["s"].shape, GROUP) * t["s"].to(dtype)[..., None]).view(whole.shape)
+
+
+def _int4pack(torch: Any, t: Tensors) -> Any:
+    """PyTorch's own product with weights of 4 bits: numbers from 0 to 15, of which it takes 8 away."""
+    if "_packed" not in t:
+        raised = t["_whole"].to(torch.int32) + 8
+        bytes = (raised[:, ::2] << 4 | raised[:, 1::2]).to(torch.uint8)
+        factors = torch.stack((t["s"].T, torch.zeros_like(t["s"].T)), -1).contiguous()
+        t["_packed"] = torch._convert_weight_to_int4pack(bytes, 8), factors
+    weights, factors = t["_packed"]
+    return torch._weight_int4pack_mm(t["x"], weights, GROUP, factors)
+
+
+def _mixed(dtype: str) -> Case:
+    """A layer whose weights are dequantised by groups; PyTorch does so in a kernel of its own."""
+    name = f"{dtype}_bf16"
+    (k,) = {shape.k for shape in MIXED}
+    return Case(
+        name=name,
+        program=(
+            f"kernel {name}[M, N, K={k}](x: bf16[M, K], w: {dtype}[N, K], s: bf16[N, K/{GROUP}])"
+            " -> bf16[M, N] {\n    return x @ dequantize(w, s).T\n}\n"
+        ),
+        tensors=_narrow(dtype),
+        eager=lambda torch, t: t["x"] @ _dequantised(t, torch.bfloat16).T,
+        exact=lambda torch, t: t["x"].double() @ _dequantised(t, torch.float64).T,
+        shapes=tuple(MIXED),
+        group="mixed",
+        rate="bf16",
+        others=(("int4pack", _int4pack),) if dtype == "s4" else (),
+    )
+
+
+MIXED_CASES = (_mixed("s4"), _mixed("s8"))
+
+
 def _fused(
     name: str,
     parameters: str,
@@ -307,6 +369,15 @@ FUSED_CASES = (
 )
 
 CASES: Mapping[str, Case] = {
-    c.name: c for c in (*PLAIN_CASES, *F32_CASES, *ODD_CASES, *SKINNY_CASES, *SPARSE_CASES, *FUSED_CASES)
+    c.name: c
+    for c in (
+        *PLAIN_CASES,
+        *F32_CASES,
+        *ODD_CASES,
+        *SKINNY_CASES,
+        *SPARSE_CASES,
+        *MIXED_CASES,
+        *FUSED_CASES,
+    )
 }
 """Every case by name."""

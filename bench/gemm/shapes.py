@@ -73,5 +73,8 @@ SPARSE = [
 ]
 """Shapes for weights of which half are zero."""
 
+MIXED = [Shape("Llama 8B gate", m, 14336, 4096) for m in (16, 128, 2048)]
+"""Shapes for weights of 4 and 8 bits, all with one K: a program binds it, and so the number of scales."""
+
 FUSED = [Shape("Llama 8B up", 4096, 14336, 4096), Shape("Qwen 7B qkv", 1024, 4608, 3584)]
 """Shapes for layers with an epilogue."""

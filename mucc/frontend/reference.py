@@ -38,10 +38,10 @@ schedule linear_gelu for sm_90a {
   unbound one is not). Every unbound dim must appear in a parameter's type. `where K % 8 == 0, M >= 1`
   states promises that callers must keep (checked at each call; affine: `+ - *`, `/ %` by a number).
 * Types: `bf16[M, K]`, `f16[8, K]`, `f32[]` (tensor with one number), `f32` (scalar passed by value; only
-  f32). Also e4m3, e5m2, s8, u8, s32: their stores saturate. bool exists inside expressions only. Parameter
-  layouts: `row_major` (default), `col_major` (last two axes swapped), `strides(_, 1)` (elements, `_` =
-  run-time). Results are row-major. `w: bf16[N, K] sparse` (2:4 along K, packed by `mucc.sparsify(w)`) can be
-  used in `x @ w.T` only; sm_90a.
+  f32). Also e4m3, e5m2, s8, u8, s32: their stores saturate; s4 (`mucc.pack_s4`): parameters only. bool
+  exists inside expressions only. Parameter layouts: `row_major` (default), `col_major` (last two axes
+  swapped), `strides(_, 1)` (elements, `_` = run-time). Results are row-major. `w: bf16[N, K] sparse` (2:4
+  along K, packed by `mucc.sparsify(w)`) can be used in `x @ w.T` only; sm_90a.
 * Several results: `-> (y: bf16[M, N], amax: f32[])` and `return h, amax(h)`. A returned value must have
   exactly the declared shape; its dtype is converted.
 * `stage h = expr` stores h between two device kernels and names the stage. Without it the compiler cuts by
@@ -54,7 +54,7 @@ schedule linear_gelu for sm_90a {
   `.T` (last two axes) is free. bf16 and f16 multiply in their own format, f32 in tf32 (`matmul(a, b,
   compute=tf32x3)` or `f32` for more precision); sums are f32. e4m3 with e4m3 or e5m2 gives f32 (`matmul(a,
   b, acc=fast)`: faster sums), s8 or u8 with s8 or u8 gives s32: keep K contiguous, `x @ w.T`; scale as in
-  `(x @ w.T) * sx[:, None] * sw`. bf16 and f16 also multiply with 8-bit weights; scales per group of K:
+  `(x @ w.T) * sx[:, None] * sw`. bf16 and f16 also multiply with s4 and 8-bit weights; scales per group of K:
   `s: bf16[N, K/128]`, `x @ dequantize(w, s).T`. Blocks of e4m3: `matmul(x, w.T, scale_a=sx, scale_b=sw)` with
   `sx: f32[M, K/128]`, `sw: f32[N/128, K/128]`.
 * `grouped_matmul(x, w.T, offsets)`: x `[T, K]`, w `[E, N, K]`, offsets `s32[E]` (ends of the groups of rows,
