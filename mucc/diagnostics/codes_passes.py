@@ -146,7 +146,7 @@ _TILES: dict[str, tuple[str, str]] = {
     "MU3130": _entry(
         "mainloop that does not convert weights",
         "A product of weights of 4 or 8 bits with 16-bit activations has its weights converted in registers. "
-        "The mainloops of sm_90a that load by TMA do that. For others convert them first: "
+        "The mainloops of sm_90a that load by TMA do that, and `skinny`. For others convert them first: "
         "`stage h = dequantize(w, s)`.",
         _scheduled("mainloop = multistage", kernel=_MIXED),
         _scheduled("mainloop = cooperative", kernel=_MIXED),
@@ -164,6 +164,13 @@ _TILES: dict[str, tuple[str, str]] = {
         "share a scale, or a group of several steps.",
         _scheduled("tile = 128x128x32 exchange = on", kernel=_MIXED),
         _scheduled("tile = 128x128x64 exchange = on", kernel=_MIXED),
+    ),
+    "MU3134": _entry(
+        "converted operand is the small one",
+        "A skinny kernel converts the operand that it reads once, the large one, which the longer side of "
+        "its tile stands for.",
+        _scheduled("tile = 64x8x64", "mainloop = skinny", kernel=_MIXED),
+        _scheduled("tile = 8x64x64", "mainloop = skinny", kernel=_MIXED),
     ),
     "MU3133": (
         "weights are converted by a kernel of their own",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mucc.target import rules
 from mucc.target.base import Device, Facts, Family
-from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
+from mucc.target.config import Estimate, GemmConfig, Mixed, Problem, Schedule, Violation, operand_bytes
 from mucc.target.cost import epilogue_bytes
 
 MAINLOOP = "skinny"
@@ -50,7 +50,15 @@ class Form(NamedTuple):
     along_k: bool
     """Whether K is the weights' contiguous axis."""
     element: int
+    """Bytes of an element of the small operand."""
     exact: bool
+    bits: int = 0
+    """Bits of an element of the weights, where they are converted; else those of the small operand."""
+
+    @property
+    def weight_bits(self) -> int:
+        """Bits of an element of the weights."""
+        return self.bits or 8 * self.element
 
     @property
     def rows(self) -> int:
@@ -60,7 +68,7 @@ class Form(NamedTuple):
     @property
     def depth(self) -> int:
         """Elements along K that they cover: 64 bytes, or 32."""
-        return (64 if self.along_k else 32) // self.element
+        return 8 * (64 if self.along_k else 32) // self.weight_bits
 
     @property
     def groups(self) -> int:
@@ -75,12 +83,14 @@ class Form(NamedTuple):
     @property
     def blocks(self) -> int:
         """Blocks that share a multiprocessor's registers: two leave a thread 128."""
+        if self.bits:
+            return 1  # scales, and what is converted, take registers too
         return 2 if self.accumulators <= ACCUMULATORS // 2 else 1
 
     @property
     def step_bytes(self) -> int:
         """Bytes of a step in shared memory (`mucc::skinny::step_bytes`)."""
-        return (self.many + 8 * self.groups) * self.step * self.element
+        return (self.many * self.weight_bits + 64 * self.groups * self.element) * self.step // 8
 
 
 def form_of(config: GemmConfig) -> Form:
@@ -94,6 +104,7 @@ def form_of(config: GemmConfig) -> Form:
         config.a_k_major if weights_first else config.b_k_major,
         config.element_bytes,
         config.compute == "f32",
+        config.mixed.bits if config.mixed else 0,
     )
 
 
@@ -111,7 +122,8 @@ def smem_bytes(config: GemmConfig, stages: int) -> int:
 
 def max_stages(facts: Facts, config: GemmConfig) -> int:
     """Stages of `auto`: as many as let two blocks share a multiprocessor, at least 2 and at most 4."""
-    half = min(facts.multiprocessor.shared_memory // 2 - 1024, facts.limits.shared_memory)
+    sharing = form_of(config).blocks if config.mixed else 2
+    half = min(facts.multiprocessor.shared_memory // sharing - 1024, facts.limits.shared_memory)
     return next((s for s in (4, 3) if smem_bytes(config, s) <= half), 2)
 
 
@@ -127,6 +139,8 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
     if config.element_bytes == 1 and not (config.a_k_major and config.b_k_major):
         message = "the skinny mainloop takes operands of 8 bits along K only"
         return [Violation("MU3057", "mainloop", message, ("an mma.sync takes neighbours along K in a word",))]
+    if config.mixed is not None and (found := _mixed(config, config.mixed)):
+        return [found]
     if config.rights != 1:
         message = "the skinny mainloop multiplies with one right operand, not two"
         note = "each product is a kernel of its own where `stage` names one of them"
@@ -142,6 +156,21 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
         note = "a stage is the step of a warp: one is multiplied while the others are copied"
         found.append(Violation("MU3056", "stages", message, (note,), "auto"))
     return found + rules.without_tma(config, stages)
+
+
+def _mixed(config: GemmConfig, mixed: Mixed) -> Violation | None:
+    """What is wrong with an operand that is converted: it is the large one, in groups of what a lane has."""
+    if weights_are_a(config.tile) != mixed.first:
+        *sides, k = config.tile
+        short, long = sorted(sides) if sides[0] != sides[1] else (16, 64)
+        fix = f"{long}x{short}x{k}" if mixed.first else f"{short}x{long}x{k}"
+        note = "the tile's longer side is that of the weights, which the kernel converts"
+        return Violation("MU3134", "tile", "the narrow operand is not the large one", (note,), fix)
+    lane = 128 // mixed.bits
+    if mixed.group and mixed.group % lane and lane % mixed.group:
+        message = f"groups of {mixed.group} do not suit the {lane} elements along K that a lane has"
+        return Violation("MU3130", "mainloop", message, ("a lane copies 16 bytes of weights",), "cooperative")
+    return None
 
 
 def _tile(facts: Facts, config: GemmConfig, stages: int | None) -> Iterator[Violation]:
@@ -225,7 +254,7 @@ def _tiles(form: Form, first: bool) -> Iterator[tuple[int, int, int]]:
     """
     shapes = [
         form._replace(many=rows * form.rows, step=atoms * form.depth)
-        for rows, atoms in (_ALONG_K if form.along_k else _ACROSS_K)
+        for rows, atoms in (_CONVERTED if form.bits else _ALONG_K if form.along_k else _ACROSS_K)
     ]
     for shape in sorted(shapes, key=lambda s: s.blocks, reverse=True):
         if shape.accumulators <= ACCUMULATORS and shape.many >= shape.few + first:
@@ -233,6 +262,7 @@ def _tiles(form: Form, first: bool) -> Iterator[tuple[int, int, int]]:
 
 
 _ALONG_K = ((2, 2), (4, 1), (1, 4), (1, 2), (4, 2), (2, 1), (1, 1))
+_CONVERTED = ((2, 1), (1, 1), (1, 2), (4, 1), (2, 2))
 _ACROSS_K = ((2, 1), (1, 2), (1, 1))
 """Tiles in what the lanes of a warp cover: along the weights' rows, along K."""
 
@@ -248,14 +278,19 @@ class Skinny(Family):
         """Tiles with the few rows that are known, or 16; nothing where the contraction is not skinny."""
         m, n = problem.m, problem.n
         told = pinned.get("mainloop") == MAINLOOP
-        other = problem.compute not in COMPUTE or problem.rights != 1 or problem.grouped or problem.sparse
+        # Kernels that convert weights are for those who ask for them: no figures say when they are faster.
+        suited = problem.mixed is None and not problem.sparse and problem.compute in COMPUTE
+        other = not suited or problem.rights != 1 or problem.grouped
         if not told and (other or min(m or LONG, n or LONG) > SHORT):
             return
         exchanged = n is not None and (m is None or n < m)
+        if problem.mixed is not None:
+            exchanged = problem.mixed.first
         few = _few(problem.compute, (n if exchanged else m) or UNKNOWN)
         element = operand_bytes(problem.compute)
         along_k = problem.a_k_major if exchanged else problem.b_k_major
-        form = Form(few, 0, 0, along_k, element, problem.compute == "f32")
+        bits = problem.mixed.bits if problem.mixed else 0
+        form = Form(few, 0, 0, along_k, element, problem.compute == "f32", bits)
         for tile in _tiles(form, exchanged):
             yield replace(Schedule(tile, mainloop=MAINLOOP), **pinned)
 
@@ -276,7 +311,7 @@ class Skinny(Family):
         k, batch = problem.k or DEEP, problem.batch or 1
         passes = ceil(few / form.few)
         tiles = ceil(many / max(form.many, 1)) * passes * batch
-        weights = float(batch * many * k * form.element)
+        weights = batch * many * k * form.weight_bits / 8
         outer = sum(epilogue_bytes(problem.epilogue))
         moved = weights * passes + batch * few * (k * form.element + many * outer)
         again = tiles * form.few * k * form.element

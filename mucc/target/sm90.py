@@ -19,7 +19,7 @@ class Sm90(Target):
 
         if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
             return None
-        if config.mixed is not None:
+        if config.mixed is not None and config.mainloop != skinny.MAINLOOP:
             message = f"the {config.mainloop} mainloop does not convert weights"
             return Violation("MU3130", "mainloop", message, (_CONVERTS,), fix=MAINLOOPS[0])
         if config.sparse:

@@ -198,7 +198,8 @@ def test_a_schedule_can_be_mended(
     schedule = Schedule(tile, mainloop=mainloop, exchanged=exchanged)
     config, stages = mend(TARGET, problem(bits, group, zeros and bool(group)).config(schedule), None)
     assert config.mixed is not None
-    assert config.mixed.first and (not group or mixes_group(group, config.tile[2]))
+    if config.mainloop != "skinny":
+        assert config.mixed.first and (not group or mixes_group(group, config.tile[2]))
     assert TARGET.smem_bytes_used(config, stages or TARGET.max_stages(config)) <= 232448
 
 
@@ -222,3 +223,23 @@ def test_fewer_bits_of_weights_are_read_sooner() -> None:
 @pytest.mark.parametrize("code", ["MU3130", "MU3131", "MU3132", "MU1066"])
 def test_explanations_hold(code: str) -> None:
     check_explanation(code)
+
+
+# The skinny mainloop
+
+
+@pytest.mark.parametrize("dtype", ["s4", "s8", "u8", "e4m3", "e5m2"])
+@pytest.mark.parametrize("group", [16, 32, 128])
+def test_a_skinny_kernel_converts_what_it_reads_once(dtype: str, group: int) -> None:
+    text = product(f"{dtype}[N, K]", f"bf16[N, K/{group}]")
+    compilation = compiled(f"{text}\nschedule f for sm_90a {{ mainloop = skinny }}")
+    assert kernels(compilation) == ["mixed"]
+    text = compilation.emit("cu")
+    assert "kMixed = true" in text and f"kGroup = {group}" in text and "PerGroup<mucc::bf16> scales" in text
+
+
+def test_a_skinny_kernel_that_converts_can_be_mended() -> None:
+    schedule = Schedule((64, 8, 64), mainloop="skinny")
+    (found,) = TARGET.violations(problem(8, 128).config(schedule))
+    assert (found.code, found.fix) == ("MU3134", "8x64x64")
+    check_explanation("MU3134")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from mucc.dialects.cutlass.nodes import AccFetchOp, ComputeOp, LoadNode, ReductionNode, StoreNode
 from mucc.dialects.mu.schedule import SchedulerKind
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.passes.gemm_config import config_of
 from mucc.target.cuda.body import compute_body
 from mucc.target.cuda.gemm import Gemm, Headers
@@ -24,7 +24,7 @@ from mucc.target.skinny import SPLITS, WARPS, form_of, weights_are_a
 _MEMBERS = words(
     """
     Op Work Element FewElement Sum P p c to codes inside acc run finish weights few
-    kAlongK kExact kFew kMany kStep kStages kSplits kMostSplits
+    kAlongK kExact kMixed kShifted kGroup scales zeros kFew kMany kStep kStages kSplits kMostSplits
     """
 )
 
@@ -180,6 +180,15 @@ class SkinnyGemm(Gemm):
             "kMostSplits": SPLITS[-1] if self.target.has_clusters else 1,
         }
         flags = f"kAlongK = {_bool(form.along_k)}, kExact = {_bool(form.exact)}"
+        flags += f", kMixed = {_bool(self.op.narrow is not None)}"
+        factors: list[str] = []
+        if self.op.narrow is not None:
+            flags += f", kShifted = {_bool(len(self.op.scales) == 2)}"
+            numbers["kGroup"] = self.op.group
+            factors = [
+                f"  mucc::skinny::PerGroup<{VIEW_TYPES[memory.type.dtype]}> {member};"
+                for member, (memory, _) in zip(("scales", "zeros"), self.group_factors, strict=False)
+            ]
         return [
             "struct Op {",
             f"  using Element = {VIEW_TYPES[self.weights.memory.type.dtype]};",
@@ -189,9 +198,20 @@ class SkinnyGemm(Gemm):
             "",
             f"  mucc::skinny::Operand weights;{self.tensor_comment(self.weights)}",
             f"  mucc::skinny::Operand few;{self.tensor_comment(self.few)}",
+            *factors,
             *(f"  {member}" for member in self.epilogue.members),
             "};",
         ]
+
+    @property
+    def group_factors(self) -> list[tuple[Memory, str]]:
+        """Scales and zeros of narrow weights, each with its initializer."""
+        found: list[tuple[Memory, str]] = []
+        for value in self.op.scales if self.op.narrow is not None else ():
+            memory, (row, group) = self.places.view(value, Shaped.of(value.type).dims)
+            element = VIEW_TYPES[memory.type.dtype]
+            found.append((memory, f"{{{memory.data(element)}, {row.stride}, {group.stride}}}"))
+        return found
 
     def arguments(self) -> list[str]:
         """`run`, the launch."""
@@ -207,7 +227,8 @@ class SkinnyGemm(Gemm):
             f'mucc::gemm::extent(c, {stage}, "{name}", {count(dims)}, to.{member})'
             for member, name, dims in named
         ]
-        values = [_operand(self.weights), _operand(self.few), *self.epilogue.values]
+        factors = [value for _, value in self.group_factors]
+        values = [_operand(self.weights), _operand(self.few), *factors, *self.epilogue.values]
         fills = self.epilogue.fills
         return [
             "int run(mucc::Call const& c, void*) {",

@@ -10,8 +10,8 @@
 // element.
 #pragma once
 
+#include <mucc/narrow.cuh>
 #include <mucc/skinny.h>
-#include <mucc/view.cuh>
 
 namespace mucc::skinny {
 
@@ -112,21 +112,23 @@ struct Step {
   using T = typename Op::Element;
   using FewT = typename Op::FewElement;
   using Unit = Atom<T, Op::kAlongK>;
-  static_assert(sizeof(T) == sizeof(FewT) && (sizeof(T) > 1 || Op::kAlongK));
+  static_assert((sizeof(T) == sizeof(FewT) || Op::kMixed) && (sizeof(T) > 1 || Op::kAlongK));
   static constexpr int kPiece = Unit::kPiece, kLaneK = Unit::kLaneK;
   static constexpr int kRows = Op::kMany / Unit::kMany;    // atoms along the weights' rows
   static constexpr int kAtoms = Op::kStep / Unit::kK;      // atoms along K
   static constexpr int kLoads = Op::kAlongK ? 2 : kLaneK;  // pieces of weights in an atom
   static constexpr int kOwn = Op::kAlongK ? 2 : kPiece;    // rows of weights of an atom in a lane
   static constexpr int kGroups = (Op::kFew + 7) / 8;       // of eight rows of the small operand
-  static constexpr int kFewBytes = kLaneK * int(sizeof(T));
+  static constexpr int kFewBytes = kLaneK * int(sizeof(FewT));           // of a lane
+  static constexpr int kPartBytes = kFewBytes < 16 ? kFewBytes : 16;     // of one copy of them
+  static constexpr int kParts = kFewBytes / kPartBytes;
   static_assert(kRows >= 1 && kAtoms >= 1 && Op::kMany % Unit::kMany == 0 && Op::kStep % Unit::kK == 0);
 
-  struct alignas(kFewBytes) Few {
-    FewT of[kLaneK];
+  struct alignas(kPartBytes) Few {
+    FewT of[kLaneK / kParts];
   };
   Words weights[kAtoms][kRows][kLoads][32];
-  Few few[kAtoms][kGroups][32];
+  Few few[kAtoms][kGroups * kParts][32];  // a lane's parts are 32 places apart
 
   // Where lane (g, t) finds its pieces. Where K is not the contiguous axis eight neighbouring lanes copy 128 bytes of a
   // row, though those are the pieces of lanes four apart: memory is slow to answer for pieces of many rows at a time. The
@@ -155,12 +157,12 @@ struct Step {
         for (int i = 0; i < kLoads; ++i) {
           Words* const to = &weights[a][r][i][slot(row_g, row_t)];
           int const n = many0 + row(row_g, r, Op::kAlongK ? i : 0);
-          T const* const from =
-              many_data + (Op::kAlongK ? n * op.weights.row + k : (k + i) * op.weights.k + n);
+          int64_t const at = Op::kAlongK ? n * op.weights.row + k : (k + i) * op.weights.k + n;
+          T const* const from = many_data + (is_packed<T> ? at / 2 : at);
           if constexpr (kAccess != kElements) {
             copy_once(to, from, Op::kAlongK ? left > 0 && n < e.many : i < left && n < e.many);
           } else if constexpr (Op::kAlongK) {
-            gather<kPiece>(to, from, 1, n < e.many ? left : 0);
+            gather<16 / int(sizeof(T))>(to, from, 1, n < e.many ? (is_packed<T> ? left / 2 : left) : 0);
           } else {
             gather<kPiece>(to, from, 1, i < left ? e.many - n : 0);
           }
@@ -172,10 +174,16 @@ struct Step {
         uint32_t const k_few = k0 + a * Unit::kK + t * kLaneK;
         int const left_few = int(uint32_t(e.k) - k_few);
         FewT const* const from = few_data + m * op.few.row + k_few * op.few.k;
-        if constexpr (kAccess == kPieces) {
-          copy_often<kFewBytes>(&few[a][c][lane], from, m < e.few && left_few > 0);
-        } else {
-          gather<kLaneK>(&few[a][c][lane], from, op.few.k, m < e.few ? left_few : 0);
+#pragma unroll
+        for (int p = 0; p < kParts; ++p) {
+          constexpr int kPart = kLaneK / kParts;
+          Few* const to = &few[a][c * kParts + p][lane];
+          int const left_part = left_few - p * kPart;
+          if constexpr (kAccess == kPieces) {
+            copy_often<kPartBytes>(to, from + p * kPart, m < e.few && left_part > 0);
+          } else {
+            gather<kPart>(to, from + p * kPart * op.few.k, op.few.k, m < e.few ? left_part : 0);
+          }
         }
       }
     }
@@ -244,6 +252,98 @@ struct TensorCores {
   }
 };
 
+// The same for weights of 4 or 8 bits, which become numbers of the small operand's kind in registers: minus zeros, times
+// scales. A lane reads those of its rows a step ahead.
+template <class Op>
+struct MixedCores {
+  using S = Step<Op>;
+  using T = typename Op::Element;
+  using Wide = typename Op::FewElement;
+  using Sum = float;
+  static constexpr int kGroup = Op::kGroup ? Op::kGroup : S::kLaneK;
+  static constexpr int kPer = kGroup < S::kLaneK ? S::kLaneK / kGroup : 1;  // groups of a lane
+  static constexpr bool kScaled = Op::kGroup != 0, kShifted = Op::kShifted;
+  static_assert(kGroup % S::kLaneK == 0 || S::kLaneK % kGroup == 0);
+
+  struct Factors {
+    uint32_t scale[S::kAtoms][S::kRows][2][kPer], zero[S::kAtoms][S::kRows][2][kShifted ? kPer : 1];
+  };
+  Sum acc[S::kRows][1][S::kGroups][4] = {};
+  Factors now, next;
+
+  // Reads the scales of the step that begins at k.
+  MUCC_DEVICE void look_up(Op const& op, Extents const& e, int many0, int64_t k) {
+    if constexpr (kScaled) {
+      int const g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+      for (int a = 0; a < S::kAtoms; ++a)
+#pragma unroll
+        for (int r = 0; r < S::kRows; ++r)
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+#pragma unroll
+            for (int j = 0; j < kPer; ++j) {
+              int64_t const first = k + a * S::Unit::kK + t * S::kLaneK + j * kGroup;
+              int const n = many0 + S::row(g, r, i);
+              bool const inside = first < e.k && n < e.many;
+              int64_t const group = first / kGroup;
+              next.scale[a][r][i][j] = 0;
+              if (inside) next.scale[a][r][i][j] = both<Wide>(op.scales.data[n * op.scales.row + group * op.scales.group]);
+              if constexpr (kShifted) {
+                next.zero[a][r][i][j] = 0;
+                if (inside) next.zero[a][r][i][j] = both<Wide>(op.zeros.data[n * op.zeros.row + group * op.zeros.group]);
+              }
+            }
+    }
+  }
+  MUCC_DEVICE void turn() { now = next; }
+
+  // Pair `p` of a lane's numbers.
+  MUCC_DEVICE uint32_t pair(Words const& w, int p, int a, int r, int i) const {
+    constexpr int kBits = 2 * bits_of<T>, kMask = (1 << kBits) - 1;
+    uint32_t x = Widen<T, Wide>::pair(w.of[p * kBits / 32] >> p * kBits % 32 & kMask);
+    int const group = kPer > 1 ? 2 * p / kGroup : 0;
+    if constexpr (kShifted) x = minus<Wide>(x, now.zero[a][r][i][group]);
+    if constexpr (kScaled) x = times<Wide>(x, now.scale[a][r][i][group]);
+    return x;
+  }
+
+  MUCC_DEVICE void add(S const& step) {
+    int const lane = threadIdx.x % 32;
+#pragma unroll
+    for (int a = 0; a < S::kAtoms; ++a)
+#pragma unroll
+      for (int r = 0; r < S::kRows; ++r) {
+        Words const first = step.weights[a][r][0][lane], second = step.weights[a][r][1][lane];
+#pragma unroll
+        for (int part = 0; part < S::kParts; ++part) {
+          Words x[S::kGroups];
+#pragma unroll
+          for (int c = 0; c < S::kGroups; ++c)
+            x[c] = *reinterpret_cast<Words const*>(&step.few[a][c * S::kParts + part][lane]);
+#pragma unroll
+          for (int h = 0; h < 4; h += 2) {
+            int const p = 4 * part + h;
+            uint32_t const a0 = pair(first, p, a, r, 0), a1 = pair(second, p, a, r, 1);
+            uint32_t const a2 = pair(first, p + 1, a, r, 0), a3 = pair(second, p + 1, a, r, 1);
+#pragma unroll
+            for (int c = 0; c < S::kGroups; ++c)
+              multiply(Wide{}, Wide{}, acc[r][0][c], a0, a1, a2, a3, x[c].of[h], x[c].of[h + 1]);
+          }
+        }
+      }
+  }
+
+  template <int kPitch>
+  MUCC_DEVICE void write(int c, Sum* to) const {
+    int const g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (int r = 0; r < S::kRows; ++r)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[(2 * t + i % 2) * kPitch + S::row(g, r, i / 2)] = acc[r][0][c][i];
+  }
+};
+
 // The accumulators of a lane in f32: its rows by all columns, over a quarter of K.
 template <class Op>
 struct Exact {
@@ -290,13 +390,17 @@ struct Exact {
   }
 };
 
-template <bool kExact, class Op>
+template <bool kExact, bool kMixed, class Op>
 struct ArithmeticOf {
   using Type = TensorCores<Op>;
 };
 template <class Op>
-struct ArithmeticOf<true, Op> {
+struct ArithmeticOf<true, false, Op> {
   using Type = Exact<Op>;
+};
+template <class Op>
+struct ArithmeticOf<false, true, Op> {
+  using Type = MixedCores<Op>;
 };
 
 // ---- several blocks -------------------------------------------------------------------------------------
@@ -345,7 +449,7 @@ MUCC_DEVICE void run(Work const& op, Extents const& e, int splits) {
   using T = typename Op::Element;
   using FewT = typename Op::FewElement;
   using S = Step<Op>;
-  using Arithmetic = typename ArithmeticOf<Op::kExact, Op>::Type;
+  using Arithmetic = typename ArithmeticOf<Op::kExact, Op::kMixed, Op>::Type;
   using Sum = typename Arithmetic::Sum;
   using Memory = Shared<Op, step_bytes<Op>()>;
   static_assert(sizeof(S) == step_bytes<Op>());
@@ -359,7 +463,8 @@ MUCC_DEVICE void run(Work const& op, Extents const& e, int splits) {
   int64_t const stride = int64_t(warps) * splits * Op::kStep;
   for (int batch = int(blockIdx.z); batch < e.batch; batch += int(gridDim.z)) {
     for (int few0 = int(blockIdx.y) * Op::kFew; few0 < e.few; few0 += int(gridDim.y) * Op::kFew) {
-      T const* const many_data = static_cast<T const*>(op.weights.data) + batch * op.weights.batch;
+      T const* const many_data =
+          static_cast<T const*>(op.weights.data) + batch * op.weights.batch / (is_packed<T> ? 2 : 1);
       FewT const* const few_data = static_cast<FewT const*>(op.few.data) + batch * op.few.batch;
       Arithmetic arithmetic;
       int64_t next = int64_t(rank * warps + warp) * Op::kStep;  // where the next step begins that is copied
@@ -373,7 +478,12 @@ MUCC_DEVICE void run(Work const& op, Extents const& e, int splits) {
       };
 #pragma unroll
       for (int s = 0; s < Op::kStages - 1; ++s) fill();
+      if constexpr (Op::kMixed) arithmetic.look_up(op, e, many0, int64_t(rank * warps + warp) * Op::kStep);
       for (int64_t k = int64_t(rank * warps + warp) * Op::kStep; k < e.k; k += stride) {
+        if constexpr (Op::kMixed) {
+          arithmetic.turn();
+          arithmetic.look_up(op, e, many0, k + stride);
+        }
         wait<Op::kStages - 2>();
         __syncwarp();  // the step is there for all lanes, and all have used the one that is overwritten now
         fill();

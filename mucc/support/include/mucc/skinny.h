@@ -25,10 +25,25 @@ enum Access : int { kPieces, kPiecesOfWeights, kElements };
 inline constexpr int kWarps = 8;      // of a block, at most
 inline constexpr int kMaxSplits = 8;  // blocks that share the K of a tile: a cluster that every GPU with clusters has
 
+// Bits of an element in memory.
+template <class T>
+inline constexpr int bits_of = 8 * int(sizeof(T));
+template <>
+inline constexpr int bits_of<s4> = 4;
+
+// Scales, or zeros, of groups along K: one for each row of the weights and each group. None where T is void.
+template <class T>
+struct PerGroup {
+  T const* data;
+  int64_t row, group;  // strides
+};
+template <>
+struct PerGroup<void> {};
+
 // The shape of a tile: what one step of a warp covers. `Op` has the tile's extents: kFew, kMany, kStep.
 template <class T, bool kAlongK>
 struct Atom {
-  static constexpr int kPiece = 16 / int(sizeof(T));                                 // elements of 16 bytes
+  static constexpr int kPiece = 128 / bits_of<T>;                                    // elements of 16 bytes
   static constexpr int kMany = kAlongK ? 16 : 8 * kPiece;                            // rows of weights
   static constexpr int kLaneK = kAlongK ? kPiece : kPiece / 2;                       // along K, of a lane
   static constexpr int kK = 4 * kLaneK;
@@ -51,7 +66,8 @@ struct Shared {
 // The bytes of a step: both operands.
 template <class Op>
 MUCC_BOTH constexpr int step_bytes() {
-  return (Op::kMany + (Op::kFew + 7) / 8 * 8) * Op::kStep * int(sizeof(typename Op::Element));
+  return (Op::kMany * bits_of<typename Op::Element> + (Op::kFew + 7) / 8 * 8 * bits_of<typename Op::FewElement>) *
+         Op::kStep / 8;
 }
 
 }  // namespace mucc::skinny

@@ -29,9 +29,9 @@ inline Plan plan(Extents const& e, int tile_few, int tile_many, int step, int sp
 // Whether an operand can be read in pieces of `bytes` along the axis of which `unit` is the extent.
 template <class T>
 bool in_pieces(Operand const& m, int64_t other, int64_t unit, int bytes) {
-  constexpr int kSize = int(sizeof(T));
-  return reinterpret_cast<uintptr_t>(m.data) % bytes == 0 && other * kSize % bytes == 0 &&
-         m.batch * kSize % bytes == 0 && unit * kSize % bytes == 0;
+  constexpr int kBits = bits_of<T>;
+  return reinterpret_cast<uintptr_t>(m.data) % bytes == 0 && other * kBits / 8 % bytes == 0 &&
+         m.batch * kBits / 8 % bytes == 0 && unit * kBits / 8 % bytes == 0;
 }
 
 template <class Op>
@@ -40,7 +40,9 @@ Access access(Op const& op, Extents const& e) {
   using Unit = Atom<T, Op::kAlongK>;
   bool const weights = Op::kAlongK ? in_pieces<T>(op.weights, op.weights.row, e.k, 16)
                                    : in_pieces<T>(op.weights, op.weights.k, e.many, 16);
-  bool const few = op.few.k == 1 && in_pieces<typename Op::FewElement>(op.few, op.few.row, e.k, Unit::kLaneK * int(sizeof(T)));
+  using Few = typename Op::FewElement;
+  constexpr int kFewBytes = Unit::kLaneK * int(sizeof(Few));
+  bool const few = op.few.k == 1 && in_pieces<Few>(op.few, op.few.row, e.k, kFewBytes < 16 ? kFewBytes : 16);
   return !weights ? kElements : !few ? kPiecesOfWeights : kPieces;
 }
 
