@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from mucc.signature import Arg, KernelInfo, Manifest
+from mucc.signature import PACKED, Arg, KernelInfo, Manifest
 
 _ROLES = {"input": "in", "scalar": "by value", "output": "out"}
 
@@ -45,7 +45,8 @@ def _arg(index: int, arg: Arg) -> str:
     text = f"  args[{index}]  {arg.signature:<32} {_ROLES[arg.role]}"
     if arg.role == "scalar":
         return f"{text}, a 0-d f32 or f64 tensor on the CPU"
-    return f"{text}, {arg.align}-byte aligned"
+    packed = f", bytes that hold two {arg.dtype} each" * (arg.dtype in PACKED)
+    return f"{text}, {arg.align}-byte aligned{packed}"
 
 
 def _kernel(k: KernelInfo) -> str:

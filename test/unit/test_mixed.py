@@ -243,3 +243,9 @@ def test_a_skinny_kernel_that_converts_can_be_mended() -> None:
     (found,) = TARGET.violations(problem(8, 128).config(schedule))
     assert (found.code, found.fix) == ("MU3134", "8x64x64")
     check_explanation("MU3134")
+
+
+def test_the_header_says_how_numbers_share_bytes() -> None:
+    text = compiled(product("s4[N, K]")).emit("header")
+    (line,) = (line for line in text.splitlines() if "w: s4[N, K] " in line)
+    assert line.endswith("in, 16-byte aligned, bytes that hold two s4 each")
