@@ -7,7 +7,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
-from mucc.dialects.mu.ops.elementwise import CastOp, ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, ElementwiseOp, MulOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
@@ -66,7 +66,7 @@ class Body:
             case ContractionOp():
                 self.block.add_op(node := nodes.AccFetchOp(second=op is not self.stage.anchor))
                 node.location = op.location
-                return node.result
+                return self.of_groups(op, node.result) if isinstance(op, GroupedMatmulOp) else node.result
             case ConstantOp():
                 self.block.add_op(constant := ConstantOp(op.value))
                 return constant.result
@@ -85,6 +85,21 @@ class Body:
                 return new.results[0]
             case _:
                 raise AssertionError(f"{op} in a stage")
+
+    def of_groups(self, op: GroupedMatmulOp, value: SSAValue) -> SSAValue:
+        """The product with the scale and the bias of the element's group."""
+        found: list[Operation] = []
+        if op.scale is not None:
+            found.append(load := nodes.GroupScalarOp(self.program.plain(self.stage, op.scale)))
+            found.append(scaled := MulOp(value, load.result))
+            value = scaled.result
+        if op.bias is not None:
+            found.append(load := nodes.GroupRowOp(self.program.plain(self.stage, op.bias)))
+            found.append(added := AddOp(value, load.result))
+            value = added.result
+        for new in found:
+            self.add(new, op)
+        return value
 
     def cast(self, op: CastOp, value: SSAValue) -> SSAValue:
         """Round to a narrower dtype and come back to f32; to f32 there is nothing to do."""

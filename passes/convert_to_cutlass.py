@@ -22,7 +22,7 @@ from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
-from mucc.dialects.mu.types import Shaped, TensorType, dtype_bytes
+from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_bytes
 from mucc.passes.access import (
     identity,
     is_inside,
@@ -96,8 +96,8 @@ class _Kernel(ProgramBuilder):
     def grouped(self, stage: StageOp, product: GroupedMatmulOp) -> None:
         """A grouped contraction.
 
-        Its kernel stores one matrix. Where a stage stores several it writes the bare product, in f32, and a
-        map does the rest.
+        Its kernel stores one matrix. Where a stage stores several it writes the bare product, in f32 or s32,
+        and a map does the rest.
         """
         name = stage.stage_name.data
         lhs, rhs = Shaped.of(product.lhs.type).dims, Shaped.of(product.rhs.type).dims
@@ -110,7 +110,12 @@ class _Kernel(ProgramBuilder):
         body = Body(self, stage, problem)
         roots, rows = list(pointwise_roots(stage)), list(_row_numbers(stage))
         wanted = [self.outputs[i] for i, r in enumerate(self.returned) if r in stage.outputs]
-        single = len(roots) == 1 and len(wanted) <= 1
+        # Integers leave the kernel as they are added up, or as f32.
+        integers = Shaped.of(product.result.type).element_type == DTYPES["s32"]
+        rounds = (
+            Shaped.of(stage.outputs[0].type).element_type == DTYPES["s32"] and roots[0] is not product.result
+        )
+        single = len(roots) == 1 and len(wanted) <= 1 and not rounds
         if single:
             (target,) = self.destinations(stage.outputs[0])
             value = body.without_cast(body.scalar(roots[0], root_axes(roots[0], stage)), target)
@@ -120,7 +125,8 @@ class _Kernel(ProgramBuilder):
             else:
                 body.add(nodes.StoreDOp(value, target))
         else:
-            self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(stage.space, f32)))
+            bare = TensorType.of(stage.space, DTYPES["s32"] if integers else f32)
+            self.block.add_op(workspace := c.WorkspaceOp(bare))
             target = workspace.result
             value = body.scalar(product.result, identity(stage.space))
             body.add(nodes.StoreDOp(value, target))

@@ -101,7 +101,7 @@ def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
         source=next(iter(loads[nodes.SrcFetchOp]), None),
         aux_loads=tuple(loads[nodes.AuxLoadOp]),
         aux_stores=tuple(stores[nodes.AuxStoreOp]),
-        row_broadcasts=tuple(loads[nodes.RowBroadcastOp]),
+        row_broadcasts=(*loads[nodes.RowBroadcastOp], *loads[nodes.GroupRowOp]),
         row_reductions=len(stores[nodes.RowReductionOp]),
         col_reductions=len(stores[nodes.ColReductionOp]),
         scalar_reductions=len(stores[nodes.ScalarReductionOp]),

@@ -149,6 +149,15 @@ class ProgramBuilder:
             access = self.copy(stage, access, 1, dims)
         return access.base
 
+    def plain(self, stage: StageOp, value: SSAValue) -> SSAValue:
+        """A tensor whose last axis is contiguous: copied where it is not."""
+        dims = Shaped.of(value.type).dims
+        rank = len(dims)
+        access = self.at(through_views(value, identity(dims), stage))
+        if access.is_gathered or (dims[-1] != 1 and access.unit_axis != rank - 1):
+            access = self.copy(stage, access, rank, dims)
+        return build_view(access, rank, self.block)
+
     def operand(
         self,
         stage: StageOp,

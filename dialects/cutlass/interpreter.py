@@ -26,6 +26,7 @@ from mucc.dialects.mu.arrays import Arrays, arrays_for
 from mucc.dialects.mu.interpreter import (
     MuFunctions,
     argument_values,
+    by_group,
     gathered,
     grouped_product,
     scattered,
@@ -111,6 +112,7 @@ class CutlassFunctions(MuFunctions):
         # Where no operand has batch axes, every batch has the same product.
         if op.is_grouped:
             products = [grouped_product(self.arrays, a, b, more[0])]
+            self.ends = more[0]
         elif (side := op.narrow) is not None:
             wide = op.b.type if side == 0 else op.a.type
             products = [self.mixed_product(a, b, scales, op.group, side, Shaped.of(wide).element_type)]
@@ -151,6 +153,16 @@ class CutlassFunctions(MuFunctions):
     @impl(nodes.ColBroadcastOp)
     def col(self, interpreter: Interpreter, op: nodes.ColBroadcastOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
+
+    @impl(nodes.GroupRowOp)
+    def group_row(self, interpreter: Interpreter, op: nodes.GroupRowOp, args: PythonValues) -> PythonValues:
+        return (by_group(self.read(args[0]), self.ends),)
+
+    @impl(nodes.GroupScalarOp)
+    def group_scalar(
+        self, interpreter: Interpreter, op: nodes.GroupScalarOp, args: PythonValues
+    ) -> PythonValues:
+        return (by_group(self.read(args[0]), self.ends)[:, None],)
 
     @impl(nodes.ScalarBroadcastOp)
     def scalar(

@@ -122,6 +122,20 @@ class ScalarBroadcastOp(LoadNode):
 
 
 @irdl_op_definition
+class GroupRowOp(LoadNode):
+    """Of a grouped contraction a vector along N for each group, [groups, N]."""
+
+    name = "cutlass.group_row"
+
+
+@irdl_op_definition
+class GroupScalarOp(LoadNode):
+    """Of a grouped contraction a number for each group."""
+
+    name = "cutlass.group_scalar"
+
+
+@irdl_op_definition
 class LoadOp(LoadNode):
     """In map and reduce kernels: an element of a tensor, broadcast to the space."""
 
@@ -297,7 +311,15 @@ class ReduceStoreOp(ReductionNode):
     name = "cutlass.reduce_store"
 
 
-GEMM_LOADS = (SrcFetchOp, AuxLoadOp, RowBroadcastOp, ColBroadcastOp, ScalarBroadcastOp)
+GEMM_LOADS = (
+    SrcFetchOp,
+    AuxLoadOp,
+    RowBroadcastOp,
+    ColBroadcastOp,
+    ScalarBroadcastOp,
+    GroupRowOp,
+    GroupScalarOp,
+)
 GEMM_STORES = (StoreDOp, ScatterDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
 GEMM_NODES = (AccFetchOp, ComputeOp, *GEMM_LOADS, *GEMM_STORES)
 

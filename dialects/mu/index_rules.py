@@ -8,7 +8,14 @@ from __future__ import annotations
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
 
-from mucc.dialects.mu.rules import TypeRuleError, not_packed, shape_text
+from mucc.dialects.mu.rules import (
+    NARROW_FLOATS,
+    NARROW_INTEGERS,
+    TypeRuleError,
+    not_packed,
+    product_type,
+    shape_text,
+)
 from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Shaped, TensorType, dtype_name
 
 
@@ -18,6 +25,10 @@ def _index(what: str, type: Attribute) -> Shaped:
     if index.element_type != DTYPES["s32"] or not isinstance(type, TensorType):
         raise TypeRuleError("MU1072", f"{what} must be a tensor of s32, got {index}")
     return index
+
+
+_TOGETHER = (*((dtype,) for dtype in WIDE), NARROW_FLOATS, NARROW_INTEGERS)
+"""Dtypes that the operands of a grouped product may have side by side."""
 
 
 def grouped_matmul(lhs: Attribute, rhs: Attribute, offsets: Attribute) -> TensorType:
@@ -54,14 +65,39 @@ def grouped_matmul(lhs: Attribute, rhs: Attribute, offsets: Attribute) -> Tensor
             if transposed
             else (),
         )
-    if a.element_type != b.element_type or a.element_type not in WIDE:
+    if not any({a.element_type, b.element_type} <= set(family) for family in _TOGETHER):
         raise TypeRuleError(
             "MU1025",
             f"operands of grouped_matmul have dtypes {dtype_name(a.element_type)} and "
-            f"{dtype_name(b.element_type)}, but both must be bf16, f16 or f32",
+            f"{dtype_name(b.element_type)}, but both must have the same one",
+            notes=(
+                "bf16, f16 and f32 multiply with themselves, e4m3 and e5m2 with each other, s8 and u8 too",
+            ),
             helps=("convert them: `cast(..., bf16)`",),
         )
-    return TensorType.of((a.dims[0], b.dims[2]), a.element_type)
+    return TensorType.of((a.dims[0], b.dims[2]), product_type(lhs=a.element_type, rhs=b.element_type))
+
+
+def by_group(
+    product: TensorType, rhs: Attribute, scale: Attribute | None, bias: Attribute | None
+) -> TensorType:
+    """What a grouped product by `rhs` becomes with a number or a row for each group.
+
+    Raises TypeRuleError MU1075.
+    """
+    groups, _, columns = Shaped.of(rhs).dims
+    for what, type, dims in (("scale", scale, (groups,)), ("bias", bias, (groups, columns))):
+        if type is None:
+            continue
+        if Shaped.of(type).dims != dims or Shaped.of(type).element_type not in WIDE:
+            raise TypeRuleError(
+                "MU1075",
+                f"the {what} of grouped_matmul is {Shaped.of(type)}, not {shape_text(dims)} of floats",
+                notes=("a scale is a number for each group, a bias a row for each, of bf16, f16 or f32",),
+            )
+    if product.element_type == DTYPES["s32"] and (scale or bias):
+        return TensorType.of(product.dims, DTYPES["f32"])
+    return product
 
 
 def gather(operand: Attribute, rows: Attribute) -> TensorType:

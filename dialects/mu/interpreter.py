@@ -188,7 +188,13 @@ class MuFunctions(InterpreterFunctions):
     def grouped_matmul(
         self, interpreter: Interpreter, op: GroupedMatmulOp, args: PythonValues
     ) -> PythonValues:
-        return (grouped_product(self.arrays, args[0], args[1], args[2]),)
+        product = grouped_product(self.arrays, args[0], args[1], args[2])
+        more = iter(args[3:])
+        if op.scale is not None:
+            product = product * by_group(next(more), args[2])[:, None]
+        if op.bias is not None:
+            product = product + by_group(next(more), args[2])
+        return (product,)
 
     @impl(GatherOp)
     def gather(self, interpreter: Interpreter, op: GatherOp, args: PythonValues) -> PythonValues:
@@ -288,6 +294,12 @@ def grouped_product(arrays: Arrays, lhs: Any, rhs: Any, offsets: Any) -> Any:
     if begin != rows:
         raise ValueError(f"MU6023: the last group ends at {begin}, but there are {rows} rows")
     return result
+
+
+def by_group(value: Any, offsets: Any) -> Any:
+    """For each row the entry of its group, where the groups' ends are known to be right."""
+    ends = indices(offsets)
+    return value[[g for g, end in enumerate(ends) for _ in range(end - (ends[g - 1] if g else 0))]]
 
 
 def gathered(value: Any, rows: Any) -> Any:

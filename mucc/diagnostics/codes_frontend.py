@@ -379,6 +379,16 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "kernel f[T=64, M, N](x: bf16[M, N], rows: s32[M]) -> bf16[T, N] {\n"
         "    return scatter(x, rows, T)\n}",
     ),
+    "MU1075": _entry(
+        "scale or bias of groups does not fit",
+        "`grouped_matmul(x, w, offsets, scale=s, bias=b)` takes a number for each group, `s: f32[E]`, and a "
+        "row for each group, `b: bf16[E, N]`. What holds for all groups or for single rows is plain "
+        "arithmetic on the product.",
+        "kernel f[T, E, N, K](x: bf16[T, K], w: bf16[E, N, K], o: s32[E], b: bf16[N]) -> bf16[T, N] {\n"
+        "    return grouped_matmul(x, w.T, o, bias=b)\n}",
+        "kernel f[T, E, N, K](x: bf16[T, K], w: bf16[E, N, K], o: s32[E], b: bf16[N]) -> bf16[T, N] {\n"
+        "    return grouped_matmul(x, w.T, o) + b\n}",
+    ),
     "MU1065": _entry(
         "block scales do not fit",
         "Products of e4m3 and e5m2 take f32 scales for blocks of both operands: each scale holds for 128 "

@@ -19,6 +19,7 @@ from mucc.frontend.functions import (
     AXES,
     EXTENT,
     FUNCTIONS,
+    GIVEN,
     NUMBER,
     VALUE,
     WORD,
@@ -182,6 +183,8 @@ class ExprGen:
         values: list[Value] = []
         labels: list[tuple[Span, str]] = []
         options: dict[str, Option] = {}
+        if any(param.kind is VALUE and param.default is not None for param in function.params):
+            options[GIVEN] = " ".join(p.name for p in function.params if p.name in bound and p.kind is VALUE)
         for param in function.params:
             if (argument := bound.get(param.name)) is None:
                 continue

@@ -37,6 +37,10 @@ Option = float | str | tuple[int, ...] | None
 VALUE, NUMBER, WORD, AXES, EXTENT = "a value", "a number", "a word", "an axis", "an extent"
 
 
+GIVEN = "given"
+"""The option of a function that may be called without some values: the names of those that it was given."""
+
+
 class Parameter(NamedTuple):
     """One parameter. `default` is the text of its default; None where an argument must be given."""
 
@@ -160,7 +164,10 @@ def _cast(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
 
 
 def _grouped_matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
-    return GroupedMatmulOp(values[0], values[1], values[2])
+    by_group = dict(zip(str(options[GIVEN]).split()[3:], values[3:], strict=True))
+    return GroupedMatmulOp(
+        values[0], values[1], values[2], scale=by_group.get("scale"), bias=by_group.get("bias")
+    )
 
 
 def _gather(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
@@ -199,8 +206,14 @@ def _table() -> dict[str, tuple[Function, ...]]:
         _elementwise("where", SelectOp),
         Function(
             "grouped_matmul",
-            (Parameter("a", VALUE), Parameter("b", VALUE), Parameter("offsets", VALUE)),
-            "Rows `offsets[g-1]` to `offsets[g]` of `a` times `b[g]`, for each group g",
+            (
+                Parameter("a", VALUE),
+                Parameter("b", VALUE),
+                Parameter("offsets", VALUE),
+                Parameter("scale", VALUE, "none"),
+                Parameter("bias", VALUE, "none"),
+            ),
+            "Rows `offsets[g-1]` to `offsets[g]` of `a` times `b[g]` and `scale[g]`, plus `bias[g]`",
             _grouped_matmul,
         ),
         Function(

@@ -58,8 +58,8 @@ schedule linear_gelu for sm_90a {
   `s: bf16[N, K/128]`, `x @ dequantize(w, s).T`. Blocks of e4m3: `matmul(x, w.T, scale_a=sx, scale_b=sw)` with
   `sx: f32[M, K/128]`, `sw: f32[N/128, K/128]`.
 * `grouped_matmul(x, w.T, offsets)`: x `[T, K]`, w `[E, N, K]`, offsets `s32[E]` (ends of the groups of rows,
-  the last is T); like block scales only on sm_90a. `gather(x, rows)` is `x[rows]`; `scatter(y, rows, T)`
-  the way back, other rows zero.
+  the last is T), `scale=` `f32[E]` and `bias=` `[E, N]` if need be; like block scales only on sm_90a.
+  `gather(x, rows)` is `x[rows]`; `scatter(y, rows, T)` the way back, other rows zero.
 * Broadcasting is NumPy's, over dim names: extents agree if they are the same name, the same number, or one
   is 1. For x `[M, N]`: `x + b` with b `[N]` adds per column; per row write `x + r[:, None]` with r `[M]`.
   Indexing knows `:` and `None` only.

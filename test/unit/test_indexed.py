@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mucc.diagnostics import Source
+from mucc.diagnostics import DiagnosticError, Source
+from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.driver import Compilation, compile_text
 from mucc.runtime.indices import draw_indices
 from mucc.signature import Arg, Index, Manifest
@@ -49,6 +50,41 @@ def test_grouped_product_is_a_loop_over_groups(sizes: list[int], seed: int) -> N
     for interpret in (PLAIN.interpret, PLAIN.interpret_lowered):
         (got,) = interpret("f", [x, w, ends(sizes)])
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+BY_GROUP = compiled(
+    "kernel f[T, E, N, K](x: f32[T, K], w: f32[E, N, K], o: s32[E], s: f32[E], b: f32[N, E], c: f32[N])\n"
+    "    -> (y: f32[T, N], z: f32[T, N])\n{\n    y = grouped_matmul(x, w.T, o, bias=b.T, scale=s)\n"
+    "    return y, relu(grouped_matmul(x, w.T, o, bias=b.T) + c)\n}\n"
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=10).filter(sum), st.integers(0, 2**31))
+def test_numbers_and_rows_of_groups(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, w = rng.standard_normal((sum(sizes), 4)), rng.standard_normal((len(sizes), 3, 4))
+    s, b, c = rng.standard_normal(len(sizes)), rng.standard_normal((3, len(sizes))), rng.standard_normal(3)
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    product = np.einsum("tk,tnk->tn", x, w[group])
+    for interpret in (BY_GROUP.interpret, BY_GROUP.interpret_lowered):
+        y, z = interpret("f", [x, w, ends(sizes), s, b, c])
+        np.testing.assert_allclose(y, product * s[group][:, None] + b.T[group], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(z, np.maximum(product + b.T[group] + c, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("given", ["bias=s", "scale=b", "bias=o", "s"])
+def test_numbers_and_rows_of_groups_that_do_not_fit(given: str) -> None:
+    text = (
+        "kernel f[T, E, N, K](x: bf16[T, K], w: bf16[E, N, K], o: s32[E], s: f32[E], b: f32[E, N])\n"
+        f"    -> f32[T, N]\n{{\n    return grouped_matmul(x, w.T, o, {given})\n}}\n"
+    )
+    if given == "s":
+        compiled(text)
+        return
+    with pytest.raises(DiagnosticError) as caught:
+        compiled(text)
+    assert [d.code for d in caught.value.diagnostics] == ["MU1075"]
 
 
 @settings(max_examples=30, deadline=None)
@@ -108,7 +144,7 @@ def test_programs_for_the_gpu_mean_the_same_when_lowered(path: Path) -> None:
         inputs = [
             np.array(draw_indices(a, dims, rng), dtype=float).reshape(a.extents(dims))
             if a.indices
-            else values.standard_normal(a.extents(dims))
+            else NumpyArrays().round_to(8 * values.standard_normal(a.extents(dims)), a.dtype)
             for a in info.inputs
         ]
         got, expected = program.interpret_lowered(info.name, inputs), program.interpret(info.name, inputs)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     result_def,
@@ -195,7 +197,8 @@ class GroupedMatmulOp(ContractionOp):
     """Contraction where group g of the rows of `lhs` has the matrix `rhs[g]`.
 
     `offsets[g]` is the end of group g: its rows are `offsets[g-1]` to `offsets[g]`, the first begins at 0
-    and the last ends with the rows.
+    and the last ends with the rows. The product of group g is multiplied by the number `scale[g]` and the row
+    `bias[g]` is added, where there are such.
     """
 
     name = "mu.grouped_matmul"
@@ -203,9 +206,15 @@ class GroupedMatmulOp(ContractionOp):
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     offsets = operand_def(TensorType)
+    scale = opt_operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     FORMAT: ClassVar[str] = (
-        "$compute $lhs `,` $rhs `offsets` $offsets attr-dict `:` functional-type(operands, results)"
+        "$compute $lhs `,` $rhs `offsets` $offsets (`scale` $scale^ `:` type($scale))? "
+        "(`bias` $bias^ `:` type($bias))? attr-dict "
+        "`:` type($lhs) `,` type($rhs) `,` type($offsets) `->` type($result)"
     )
 
     traits = traits_def(Pure())
@@ -216,16 +225,26 @@ class GroupedMatmulOp(ContractionOp):
         rhs: SSAValue | Operation,
         offsets: SSAValue | Operation,
         compute: ComputeAttr | None = None,
+        scale: SSAValue | None = None,
+        bias: SSAValue | None = None,
     ):
         a, b, ends = SSAValue.get(lhs), SSAValue.get(rhs), SSAValue.get(offsets)
         super().__init__(
-            operands=[a, b, ends],
-            result_types=[index_rules.grouped_matmul(a.type, b.type, ends.type)],
+            operands=[a, b, ends, scale, bias],
+            result_types=[self.infer(a.type, b.type, ends.type, scale and scale.type, bias and bias.type)],
             properties={"compute": compute or ComputeAttr.default(a.type, b.type)},
         )
 
+    @staticmethod
+    def infer(
+        lhs: Attribute, rhs: Attribute, offsets: Attribute, scale: Attribute | None, bias: Attribute | None
+    ) -> TensorType:
+        """The type of the result. Raises TypeRuleError."""
+        return index_rules.by_group(index_rules.grouped_matmul(lhs, rhs, offsets), rhs, scale, bias)
+
     def verify_(self) -> None:
-        expected = index_rules.grouped_matmul(self.lhs.type, self.rhs.type, self.offsets.type)
+        scale, bias = self.scale and self.scale.type, self.bias and self.bias.type
+        expected = self.infer(self.lhs.type, self.rhs.type, self.offsets.type, scale, bias)
         if self.result.type != expected:
             raise VerifyException(f"mu.grouped_matmul: result type {self.result.type} should be {expected}")
         if self.compute != ComputeAttr.default(self.lhs.type, self.rhs.type):

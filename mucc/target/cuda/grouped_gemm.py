@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
-from mucc.dialects.cutlass.nodes import AuxLoadOp, ScatterDOp, SrcFetchOp
+from mucc.dialects.cutlass.nodes import AuxLoadOp, GroupRowOp, GroupScalarOp, ScatterDOp, SrcFetchOp
+from mucc.dialects.mu.types import TensorType
 from mucc.target.cuda.gemm import Headers
 from mucc.target.cuda.graph import Node
 from mucc.target.cuda.lean import LeanEpilogue, warpgroups
-from mucc.target.cuda.memory import CUTLASS_TYPES, EmissionError, Memory
+from mucc.target.cuda.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Memory
 from mucc.target.cuda.names import string_literal
 from mucc.target.cuda.sm90_gemm import Sm90Gemm
 
@@ -34,6 +35,22 @@ class GroupedEpilogue(LeanEpilogue):
         place, _ = self.tensor(matrix.memory, matrix.strides, matrix.unit)
         node = self.alias(hint, f"mucc::gemm::Matrix<{element}, {self.thread_rows}>")
         return Node(node.type, f"{{{{{place}.as<{element}>(), {place}.stride[0]}}}}")
+
+    def load_by_group(self, op: GroupRowOp | GroupScalarOp) -> Node:
+        type = op.source.type
+        assert isinstance(type, TensorType)
+        memory, axes = self.problem.places.view(op.source, type.dims)
+        self.names[op.result] = memory.name
+        element = CUTLASS_TYPES[type.dtype]
+        is_row = isinstance(op, GroupRowOp)
+        groups = axes[0].stride
+        place, _ = self.tensor(memory, (ZERO, ONE if is_row else ZERO, groups), 1 if is_row else None)
+        if is_row:
+            hint, text = self.hint("Row", memory.name), f"mucc::gemm::Row<{element}, {self.tile[1]}>"
+        else:
+            hint, text = self.hint("Scalar", memory.name), f"mucc::gemm::Scalar<{element}>"
+        given = f"{place}.as<{element}>(), {place}.stride[2]" + ("" if is_row else f", {element}(0)")
+        return Node(self.alias(hint, text).type, f"{{{{{given}}}}}")
 
 
 class GroupedGemm(Sm90Gemm):

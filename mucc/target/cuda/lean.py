@@ -16,6 +16,8 @@ from mucc.dialects.cutlass.nodes import (
     AuxLoadOp,
     ColBroadcastOp,
     ComputeOp,
+    GroupRowOp,
+    GroupScalarOp,
     RowBroadcastOp,
     ScalarBroadcastOp,
     SrcFetchOp,
@@ -89,6 +91,8 @@ class LeanEpilogue(Epilogue):
                     loads[op] = self.nodes[op] = self._lean_load(op)
                 case SrcFetchOp() | AuxLoadOp():
                     loads[op] = self.nodes[op] = self.load_matrix(op)
+                case GroupRowOp() | GroupScalarOp():
+                    loads[op] = self.nodes[op] = self.load_by_group(op)
                 case ComputeOp():
                     self.body(op)
                 case _:
@@ -114,6 +118,10 @@ class LeanEpilogue(Epilogue):
     def load_matrix(self, op: SrcFetchOp | AuxLoadOp) -> Node:
         """A whole matrix. Raises EmissionError where the collective reads none."""
         raise EmissionError(f"{op.name} in an epilogue without matrices")
+
+    def load_by_group(self, op: GroupRowOp | GroupScalarOp) -> Node:
+        """A row or a number for each group. Raises EmissionError where there are no groups."""
+        raise EmissionError(f"{op.name} in an epilogue without groups")
 
     def _lean_load(self, op: RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp) -> Node:
         if not isinstance(op.source.type, TensorType):

@@ -8,6 +8,7 @@
 #include <cutlass/arch/barrier.h>
 #include <cutlass/cuda_host_adapter.hpp>
 #include <cutlass/cutlass.h>
+#include <cutlass/numeric_conversion.h>
 #include <cutlass/pipeline/sm90_pipeline.hpp>
 #include <mucc/apply.cuh>
 #include <mucc/fragment.h>
@@ -212,6 +213,37 @@ struct Output<cutlass::float_e5m2_t> {
   }
 };
 
+template <class T>
+struct OutputInteger8 {
+  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  static CUTLASS_DEVICE uint16_t pack(Pair p) {
+    cutlass::NumericConverter<T, float> const narrow;
+    return uint16_t(uint8_t(narrow(p.x)) | uint8_t(narrow(p.y)) << 8);
+  }
+};
+template <>
+struct Output<int8_t> : OutputInteger8<int8_t> {};
+template <>
+struct Output<uint8_t> : OutputInteger8<uint8_t> {};
+template <>
+struct Output<int32_t> {
+  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_INT32;
+};
+
+// An accumulator as bodies take it. Integers of 32 bits are stored as they are: f32 only carries their bits through a
+// body that does nothing.
+template <class D>
+CUTLASS_DEVICE float carried(float x) {
+  return x;
+}
+template <class D>
+CUTLASS_DEVICE float carried(int32_t x) {
+  if constexpr (std::is_same_v<D, int32_t>)
+    return __int_as_float(x);
+  else
+    return float(x);
+}
+
 // A tensor map with the method that CUTLASS's have.
 struct TensorMap {
   CUtensorMap map;
@@ -408,7 +440,7 @@ class RowsEpilogue {
                               int only = -1) {
     static constexpr int kMmaN = cute::size<1>(typename Mma::AtomShape_MNK{});
     static_assert(cute::size(Mma{}) == kThreads, "another number of warpgroups");
-    float const* const acc = accumulators.data();
+    auto const* const acc = accumulators.data();
     int const in_group = thread % 128, lane = thread % 32, first = thread / 128 * 64;
     Rows const rows(params_.out.rows, shape, at, kTileM);
     Place const p{thread,
@@ -507,7 +539,7 @@ class RowsEpilogue {
             int const c = n * kBoxN + g * 8;
             auto at_column = [&](int column) {
               int const r = fragment::index(m, column, kBoxesM, kMmaN) + 2 * h;
-              return Pair{acc[r], acc[r + 1]};
+              return Pair{carried<D>(acc[r]), carried<D>(acc[r + 1])};
             };
             if constexpr (kIsPair)
               d[g][h] = All::template apply<Body>(loads, 2 * m + h, c + col, at_column(c), at_column(kTileN + c));
