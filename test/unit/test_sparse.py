@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
+from rulelib import check_explanation, mend
 
 import mucc
 from mucc.diagnostics import Source
@@ -19,6 +20,8 @@ from mucc.driver import compile_text
 from mucc.runtime.errors import MuccError
 from mucc.runtime.sparse import Form, densify, is_packed, prune, sparsify
 from mucc.signature import Manifest, evaluate
+from mucc.target import get_target
+from mucc.target.config import Epilogue, GemmConfig, Problem, operand_bytes
 from mucc.toolchain.assembly import host_flags
 from mucc.toolchain.discover import find_toolchain
 
@@ -39,6 +42,7 @@ def pattern(rows: int, columns: int, dtype: str, seed: int = 0) -> Any:
     random = np.random.default_rng(seed)
     if dtype == "uint16":
         values = random.integers(1 << 16, size=(rows, columns), dtype=np.uint16)
+        values[values == 1 << 15] = 0  # bf16's other zero, of which only the value is kept
     else:
         values = (20 * random.standard_normal((rows, columns))).astype(dtype)
     values[random.random((rows, columns)) < 0.4] = 0
@@ -127,6 +131,64 @@ def test_what_cannot_be_packed(weights: Any) -> None:
 def test_only_what_is_packed_unpacks() -> None:
     with pytest.raises(MuccError, match="MU6081"):
         densify(np.zeros((4, 32), np.float16))
+
+
+SM90 = get_target("sm_90a")
+COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
+MAINLOOPS = ("cooperative", "pingpong", "warpspecialized", "multistage", "skinny")
+sizes = st.integers(-8, 400) | st.sampled_from((16, 32, 64, 128, 192, 256))
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> GemmConfig:
+    compute, scheduler = draw(st.sampled_from(COMPUTES)), draw(st.sampled_from(("persistent", "stream_k")))
+    return GemmConfig(
+        compute,
+        operand_bytes(compute),
+        True,
+        True,
+        draw(st.tuples(sizes, sizes, sizes)),
+        draw(st.sampled_from(((1, 1), (2, 1), (1, 2), (3, 1), (4, 4)))),
+        draw(st.sampled_from(MAINLOOPS)),
+        scheduler,
+        Epilogue(destination=draw(st.sampled_from((1, 2, 4))), source=draw(st.sampled_from((None, 2)))),
+        exchanged=draw(st.booleans()),
+        sparse=draw(st.sampled_from(("a", "b"))),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(configs(), st.none() | st.integers(0, 9))
+def test_fixes_lead_to_a_legal_kernel(config: GemmConfig, stages: int | None) -> None:
+    config, stages = mend(SM90, config, stages)
+    assert config.sparse == "a"
+    assert config.tile[2] in ((64,) if config.compute == "tf32" else (128, 256))
+
+
+extents = st.none() | st.integers(1, 1200).map(lambda n: 16 * n)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(COMPUTES), extents, extents, extents, st.sampled_from(("a", "b")))
+def test_default_schedules_take_the_sparse_operand_first(
+    compute: str, m: int | None, n: int | None, k: int | None, sparse: str
+) -> None:
+    problem = Problem(compute, True, True, m=m, n=n, k=k, sparse=sparse)
+    schedule = SM90.default_schedule(problem)
+    assert SM90.is_legal(problem.config(schedule), schedule.stages)
+    assert schedule.exchanged == (sparse == "b")
+
+
+@pytest.mark.parametrize("code", ["MU3140", "MU3141", "MU3142"])
+def test_explanations(code: str) -> None:
+    check_explanation(code)
+
+
+def test_a_sparse_product_is_expected_to_take_less_time() -> None:
+    dense = Problem("bf16", True, True, m=8192, n=8192, k=8192)
+    sparse = dense._replace(sparse="a")
+    seconds = [SM90.estimate(p, SM90.default_schedule(p)).seconds for p in (dense, sparse)]
+    assert 0.5 * seconds[0] < seconds[1] < 0.8 * seconds[0]
 
 
 CUTLASS = (
