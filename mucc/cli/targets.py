@@ -32,4 +32,5 @@ def _families(target: Target) -> Iterator[str]:
     computes = target.facts.multiprocessor.computes
     for family in target.families:
         formats = " ".join(c for c in computes if c in family.computes)
-        yield f"    {', '.join(family.mainloops)}: {formats}; {', '.join(family.schedulers)}"
+        more = "; sparse operands" if family.takes_sparse else ""
+        yield f"    {', '.join(family.mainloops)}: {formats}; {', '.join(family.schedulers)}{more}"

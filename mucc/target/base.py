@@ -124,6 +124,8 @@ class Family(ABC):
     """The formats in which they multiply, where the target does."""
     schedulers: tuple[str, ...] = ("persistent", "stream_k", "split_k")
     """The schedulers that they take, with some mainloop."""
+    takes_sparse: bool = False
+    """Whether they multiply sparse operands."""
 
     @abstractmethod
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
@@ -218,15 +220,27 @@ class Target(ABC):
         """What the target lacks for a configuration, whatever its family would say; mostly nothing."""
         return None
 
+    def _sparse_refusal(self, config: GemmConfig) -> Violation | None:
+        """What is wrong with a sparse operand where the mainloop, or all of the target's, take none."""
+        if not config.sparse or self.family_of(config.mainloop).takes_sparse:
+            return None
+        able = [mainloop for family in self.families if family.takes_sparse for mainloop in family.mainloops]
+        if not able:
+            note = "sm_90a multiplies them; a dense matrix, without `sparse` in its type, suits every target"
+            message = f"no mainloop of {self.name} takes sparse operands"
+            return Violation("MU3142", "mainloop", message, (note,))
+        message = f"the {config.mainloop} mainloop takes no sparse operands"
+        return Violation("MU3142", "mainloop", message, (f"{', '.join(able)} multiply them",), able[0])
+
     def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
         """Every rule that a configuration breaks; `stages` is None where the count is left open."""
-        if refusal := self.refusal(config):
+        if refusal := self.refusal(config) or self._sparse_refusal(config):
             return [refusal]
         return self.family_of(config.mainloop).violations(self.facts, config, stages)
 
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
         """Whether a configuration breaks no rule that a setting of a schedule is to blame for."""
-        if self.refusal(config):
+        if self.refusal(config) or self._sparse_refusal(config):
             return False
         return self.family_of(config.mainloop).is_legal(self.facts, config, stages)
 

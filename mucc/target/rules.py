@@ -119,12 +119,6 @@ def no_block_scales(target: str) -> Violation:
     return Violation("MU3034", "mainloop", f"no mainloop of {target} takes block scales", (note,))
 
 
-def no_sparse(target: str) -> Violation:
-    """What is wrong with sparse operands on a target none of whose kernels take them."""
-    note = "sm_90a multiplies them; a dense matrix, without `sparse` in its type, can be used on every target"
-    return Violation("MU3142", "mainloop", f"no mainloop of {target} takes sparse operands", (note,))
-
-
 def no_mainloop(target: str, does: str, config: GemmConfig, mainloops: Iterable[str], fixes: Fixes) -> Broken:
     """The mainloop is none of the target's, whose kernels all do something."""
     message = f"{target} has no {config.mainloop} mainloop"

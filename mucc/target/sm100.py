@@ -16,8 +16,6 @@ class Sm100(Target):
     def refusal(self, config: GemmConfig) -> Violation | None:
         from mucc.target import rules
 
-        if config.sparse:
-            return rules.no_sparse(self.name)
         return rules.no_block_scales(self.name) if config.blocks is not None else None
 
     @property

@@ -16,8 +16,6 @@ class Sm80(Target):
         computes = self.facts.multiprocessor.computes
         if config.compute not in computes:
             return multistage_rules.no_format(self.name, config.compute, computes)
-        if config.sparse:
-            return rules.no_sparse(self.name)
         if config.blocks is not None:
             return rules.no_block_scales(self.name)
         if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):

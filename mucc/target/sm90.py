@@ -22,10 +22,6 @@ class Sm90(Target):
         if config.mixed is not None and config.mainloop != skinny.MAINLOOP:
             message = f"the {config.mainloop} mainloop does not convert weights"
             return Violation("MU3130", "mainloop", message, (_CONVERTS,), fix=MAINLOOPS[0])
-        if config.sparse:
-            message = f"the {config.mainloop} mainloop takes no sparse operands"
-            note = "wgmma multiplies them, in " + ", ".join(MAINLOOPS)
-            return Violation("MU3142", "mainloop", message, (note,), MAINLOOPS[0])
         if config.blocks is None:
             return None
         message = f"the {config.mainloop} mainloop takes no block scales"

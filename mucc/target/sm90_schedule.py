@@ -55,6 +55,8 @@ FEW = 256
 class Sm90Tma(TmaFamily):
     """CUTLASS's Sm90 kernels that load by TMA."""
 
+    takes_sparse = True
+
     def __init__(self) -> None:
         super().__init__(rules, memory)
         self.computes = (*rules.COMPUTES, *rules.SPLIT)
