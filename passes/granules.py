@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.entry import EntryOp
+from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.passes.promises import may_be_multiple, promised_multiple
 from mucc.target.config import WIDEST_ACCESS, Granules
@@ -59,5 +60,8 @@ def may_be_wide(entry: EntryOp, type: Attribute) -> bool:
 
 def granules_of(gemm: c.GemmOp) -> Granules:
     """What a schedule is chosen with."""
-    a, b = held(gemm, gemm.a), held(gemm, gemm.b)
-    return Granules(a, b, all(may_be_wide(program_of(gemm), value.type) for value, _ in gemm.matrices))
+    program, split = program_of(gemm), gemm.compute.data is Compute.TF32X3
+    rights = (gemm.b,) if gemm.b2 is None else (gemm.b, gemm.b2)
+    inner = split or all(may_be_wide(program, value.type) for value in (gemm.a, *rights))
+    outer = all(may_be_wide(program, value.type) for value, op in gemm.matrices if op is not gemm)
+    return Granules(held(gemm, gemm.a), held(gemm, gemm.b), inner and outer, outer)

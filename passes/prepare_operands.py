@@ -1,10 +1,14 @@
-"""Prepare operands that a contraction's kernel cannot read where they lie, now that its schedule is chosen.
+"""Prepare what a contraction's kernel cannot read or write where it lies, now that its schedule is chosen.
 
-f32 operands that tensor cores multiply in parts of tf32 become those parts: map kernels before the
-contraction write them, and the contraction says what it reads.
+Matrices with rows that TMA cannot copy get copies with padded rows. f32 operands that tensor cores multiply in
+parts of tf32 become those parts. Both are map kernels around the contraction, which says what it reads.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -13,9 +17,9 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from mucc.dialects.cutlass import nodes as n
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.views import TransposeOp
-from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_bytes
+from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
 from mucc.passes.gemm_config import config_of
-from mucc.passes.granules import program_of
+from mucc.passes.granules import held, program_of
 from mucc.passes.legalize_tile import gemms
 from mucc.passes.support import Pass, locate
 from mucc.target import get_target
@@ -23,52 +27,116 @@ from mucc.target.config import WIDEST_ACCESS
 
 
 class _Preparation:
-    """Inserts before one contraction what it needs."""
+    """Inserts around one contraction what it needs."""
 
     def __init__(self, gemm: c.GemmOp):
         self.gemm = gemm
         self.program = program_of(gemm)
+        self.names: Counter[str] = Counter()
 
     def add(self, op: Operation) -> None:
+        """Something that comes before the contraction."""
         self.program.body.block.insert_op_before(op, self.gemm)
         locate(op, self.gemm)
-
-    def split(self, value: SSAValue, parts: tuple[n.Part, ...], what: str) -> SSAValue:
-        """The parts of the numbers of `value`, [.., rows, K], as [.., rows, parts, K]."""
-        type = value.type
-        assert isinstance(type, TensorType)
-        dims = (*type.dims[:-1], len(parts), type.dims[-1])
-        layout = LayoutAttr.padded(WIDEST_ACCESS // dtype_bytes(type.element_type))
-        self.add(workspace := c.WorkspaceOp(TensorType.of(dims, type.element_type, layout)))
-        body = Block()
-        body.add_op(load := n.LoadOp(value))
-        body.add_op(n.StorePartsOp(load.result, workspace.result, parts))
-        self.add(c.MapOp(f"{self.gemm.stage.data}.{what}", type.dims, Region(body)))
-        return workspace.result
-
-    def split_operands(self) -> None:
-        """`A @ B` -> `[low, high, high] of A @ [high, low, high] of B`, along a K three times as long."""
-        self.add(turned := TransposeOp(self.gemm.b))
-        operands = ((self.gemm.a, "split_a"), (turned.result, "split_b"))
-        a, b = (
-            self.split(value, parts, what) for (value, what), parts in zip(operands, n.PARTS, strict=True)
-        )
-        self.replace(self.gemm.reading(a, b))
 
     def replace(self, new: c.GemmOp) -> None:
         """Puts another op in the place of the contraction."""
         self.add(new)
         self.gemm.detach()
         self.gemm.erase()
+        self.gemm = new
+
+    def workspace(self, dims: Dims, like: TensorType, columns: bool = False) -> SSAValue:
+        """Memory with rows, or columns, that are padded to whole granules of a copy."""
+        layout = LayoutAttr.padded(WIDEST_ACCESS // dtype_bytes(like.element_type))
+        if columns:
+            layout = layout.transposed(len(dims))
+        self.add(workspace := c.WorkspaceOp(TensorType.of(dims, like.element_type, layout)))
+        return workspace.result
+
+    def map(
+        self, what: str, dims: Dims, source: SSAValue, store: Callable[[SSAValue], n.StoreNode]
+    ) -> c.MapOp:
+        """A kernel that stores what it loads."""
+        body = Block()
+        body.add_op(load := n.LoadOp(source))
+        body.add_op(store(load.result))
+        name = f"{self.gemm.stage.data}.{what}{self.names[what] or ''}"
+        self.names[what] += 1
+        return c.MapOp(name, dims, Region(body))
+
+    # Parts
+
+    def split(self, value: SSAValue, parts: tuple[n.Part, ...], what: str) -> SSAValue:
+        """The parts of the numbers of `value`, [.., rows, K], as [.., rows, parts, K]."""
+        type = value.type
+        assert isinstance(type, TensorType)
+        place = self.workspace((*type.dims[:-1], len(parts), type.dims[-1]), type)
+        self.add(self.map(what, type.dims, value, lambda x: n.StorePartsOp(x, place, parts)))
+        return place
+
+    def split_operands(self) -> None:
+        """`A @ B` -> `[low, high, high] of A @ [high, low, high] of B`, along a K three times as long."""
+        self.add(turned := TransposeOp(self.gemm.b))
+        operands = ((self.gemm.a, "split_a"), (turned.result, "split_b"))
+        a, b = (self.split(v, parts, what) for (v, what), parts in zip(operands, n.PARTS, strict=True))
+        self.replace(self.gemm.reading(a, b))
+
+    # Padding
+
+    def is_narrow(self, value: SSAValue) -> bool:
+        """Whether rows of a matrix may be other than whole granules of a copy."""
+        return held(self.gemm, value) < WIDEST_ACCESS
+
+    def place(self, value: SSAValue) -> SSAValue:
+        """Memory for a matrix with padded rows."""
+        type = value.type
+        assert isinstance(type, TensorType)
+        return self.workspace(type.dims, type, columns=type.unit_axis != type.rank - 1)
+
+    def copied(self, value: SSAValue, what: str) -> SSAValue:
+        """A matrix, or a copy of it where its rows are narrow."""
+        if not self.is_narrow(value):
+            return value
+        place = self.place(value)
+        self.add(self.map(what, Shaped.of(value.type).dims, value, lambda x: n.StoreOp(x, place)))
+        return place
+
+    def pad_operands(self) -> None:
+        """`A @ B` -> `A' @ B` where A' is a copy with padded rows."""
+        a, b = self.copied(self.gemm.a, "pad_a"), self.copied(self.gemm.b, "pad_b")
+        if (a, b) != (self.gemm.a, self.gemm.b):
+            self.replace(self.gemm.reading(a, b))
+
+    def pad_outer(self) -> None:
+        """The matrices of the epilogue: copies of what it loads, and copies of what it stores."""
+        last: Operation = self.gemm
+        for node in self.gemm.nodes:
+            if isinstance(node, n.SrcFetchOp | n.AuxLoadOp):
+                node.operands[0] = self.copied(node.source, "pad_c")
+            elif isinstance(node, n.StoreDOp | n.AuxStoreOp) and self.is_narrow(node.destination):
+                target = node.destination
+                place = node.operands[1] = self.place(target)
+                move = self.map(
+                    "unpad", Shaped.of(target.type).dims, place, partial(n.StoreOp, destination=target)
+                )
+                locate(move, self.gemm)
+                self.program.body.block.insert_op_after(move, last)
+                last = move
 
 
 class PrepareOperands(Pass):
-    """Copy operands, or split them, for kernels that read what the program has in another form."""
+    """Copy matrices, or split them, for kernels that read and write them in another form."""
 
     name = "prepare-operands"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for program, gemm in list(gemms(op)):
-            target = get_target(program.target.data)
-            if target.splits(config_of(gemm)):
-                _Preparation(gemm).split_operands()
+            target, config = get_target(program.target.data), config_of(gemm)
+            preparation = _Preparation(gemm)
+            if target.splits(config):
+                preparation.split_operands()
+            elif target.pads(config):
+                preparation.pad_operands()
+            if target.pads(config):
+                preparation.pad_outer()

@@ -278,6 +278,10 @@ class Target(ABC):
         """Whether the kernel multiplies parts of its operands, which others before it have made."""
         return False
 
+    def pads(self, config: GemmConfig) -> bool:
+        """Whether matrices whose rows the kernel cannot copy are copied with padded rows for it."""
+        return False
+
     @property
     def grouped_mainloops(self) -> tuple[str, ...]:
         """The mainloops of contractions whose rows are grouped; none for most targets."""

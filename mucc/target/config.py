@@ -50,17 +50,19 @@ WIDEST_ACCESS = 16
 class Granules(NamedTuple):
     """Bytes that rows of operands are known to be multiples of, at most 16.
 
-    `wide` says whether rows of all matrices are multiples of 16 bytes, or can be promised to be.
+    `wide` says whether rows of all matrices are multiples of 16 bytes, or can be promised to be; `outer` says
+    the same of the matrices that an epilogue reads and writes.
     """
 
     a: int = WIDEST_ACCESS
     b: int = WIDEST_ACCESS
     wide: bool = True
+    outer: bool = True
 
     @property
     def transposed(self) -> Granules:
         """Those of the transposed product."""
-        return Granules(self.b, self.a, self.wide)
+        return self._replace(a=self.b, b=self.a)
 
 
 class Mixed(NamedTuple):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from mucc.target.config import Epilogue, Problem, Schedule
+from mucc.target.config import WIDEST_ACCESS, Epilogue, Problem, Schedule, operand_bytes
 
 LARGE, DEEP = 8192, 4096
 """Extents assumed for M and N, and for K, where they are known only at run time."""
@@ -114,13 +114,22 @@ class Prepared(NamedTuple):
 
 
 def prepared_bytes(problem: Problem, extents: Extents) -> Prepared:
-    """What it takes to prepare the operands of a kernel that reads by TMA.
+    """What it takes to prepare the matrices of a kernel that reads and writes by TMA.
 
-    f32 operands that are split are read once, and written in three parts.
+    f32 operands that are split are read once, and written in three parts. Of a problem that is not wide, what
+    may have other rows than TMA takes is copied, and so is the result.
     """
-    if problem.compute != "tf32x3":
-        return Prepared(0.0, 0)
-    return Prepared(4.0 * 4 * extents.batch * (extents.m + extents.n) * extents.k, 2)
+    granules, epilogue, size = problem.granules, problem.epilogue, operand_bytes(problem.compute)
+    moved: list[float] = []
+    for extent, granule in ((extents.m, granules.a), (extents.n, granules.b)):
+        if problem.compute == "tf32x3":
+            moved.append(4.0 * size * extent * extents.k)
+        elif not granules.wide and granule < WIDEST_ACCESS:
+            moved.append(2.0 * size * extent * extents.k)
+    if not granules.outer:
+        outer = (epilogue.source, epilogue.destination, *epilogue.aux_loads, *epilogue.aux_stores)
+        moved += [2.0 * size * extents.m * extents.n for size in outer if size]
+    return Prepared(extents.batch * sum(moved), len(moved))
 
 
 class Division(NamedTuple):

@@ -32,6 +32,12 @@ class Sm90(Target):
 
         return config.compute in SPLIT and config.mainloop in MAINLOOPS
 
+    def pads(self, config: GemmConfig) -> bool:
+        from mucc.target.sm90_rules import MAINLOOPS
+
+        plain = config.rights == 1 and not config.grouped
+        return plain and not config.granules.wide and config.mainloop in MAINLOOPS
+
     @property
     def families(self) -> tuple[Family, ...]:
         from mucc.target.sm90_rules import COMPUTES

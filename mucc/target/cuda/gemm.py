@@ -24,7 +24,8 @@ from mucc.dialects.mu.schedule import (
     SchedulerKind,
     TileAttr,
 )
-from mucc.dialects.mu.types import Dims, dtype_bits
+from mucc.dialects.mu.types import Dims, TensorType, dtype_bits
+from mucc.passes.gemm_config import problem_of
 from mucc.target import get_target
 from mucc.target.cuda.body import Body
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem
@@ -291,6 +292,7 @@ class Gemm(ABC):
         body = [
             "  if (" + " ||\n      ".join(checks) + ")\n    return 1;",
             *(["  p.batched = true;"] if batches else []),
+            *(["  p.padded = true;"] if self._has_padding else []),
             *(f"  p.{name} = {matrix.value};" for name, matrix in self._matrices().items() if matrix),
             *(f"  p.extra[{i}] = {value};" for i, value in enumerate(self.epilogue.operands)),
             *self.schedule(),
@@ -303,6 +305,13 @@ class Gemm(ABC):
             *used_locals(self.places, *body),
             *body,
         ]
+
+    @property
+    def _has_padding(self) -> bool:
+        """Whether rows of a matrix may be shorter than what they are padded to."""
+        types = [value.type for value, _ in self.op.matrices]
+        padded = any(isinstance(type, TensorType) and type.layout.padding > 1 for type in types)
+        return padded and (self.op.parts == 1 or not problem_of(self.op).granules.outer)
 
     def _matrices(self) -> dict[str, Matrix | None]:
         return {"a": self.a, "b": self.b, "b2": self.b2, "c": self.c, "d": self.d}

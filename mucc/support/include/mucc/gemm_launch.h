@@ -150,8 +150,7 @@ struct Host {
   }
 
   // The problem, and the device as the tile scheduler sees it.
-  static int describe(Call const& c, Stage const& stage, typename Kernel::Arguments& to) {
-    Problem problem;
+  static int describe(Call const& c, Stage const& stage, Problem& problem, typename Kernel::Arguments& to) {
     if (stage.describe(c, problem)) return 1;
     if constexpr (is_pair<Kernel>) {
       auto const distance = reinterpret_cast<intptr_t>(problem.b2.data) - reinterpret_cast<intptr_t>(problem.b.data);
@@ -169,8 +168,10 @@ struct Host {
   }
 
   static int prepare(Call const& c, Stage const& stage, void* workspace, Prepared<Kernel>& made) {
-    if (describe(c, stage, made.arguments)) return 1;
-    if (!Kernel::can_implement(made.arguments))
+    Problem problem;
+    if (describe(c, stage, problem, made.arguments)) return 1;
+    // CUTLASS would refuse extents that are no whole granules, though a tensor map may have them.
+    if (!problem.padded && !Kernel::can_implement(made.arguments))
       return fail("MU6010", "%s, stage %s: CUTLASS cannot run this problem", c.kernel->name, stage.name);
     made.params = Kernel::to_underlying_arguments(made.arguments, workspace);
     if (!maps_are_made<Kernel>(made.params))
@@ -209,7 +210,8 @@ struct Host {
 
   static int64_t scratch(Call const& c, Stage const& stage) {
     typename Kernel::Arguments arguments;
-    if (describe(c, stage, arguments)) return -1;
+    Problem problem;
+    if (describe(c, stage, problem, arguments)) return -1;
     return int64_t(Kernel::get_workspace_size(arguments));
   }
 

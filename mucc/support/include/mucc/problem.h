@@ -25,6 +25,7 @@ enum class Raster : int { kHeuristic, kAlongM, kAlongN };
 struct Problem {
   int m = 0, n = 0, k = 0, batch = 1;
   bool batched = false;
+  bool padded = false;  // rows begin at whole granules of TMA's copies, but may be of any length
   Operand a, b, c, d;  // a over (M, K), b over (N, K), c and d over (M, N)
   Operand b2;          // a second right operand, of which only the data counts
   Operand groups, rows;  // of a grouped contraction, as int32: the ends of its groups; where each row of D goes
