@@ -61,7 +61,7 @@ def may_be_wide(entry: EntryOp, type: Attribute) -> bool:
 def granules_of(gemm: c.GemmOp) -> Granules:
     """What a schedule is chosen with."""
     program, split = program_of(gemm), gemm.compute.data is Compute.TF32X3
-    rights = (gemm.b,) if gemm.b2 is None else (gemm.b, gemm.b2)
-    inner = split or all(may_be_wide(program, value.type) for value in (gemm.a, *rights))
-    outer = all(may_be_wide(program, value.type) for value, op in gemm.matrices if op is not gemm)
-    return Granules(held(gemm, gemm.a), held(gemm, gemm.b), inner and outer, outer)
+    outer = [value for value, op in gemm.matrices if op is not gemm]
+    wide = all(may_be_wide(program, v.type) for v in (*(() if split else gemm.operands_given), *outer))
+    known = all(held(gemm, value) == WIDEST_ACCESS for value in outer)
+    return Granules(held(gemm, gemm.a), held(gemm, gemm.b), wide, known)

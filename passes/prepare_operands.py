@@ -1,7 +1,7 @@
-"""Prepare what a contraction's kernel cannot read or write where it lies, now that its schedule is chosen.
+"""Prepare what a contraction's kernel cannot read or write where it lies, once its schedule is chosen.
 
-Matrices with rows that TMA cannot copy get copies with padded rows. f32 operands that tensor cores multiply in
-parts of tf32 become those parts. Both are map kernels around the contraction, which says what it reads.
+Matrices with rows that TMA cannot copy get copies with padded rows. f32 operands that tensor cores multiply
+in parts of tf32 become those parts. Both are map kernels around the contraction, which says what it reads.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Preparation:
         self.add(turned := TransposeOp(self.gemm.b))
         operands = ((self.gemm.a, "split_a"), (turned.result, "split_b"))
         a, b = (self.split(v, parts, what) for (v, what), parts in zip(operands, n.PARTS, strict=True))
-        self.replace(self.gemm.reading(a, b))
+        self.replace(self.gemm.reading((a, b)))
 
     # Padding
 
@@ -104,9 +104,10 @@ class _Preparation:
 
     def pad_operands(self) -> None:
         """`A @ B` -> `A' @ B` where A' is a copy with padded rows."""
-        a, b = self.copied(self.gemm.a, "pad_a"), self.copied(self.gemm.b, "pad_b")
-        if (a, b) != (self.gemm.a, self.gemm.b):
-            self.replace(self.gemm.reading(a, b))
+        given = self.gemm.operands_given
+        read = tuple(self.copied(v, w) for v, w in zip(given, ("pad_a", "pad_b", "pad_b"), strict=False))
+        if read != given:
+            self.replace(self.gemm.reading(read))
 
     def pad_outer(self) -> None:
         """The matrices of the epilogue: copies of what it loads, and copies of what it stores."""

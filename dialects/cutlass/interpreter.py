@@ -103,7 +103,7 @@ class CutlassFunctions(MuFunctions):
         scales = values[len(values) - len(op.scales) :]
         a, b, *more = values[: len(values) - len(scales)]
         if op.prepared:
-            a, b = (self.read(v) for v in args[len(args) - 2 :])
+            a, b, *more[: len(op.prepared) - 2] = (self.read(v) for v in args[len(args) - len(op.prepared) :])
         if op.parts > 1:
             a, b = (v.reshape(*v.shape[:-2], -1) for v in (a, b))
             b = self.arrays.xp.swapaxes(b, -1, -2)

@@ -245,11 +245,11 @@ class GemmOp(DeviceKernelOp):
             regions=[body],
         )
 
-    def reading(self, a: SSAValue, b: SSAValue) -> GemmOp:
+    def reading(self, operands: Sequence[SSAValue]) -> GemmOp:
         """The op with prepared operands; this one loses its body."""
         properties = {k: v for k, v in self.properties.items() if k != "operandSegmentSizes"}
         made = GemmOp.build(
-            operands=[self.a, self.b, self.b2, self.offsets, self.scales, [a, b]],
+            operands=[self.a, self.b, self.b2, self.offsets, self.scales, operands],
             properties=properties,
             regions=[self.detach_region(0)],
         )
@@ -259,11 +259,8 @@ class GemmOp(DeviceKernelOp):
     @property
     def matrices(self) -> Iterator[tuple[SSAValue, Operation]]:
         """The matrices that the kernel reads or writes, each with the op to blame: A, B, those of nodes."""
-        a, b = self.read
-        yield a, self
-        yield b, self
-        if self.b2 is not None:
-            yield self.b2, self
+        for operand in self.read:
+            yield operand, self
         for op in self.nodes:
             if isinstance(op, SrcFetchOp | AuxLoadOp):
                 yield op.source, op
@@ -271,9 +268,14 @@ class GemmOp(DeviceKernelOp):
                 yield op.destination, op
 
     @property
-    def read(self) -> tuple[SSAValue, SSAValue]:
-        """The operands that the kernel reads: A and B, or what was prepared of them."""
-        return (self.prepared[0], self.prepared[1]) if self.prepared else (self.a, self.b)
+    def operands_given(self) -> tuple[SSAValue, ...]:
+        """A, B, and where there is one the second right operand, as the problem has them."""
+        return (self.a, self.b) if self.b2 is None else (self.a, self.b, self.b2)
+
+    @property
+    def read(self) -> tuple[SSAValue, ...]:
+        """The same as the kernel reads them: what was prepared of them, where something was."""
+        return tuple(self.prepared) or self.operands_given
 
     @property
     def parts(self) -> int:
@@ -352,8 +354,8 @@ class GemmOp(DeviceKernelOp):
             raise VerifyException(f"more than one {AccFetchOp.name} of an accumulator in an epilogue")
         if self.b2 is None and True in fetched:
             raise VerifyException("a second accumulator without a second right operand")
-        if self.prepared and len(self.prepared) != 2:
-            raise VerifyException("A and B are prepared together")
+        if self.prepared and len(self.prepared) != len(self.operands_given):
+            raise VerifyException("all operands are prepared together")
         if self.b2 is not None and self.b2.type != self.b.type:
             raise VerifyException(f"right operands of a pair are {self.b.type} and {self.b2.type}")
         if any(isinstance(op, ScatterDOp) for op in self.nodes) and not self.is_grouped:

@@ -460,10 +460,10 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "The copy engine moves rows in multiples of 16 bytes: the contiguous extent of every matrix that a "
         "product reads or writes is a multiple of 8 elements of bf16 and f16, and of 4 of f32. A dim that is "
         "known only at run time becomes a promise, which every call is checked against; a number that "
-        "breaks the rule is refused here. The multistage mainloop has no such rule, and is what such a "
-        "product gets by default; padded rows would be faster.",
-        _scheduled("mainloop = cooperative", kernel=_ODD),
-        _scheduled("mainloop = multistage", kernel=_ODD),
+        "breaks the rule is refused here. The multistage mainloop has no such rule, and on sm_90a such "
+        "matrices are copied with padded rows; only what is scattered by rows is not.",
+        _scheduled("mainloop = one_sm", kernel=_ODD, target="sm_100a"),
+        _scheduled("mainloop = multistage", kernel=_ODD, target="sm_100a"),
     ),
 }
 

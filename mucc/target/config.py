@@ -50,8 +50,8 @@ WIDEST_ACCESS = 16
 class Granules(NamedTuple):
     """Bytes that rows of operands are known to be multiples of, at most 16.
 
-    `wide` says whether rows of all matrices are multiples of 16 bytes, or can be promised to be; `outer` says
-    the same of the matrices that an epilogue reads and writes.
+    `wide` says whether rows of all matrices are multiples of 16 bytes, or can be promised to be; `outer`
+    whether those of the matrices that an epilogue reads and writes are known to be.
     """
 
     a: int = WIDEST_ACCESS

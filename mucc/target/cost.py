@@ -126,7 +126,7 @@ def prepared_bytes(problem: Problem, extents: Extents) -> Prepared:
             moved.append(4.0 * size * extent * extents.k)
         elif not granules.wide and granule < WIDEST_ACCESS:
             moved.append(2.0 * size * extent * extents.k)
-    if not granules.outer:
+    if not granules.wide and not granules.outer:
         outer = (epilogue.source, epilogue.destination, *epilogue.aux_loads, *epilogue.aux_stores)
         moved += [2.0 * size * extents.m * extents.n for size in outer if size]
     return Prepared(extents.batch * sum(moved), len(moved))

@@ -64,8 +64,7 @@ class Sm90Tma(TmaFamily):
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every tile, depth, cluster and division of K that suits it; then orders of tiles for the best."""
-        plain = problem.rights == 1 and not problem.grouped
-        suited = (problem.granules.wide or plain) and problem.compute in self.computes
+        suited = problem.compute in self.computes
         if not suited and multistage.can(problem) and pinned.get("mainloop") not in self.mainloops:
             return
         device = facts.devices[0]

@@ -39,3 +39,49 @@ cutlass.program @own(%x: !mu.tensor<[M, K], f32>, %w: !mu.tensor<[K, N], f32>, %
     cutlass.store_d %0, %out : !mu.tensor<[M, N], f32>
   }
 }
+
+// -----
+
+// Rows that TMA cannot copy: what is read is copied with padded rows before the kernel, what is stored after it.
+
+// CHECK-LABEL: cutlass.program @rows(
+// CHECK-NEXT: %[[T:[0-9]+]] = mu.transpose %w
+// CHECK-NEXT: %[[A:[0-9]+]] = cutlass.workspace : !mu.tensor<[M, 100], bf16, padded(8)>
+// CHECK-NEXT: cutlass.map "out.pad_a" space ["M", #builtin.int<100>] {
+// CHECK-NEXT:   %[[X:[0-9]+]] = cutlass.load %x
+// CHECK-NEXT:   cutlass.store %[[X]], %[[A]] : !mu.tensor<[M, 100], bf16, padded(8)>
+// CHECK-NEXT: }
+// CHECK-NEXT: %[[B:[0-9]+]] = cutlass.workspace : !mu.tensor<[100, 9], bf16, padded_columns(8)>
+// CHECK-NEXT: cutlass.map "out.pad_b" space [#builtin.int<100>, #builtin.int<9>] {
+// CHECK-NEXT:   %[[W:[0-9]+]] = cutlass.load %[[T]]
+// CHECK-NEXT:   cutlass.store %[[W]], %[[B]] : !mu.tensor<[100, 9], bf16, padded_columns(8)>
+// CHECK-NEXT: }
+// CHECK-NEXT: %[[C:[0-9]+]] = cutlass.workspace : !mu.tensor<[M, 9], f32, padded(4)>
+// CHECK-NEXT: cutlass.map "out.pad_c" space ["M", #builtin.int<9>] {
+// CHECK-NEXT:   %[[R:[0-9]+]] = cutlass.load %r
+// CHECK-NEXT:   cutlass.store %[[R]], %[[C]] : !mu.tensor<[M, 9], f32, padded(4)>
+// CHECK-NEXT: }
+// CHECK-NEXT: %[[D:[0-9]+]] = cutlass.workspace : !mu.tensor<[M, 9], bf16, padded(8)>
+// CHECK-NEXT: cutlass.gemm "out" bf16 %x, %[[T]] prepared %[[A]], %[[B]] shape <[M], [9], [100], []>
+// CHECK-NEXT:   %[[ACC:[0-9]+]] = cutlass.acc_fetch
+// CHECK-NEXT:   %[[S:[0-9]+]] = cutlass.src_fetch %[[C]] : !mu.tensor<[M, 9], f32, padded(4)>
+// CHECK:        cutlass.store_d %{{[0-9]+}}, %[[D]] : !mu.tensor<[M, 9], bf16, padded(8)>
+// CHECK-NEXT: }
+// CHECK-NEXT: cutlass.map "out.unpad" space ["M", #builtin.int<9>] {
+// CHECK-NEXT:   %[[Y:[0-9]+]] = cutlass.load %[[D]]
+// CHECK-NEXT:   cutlass.store %[[Y]], %out : !mu.tensor<[M, 9], bf16>
+cutlass.program @rows(%x: !mu.tensor<[M, 100], bf16>, %w: !mu.tensor<[9, 100], bf16>, %r: !mu.tensor<[M, 9], f32>, %out: !mu.tensor<[M, 9], bf16>)
+    attributes {target = "sm_90a", arg_names = ["x", "w", "r", "out"], num_inputs = 3 : i64, dims = ["M"]} {
+  %0 = mu.transpose %w : (!mu.tensor<[9, 100], bf16>) -> !mu.tensor<[100, 9], bf16, col_major>
+  cutlass.gemm "out" bf16 %x, %0 shape <[M], [9], [100], []> tile <128, 32, 64> cluster <1, 1> mainloop cooperative
+      stages 4 : i64 scheduler <persistent> : !mu.tensor<[M, 100], bf16>, !mu.tensor<[100, 9], bf16, col_major> {
+    %1 = cutlass.acc_fetch
+    %2 = cutlass.src_fetch %r : !mu.tensor<[M, 9], f32>
+    %3 = cutlass.compute %1, %2 {
+    ^bb0(%4: f32, %5: f32):
+      %6 = mu.add %4, %5 : (f32, f32) -> f32
+      cutlass.yield %6
+    }
+    cutlass.store_d %3, %out : !mu.tensor<[M, 9], bf16>
+  }
+}

@@ -197,9 +197,7 @@ class Gemm(ABC):
     def _operand(self, which: str, outer: Dims, batches: Dims) -> Matrix:
         """A as (M, K, L) or B as (N, K, L)."""
         k = self.k
-        a, b = self.op.read
-        value = {"a": a, "b": b, "b2": self.op.b2}[which]
-        assert value is not None
+        value = self.op.read[("a", "b", "b2").index(which)]
         if self.op.parts > 1:
             return self._parts(value, outer, batches, 0 if which == "a" else len(self.m) - 1)
         inner: Dims = (*outer, *k) if which == "a" else (*k, *outer)
@@ -311,7 +309,7 @@ class Gemm(ABC):
         """Whether rows of a matrix may be shorter than what they are padded to."""
         types = [value.type for value, _ in self.op.matrices]
         padded = any(isinstance(type, TensorType) and type.layout.padding > 1 for type in types)
-        return padded and (self.op.parts == 1 or not problem_of(self.op).granules.outer)
+        return padded and (self.op.parts == 1 or not problem_of(self.op).granules.wide)
 
     def _matrices(self) -> dict[str, Matrix | None]:
         return {"a": self.a, "b": self.b, "b2": self.b2, "c": self.c, "d": self.d}
