@@ -47,6 +47,9 @@ KERNELS = (
     "kernel f[M, N, K](x: f32[M, K], w: f32[N, K]) -> f32[M, N] {\n    return x @ w.T\n}\n",
     "kernel f[M, N, K](x: f32[M, K], w: f32[K, N]) -> f32[M, N] {\n    return x @ w\n}\n",
     "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}\n",
+    "kernel f[M, N, K](x: f32[M, K], w: f32[K, N]) -> f32[M, N] {\n"
+    "    return matmul(x, w, compute=tf32x3)\n}\n",
+    "kernel f[M, N=1001, K=77](x: f16[M, K], w: f16[K, N]) -> f16[M, N] {\n    return x @ w\n}\n",
 )
 """Dtypes and layouts that are read in different ways, and epilogues that keep different things in memory."""
 
