@@ -95,8 +95,8 @@ one. Tiles and clusters below are those of sm_90a's first three mainloops.
   `tile = 64x16x128` counts 64 of N and 16 of M. `pdl = on|off`: start before the last kernel ends.
   `epilogue = MxN|auto`: the piece of a tile that the epilogue works on (sm_90a).
 * Alignment: TMA loads need 16 bytes, so the contiguous extent must be a multiple of 16 (8-bit), 8 (16-bit) or
-  4 (f32): promise it in `where` or bind the dim. Bound to anything else, 16-bit and f32 products take
-  `multistage`. f32 operands are best contiguous along K: `x @ w.T`.
+  4 (f32): promise it in `where` or bind the dim. Bound to anything else, matrices are copied first
+  (or `multistage`). f32 operands are best contiguous along K: `x @ w.T`.
 
 ## More programs
 ```mcu
