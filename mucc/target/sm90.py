@@ -35,7 +35,7 @@ class Sm90(Target):
     def pads(self, config: GemmConfig) -> bool:
         from mucc.target.sm90_rules import MAINLOOPS
 
-        return not config.granules.wide and config.mainloop in MAINLOOPS
+        return not config.granules.wide and not config.sparse and config.mainloop in MAINLOOPS
 
     @property
     def families(self) -> tuple[Family, ...]:

@@ -144,7 +144,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         yield rules.no_mainloop("sm_90a", "load by TMA", config, MAINLOOPS, _mainloops)
     if config.compute not in (*COMPUTES, *SPLIT):
         yield rules.no_format("wgmma multiplies", config, (*COMPUTES, *SPLIT), _in_registers)
-    elif config.compute in SPLIT and (config.grouped or config.rights == 2):
+    elif config.compute in SPLIT and (config.grouped or config.rights == 2 or config.sparse):
         yield _only_plain(config)
     elif config.sparse == "b":
         yield Broken(
@@ -184,7 +184,9 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 def _only_plain(config: GemmConfig) -> Broken:
     """Products of parts are for one left and one right operand."""
-    what = "groups of rows" if config.grouped else "two right operands"
+    what = (
+        "groups of rows" if config.grouped else "a sparse operand" if config.sparse else "two right operands"
+    )
     return Broken(
         "MU3020",
         "mainloop",
