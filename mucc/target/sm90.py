@@ -35,7 +35,8 @@ class Sm90(Target):
     def pads(self, config: GemmConfig) -> bool:
         from mucc.target.sm90_rules import MAINLOOPS
 
-        return not config.granules.wide and not config.sparse and config.mainloop in MAINLOOPS
+        plain = not config.sparse and config.mixed is None
+        return plain and not config.granules.wide and config.mainloop in MAINLOOPS
 
     @property
     def families(self) -> tuple[Family, ...]:

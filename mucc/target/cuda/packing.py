@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mucc.dialects.cutlass.nodes import LoadOp, Part, StoreOp, StorePartsOp
 from mucc.dialects.cutlass.ops import MapOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.dialects.mu.types import TensorType, dtype_bytes, is_packed
 from mucc.target.cuda.memory import ONE, ZERO, EmissionError, Memory, Places, Product, product
 from mucc.target.cuda.names import comment_text, string_literal
 from mucc.target.cuda.pointwise import THREADS, Entry, Operand, Space, Texts, used_locals
@@ -37,6 +37,8 @@ def move_of(op: MapOp, places: Places) -> Move | None:
     if not isinstance(source, TensorType) or view_of(load.source).rows is not None:
         return None
     if not isinstance(target, TensorType) or source.element_type != target.element_type:
+        return None
+    if is_packed(target.element_type):
         return None
     memory, axes = places.view(load.source, op.extents)
     given = [ZERO if axis.extent == 1 else axis.stride for axis in axes]
