@@ -1,0 +1,147 @@
+// Runs the kernels of mucc/pack.cuh on the host, a thread after the other, or all at once where they meet: every
+// alignment of the tensors, every length of rows. What they read and write is bounded by what the tensors hold.
+//
+// PACK is the header with the one access replaced that only a GPU has.
+#include <mucc/view.h>
+
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#define MUCC_DEVICE inline
+#define __shared__ static
+struct Index3 {
+  unsigned x;
+};
+static thread_local Index3 threadIdx;
+static Index3 blockIdx, gridDim;
+static std::barrier<> together(256);
+inline void __syncthreads() { together.arrive_and_wait(); }
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, int shift) {
+  return uint32_t((uint64_t(high) << 32 | low) >> (shift & 31));
+}
+inline uint32_t __float_as_uint(float x) {
+  uint32_t u;
+  std::memcpy(&u, &x, 4);
+  return u;
+}
+inline float __uint_as_float(uint32_t u) {
+  float x;
+  std::memcpy(&x, &u, 4);
+  return x;
+}
+
+static char const *lowest, *highest;  // of the source
+
+namespace mucc {
+template <int R, class Index>
+struct Position {
+  Index at[R];
+  template <int First, int Last>
+  void split(Index linear, int64_t const* extents) {
+    for (int a = Last - 1; a > First; --a) {
+      at[a] = linear % Index(extents[a]);
+      linear /= Index(extents[a]);
+    }
+    at[First] = linear;
+  }
+};
+inline void read_aligned(uint32_t const* from, uint32_t* to) {
+  auto const* at = reinterpret_cast<char const*>(from);
+  if (uint64_t(at) % 16 != 0 || at < lowest || at + 16 > highest) {
+    std::puts("a read that is not aligned, or out of bounds");
+    std::exit(1);
+  }
+  std::memcpy(to, from, 16);
+}
+}  // namespace mucc
+
+#include PACK
+
+using namespace mucc;
+
+template <int kSize, bool kPad, int kPieces>
+struct Op {
+  static constexpr int kRank = 3, kThreads = 256, kParts = kPieces;
+  static constexpr unsigned kLow = 1;
+  static constexpr bool kPadded = kPad;
+  using Bits = typename BitsOf<kSize>::Type;
+  Bits const *from, *end;
+  int64_t from_stride[3];
+  Bits* to;
+  int64_t to_stride[3], part;
+};
+
+static int below(int n) { return std::rand() % n; }
+static char* aligned(std::vector<char>& bytes) { return bytes.data() + (16 - uint64_t(bytes.data()) % 16) % 16; }
+
+// A tensor of B x R x C elements, in rows or (turned) in columns, and its copy; `kParts` copies beside each other.
+template <int kSize, bool kPad, bool kTurned, int kParts = 0>
+void check(int B, int R, int C) {
+  using O = Op<kSize, kPad, kParts>;
+  using T = typename O::Bits;
+  int64_t const count = 16 / kSize, copies = kParts ? kParts : 1;
+  int64_t const pitch = kTurned ? R : C + below(2) * below(9), room = kPad ? (C + count - 1) / count * count : C;
+  int64_t const held = kTurned ? int64_t(B) * R * C : (int64_t(B) * R - 1) * pitch + C;
+  std::vector<char> source(held * kSize + 64), target(B * R * room * copies * kSize + 64, char(0x5A));
+  auto* from = reinterpret_cast<T*>(aligned(source)) + below(int(count));
+  auto* to = reinterpret_cast<T*>(aligned(target)) + (kPad ? 0 : below(int(count)));
+  for (int64_t i = 0; i < held; ++i) from[i] = kParts ? T(__float_as_uint(float(std::rand()) / 1e5f)) : T(std::rand());
+  lowest = reinterpret_cast<char const*>(from), highest = reinterpret_cast<char const*>(from + held);
+  O op{from, from + held, {R * pitch, pitch, 1}, to, {R * room * copies, room * copies, 1}, room};
+  if (kTurned) op.from_stride[0] = int64_t(R) * C, op.from_stride[1] = 1, op.from_stride[2] = R;
+  Extents<3> const extents{{B, R, C}};
+  int const side = 128 / kSize;
+  uint32_t const across = kTurned ? (C + side - 1) / side : (C + count - 1) / count + !kPad;
+  uint32_t const many = kTurned ? B * ((R + side - 1) / side) * across : B * R;
+  gridDim.x = kTurned ? many : 2;
+  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 256; ++t) {
+      if constexpr (kTurned)
+        threads.emplace_back([&, t] {
+          threadIdx.x = t;
+          pack_turned(op, extents, many, across);
+        });
+      else
+        threadIdx.x = t, pack_rows(op, extents, many, across);
+    }
+    for (auto& thread : threads) thread.join();
+  }
+  auto fail = [&](char const* what) {
+    std::printf("%s: %d bytes, padded %d, turned %d, parts %d, %dx%dx%d\n", what, kSize, kPad, kTurned, kParts, B, R, C);
+    std::exit(1);
+  };
+  for (int b = 0; b < B; ++b)
+    for (int r = 0; r < R; ++r)
+      for (int part = 0; part < copies; ++part)
+        for (int c = 0; c < room; ++c) {
+          T want = c >= C ? T(0) : kTurned ? from[(int64_t(b) * C + c) * R + r] : from[(int64_t(b) * R + r) * pitch + c];
+          if (kParts) {
+            float const x = __uint_as_float(want), high = high_part(x);
+            want = T(__float_as_uint(O::kLow >> part & 1 ? high_part(x - high) : high));
+          }
+          if (to[((int64_t(b) * R + r) * copies + part) * room + c] != want) fail("a wrong element");
+        }
+  for (auto* p = target.data(); p != target.data() + target.size(); ++p)
+    if ((p < reinterpret_cast<char*>(to) || p >= reinterpret_cast<char*>(to + B * R * room * copies)) && *p != char(0x5A))
+      fail("written out of bounds");
+}
+
+int main() {
+  for (int i = 0; i < 300; ++i) {
+    int const B = 1 + below(3), R = 1 + below(9), C = 1 + below(70);
+    check<1, true, false>(B, R, C), check<1, false, false>(B, R, C);
+    check<2, true, false>(B, R, C), check<2, false, false>(B, R, C);
+    check<4, true, false>(B, R, C), check<4, false, false>(B, R, C);
+    check<4, true, false, 3>(B, R, C);
+  }
+  for (int i = 0; i < 3; ++i) {
+    int const B = 1 + below(2), R = 1 + below(80), C = 1 + below(150);
+    check<1, true, true>(B, R, C), check<2, false, true>(B, R, C);
+    check<2, true, true>(B, R, C), check<4, true, true, 3>(B, R, C);
+  }
+}
