@@ -1,6 +1,6 @@
 """Typical values for dims that a program leaves open: what its schedules are chosen for.
 
-They decide nothing else: a library serves every size, whatever it was tuned to.
+They decide nothing else: a library serves every size that its kernels can copy, whatever it was tuned to.
 """
 
 from __future__ import annotations
