@@ -35,10 +35,10 @@ _NODES = AccFetchOp | RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp | Comp
 _ROWS, _COLUMNS = 64, 16
 """What a tile is a multiple of: rows for each warpgroup that works on it, and columns."""
 
-_FAST = {Mainloop.COOPERATIVE: (128,), Mainloop.WARPSPECIALIZED: (64, 128)}
-"""Rows of tiles for which the collective is as fast as CUTLASS's on an H200, for results of 16 bits: within
-0.5 % at 8192x8192x512, or 5 % faster (warp-specialised). Taller cooperative tiles and results of 32 bits are
-3 % slower there, pingpong kernels up to 10 %: those stay with CUTLASS."""
+_FAST = {Mainloop.COOPERATIVE: (128, 256), Mainloop.WARPSPECIALIZED: (64, 128)}
+"""Rows of tiles for which the collective is as fast as CUTLASS's on an H200, for results of 16 bits: 1 to 3 %
+faster for cooperative tiles of 128 rows at K = 512 to 4096, the same for those of 256. Results of 32 bits are
+3 % slower, pingpong kernels 3 % at K = 512 (8192x8192, 192x128x64): those stay with CUTLASS."""
 
 
 def warpgroups(mainloop: Mainloop) -> int:

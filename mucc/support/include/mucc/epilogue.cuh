@@ -13,12 +13,6 @@
 #include <mucc/apply.cuh>
 #include <mucc/fragment.h>
 
-#ifndef MUCC_APART
-#define MUCC_APART 1
-#define MUCC_SKEW 1
-#define MUCC_ONCE 1
-#endif
-
 namespace mucc::gemm {
 
 // ---- what a body reads beside the accumulator -----------------------------------------------------------------
@@ -300,7 +294,9 @@ struct NoPipeline {
 // and the output has the n columns (see mucc/pair.cuh).
 //
 // A tile goes out in boxes of 64 * kWarpgroups x 32 (x 16 where its width is no multiple of 32) by way of two buffers.
-// Of a column-major matrix, each warpgroup's 64 rows are a tensor box of their own, 128 bytes wide.
+// Each warp stores the 16 rows of a box that it computes, and waits for nobody: warps drift apart, so that one computes
+// while another waits. Of a column-major matrix, each warpgroup's 64 rows are a tensor box, 128 bytes wide, and all
+// threads meet before and after its store.
 // Shared memory: those, and sizeof(T) * tile N rounded up to 16 for each Row<T>, all of it rounded up to a multiple of
 // eight rows of a box. That is no more than CUTLASS's epilogue takes.
 //
@@ -315,12 +311,10 @@ class RowsEpilogue {
   static constexpr int kBoxM = 64 * kWarpgroups, kBoxN = kTileN % 32 == 0 ? 32 : 16;
   static constexpr int kBoxesM = kTileM / kBoxM, kBoxesN = kTileN / kBoxN, kBoxes = kBoxesM * kBoxesN;
   static constexpr int kBuffers = kBoxes < 2 ? 1 : 2;
-  // Whether each warpgroup stores its rows by itself: two that need not meet overlap one's epilogue with the other's
-  // products.
-  static constexpr bool kApart = MUCC_APART && kWarpgroups == 2 && Rows::kAll && !Loads<cute::make_seq<int(sizeof...(Load))>, Load...>::kShared;
   static constexpr bool kColMajor = cute::is_constant<1, cute::tuple_element_t<0, Stride>>::value;
   static constexpr int kWidth = (kColMajor ? 64 : kBoxN) * int(sizeof(D)), kBytes = kBoxM * kBoxN * int(sizeof(D));
   static constexpr int kGroupBytes = kBytes / kWarpgroups;
+  static constexpr int kOwnRows = kColMajor ? kBoxM : 16;  // of a box, that are stored by the same thread
   static_assert(!kColMajor || Rows::kAll, "rows that are stored apart lie one after the other");
   static_assert(!kColMajor || sizeof(D) == 2, "column-major stores are of 16 bits");
   static_assert(kTileM % kBoxM == 0 && kTileN % kBoxN == 0, "a tile is made of boxes of 64 * warpgroups x 32 or 16");
@@ -378,7 +372,7 @@ class RowsEpilogue {
     int64_t const step = int64_t(cute::get<kOuter>(a.dD));
     auto const map = map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::front(cute::get<kOuter>(shape))),
                             int(cute::front(cute::get<1 - kOuter>(shape))), L, step, int64_t(cute::get<2>(a.dD)),
-                            kColMajor ? kBoxN : kApart ? 64 : kBoxM, kColMajor ? 64 : kBoxN);
+                            kColMajor ? kBoxN : kOwnRows, kColMajor ? 64 : kBoxN);
     if constexpr (Rows::kAll)
       return {map, a.thread, {a.rows}};
     else
@@ -462,65 +456,41 @@ class RowsEpilogue {
          : sizeof(D) == 2 ? fragment::swizzled(first + in_group / 32 * 16 + fragment::matrix_row(lane),
                                                      fragment::matrix_byte(lane), kWidth)
                           : fragment::swizzled(p.row, col * int(sizeof(D)), kWidth));
-    bool const issues = (kApart ? in_group : thread) / 32 == 0 && cute::elect_one_sync();
-    bool skews = false;
-    if constexpr (MUCC_SKEW && kApart) {
-      auto const tiles = [](int extent, int tile) { return int64_t((extent + tile - 1) / tile); };
-      skews = first_ && tiles(p.M, kTileM) * tiles(p.N, kTileN) * int(cute::get<3>(shape)) >
-                            int64_t(gridDim.x) * gridDim.y * gridDim.z;
-      first_ = false;
-      if (skews && thread >= 128) cutlass::arch::NamedBarrier::sync(256, 2);
-    }
-    auto meet = [&] {
-      if constexpr (kApart)
-        cutlass::arch::NamedBarrier::sync(128, thread / 128);
-      else
-        cutlass::arch::NamedBarrier::sync(kThreads, cutlass::arch::ReservedNamedBarriers::EpilogueBarrier);
-    };
+    int const warp_row = kColMajor ? 0 : thread / 32 * 16;  // the first of its own rows in a box
+    bool const issues = (!kColMajor || thread / 32 == 0) && cute::elect_one_sync();
 
-    // Sends the box that all have written to. Once they have met, the box before it has left its buffer.
+    // Sends what has been written to a box, and waits until the other buffer has been read.
     auto send = [&](int m, int n) {
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#if MUCC_ONCE
-      if (kBuffers > 1 && issues) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-#endif
-      meet();
+      meet_owners();
       if constexpr (!Rows::kAll) {
-        if (!rows.is_whole(p.m + m * kBoxM, kBoxM)) {
+        if (!rows.is_whole(p.m + m * kBoxM + warp_row, kOwnRows)) {
           if (issues) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-          store_plain(storage.boxes[state.index()], rows, p, m, n);
+          store_plain(storage.boxes[state.index()] + warp_row * kWidth, rows, p, m * kBoxM + warp_row, n, thread % 32);
           ++state;
-          meet();
+          meet_owners();
           return;
         }
       }
       if (issues) {
         CUTLASS_PRAGMA_UNROLL
-        for (int i = 0; i < (kColMajor && !kApart ? kWarpgroups : 1); ++i) {
-          int const group = kApart ? thread / 128 : i;
-          int const row = p.m + m * kBoxM + group * 64, column = p.n + n * kBoxN;
+        for (int group = 0; group < (kColMajor ? kWarpgroups : 1); ++group) {
+          int const row = p.m + m * kBoxM + warp_row + group * 64, column = p.n + n * kBoxN;
           asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
                        :
-                       : "l"(&params_.tma_store_d), "r"(boxes + state.index() * kBytes + group * kGroupBytes),
+                       : "l"(&params_.tma_store_d), "r"(boxes + state.index() * kBytes + warp_row * kWidth + group * kGroupBytes),
                          "r"(kColMajor ? row : column), "r"(kColMajor ? column : row), "r"(Rows::kAll ? p.l : 0)
                        : "memory");
         }
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-#if !MUCC_ONCE
         asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBuffers - 1) : "memory");
-#else
-        if constexpr (kBuffers == 1) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-#endif
       }
       ++state;
-#if !MUCC_ONCE
-      meet();
-#else
-      if constexpr (kBuffers == 1) meet();
-#endif
+      meet_owners();
     };
 
     typename All::State loads;
+    if constexpr (All::kShared) meet();  // others may still read what belongs to the tile before
     All::begin(loads, params_.thread, storage.loads, p);
     if constexpr (All::kShared) meet();
 
@@ -592,9 +562,6 @@ class RowsEpilogue {
       send(kBoxesM - 1, kBoxesN - 1);
     else
       send(only % kBoxesM, only / kBoxesM);
-    if constexpr (MUCC_SKEW && kApart) {
-      if (skews && thread < 128) cutlass::arch::NamedBarrier::arrive(256, 2);
-    }
     return {load_state, state};
   }
 
@@ -607,22 +574,32 @@ class RowsEpilogue {
  private:
   static constexpr int kOuter = kColMajor ? 1 : 0;  // the axis that is not contiguous
 
-  // Stores a box row by row, in pieces of 16 bytes, as far as its rows and columns go.
-  CUTLASS_DEVICE void store_plain(char const* box, Rows const& rows, Place const& p, int m, int n) const {
+  // Stores a warp's rows of a box, `first` of the tile and those after it, in pieces of 16 bytes, as far as rows and
+  // columns go.
+  CUTLASS_DEVICE void store_plain(char const* box, Rows const& rows, Place const& p, int first, int n, int lane) const {
     constexpr int kPieces = kWidth / 16;
     CUTLASS_PRAGMA_NO_UNROLL
-    for (int i = p.thread; i < kBoxM * kPieces; i += kThreads) {
+    for (int i = lane; i < kOwnRows * kPieces; i += 32) {
       int const row = i / kPieces, piece = i % kPieces;
       int const column = p.n + n * kBoxN + piece * (16 / int(sizeof(D)));
-      int64_t const to = rows.of(params_.out.rows, p.m + m * kBoxM + row);
+      int64_t const to = rows.of(params_.out.rows, p.m + first + row);
       if (to < 0 || column >= p.N) continue;
       *reinterpret_cast<uint4*>(params_.out.data + to * params_.out.row + column) =
           *reinterpret_cast<uint4 const*>(box + fragment::swizzled(row, piece * 16, kWidth));
     }
   }
 
+  CUTLASS_DEVICE static void meet_owners() {
+    if constexpr (kColMajor)
+      meet();
+    else
+      __syncwarp();
+  }
+  CUTLASS_DEVICE static void meet() {
+    cutlass::arch::NamedBarrier::sync(kThreads, cutlass::arch::ReservedNamedBarriers::EpilogueBarrier);
+  }
+
   Params const& params_;
-  bool first_ = true;  // whether the block has computed no tile yet
 };
 
 template <class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
