@@ -7,9 +7,9 @@ import re
 from hypothesis import strategies as st
 
 from mucc.diagnostics.core import DiagnosticSink, Source
+from mucc.dialects.mu.types import PACKED, STORABLE
 from mucc.frontend.grammar import rules
 from mucc.frontend.lexer import KEYWORDS, lex
-from mucc.frontend.parser import DTYPES
 
 UNARY = ("relu", "gelu", "silu", "sigmoid", "tanh", "exp", "abs", "neg", "hardswish", "mish", "softsign")
 BINARY = ("+", "-", "*", "/")
@@ -17,6 +17,9 @@ SIZES = (8, 16, 24, 64, 128)
 
 
 # Well-typed programs
+
+DTYPES = tuple(d for d in STORABLE if d not in PACKED)
+"""What a kernel both reads and writes."""
 
 OPERANDS = tuple(d for d in DTYPES if d != "s32")
 """The dtypes that a contraction takes."""
