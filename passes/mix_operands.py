@@ -126,4 +126,6 @@ class MixOperands(Pass):
     target: str = "sm_90a"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        rewrite(op, [_Mix(get_target(self.target))])
+        products = (inner for inner in op.walk() if isinstance(inner, MatmulOp))
+        if any(Weights.of(product, side) for product in products for side in (0, 1)):
+            rewrite(op, [_Mix(get_target(self.target))])
