@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Attribute
 
 from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Fix, Severity, Source, Span
+from mucc.passes.check_lowering import NoKernelError
 from mucc.passes.levels import STAGED, LevelError
 from mucc.passes.mix_operands import MixOperands, kept_apart
 from mucc.passes.pipeline import pipeline
@@ -219,7 +220,8 @@ class _Compiler:
             mu = module.clone()
         select = self.select(module)
         for step, level in pipeline(self.options.target, self.options.dims, select):
-            self.step(step, module)
+            if not self.step(step, module):
+                return Compilation(self.source, self.options, self.sink, program, mu, stages, module)
             if isinstance(step, MixOperands):
                 self.explain_conversions(module)
             if self.options.verify:
@@ -244,13 +246,18 @@ class _Compiler:
 
         return SelectMeasured.of(module, self.options.dims, self.sink)
 
-    def step(self, step: Any, module: ModuleOp) -> None:
+    def step(self, step: Any, module: ModuleOp) -> bool:
+        """Whether to go on: not where a program that is only checked needs kernels that mucc lacks."""
         try:
             step.apply(None, module)
         except PassError as e:
+            is_right = isinstance(e, NoKernelError) and not self.options.keep_levels
+            severity = Severity.WARNING if is_right else Severity.ERROR
             for finding in e.findings:
-                self.sink.emit(self.diagnostic(finding))
+                self.sink.emit(dataclasses.replace(self.diagnostic(finding), severity=severity))
             self.sink.raise_if_errors()
+            return False
+        return True
 
     def explain_conversions(self, module: ModuleOp) -> None:
         """Note where weights are converted by a kernel of their own, which costs what they save."""

@@ -16,6 +16,7 @@ _MODULES = {
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
     "mix-operands": ("mix_operands", "MixOperands"),
     "decompose": ("decompose", "Decompose"),
+    "check-lowering": ("check_lowering", "CheckLowering"),
     "form-stages": ("form_stages", "FormStages"),
     "pair-contractions": ("pair_contractions", "PairContractions"),
     "convert-to-cutlass": ("convert_to_cutlass", "ConvertToCutlass"),

@@ -19,21 +19,8 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
-from mucc.passes.support import Pass, rewrite
-
-
-class Emit:
-    """Collects the ops of one expansion, with the arithmetic written as expressions."""
-
-    def __init__(self) -> None:
-        self.ops: list[Operation] = []
-
-    def __call__(self, op: Operation) -> SSAValue:
-        self.ops.append(op)
-        return op.results[0]
-
-    def number(self, value: float) -> SSAValue:
-        return self(e.ConstantOp(value))
+from mucc.passes.composites import COMPOSITES
+from mucc.passes.support import Emit, Pass, rewrite
 
 
 def _elu(b: Emit, x: SSAValue, alpha: float) -> SSAValue:
@@ -144,4 +131,4 @@ class Decompose(Pass):
     name = "decompose"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        rewrite(op, [Expand(), MixedProduct(), Dequantize()])
+        rewrite(op, [Expand(), MixedProduct(), Dequantize(), *COMPOSITES])

@@ -11,19 +11,29 @@ from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.ops.base import InferredOp
 from mucc.dialects.mu.ops.contraction import ContractionOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
-from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp, StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.schedule import ScheduleOp
 
 VIEWS = (TransposeOp, ExpandOp, RegroupOp, GatherOp)
-TENSOR_OPS = (ElementwiseOp, ConstantOp, ContractionOp, *VIEWS, ScatterOp, BroadcastOp, ReduceOp)
-COMPOSITE = (DequantizeOp,)
+TENSOR_OPS = (
+    *(ElementwiseOp, ConstantOp, ContractionOp, *VIEWS, ScatterOp, BroadcastOp, ReduceOp),
+    *(PinOp, ReturnOp),
+)
+"""What a `mu.kernel` may hold for its stages to become device kernels."""
+
+REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
+"""The kinds of reduction that device kernels have."""
+
+COMPOSITE = (DequantizeOp, InferredOp)
+"""What `decompose` rewrites, or `check-lowering` refuses."""
 
 
 class LevelError(Exception):
@@ -64,6 +74,12 @@ def _primitive(op: Operation) -> str | None:
     return "composite" if isinstance(op, ElementwiseOp) and op.COMPOSITE else None
 
 
+def _lowerable(op: Operation) -> str | None:
+    if isinstance(op, ReduceOp) and op.kind.data not in REDUCTIONS:
+        return "no reduction of a kernel"
+    return _primitive(op)
+
+
 def _fused(op: Operation) -> str | None:
     if isinstance(op, ElementwiseOp | ConstantOp) and not isinstance(op.parent_op(), nodes.ComputeOp):
         return "outside of a compute body"
@@ -90,8 +106,9 @@ def _planned(op: Operation) -> str | None:
 
 _PROGRAM = (c.WorkspaceOp, c.GemmOp, c.MapOp, c.ReduceOp, *VIEWS)
 
-MU = Level("mu", (KernelOp, ScheduleOp), (*TENSOR_OPS, *COMPOSITE, PinOp, ReturnOp))
-PRIMITIVE = Level("primitive", MU.top, MU.inner, _primitive)
+MU = Level("mu", (KernelOp, ScheduleOp), (*TENSOR_OPS, *COMPOSITE))
+DECOMPOSED = Level("decomposed", MU.top, MU.inner, _primitive)
+PRIMITIVE = Level("primitive", MU.top, TENSOR_OPS, _lowerable)
 STAGED = Level("stages", (KernelOp, ScheduleOp), (StageOp, ReturnOp), _primitive)
 LOWERED = Level("lowered", (c.ProgramOp, ScheduleOp), _PROGRAM, _primitive)
 FUSED = Level("fused", LOWERED.top, _PROGRAM, _fused)

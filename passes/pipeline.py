@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mucc.passes import levels
+from mucc.passes.check_lowering import CheckLowering
 from mucc.passes.convert_to_cutlass import ConvertToCutlass
 from mucc.passes.decompose import Decompose
 from mucc.passes.form_stages import FormStages
@@ -35,7 +36,8 @@ def pipeline(
     return (
         (MuCanonicalize(), levels.MU),
         (MixOperands(target), levels.MU),
-        (Decompose(), levels.PRIMITIVE),
+        (Decompose(), levels.DECOMPOSED),
+        (CheckLowering(), levels.PRIMITIVE),
         (MuCanonicalize(), levels.PRIMITIVE),
         (FormStages(), levels.STAGED),
         (PairContractions(target), levels.STAGED),

@@ -8,9 +8,11 @@ from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
-from xdsl.ir import Attribute, Operation, Region
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.traits import Pure
+
+from mucc.dialects.mu.ops.elementwise import ConstantOp
 
 
 class Pass(ABC):
@@ -109,3 +111,17 @@ def erase_dead(region: Region) -> None:
         if _is_dead(op):
             op.detach()
             op.erase()
+
+
+class Emit:
+    """Collects the ops of one expansion, with the arithmetic written as expressions."""
+
+    def __init__(self) -> None:
+        self.ops: list[Operation] = []
+
+    def __call__(self, op: Operation) -> SSAValue:
+        self.ops.append(op)
+        return op.results[0]
+
+    def number(self, value: float) -> SSAValue:
+        return self(ConstantOp(value))

@@ -55,7 +55,11 @@ class Arrays(Protocol):
     def erf(self, value: Any) -> Any: ...
 
     def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
-        """Reduce over axes: sum, max, min, amax."""
+        """Reduce over axes: sum, max, min, amax, mean, prod; any and all of bools."""
+        ...
+
+    def permute(self, value: Any, order: Sequence[int]) -> Any:
+        """The axes in another order."""
         ...
 
     def full(self, shape: Sequence[int], value: float) -> Any: ...
@@ -109,8 +113,11 @@ class NumpyArrays:
 
     def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
         np = self.xp
-        function = {"sum": np.sum, "max": np.max, "min": np.min, "amax": np.max}[kind]
+        function = getattr(np, "max" if kind == "amax" else kind)
         return function(np.abs(value) if kind == "amax" else value, axis=tuple(axes))
+
+    def permute(self, value: Any, order: Sequence[int]) -> Any:
+        return self.xp.transpose(value, tuple(order))
 
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64)
@@ -153,8 +160,15 @@ class TorchArrays:
         torch = self.xp
         if not axes:
             return torch.abs(value) if kind == "amax" else value
-        function = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "amax": torch.amax}[kind]
+        if kind == "prod":
+            for axis in sorted(axes, reverse=True):
+                value = torch.prod(value, dim=axis)
+            return value
+        function = getattr(torch, {"max": "amax", "min": "amin"}.get(kind, kind))
         return function(torch.abs(value) if kind == "amax" else value, dim=tuple(axes))
+
+    def permute(self, value: Any, order: Sequence[int]) -> Any:
+        return self.xp.permute(value, tuple(order))
 
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64, device=self.device)

@@ -23,6 +23,7 @@ from xdsl.ir import Attribute, Operation
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.arrays import Arrays, arrays_for, unpacked
+from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
@@ -134,6 +135,12 @@ def _run_elementwise(
     return OpImplResult((_RULES[type(op)](functions.arrays, op, args),), None)
 
 
+def _run_meaning(functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues) -> Any:
+    from xdsl.interpreter import OpImplResult
+
+    return OpImplResult((MEANINGS[type(op)](functions, op, args),), None)
+
+
 @register_impls
 class MuFunctions(InterpreterFunctions):
     """Implementations of every `mu` op on arrays of one library."""
@@ -147,6 +154,8 @@ class MuFunctions(InterpreterFunctions):
         yield from super()._impls()
         for op_type in _RULES:
             yield op_type, _run_elementwise
+        for op_type in MEANINGS:
+            yield op_type, _run_meaning
 
     @impl(e.ConstantOp)
     def constant(self, interpreter: Interpreter, op: e.ConstantOp, args: PythonValues) -> PythonValues:

@@ -434,12 +434,14 @@ def normalise_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
     return tuple(sorted(result))
 
 
-def reduce(operand: Attribute, axes: Sequence[int]) -> TensorType:
-    """Drop the reduced axes; the result is f32, as reductions accumulate in f32."""
+def reduce(operand: Attribute, axes: Sequence[int], is_logical: bool = False) -> TensorType:
+    """Drop the reduced axes; the result is f32, as reductions accumulate in f32, or a bool of bools."""
     value = Shaped.of(operand)
-    if value.element_type == i1:
+    if is_logical:
+        logical([operand])
+    elif value.element_type == i1:
         raise TypeRuleError(
             "MU1021", "reduction of a bool", helps=("count with `sum(cast(condition, f32))`",)
         )
     kept = tuple(d for i, d in enumerate(value.dims) if i not in set(axes))
-    return TensorType.of(kept, f32)
+    return TensorType.of(kept, i1 if is_logical else f32)

@@ -169,10 +169,9 @@ _NAMES: dict[str, tuple[str, str]] = {
     ),
     "MU1008": _entry(
         "unknown keyword argument",
-        "The function has no parameter of this name. Reductions have no `keepdims`: add the axis with "
-        "`[:, None]`.",
-        _body("return x - max(x, axis=1, keepdims=1)"),
-        _body("return x - max(x, axis=1)[:, None]"),
+        "The function has no parameter of this name. The note gives its signature.",
+        _body("return x - max(x, dim=1, keepdims=on)"),
+        _body("return x - max(x, axis=1, keepdims=on)"),
     ),
     "MU1009": _entry(
         "argument given twice",
@@ -420,6 +419,53 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "or 8 (f32). A dim that is known only at run time becomes a promise.",
         "kernel f[M, N](x: bf16[M, 40], w: bf16[N, 40] sparse) -> bf16[M, N] {\n    return x @ w.T\n}",
         "kernel f[M, N](x: bf16[M, 48], w: bf16[N, 48] sparse) -> bf16[M, N] {\n    return x @ w.T\n}",
+    ),
+    "MU1090": _entry(
+        "reshape to another number of elements",
+        "`reshape(x, (M, 8))` keeps the elements, in row-major order. That there are as many of them must "
+        "show: both shapes have the same run-time dims, and the products of their numbers are equal.",
+        "kernel f[M](x: bf16[M, 4, 6]) -> bf16[M, 20] {\n    return reshape(x, (M, 20))\n}",
+        "kernel f[M](x: bf16[M, 4, 6]) -> bf16[M, 24] {\n    return reshape(x, (M, 24))\n}",
+    ),
+    "MU1091": _entry(
+        "extent that must be a number",
+        "The extent of the result follows from the operand's by a formula, so the operand's must be a "
+        "number, written as one, or a dim that is bound to one.",
+        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, 8] {\n    return slice(x, 1, 0, 8)\n}",
+        "kernel f[M, N=64](x: bf16[M, N]) -> bf16[M, 8] {\n    return slice(x, 1, 0, 8)\n}",
+    ),
+    "MU1092": _entry(
+        "operand with too few axes",
+        "The function works along axes of a tensor, and its operand does not have as many; or it is of s4, "
+        "whose elements share bytes.",
+        "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return tril(x)\n}",
+        "kernel f[M](x: bf16[M, M]) -> bf16[M, M] {\n    return tril(x)\n}",
+    ),
+    "MU1093": _entry(
+        "slice that does not fit",
+        "`slice(x, axis, start, stop, step=1)` takes the elements from `start` on, before `stop`: at least "
+        "one, and none beyond the end.",
+        "kernel f[M](x: bf16[M, 8]) -> bf16[M, 6] {\n    return slice(x, 1, 4, 10)\n}",
+        "kernel f[M](x: bf16[M, 8]) -> bf16[M, 4] {\n    return slice(x, 1, 4, 8)\n}",
+    ),
+    "MU1094": _entry(
+        "tensors that cannot be concatenated",
+        "Tensors lie one after the other along one axis; all their other extents are the same.",
+        "kernel f[M](x: bf16[M, 8], y: bf16[8, M]) -> bf16[M, 16] {\n    return concat(x, y, axis=1)\n}",
+        "kernel f[M](x: bf16[M, 8], y: bf16[8, M]) -> bf16[M, 16] {\n    return concat(x, y.T, axis=1)\n}",
+    ),
+    "MU1095": _entry(
+        "wrong number of integers",
+        "The argument has one integer for each axis that it is about.",
+        "kernel f[M](x: bf16[M, 4, 8]) -> bf16[M, 8, 4] {\n    return permute(x, (0, 2))\n}",
+        "kernel f[M](x: bf16[M, 4, 8]) -> bf16[M, 8, 4] {\n    return permute(x, (0, 2, 1))\n}",
+    ),
+    "MU1096": _entry(
+        "padding that does not fit",
+        "A tensor is padded by 0 elements or more on each side; `reflect` takes them from its inside, so "
+        "that there are fewer of them than elements, and `circular` from its other end.",
+        "kernel f[M](x: bf16[M, 4]) -> bf16[M, 9] {\n    return pad(x, 5, 0, mode=reflect)\n}",
+        "kernel f[M](x: bf16[M, 4]) -> bf16[M, 7] {\n    return pad(x, 3, 0, mode=reflect)\n}",
     ),
     "MU1026": _entry(
         "batch extents of a contraction differ",

@@ -454,6 +454,16 @@ _STAGES: dict[str, tuple[str, str]] = {
     ),
 }
 
+_KERNELS: dict[str, tuple[str, str]] = {
+    "MU2010": _entry(
+        "operation without a kernel",
+        "The program is right, and the interpreter computes it, but mucc cannot compile this operation yet. "
+        "`mucc check` says so as a warning.",
+        "kernel f[M](x: f32[M, 8]) -> f32[M] {\n    return prod(x, axis=1)\n}",
+        "kernel f[M](x: f32[M, 8]) -> f32[M] {\n    return sum(x, axis=1)\n}",
+    ),
+}
+
 _SHAPES: dict[str, tuple[str, str]] = {
     "MU3101": _entry(
         "extent is not a multiple of what copies need",
@@ -479,6 +489,7 @@ _TARGETS: dict[str, tuple[str, str]] = {
 
 CODES: dict[str, tuple[str, str]] = {
     **_STAGES,
+    **_KERNELS,
     **_TILES,
     **_PIPELINE,
     **_GRID,

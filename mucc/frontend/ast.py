@@ -162,17 +162,17 @@ class Index(Node):
     new_axes: tuple[bool, ...]
 
 
-class IntTuple(Node):
-    """`(0, -1)`: only as an argument."""
+class List(Node):
+    """`(0, -1)` or `(B, 4, K)`: integers and names of dims, only as an argument."""
 
-    values: tuple[int, ...]
+    values: tuple[int | Ident, ...]
 
 
 class Argument(Node):
     """One argument of a call, with its keyword if it has one."""
 
     name: Ident | None
-    value: Expr | IntTuple
+    value: Expr | List
 
 
 class Call(Node):

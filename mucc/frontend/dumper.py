@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mucc.diagnostics.core import Source
 from mucc.frontend import ast
-from mucc.frontend.exprtext import dim_text, promise_text, type_text, value_text
+from mucc.frontend.exprtext import dim_text, item_text, promise_text, type_text, value_text
 
 
 def dump_program(program: ast.Program, source: Source) -> str:
@@ -77,8 +77,8 @@ class _Dumper:
 
     def argument(self, depth: int, argument: ast.Argument) -> None:
         label = f"{argument.name.text}=" if argument.name else ""
-        if isinstance(argument.value, ast.IntTuple):
-            self.line(depth, f"{label}ints {', '.join(map(str, argument.value.values))}", argument)
+        if isinstance(argument.value, ast.List):
+            self.line(depth, f"{label}list {', '.join(map(item_text, argument.value.values))}", argument)
         else:
             self.expr(depth, argument.value, label)
 

@@ -164,7 +164,7 @@ class ExpressionParser(Stream):
         return self._leave(ast.Call(self.span_from(function.start), name, args))
 
     def _argument(self, keyword: ast.Ident | None) -> ast.Argument:
-        """argument = [ name "=" ] ( expr | ints ) ;"""
+        """argument = [ name "=" ] ( expr | list ) ;"""
         start, name = self.token, None
         if start.kind == "name" and self.kind_after(1) == "=":
             name = ast.Ident(self.advance().span, start.text)
@@ -176,24 +176,27 @@ class ExpressionParser(Stream):
                 labels=((keyword.span, "keyword argument"),),
                 helps=("put positional arguments first",),
             )
-        value = self._ints() if self._starts_ints() else self._binary(OR)
+        value = self._list() if self._starts_list() else self._binary(OR)
         return ast.Argument(self.span_from(start.start), name, value)
 
-    def _starts_ints(self) -> bool:
+    def _starts_list(self) -> bool:
         n = 2 if self.kind_after(1) == "-" else 1
-        return self.kind == "(" and self.kind_after(n) == "int" and self.kind_after(n + 1) == ","
+        known = ("int", "name") if n == 1 else ("int",)
+        return self.kind == "(" and self.kind_after(n) in known and self.kind_after(n + 1) == ","
 
-    def _ints(self) -> ast.IntTuple:
+    def _list(self) -> ast.List:
         """
-        ints = "(" int "," [ int { "," int } [ "," ] ] ")" ;
-        int  = [ "-" ] integer ;
+        list = "(" item "," [ item { "," item } [ "," ] ] ")" ;
+        item = name | [ "-" ] integer ;
         """
         opener = self.advance()
         self._height = 1
-        values = self.items(opener, self._int)
-        return ast.IntTuple(self.span_from(opener.start), values)
+        values = self.items(opener, self._item)
+        return ast.List(self.span_from(opener.start), values)
 
-    def _int(self) -> int:
+    def _item(self) -> int | ast.Ident:
+        if self.kind == "name":
+            return self.name("a dim")
         sign = -1 if self.accept("-") else 1
         return sign * self.integer("an integer").value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -12,13 +12,10 @@ from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
-from mucc.dialects.mu.types import DTYPES, Shaped
-from mucc.frontend import ast
-from mucc.frontend.context import Context, Labels, shown
-from mucc.frontend.functions import (
+from mucc.dialects.mu.surface import (
     AXES,
     EXTENT,
-    FUNCTIONS,
+    EXTENTS,
     GIVEN,
     NUMBER,
     VALUE,
@@ -26,8 +23,11 @@ from mucc.frontend.functions import (
     Function,
     Option,
     Parameter,
-    choose,
 )
+from mucc.dialects.mu.types import DTYPES, Shaped
+from mucc.frontend import ast
+from mucc.frontend.context import Context, Labels, shown
+from mucc.frontend.functions import FUNCTIONS, choose
 
 Value = SSAValue | None
 
@@ -81,22 +81,24 @@ class ExprGen:
     def add(
         self,
         span: Span,
-        build: Callable[[], Operation],
+        build: Callable[[], Operation | Sequence[Operation]],
         at: Span | None = None,
         labels: Labels = (),
         fixes: Callable[[], tuple[Fix, ...]] = tuple,
     ) -> Value:
-        """Append one operation that stands for `span`; report a broken type rule at `at` or `span`."""
+        """Append the operations that stand for `span`; report a broken type rule at `at` or `span`."""
         try:
-            op = build()
-            if not isinstance(op, MatmulOp | TransposeOp):
-                rules.dense([v.type for v in op.operands])
+            built = build()
+            ops = (built,) if isinstance(built, Operation) else built
+            if not isinstance(built, MatmulOp | TransposeOp):
+                rules.dense([v.type for op in ops for v in op.operands])
         except rules.TypeRuleError as error:
             self.context.rule_error(error, at or span, labels, fixes())
             return None
-        op.location = self.context.location(span)
-        self.block.add_op(op)
-        return op.results[0]
+        for op in ops:
+            op.location = self.context.location(span)
+            self.block.add_op(op)
+        return ops[-1].results[0]
 
     def _on(self, expr: ast.Expr, operand: ast.Expr, build: Callable[[SSAValue], Operation]) -> Value:
         value = self.lower(operand)
@@ -173,12 +175,13 @@ class ExprGen:
         name = call.function.text
         if (overloads := FUNCTIONS.get(name)) is None:
             for argument in call.args:  # for their own errors, and as uses
-                if not isinstance(argument.value, ast.IntTuple) and not argument.name:
+                if not isinstance(argument.value, ast.List) and not argument.name:
                     self.lower(argument.value)
             self.context.unknown("MU1002", f"unknown function '{name}'", call.function.span, name, FUNCTIONS)
             return None
         keywords = [a.name.text for a in call.args if a.name]
-        function = choose(overloads, len(call.args) - len(keywords), keywords)
+        positional = len(call.args) - len(keywords)
+        function = choose(overloads, positional, keywords).taking(positional)
         bound = self._bind(call, function)
         values: list[Value] = []
         labels: list[tuple[Span, str]] = []
@@ -239,17 +242,15 @@ class ExprGen:
     def _unknown_keyword(self, function: Function, keyword: ast.Ident, note: tuple[str, ...]) -> None:
         name = keyword.text
         helps: tuple[str, ...] = ()
-        if name in ("keepdims", "keepdim"):
-            helps = ("a reduction drops its axes: put one back with `[:, None]`",)
-        elif name == "dim" and any(p.kind is AXES for p in function.params):
+        if name == "dim" and any(p.kind is AXES for p in function.params):
             helps = ("the parameter is called 'axis'",)
         message = f"{function.name} has no parameter '{name}'"
         known = [p.name for p in function.params]
         self.context.unknown("MU1008", message, keyword.span, name, known, note, helps)
 
     def _value(self, argument: ast.Argument, param: Parameter) -> Value:
-        if isinstance(argument.value, ast.IntTuple):
-            self._misfit(argument, param, "a value, not a list of integers")
+        if isinstance(argument.value, ast.List):
+            self._misfit(argument, param, "a value, not a list")
             return None
         return self.lower(argument.value)
 
@@ -258,7 +259,7 @@ class ExprGen:
         option: Option = None
         match param.kind:
             case _ if param.kind is NUMBER:
-                option = None if isinstance(expr, ast.IntTuple) else constant(expr)
+                option = None if isinstance(expr, ast.List) else constant(expr)
                 if option is None:
                     self._misfit(argument, param, "a number known at compile time")
             case _ if param.kind is WORD:
@@ -275,20 +276,54 @@ class ExprGen:
                 option = self._extent(expr)
                 if option is None:
                     self._misfit(argument, param, "a dim of the kernel or a positive integer")
-            case _:
-                option = expr.values if isinstance(expr, ast.IntTuple) else _axis(expr)
+            case _ if param.kind is EXTENTS:
+                option = self._extents(expr)
                 if option is None:
-                    self._misfit(argument, param, "an axis such as 1 or -1, or several such as (0, 1)")
+                    self._misfit(
+                        argument, param, "extents such as (M, 8): dims of the kernel, positive integers"
+                    )
+            case _:
+                option = self._integers(expr)
+                if option is None:
+                    what = "an axis" if param.kind is AXES else "an integer"
+                    self._misfit(argument, param, f"{what} such as 1 or -1, or several such as (0, 1)")
         return option
 
-    def _extent(self, expr: ast.Expr | ast.IntTuple) -> int | str | None:
+    def _extents(self, expr: ast.Expr | ast.List) -> tuple[int | str, ...] | None:
+        if not isinstance(expr, ast.List):
+            return None if (extent := self._extent(expr)) is None else (extent,)
+        found: list[int | str] = []
+        for item in expr.values:
+            extent = self._dim(item.text) if isinstance(item, ast.Ident) else item
+            if extent is None or (isinstance(extent, int) and extent < 1):
+                return None
+            found.append(extent)
+        return tuple(found)
+
+    def _integers(self, expr: ast.Expr | ast.List) -> tuple[int, ...] | None:
+        """Integers, or dims that are bound to one; None for anything else."""
+        items: Sequence[int | str | None]
+        if isinstance(expr, ast.List):
+            items = [self._dim(i.text) if isinstance(i, ast.Ident) else i for i in expr.values]
+        elif isinstance(expr, ast.Name):
+            items = [self._dim(expr.text)]
+        else:
+            return _axis(expr)
+        numbers = [i for i in items if isinstance(i, int)]
+        return tuple(numbers) if len(numbers) == len(items) else None
+
+    def _dim(self, name: str) -> int | str | None:
+        """The value of a dim, or its name where it has none; None for what is no dim."""
+        if name not in self.scope.dims:
+            return None
+        self.scope.used.add(name)
+        return self.scope.dims[name] or name
+
+    def _extent(self, expr: ast.Expr | ast.List) -> int | str | None:
         """A dim by its name or value, or a number; None for anything else."""
         if isinstance(expr, ast.Number) and expr.is_int and int(expr.text) > 0:
             return int(expr.text)
-        if not isinstance(expr, ast.Name) or expr.text not in self.scope.dims:
-            return None
-        self.scope.used.add(expr.text)
-        return self.scope.dims[expr.text] or expr.text
+        return self._dim(expr.text) if isinstance(expr, ast.Name) else None
 
     def _misfit(self, argument: ast.Argument, param: Parameter, wanted: str) -> None:
         self.context.error("MU1010", f"'{param.name}' must be {wanted}", argument.value.span)

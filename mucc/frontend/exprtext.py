@@ -29,12 +29,17 @@ def expr_text(expr: ast.Expr) -> str:
 def argument_text(argument: ast.Argument) -> str:
     """One argument of a call on one line."""
     value = argument.value
-    text = _ints_text(value) if isinstance(value, ast.IntTuple) else expr_text(value)
+    text = _list_text(value) if isinstance(value, ast.List) else expr_text(value)
     return f"{argument.name.text}={text}" if argument.name else text
 
 
-def _ints_text(ints: ast.IntTuple) -> str:
-    return f"({', '.join(map(str, ints.values))}{',' if len(ints.values) == 1 else ''})"
+def _list_text(items: ast.List) -> str:
+    return f"({', '.join(map(item_text, items.values))}{',' if len(items.values) == 1 else ''})"
+
+
+def item_text(item: int | ast.Ident) -> str:
+    """`-1` or `M`."""
+    return item.text if isinstance(item, ast.Ident) else str(item)
 
 
 def _binding(expr: ast.Expr) -> int:
@@ -103,7 +108,7 @@ def _enclosed(opener: str, items: list[list[str]], closer: str, indent: int) -> 
 
 
 def _argument_lines(argument: ast.Argument, indent: int) -> list[str]:
-    if isinstance(argument.value, ast.IntTuple):
+    if isinstance(argument.value, ast.List):
         return [argument_text(argument)]
     keyword = f"{argument.name.text}=" if argument.name else ""
     lines = expr_lines(argument.value, indent + len(keyword), indent, 1)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple, cast
+from typing import cast
 
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.ops import FUNCTIONS as TENSOR_FUNCTIONS
 from mucc.dialects.mu.ops.contraction import (
     Accumulation,
     AccumulationAttr,
@@ -24,54 +25,22 @@ from mucc.dialects.mu.ops.contraction import (
 from mucc.dialects.mu.ops.elementwise import ELEMENTWISE, CastOp, ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
-from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.rules import TypeRuleError
+from mucc.dialects.mu.surface import (
+    AXES,
+    EXTENT,
+    GIVEN,
+    NUMBER,
+    VALUE,
+    WORD,
+    Function,
+    Option,
+    Parameter,
+)
 from mucc.dialects.mu.types import DTYPES, PACKED, STORABLE, Shaped, dtype_name
 
 _WHOLE = tuple(d for d in STORABLE if d not in PACKED)
 """The dtypes that kernels write."""
-
-Option = float | str | tuple[int, ...] | None
-"""What an argument that is no value may hold: a number, a word, axes, an extent."""
-
-VALUE, NUMBER, WORD, AXES, EXTENT = "a value", "a number", "a word", "an axis", "an extent"
-
-
-GIVEN = "given"
-"""The option of a function that may be called without some values: the names of those that it was given."""
-
-
-class Parameter(NamedTuple):
-    """One parameter. `default` is the text of its default; None where an argument must be given."""
-
-    name: str
-    kind: str
-    default: str | None = None
-    choices: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        if self.default is None:
-            return self.name
-        return f"{self.name}={'|'.join(self.choices) or self.default}"
-
-
-class Function(NamedTuple):
-    """One function (or one of two that share a name) and how its operation is built.
-
-    `build` takes the values in order and the options by name; it may raise TypeRuleError.
-    """
-
-    name: str
-    params: tuple[Parameter, ...]
-    doc: str
-    build: Callable[[Sequence[SSAValue], dict[str, Option]], Operation]
-
-    @property
-    def signature(self) -> str:
-        """`leaky_relu(x, slope=0.01)`, `gelu(x, approximate=none|tanh)`: defaults, or the choice."""
-        return f"{self.name}({', '.join(p.text for p in self.params)})"
-
 
 _OPERANDS = {"operand": "x", "lhs": "a", "rhs": "b", "condition": "c", "on_true": "a", "on_false": "b"}
 
@@ -102,15 +71,6 @@ def _elementwise(name: str, cls: type[ElementwiseOp]) -> Function:
         return cast(Callable[..., Operation], cls)(*values, **options)
 
     return Function(name, tuple(params), _first_line(cls), build)
-
-
-def _reduction(kind: Reduction) -> Function:
-    def build(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
-        axes = options.get("axis")
-        return ReduceOp(kind, values[0], axes if isinstance(axes, tuple) else None)
-
-    params = (Parameter("x", VALUE), Parameter("axis", AXES, "all"))
-    return Function(kind.value, params, f"Reduction by {kind.value} over the axes, which are dropped", build)
 
 
 def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
@@ -234,7 +194,7 @@ def _table() -> dict[str, tuple[Function, ...]]:
             _first_line(CastOp),
             _cast,
         ),
-        *map(_reduction, Reduction),
+        *TENSOR_FUNCTIONS,
     ]
     table: dict[str, tuple[Function, ...]] = {}
     for function in functions:
@@ -249,5 +209,5 @@ FUNCTIONS: dict[str, tuple[Function, ...]] = _table()
 def choose(overloads: tuple[Function, ...], positional: int, keywords: Sequence[str]) -> Function:
     """The function that a call means: the one over axes for one value or an `axis`, else the first."""
     if positional < 2 or "axis" in keywords:
-        return next((f for f in overloads if f.params[-1].kind is AXES), overloads[0])
+        return next((f for f in overloads if any(p.kind is AXES for p in f.params)), overloads[0])
     return overloads[0]

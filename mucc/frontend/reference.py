@@ -70,8 +70,8 @@ schedule linear_gelu for sm_90a {
 ## Functions (keywords show defaults)
 {functions}
 `min`, `max` of two values are elementwise; of one value they reduce. Reductions drop their axes and give
-f32; `axis` is an int or `(0, 1)`, negative counts from the end, left out means all; no keepdims: write `[:,
-None]`.
+f32; `axis` is an int or `(0, 1)`, negative counts from the end, left out means all. A `shape` is a list such
+as `(M, 4, N)`. What has no kernel yet is error MU2010.
 
 ## Schedules (optional; the default is good)
 `schedule KERNEL for sm_90a { ... }` for all contractions of a kernel, `schedule KERNEL.STAGE for ...` for

@@ -434,6 +434,6 @@ def test_dump() -> None:
     return @3:12
       call sum @3:12
         name h @3:16
-        axis=ints 0, -1 @3:19
+        axis=list 0, -1 @3:19
 """
     )

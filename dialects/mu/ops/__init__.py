@@ -1,7 +1,7 @@
 """The operations of the `mu` dialect, one file per kind of operation.
 
-Every file ends with its `OPERATIONS`, and with its `ATTRIBUTES` where it has some; the dialect consists of
-those of the files that are listed here.
+Every file has its `OPERATIONS`, and its `ATTRIBUTES` where it has some; the dialect consists of those of the
+files that are listed here. `FUNCTIONS` says how the language calls them.
 """
 
 from xdsl.ir import Attribute, Operation
@@ -13,6 +13,7 @@ from mucc.dialects.mu.ops import (
     kernel,
     quantization,
     reduction,
+    shape,
     stage,
     views,
 )
@@ -22,6 +23,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     *contraction.OPERATIONS,
     *indexed.OPERATIONS,
     *views.OPERATIONS,
+    *shape.OPERATIONS,
     *quantization.OPERATIONS,
     *reduction.OPERATIONS,
     *kernel.OPERATIONS,
@@ -31,6 +33,10 @@ OPERATIONS: tuple[type[Operation], ...] = (
 ATTRIBUTES: tuple[type[Attribute], ...] = (
     *elementwise.ATTRIBUTES,
     *contraction.ATTRIBUTES,
+    *shape.ATTRIBUTES,
     *reduction.ATTRIBUTES,
     *stage.ATTRIBUTES,
 )
+
+FUNCTIONS = (*shape.FUNCTIONS, *reduction.FUNCTIONS)
+"""The functions of the language that files of operations name themselves, in the order of its lists."""

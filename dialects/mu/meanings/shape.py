@@ -1,0 +1,78 @@
+"""Operations that move elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import Operation
+
+from mucc.dialects.mu.meanings.base import Machine, Meaning, along, taken
+from mucc.dialects.mu.ops import shape as ops
+
+
+def _permute(machine: Machine, op: ops.PermuteOp, x: Any) -> Any:
+    return machine.arrays.permute(x, op.order.get_values())
+
+
+def _slice(machine: Machine, op: ops.SliceOp, x: Any) -> Any:
+    return x[(slice(None),) * op.axis.value.data + (slice(*op.range),)]
+
+
+def source(mode: ops.Padding, place: int, extent: int) -> int | None:
+    """Which element of an axis stands at a place that may lie beyond its ends; None for the constant."""
+    match mode:
+        case _ if 0 <= place < extent:
+            return place
+        case ops.Padding.REFLECT:
+            return -place if place < 0 else 2 * (extent - 1) - place
+        case ops.Padding.REPLICATE:
+            return 0 if place < 0 else extent - 1
+        case ops.Padding.CIRCULAR:
+            return place % extent
+        case ops.Padding.CONSTANT:
+            return None
+
+
+def _pad(machine: Machine, op: ops.PadOp, x: Any) -> Any:
+    for axis, (low, high) in enumerate(zip(op.low.get_values(), op.high.get_values(), strict=True)):
+        if not low and not high:
+            continue
+        extent = int(x.shape[axis])
+        places = [source(op.mode.data, place, extent) for place in range(-low, extent + high)]
+        wide = taken(x, axis, [p or 0 for p in places])
+        if op.mode.data is ops.Padding.CONSTANT:
+            inside = machine.arrays.float64([p is not None for p in places]) > 0
+            inside = along(len(places), axis, len(x.shape), inside)
+            wide = machine.arrays.xp.where(inside, wide, machine.arrays.full((), op.value.value.data))
+        x = wide
+    return x
+
+
+def _triangle(machine: Machine, op: ops.TriangleOp, x: Any) -> Any:
+    xp = machine.arrays.xp
+    triangle = xp.tril if op.kind.data is ops.Triangle.LOWER else xp.triu
+    return triangle(x, op.diagonal.value.data)
+
+
+def _iota(machine: Machine, op: ops.IotaOp) -> Any:
+    shape, axis = machine.shape(op.result.type), op.axis.value.data
+    numbers = machine.arrays.float64(list(range(shape[axis])))
+    return along(shape[axis], axis, len(shape), numbers) + machine.arrays.full(shape, 0.0)
+
+
+def _full(machine: Machine, op: ops.FullOp) -> Any:
+    return machine.arrays.full(machine.shape(op.result.type), op.value.value.data)
+
+
+MEANINGS: dict[type[Operation], Meaning] = {
+    ops.ReshapeOp: lambda m, op, v: v[0].reshape(m.shape(op.result.type)),
+    ops.PermuteOp: lambda m, op, v: _permute(m, op, v[0]),
+    ops.SliceOp: lambda m, op, v: _slice(m, op, v[0]),
+    ops.ConcatOp: lambda m, op, v: m.arrays.xp.concatenate(v, op.axis.value.data),
+    ops.PadOp: lambda m, op, v: _pad(m, op, v[0]),
+    ops.FlipOp: lambda m, op, v: m.arrays.xp.flip(v[0], tuple(op.axes.get_values())),
+    ops.RollOp: lambda m, op, v: m.arrays.xp.roll(v[0], op.shift.value.data, op.axis.value.data),
+    ops.TriangleOp: lambda m, op, v: _triangle(m, op, v[0]),
+    ops.IotaOp: lambda m, op, v: _iota(m, op),
+    ops.FullOp: lambda m, op, v: _full(m, op),
+}

@@ -1,0 +1,178 @@
+"""The type rules of operations that move elements: reshape, permute, slice, concat, pad, flip, roll.
+
+As in `rules`, each raises TypeRuleError with the code of the broken rule. Dims pass through as they are;
+where a formula is needed the extent is a fixed number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Attribute
+
+from mucc.dialects.mu.rules import TypeRuleError, normalise_axes, promote, shape_text
+from mucc.dialects.mu.types import DTYPES, PACKED, Dim, Dims, Shaped, TensorType, dtype_name
+
+
+def tensor(what: str, type: Attribute, rank: int = 1) -> Shaped:
+    """The operand of an operation on whole tensors. Raises TypeRuleError MU1092 for too few axes, or s4."""
+    value = Shaped.of(type)
+    if dtype_name(value.element_type) in PACKED:
+        raise TypeRuleError(
+            "MU1092",
+            f"{what} cannot move numbers of {value}, which share bytes",
+            helps=("convert them first: `cast(..., bf16)`",),
+        )
+    if rank and (not isinstance(type, TensorType) or len(value.dims) < rank):
+        axes = "an axis" if rank == 1 else f"{rank} axes"
+        raise TypeRuleError("MU1092", f"{what} needs a tensor with at least {axes}, got {value}")
+    return value
+
+
+def fixed(what: str, value: Shaped, axis: int) -> int:
+    """The extent of an axis as a number. Raises TypeRuleError MU1091 for a run-time dim."""
+    extent = value.dims[axis]
+    if isinstance(extent, int):
+        return extent
+    raise TypeRuleError(
+        "MU1091",
+        f"{what} needs a number for the extent {extent} of axis {axis} of {value}",
+        notes=("the extent of the result is computed from it",),
+        helps=(f"bind the dim: `[{extent}=64]`",),
+    )
+
+
+def one_axis(axis: int, rank: int) -> int:
+    """An axis counted from the front. Raises TypeRuleError MU1028."""
+    return normalise_axes((axis,), rank)[0]
+
+
+def count(dims: Sequence[Dim]) -> tuple[Fraction, tuple[str, ...]]:
+    """How many elements extents hold: a number, times dims in order. `K_per_128` counts as K / 128."""
+    number, names = Fraction(1), list[str]()
+    for dim in dims:
+        if isinstance(dim, int):
+            number *= dim
+            continue
+        whole, _, divisor = dim.rpartition("_per_")
+        if whole and divisor.isdigit():
+            number /= int(divisor)
+            names.append(whole)
+        else:
+            names.append(dim)
+    return number, tuple(sorted(names))
+
+
+def reshape(operand: Attribute, dims: Dims) -> TensorType:
+    """The elements in row-major order under other extents. Raises TypeRuleError MU1090."""
+    value = tensor("reshape", operand, 0)
+    if count(value.dims) != count(dims):
+        raise TypeRuleError(
+            "MU1090",
+            f"{value} cannot be reshaped to {shape_text(dims)}: there are not as many elements",
+            notes=("both shapes have the same run-time dims, and the products of their numbers are equal",),
+        )
+    return TensorType.of(dims, value.element_type)
+
+
+def permute(operand: Attribute, order: Sequence[int]) -> TensorType:
+    """Axis i of the result is axis `order[i]`. Raises TypeRuleError MU1095, MU1028."""
+    value = tensor("permute", operand)
+    if len(order) != len(value.dims):
+        raise TypeRuleError("MU1095", f"permute needs {len(value.dims)} axes for {value}, got {len(order)}")
+    normalise_axes(order, len(value.dims))
+    return TensorType.of([value.dims[axis] for axis in order], value.element_type)
+
+
+def slice_(operand: Attribute, axis: int, start: int, stop: int, step: int) -> TensorType:
+    """Elements `start`, `start + step`, ... before `stop` of an axis. Raises TypeRuleError MU1091, MU1093."""
+    value = tensor("slice", operand)
+    axis = one_axis(axis, len(value.dims))
+    extent = fixed("slice", value, axis)
+    if not 0 <= start < stop <= extent or step < 1:
+        raise TypeRuleError(
+            "MU1093",
+            f"slice {start}:{stop}:{step} does not fit axis {axis} of {value}",
+            notes=(f"0 <= start < stop <= {extent}, and the step is at least 1",),
+        )
+    return TensorType.of(_with(value.dims, axis, -(-(stop - start) // step)), value.element_type)
+
+
+def _with(dims: Dims, axis: int, extent: Dim) -> Dims:
+    return (*dims[:axis], extent, *dims[axis + 1 :])
+
+
+def concat(operands: Sequence[Attribute], axis: int) -> TensorType:
+    """Tensors one after the other along an axis; dtypes promote. Raises TypeRuleError MU1091, MU1094."""
+    values = [tensor("concat", t) for t in operands]
+    if not values:
+        raise TypeRuleError("MU1094", "concat needs a tensor")
+    axis = one_axis(axis, len(values[0].dims))
+    for value in values[1:]:
+        if len(value.dims) != len(values[0].dims) or _with(value.dims, axis, 0) != _with(
+            values[0].dims, axis, 0
+        ):
+            raise TypeRuleError(
+                "MU1094",
+                f"{values[0]} and {value} cannot be concatenated along axis {axis}",
+                notes=("all extents but that of the axis are the same",),
+            )
+    kinds = {v.element_type for v in values}
+    element_type = kinds.pop() if len(kinds) == 1 else promote(operands)
+    if len(values) == 1:
+        return TensorType.of(values[0].dims, element_type)
+    extent = sum(fixed("concat", v, axis) for v in values)
+    return TensorType.of(_with(values[0].dims, axis, extent), element_type)
+
+
+def pad(operand: Attribute, low: Sequence[int], high: Sequence[int], mode: str) -> TensorType:
+    """So many elements more before and behind each axis. Raises TypeRuleError MU1091, MU1095, MU1096."""
+    value = tensor("pad", operand)
+    rank = len(value.dims)
+    if len(low) != rank or len(high) != rank:
+        raise TypeRuleError("MU1095", f"pad needs {rank} numbers for {value}, got {len(low)} and {len(high)}")
+    if value.element_type == i1:
+        raise TypeRuleError("MU1021", "padding of a bool", helps=("pad `cast(condition, f32)`",))
+    dims = list(value.dims)
+    for axis in (i for i in range(rank) if low[i] or high[i]):
+        extent = fixed("pad", value, axis)
+        most = {"constant": None, "reflect": extent - 1, "circular": extent}.get(mode)
+        if min(low[axis], high[axis]) < 0 or (most is not None and max(low[axis], high[axis]) > most):
+            raise TypeRuleError(
+                "MU1096",
+                f"{low[axis]} and {high[axis]} elements cannot pad axis {axis} of {value} by {mode}",
+                notes=(f"from 0 to {most}" if most is not None else "at least 0",),
+                helps=("`slice` cuts elements off",) if min(low[axis], high[axis]) < 0 else (),
+            )
+        dims[axis] = low[axis] + extent + high[axis]
+    return TensorType.of(dims, value.element_type)
+
+
+def alike(what: str, operand: Attribute, rank: int = 1) -> TensorType:
+    """The same shape and dtype."""
+    value = tensor(what, operand, rank)
+    return TensorType.of(value.dims, value.element_type)
+
+
+def arg_reduce(what: str, operand: Attribute, axis: int) -> TensorType:
+    """Numbers along an axis as s32; the axis is dropped. Raises TypeRuleError MU1021, MU1028."""
+    value = tensor(what, operand)
+    if value.element_type == i1:
+        raise TypeRuleError("MU1021", f"{what} of a bool", helps=("take `cast(condition, f32)`",))
+    axis = one_axis(axis, len(value.dims))
+    return TensorType.of((*value.dims[:axis], *value.dims[axis + 1 :]), DTYPES["s32"])
+
+
+def iota(dims: Dims, axis: int) -> TensorType:
+    """Row numbers as s32."""
+    one_axis(axis, len(dims))
+    return TensorType.of(dims, DTYPES["s32"])
+
+
+def elements(dims: Sequence[Dim]) -> int | None:
+    """How many elements fixed extents hold, None where one is a run-time dim."""
+    numbers = [d for d in dims if isinstance(d, int)]
+    return math.prod(numbers) if len(numbers) == len(dims) else None
