@@ -7,7 +7,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.normalisation import Normalisation, NormalizeOp
+from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
+from mucc.dialects.mu.ops.scan import ScanOp
 from mucc.dialects.mu.ops.shape import TriangleOp
 from mucc.passes.levels import REDUCTIONS, TENSOR_OPS
 from mucc.passes.support import Finding, Pass, PassError
@@ -15,6 +18,9 @@ from mucc.passes.support import Finding, Pass, PassError
 _INSTEAD: dict[str, str] = {
     "mean": "bind the dims that it goes over: `[M=4096]`",
     "var": "bind the dims that it goes over: `[M=4096]`",
+    "layer_norm": "bind the dims that it goes over: `[M=4096]`",
+    "rms_norm": "bind the dims that it goes over: `[M=4096]`",
+    "attention": "without `causal`, and with the mask as a parameter, it has kernels",
     "permute": "`.T`, which swaps the last two axes, costs nothing",
     "tril": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
     "triu": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
@@ -44,6 +50,12 @@ def function_of(op: Operation) -> str:
             return "tril" if op.kind.data.value == "lower" else "triu"
         case VarianceOp():
             return "var"
+        case NormalizeOp():
+            return "layer_norm" if op.kind.data is Normalisation.STANDARD else "rms_norm"
+        case PoolOp():
+            return f"{op.kind.data.value}_pool"
+        case ScanOp():
+            return f"cum{op.kind.data.value}"
         case _:
             return op.name.removeprefix("mu.")
 

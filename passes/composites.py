@@ -6,13 +6,23 @@ example, which no kernel divides by.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.normalisation import (
+    LogSoftmaxOp,
+    LogSumExpOp,
+    Normalisation,
+    NormalizeOp,
+    SoftmaxOp,
+)
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, PermuteOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
@@ -138,4 +148,88 @@ class Full(RewritePattern):
         rewriter.replace(op, b.ops, [result])
 
 
-COMPOSITES: tuple[RewritePattern, ...] = (Mean(), Logical(), Variance(), Reshape(), Permute(), Full())
+def _kept(b: Emit, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """A reduction that leaves its axes with extent 1."""
+    return b(ExpandOp(b(ReduceOp(kind, x, axes)), axes))
+
+
+class Softmax(RewritePattern):
+    """`softmax(x)` -> `exp(x - m) / sum(exp(x - m))` with m = max(x); its log `x - m - log(sum(...))`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, SoftmaxOp | LogSoftmaxOp):
+            return
+        b, x, axes = Emit(), op.operand, (op.axis.value.data,)
+        below = b(e.SubOp(x, _kept(b, "max", x, axes)))
+        raised = b(e.ExpOp(below))
+        total = _kept(b, "sum", raised, axes)
+        if isinstance(op, SoftmaxOp):
+            result = b(e.DivOp(raised, total))
+        else:
+            result = b(e.SubOp(below, b(e.LogOp(total))))
+        result = converted(b, result, op.result)
+        rewriter.replace(op, b.ops, [result])
+
+
+class LogSumExp(RewritePattern):
+    """`logsumexp(x)` -> `m + log(sum(exp(x - m)))` with the largest finite m, 0 where that is infinite."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, LogSumExpOp):
+            return
+        b, x, axes = Emit(), op.operand, op.axes.get_values()
+        most = b(ReduceOp("max", x, axes))
+        is_finite = b(e.CmpOp("lt", b(e.AbsOp(most)), b.number(math.inf)))
+        most = b(e.SelectOp(is_finite, most, b.number(0.0)))
+        raised = b(e.ExpOp(b(e.SubOp(x, b(ExpandOp(most, axes)) if axes else most))))
+        result = b(e.AddOp(b(e.LogOp(b(ReduceOp("sum", raised, axes)))), most))
+        rewriter.replace(op, b.ops, [result])
+
+
+class Normalize(RewritePattern):
+    """`(x - mean) * rsqrt(mean((x - mean)²) + eps)`, the mean first; rms: `x * rsqrt(mean(x²) + eps)`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, NormalizeOp):
+            return
+        axes = op.axes.get_values()
+        if (count := count_over(op.operand, axes)) is None:
+            return
+        b, x = Emit(), op.operand
+        if op.kind.data is Normalisation.STANDARD:
+            x = b(e.SubOp(x, mean(b, x, axes, count)))
+        if Shaped.of(x.type).element_type != f32:
+            x = b(e.CastOp(x, f32))
+        spread = b(e.AddOp(mean(b, b(e.MulOp(x, x)), axes, count), b.number(op.eps.value.data)))
+        result = converted(b, b(e.MulOp(x, b(e.RsqrtOp(spread)))), op.result)
+        rewriter.replace(op, b.ops, [result])
+
+
+class Attention(RewritePattern):
+    """`attention(q, k, v)` -> `softmax(scale * cast(q @ k.T, f32) + mask) @ v`.
+
+    Causal attention stays: no kernel knows the numbers of its rows and columns.
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, AttentionOp) or op.causal is not None:
+            return
+        b = Emit()
+        scores = b(MatmulOp(op.query, b(TransposeOp(op.key))))
+        if Shaped.of(scores.type).element_type != f32:
+            scores = b(e.CastOp(scores, f32))
+        scores = b(e.MulOp(scores, b.number(op.scale.value.data)))
+        if op.mask is not None:
+            if Shaped.of(op.mask.type).element_type == i1:
+                scores = b(e.SelectOp(op.mask, scores, b.number(-math.inf)))
+            else:
+                scores = b(e.AddOp(scores, op.mask))
+        weights = converted(b, b(SoftmaxOp(scores, -1)), op.value)
+        result = b(MatmulOp(weights, op.value))
+        rewriter.replace(op, b.ops, [result])
+
+
+COMPOSITES: tuple[RewritePattern, ...] = (
+    *(Mean(), Logical(), Variance(), Reshape(), Permute(), Full()),
+    *(Softmax(), LogSumExp(), Normalize(), Attention()),
+)

@@ -62,6 +62,10 @@ class Arrays(Protocol):
         """The axes in another order."""
         ...
 
+    def take_along(self, value: Any, index: Any, axis: int) -> Any:
+        """The elements along an axis that an array of whole numbers names."""
+        ...
+
     def full(self, shape: Sequence[int], value: float) -> Any: ...
 
     def repeat(self, value: Any, count: int, axis: int) -> Any:
@@ -119,6 +123,9 @@ class NumpyArrays:
     def permute(self, value: Any, order: Sequence[int]) -> Any:
         return self.xp.transpose(value, tuple(order))
 
+    def take_along(self, value: Any, index: Any, axis: int) -> Any:
+        return self.xp.take_along_axis(value, index.astype(self.xp.int64), axis)
+
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64)
 
@@ -169,6 +176,9 @@ class TorchArrays:
 
     def permute(self, value: Any, order: Sequence[int]) -> Any:
         return self.xp.permute(value, tuple(order))
+
+    def take_along(self, value: Any, index: Any, axis: int) -> Any:
+        return self.xp.gather(value, axis, index.to(self.xp.int64))
 
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64, device=self.device)

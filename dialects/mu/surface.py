@@ -41,7 +41,15 @@ class Parameter(NamedTuple):
             return f"{self.name}, ..."
         if self.default is None:
             return self.name
+        if set(self.choices) == set(SWITCH):
+            return f"{self.name}={self.default}"
         return f"{self.name}={'|'.join(self.choices) or self.default}"
+
+    @property
+    def brief(self) -> str:
+        """The text, without choices where they are many or made by themselves."""
+        is_long = self.default == "auto" or len(self.choices) > 4
+        return f"{self.name}={self.default}" if self.default and is_long else self.text
 
 
 class Function(NamedTuple):
@@ -75,8 +83,8 @@ X = Parameter("x", VALUE)
 
 
 def switch(name: str, default: str = "off") -> Parameter:
-    """A parameter that is on or off; the first word shown is the default."""
-    return Parameter(name, WORD, default, tuple(sorted(SWITCH, key=lambda word: word != default)))
+    """A parameter that is on or off."""
+    return Parameter(name, WORD, default, SWITCH)
 
 
 def is_on(options: Mapping[str, Option], name: str, default: str = "off") -> bool:

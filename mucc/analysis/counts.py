@@ -6,45 +6,36 @@ A polynomial is a list of terms; a term is a number followed by the dims that it
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from xdsl.dialects.builtin import ModuleOp
 
-from mucc.dialects.mu.ops.contraction import Compute, ContractionOp
+from mucc.analysis.pointwise import pointwise
+from mucc.analysis.products import Term, products, term
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.rules import is_sparse
-from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
+from mucc.dialects.mu.types import TensorType, dtype_bits
+from mucc.passes.decompose import Decompose
 
-Term = list[int | float | str]
 Polynomial = list[Term]
 
 
-def term(factor: float, dims: Sequence[Dim]) -> Term:
-    """A term with the fixed extents multiplied into its number."""
-    number = factor * math.prod(d for d in dims if isinstance(d, int))
-    return [number, *(d for d in dims if isinstance(d, str))]
-
-
-def _contraction_term(op: ContractionOp) -> tuple[str, Term]:
-    result: Dims = Shaped.of(op.result.type).dims
-    inner = Shaped.of(op.lhs.type).dims[-1]
-    match op.compute.data:
-        case Compute.F32:
-            unit, count = "fp32", 2
-        case Compute.TF32X3:
-            unit, count = "tensor.tf32", 3 * 2
-        case compute:
-            unit, count = f"tensor.{compute.value}", 2
-    if is_sparse(op.lhs.type) or is_sparse(op.rhs.type):
-        count //= 2  # half of the products are left out
-    return unit, term(count, (*result, inner))
-
-
 def flops(kernel: KernelOp) -> dict[str, Polynomial]:
-    """Multiplications and additions of the contractions, by unit and number format."""
+    """Multiplications and additions of products and convolutions, by unit and number format."""
     counts: dict[str, Polynomial] = {}
     for op in kernel.walk():
-        if isinstance(op, ContractionOp):
-            unit, count = _contraction_term(op)
+        for unit, count in products(op):
+            counts.setdefault(unit, []).append(count)
+    return counts
+
+
+def operations(kernel: KernelOp) -> dict[str, Polynomial]:
+    """All operations by unit: `flops`, and what cores for f32 (`fp32`) and special functions (`special`) do.
+
+    Composites count as what they decompose into; each of a value's elements is computed once.
+    """
+    counts = flops(kernel)
+    module = ModuleOp([kernel.clone()])
+    Decompose().apply(None, module)
+    for op in module.walk():
+        for unit, count in pointwise(op):
             counts.setdefault(unit, []).append(count)
     return counts
 

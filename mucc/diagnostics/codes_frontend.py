@@ -467,6 +467,45 @@ _SHAPES: dict[str, tuple[str, str]] = {
         "kernel f[M](x: bf16[M, 4]) -> bf16[M, 9] {\n    return pad(x, 5, 0, mode=reflect)\n}",
         "kernel f[M](x: bf16[M, 4]) -> bf16[M, 7] {\n    return pad(x, 3, 0, mode=reflect)\n}",
     ),
+    "MU1100": _entry(
+        "operands of a convolution or pooling do not fit",
+        "`conv(x, w)` takes x `[N, C, ...]` with 1 to 3 spatial axes and w `[O, C/groups, ...]` with as "
+        "many; both numbers of channels divide into groups. `conv_transpose` takes w `[C, O/groups, ...]`.",
+        "kernel f[N](x: bf16[N, 8, 16], w: bf16[4, 4, 3]) -> bf16[N, 4, 14] {\n    return conv(x, w)\n}",
+        "kernel f[N](x: bf16[N, 8, 16], w: bf16[4, 8, 3]) -> bf16[N, 4, 14] {\n    return conv(x, w)\n}",
+    ),
+    "MU1101": _entry(
+        "window that does not fit",
+        "A window of k elements, d apart, reaches over d * (k - 1) + 1 elements, and the axis with its "
+        "padding has fewer; or padding is more than half of a pooling window.",
+        "kernel f[N](x: bf16[N, 8, 4]) -> bf16[N, 8, 1] {\n    return max_pool(x, 5)\n}",
+        "kernel f[N](x: bf16[N, 8, 4]) -> bf16[N, 8, 1] {\n    return max_pool(x, 4)\n}",
+    ),
+    "MU1102": _entry(
+        "convolution of dtypes that do not fit",
+        "Both operands of a convolution are bf16, f16 or f32, and of one dtype. The result is of that dtype "
+        "too; sums are f32.",
+        "kernel f[N](x: f32[N, 8, 9], w: bf16[4, 8, 3]) -> f32[N, 4, 7] {\n    return conv(x, w)\n}",
+        "kernel f[N](x: f32[N, 8, 9], w: bf16[4, 8, 3]) -> f32[N, 4, 7] {\n"
+        "    return conv(x, cast(w, f32))\n}",
+    ),
+    "MU1103": _entry(
+        "operands of attention do not fit",
+        "`attention(q, k, v)` takes queries `[.., M, D]`, keys `[.., N, D]` and values `[.., N, E]` of one "
+        "dtype (bf16, f16 or f32); a mask broadcasts to `[.., M, N]`.",
+        "kernel f[M, N](q: f16[M, 64], k: f16[N, 32], v: f16[N, 64]) -> f16[M, 64] {\n"
+        "    return attention(q, k, v)\n}",
+        "kernel f[M, N](q: f16[M, 64], k: f16[N, 64], v: f16[N, 64]) -> f16[M, 64] {\n"
+        "    return attention(q, k, v)\n}",
+    ),
+    "MU1104": _entry(
+        "index that does not lie along the axis",
+        "`take_along(x, index, axis)` picks one element of x for each of the index, in the same row: all "
+        "extents but that of the axis are the same.",
+        "kernel f[M](x: f32[M, 8], i: s32[M]) -> f32[M, 1] {\n    return take_along(x, i, axis=1)\n}",
+        "kernel f[M](x: f32[M, 8], i: s32[M]) -> f32[M, 1] {\n"
+        "    return take_along(x, i[:, None], axis=1)\n}",
+    ),
     "MU1026": _entry(
         "batch extents of a contraction differ",
         "The axes before the last two broadcast against each other: equal, or 1.",

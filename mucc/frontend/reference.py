@@ -67,11 +67,12 @@ schedule linear_gelu for sm_90a {
   8-bit and s32 values act as f32; numbers and scalars never widen. `cast(x, bf16)` rounds explicitly.
 * Conditions: `where(x > 0 and x < 1, a, b)`.
 
-## Functions (keywords show defaults)
+## Functions (keywords show defaults; names in a row share parameters)
 {functions}
 `min`, `max` of two values are elementwise; of one value they reduce. Reductions drop their axes and give
-f32; `axis` is an int or `(0, 1)`, negative counts from the end, left out means all. A `shape` is a list such
-as `(M, 4, N)`. What has no kernel yet is error MU2010.
+f32; `axis` is an int or `(0, 1)`, negative counts from the end, left out means all. A shape: `(M, 4)`. conv
+and pools take x `[N, C, ...]`, w `[O, C/groups, ...]`; norms have no weights. What has no kernel yet is
+error MU2010.
 
 ## Schedules (optional; the default is good)
 `schedule KERNEL for sm_90a { ... }` for all contractions of a kernel, `schedule KERNEL.STAGE for ...` for
@@ -134,8 +135,10 @@ def card() -> str:
     """The reference card: short enough for a model's context, enough to write correct programs from."""
     from mucc.frontend.functions import FUNCTIONS
 
-    signatures = [f.signature for overloads in FUNCTIONS.values() for f in overloads]
-    return _CARD.replace("{functions}", _list(signatures))
+    alike: dict[str, list[str]] = {}
+    for function in (f for overloads in FUNCTIONS.values() for f in overloads):
+        alike.setdefault(", ".join(p.brief for p in function.params), []).append(function.name)
+    return _CARD.replace("{functions}", _list(alike))
 
 
 def function_table() -> str:
@@ -149,9 +152,11 @@ def function_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _list(signatures: list[str]) -> str:
-    # One character joins what must not be broken, so that lines break between signatures only.
-    text = " ".join(s.replace(" ", "\0") for s in signatures)
+def _list(alike: dict[str, list[str]]) -> str:
+    """Signatures one after the other: parameters, each with the functions that take them."""
+    # One character joins what must not be broken, so that lines break between names and signatures only.
+    parts = ((" ".join(names), params.replace(" ", "\0")) for params, names in alike.items())
+    text = "; ".join(f"{names}({params})" for names, params in parts)
     return "\n".join(textwrap.wrap(text, 110, break_long_words=False, break_on_hyphens=False)).replace(
         "\0", " "
     )

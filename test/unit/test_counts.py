@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import kernel
 
-from mucc.analysis.counts import compulsory_bytes, flops, term
+from mucc.analysis.counts import compulsory_bytes, flops, operations, term
 from mucc.signature import evaluate
 
 SIZES = {"B": 3, "M": 16, "N": 32, "K": 64}
@@ -66,3 +66,47 @@ def test_the_counts_do_not_depend_on_the_stages() -> None:
     passes = ("mu-canonicalize", "decompose", "form-stages")
     assert flops(kernel(mcu)) == flops(kernel(mcu, *passes))
     assert compulsory_bytes(kernel(mcu)) == compulsory_bytes(kernel(mcu, *passes))
+
+
+def test_convolutions_count_what_windows_see() -> None:
+    found = kernel(
+        """kernel k[N](x: bf16[N, 8, 5], w: bf16[6, 4, 3], v: bf16[8, 3, 2])
+            -> (y: bf16[N, 6, 3], z: bf16[N, 6, 8])
+        { return conv(x, w, stride=2, pad=1, groups=2), conv_transpose(x, v, stride=2, pad=1, groups=2) }"""
+    )
+    # Places 0, 2 and 4 of five elements: the window sees 2, 3 and 2 of them.
+    # Transposed, 2 * 5 products fall on 10 places, of which padding cuts off the first and the last.
+    assert flops(found) == {"tensor.bf16": [[2 * 6 * 4 * 7, "N"], [2 * 8 * 3 * 8, "N"]]}
+
+
+def test_windows_over_run_time_extents() -> None:
+    found = kernel(
+        "kernel k[N, H](x: f32[N, 8, H], w: f32[6, 8, 3]) -> f32[N, 6, H] { return conv(x, w, pad=1) }"
+    )
+    assert flops(found) == {"tensor.tf32": [[2 * 6 * 8 * 3, "N", "H"]]}
+
+
+def test_attention_counts_both_products() -> None:
+    mcu = """kernel k[B, M, N](q: f16[B, M, 64], k: f16[B, N, 64], v: f16[B, N, 32]) -> f16[B, M, 32]
+        {{ return attention(q, k, v{}) }}"""
+    full = {"tensor.f16": [[2 * 64, "B", "M", "N"], [2 * 32, "B", "M", "N"]]}
+    assert flops(kernel(mcu.format(""))) == full
+    assert flops(kernel(mcu.format(", causal=on"))) == full
+    square = "kernel k[M](q: f16[M, 64]) -> f16[M, 64] { return attention(q, q, q, causal=on) }"
+    polynomial = flops(kernel(square))["tensor.f16"]
+    assert evaluate(polynomial, {"M": 5}) == 2 * 2 * 64 * (1 + 2 + 3 + 4 + 5)
+    fixed = "kernel k(q: f16[5, 64], k: f16[3, 64]) -> f16[5, 64] { return attention(q, k, k, causal=on) }"
+    assert evaluate(flops(kernel(fixed))["tensor.f16"], {}) == 2 * 2 * 64 * (1 + 2 + 3 + 3 + 3)
+
+
+def test_operations_of_other_units() -> None:
+    found = kernel("kernel k[M](x: f32[M, 8]) -> f32[M, 8] { return softmax(x) }")
+    # Maximum, difference, exponential, sum, quotient.
+    assert evaluate(operations(found)["fp32"], {"M": 3}) == 3 * 8 * (1 + 1 + 1 + 1)
+    assert evaluate(operations(found)["special"], {"M": 3}) == 3 * 8 * 2
+    pooled = kernel("kernel k[N](x: f32[N, 4, 8]) -> f32[N, 4, 4] { return cumsum(max_pool(x, 2), axis=2) }")
+    assert operations(pooled) == {"fp32": [[4 * 4 * 2, "N"], [4 * 4, "N"]]}
+    product = kernel("kernel k[M](x: bf16[M, M]) -> bf16[M, M] { return relu(x @ x) }")
+    assert operations(product) == {"tensor.bf16": [[2, "M", "M", "M"]], "fp32": [[1, "M", "M"]]}
+    causal = kernel("kernel k[M](q: f16[M, 64]) -> f16[M, 64] { return attention(q, q, q, causal=on) }")
+    assert operations(causal)["special"] == [[1, "M", "M"]]

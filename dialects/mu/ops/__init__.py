@@ -7,12 +7,17 @@ files that are listed here. `FUNCTIONS` says how the language calls them.
 from xdsl.ir import Attribute, Operation
 
 from mucc.dialects.mu.ops import (
+    attention,
     contraction,
+    conv,
     elementwise,
     indexed,
     kernel,
+    normalisation,
+    pooling,
     quantization,
     reduction,
+    scan,
     shape,
     stage,
     views,
@@ -24,8 +29,13 @@ OPERATIONS: tuple[type[Operation], ...] = (
     *indexed.OPERATIONS,
     *views.OPERATIONS,
     *shape.OPERATIONS,
+    *conv.OPERATIONS,
+    *pooling.OPERATIONS,
     *quantization.OPERATIONS,
     *reduction.OPERATIONS,
+    *scan.OPERATIONS,
+    *normalisation.OPERATIONS,
+    *attention.OPERATIONS,
     *kernel.OPERATIONS,
     *stage.OPERATIONS,
 )
@@ -34,9 +44,21 @@ ATTRIBUTES: tuple[type[Attribute], ...] = (
     *elementwise.ATTRIBUTES,
     *contraction.ATTRIBUTES,
     *shape.ATTRIBUTES,
+    *pooling.ATTRIBUTES,
     *reduction.ATTRIBUTES,
+    *scan.ATTRIBUTES,
+    *normalisation.ATTRIBUTES,
     *stage.ATTRIBUTES,
 )
 
-FUNCTIONS = (*shape.FUNCTIONS, *reduction.FUNCTIONS)
+FUNCTIONS = (
+    *indexed.FUNCTIONS,
+    *shape.FUNCTIONS,
+    *conv.FUNCTIONS,
+    *pooling.FUNCTIONS,
+    *reduction.FUNCTIONS,
+    *scan.FUNCTIONS,
+    *normalisation.FUNCTIONS,
+    *attention.FUNCTIONS,
+)
 """The functions of the language that files of operations name themselves, in the order of its lists."""

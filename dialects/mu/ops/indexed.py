@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntAttr, StringAttr
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.mu import index_rules
+from mucc.dialects.mu import index_rules, tensor_rules
+from mucc.dialects.mu.ops.base import InferredOp, integer
+from mucc.dialects.mu.surface import AXES, VALUE, Function, Parameter, X
+from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, TensorType
 
@@ -72,4 +75,42 @@ class ScatterOp(FormattedOp):
             raise VerifyException(f"mu.scatter: result type {self.result.type} should be {expected}")
 
 
-OPERATIONS = (GatherOp, ScatterOp)
+@irdl_op_definition
+class TakeAlongOp(InferredOp):
+    """The elements of `operand` along an axis that `index` names, one by one (torch's gather)."""
+
+    name = "mu.take_along"
+
+    axis = prop_def(IntegerAttr)
+    operand = operand_def(TensorType)
+    index = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$operand `index` $index `axis` $axis attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(self, operand: SSAValue | Operation, index: SSAValue | Operation, axis: int):
+        value, numbers = SSAValue.get(operand), SSAValue.get(index)
+        result = tensor_rules.take_along(value.type, numbers.type, axis)
+        super().__init__(
+            operands=[value, numbers],
+            result_types=[result],
+            properties={"axis": integer(axis % result.rank)},
+        )
+
+    def inferred(self) -> Attribute:
+        if self.axis.value.data < 0:
+            raise VerifyException("mu.take_along: the axis must be counted from the front")
+        return tensor_rules.take_along(self.operand.type, self.index.type, self.axis.value.data)
+
+
+OPERATIONS = (GatherOp, ScatterOp, TakeAlongOp)
+
+FUNCTIONS = (
+    Function(
+        "take_along",
+        (X, Parameter("index", VALUE), Parameter("axis", AXES)),
+        "Element `index[i, j]` of x along an axis, at each place of the index (s32); torch's gather",
+        lambda v, o: TakeAlongOp(v[0], v[1], one(o, "axis")),
+    ),
+)

@@ -1,0 +1,93 @@
+"""Scans, softmax, normalisation, attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Operation
+
+from mucc.dialects.mu.meanings.base import Machine, Meaning
+from mucc.dialects.mu.meanings.reduction import variance
+from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.normalisation import (
+    LogSoftmaxOp,
+    LogSumExpOp,
+    Normalisation,
+    NormalizeOp,
+    SoftmaxOp,
+)
+from mucc.dialects.mu.ops.scan import Scan, ScanOp
+from mucc.dialects.mu.types import Shaped
+
+
+def kept(machine: Machine, kind: str, x: Any, axes: Sequence[int]) -> Any:
+    """A reduction that leaves its axes with extent 1."""
+    shape = tuple(1 if i in set(axes) else int(n) for i, n in enumerate(x.shape))
+    return machine.arrays.reduce(kind, x, tuple(axes)).reshape(shape)
+
+
+def _scan(machine: Machine, op: ScanOp, x: Any) -> Any:
+    xp, axis = machine.arrays.xp, op.axis.value.data
+    if op.reverse:
+        x = xp.flip(x, (axis,))
+    result = (xp.cumsum if op.kind.data is Scan.SUM else xp.cumprod)(x, axis)
+    if op.exclusive:
+        shape = tuple(1 if i == axis else int(n) for i, n in enumerate(x.shape))
+        first = machine.arrays.full(shape, 0.0 if op.kind.data is Scan.SUM else 1.0)
+        before = result[(slice(None),) * axis + (slice(0, int(x.shape[axis]) - 1),)]
+        result = xp.concatenate((first, before), axis)
+    return xp.flip(result, (axis,)) if op.reverse else result
+
+
+def softmax(machine: Machine, x: Any, axis: int) -> Any:
+    raised = machine.arrays.xp.exp(x - kept(machine, "max", x, (axis,)))
+    return raised / kept(machine, "sum", raised, (axis,))
+
+
+def _log_softmax(machine: Machine, x: Any, axis: int) -> Any:
+    xp, below = machine.arrays.xp, x - kept(machine, "max", x, (axis,))
+    return below - xp.log(kept(machine, "sum", xp.exp(below), (axis,)))
+
+
+def _log_sum(machine: Machine, x: Any, axes: tuple[int, ...]) -> Any:
+    xp = machine.arrays.xp
+    most = kept(machine, "max", x, axes)
+    most = xp.where(xp.isfinite(most), most, machine.arrays.full((), 0.0))
+    total = xp.log(machine.arrays.reduce("sum", xp.exp(x - most), axes))
+    return total + most.reshape(tuple(total.shape))
+
+
+def _normalize(machine: Machine, op: NormalizeOp, x: Any) -> Any:
+    axes, eps = tuple(op.axes.get_values()), op.eps.value.data
+    if op.kind.data is Normalisation.RMS:
+        return x / machine.arrays.xp.sqrt(kept(machine, "mean", x * x, axes) + eps)
+    mean = kept(machine, "mean", x, axes)
+    spread = variance(machine, x, axes, 0.0).reshape(tuple(mean.shape))
+    return (x - mean) / machine.arrays.xp.sqrt(spread + eps)
+
+
+def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> Any:
+    q, k, v, *masks = values
+    xp, nothing = machine.arrays.xp, machine.arrays.full((), -math.inf)
+    scores = op.scale.value.data * (q @ xp.swapaxes(k, -1, -2))
+    if op.mask is not None and Shaped.of(op.mask.type).element_type == i1:
+        scores = xp.where(masks[0], scores, nothing)
+    elif masks:
+        scores = scores + masks[0]
+    if op.causal:
+        seen = xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
+        scores = xp.where(seen, scores, nothing)
+    return softmax(machine, scores, len(scores.shape) - 1) @ v
+
+
+MEANINGS: dict[type[Operation], Meaning] = {
+    ScanOp: lambda m, op, v: _scan(m, op, v[0]),
+    SoftmaxOp: lambda m, op, v: softmax(m, v[0], op.axis.value.data),
+    LogSoftmaxOp: lambda m, op, v: _log_softmax(m, v[0], op.axis.value.data),
+    LogSumExpOp: lambda m, op, v: _log_sum(m, v[0], tuple(op.axes.get_values())),
+    NormalizeOp: lambda m, op, v: _normalize(m, op, v[0]),
+    AttentionOp: lambda m, op, v: _attention(m, op, v),
+}

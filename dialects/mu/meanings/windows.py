@@ -1,0 +1,94 @@
+"""Convolutions and pooling: one tap of the windows after the other, over all places at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from xdsl.ir import Operation
+
+from mucc.dialects.mu.meanings.base import Machine, Meaning, along
+from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
+from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
+from mucc.dialects.mu.windows import Window
+
+
+def _strided(window: Window, tap: int, places: int) -> slice:
+    """Where one tap of a window is, at all of its places."""
+    first = tap * window.dilation
+    return slice(first, first + (places - 1) * window.stride + 1, window.stride)
+
+
+def _taps(windows: Sequence[Window], places: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Each tap of windows over several axes, with the index of the elements that it sees."""
+    for tap in itertools.product(*(range(w.size) for w in windows)):
+        parts = (_strided(w, t, n) for w, t, n in zip(windows, tap, places, strict=True))
+        yield tap, (..., *parts)
+
+
+def _framed(machine: Machine, x: Any, windows: Sequence[Window], places: Sequence[int], value: float) -> Any:
+    """`x` with its padding, and with what lies behind that as far as windows reach."""
+    extents = [int(n) for n in x.shape[2:]]
+    lengths = [
+        max((n - 1) * w.stride + w.reach, e + w.pad) for w, n, e in zip(windows, places, extents, strict=True)
+    ]
+    frame = machine.arrays.full((*x.shape[:2], *lengths), value)
+    inside = tuple(slice(w.pad, w.pad + e) for w, e in zip(windows, extents, strict=True))
+    frame[(..., *inside)] = x
+    return frame
+
+
+def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
+    groups, windows = op.groups.value.data, op.windows
+    batch, outputs = int(x.shape[0]), int(w.shape[0])
+    places = [window.places(int(n)) for window, n in zip(windows, x.shape[2:], strict=True)]
+    frame = _framed(machine, x, windows, places, 0.0)
+    result: Any = 0.0
+    for tap, index in _taps(windows, places):
+        seen = frame[index].reshape((batch, groups, int(x.shape[1]) // groups, -1))
+        weights = w[(..., *tap)].reshape((groups, outputs // groups, -1))
+        result = result + weights @ seen
+    return result.reshape((batch, outputs, *places))
+
+
+def _conv_transpose(machine: Machine, op: ConvTransposeOp, x: Any, w: Any) -> Any:
+    groups, windows = op.groups.value.data, op.windows
+    batch, outputs = int(x.shape[0]), int(w.shape[1]) * groups
+    extents = [int(n) for n in x.shape[2:]]
+    more = op.output_pad.get_values()
+    lengths = [
+        window.spread(e, m) + 2 * window.pad for window, e, m in zip(windows, extents, more, strict=True)
+    ]
+    result = machine.arrays.full((batch, outputs, *lengths), 0.0)
+    values = x.reshape((batch, groups, int(x.shape[1]) // groups, -1))
+    for tap, index in _taps(windows, extents):
+        weights = w[(..., *tap)].reshape((groups, int(x.shape[1]) // groups, -1))
+        part = machine.arrays.xp.swapaxes(weights, -1, -2) @ values
+        result[index] += part.reshape((batch, outputs, *extents))
+    kept = (slice(window.pad, n - window.pad) for window, n in zip(windows, lengths, strict=True))
+    return result[(..., *kept)]
+
+
+def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
+    windows, is_max = op.windows, op.kind.data is Pooling.MAX
+    extents = [int(n) for n in x.shape[2:]]
+    places = [w.places(n, op.ceil is not None) for w, n in zip(windows, extents, strict=True)]
+    frame = _framed(machine, x, windows, places, float("-inf") if is_max else 0.0)
+    parts = (frame[index] for _, index in _taps(windows, places))
+    result = next(parts)
+    for part in parts:
+        result = machine.arrays.xp.maximum(result, part) if is_max else result + part
+    if is_max:
+        return result
+    for axis, (window, extent, count) in enumerate(zip(windows, extents, places, strict=True), start=2):
+        counts = window.covered(extent, count) if op.count_pad else window.seen(extent, count)
+        result = result / along(count, axis, len(x.shape), machine.arrays.float64(counts))
+    return result
+
+
+MEANINGS: dict[type[Operation], Meaning] = {
+    ConvOp: lambda m, op, v: _conv(m, op, v[0], v[1]),
+    ConvTransposeOp: lambda m, op, v: _conv_transpose(m, op, v[0], v[1]),
+    PoolOp: lambda m, op, v: _pool(m, op, v[0]),
+}

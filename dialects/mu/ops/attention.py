@@ -1,0 +1,95 @@
+"""Scaled dot product attention: a composite of two products and a softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import FloatAttr, UnitAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def
+
+from mucc.dialects.mu import tensor_rules
+from mucc.dialects.mu.ops.base import InferredOp
+from mucc.dialects.mu.ops.pointwise import number
+from mucc.dialects.mu.shape_rules import fixed
+from mucc.dialects.mu.surface import NUMBER, VALUE, Function, Option, Parameter, is_on, switch
+from mucc.dialects.mu.types import Shaped, TensorType
+
+
+@irdl_op_definition
+class AttentionOp(InferredOp):
+    """`softmax(scale * q @ k.T + mask) @ v`, the softmax in f32.
+
+    A mask of bools says which scores stay; the others are -infinity. With `causal` row i sees columns 0 to i.
+    """
+
+    name = "mu.attention"
+
+    scale = prop_def(FloatAttr)
+    causal = opt_prop_def(UnitAttr)
+    query = operand_def(TensorType)
+    key = operand_def(TensorType)
+    value = operand_def(TensorType)
+    mask = opt_operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$query `,` $key `,` $value (`mask` $mask^)? `scale` $scale (`causal` $causal^)? attr-dict "
+        "`:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        query: SSAValue | Operation,
+        key: SSAValue | Operation,
+        value: SSAValue | Operation,
+        mask: SSAValue | Operation | None = None,
+        causal: bool = False,
+        scale: float | FloatAttr | None = None,
+    ):
+        """`scale` is 1 / sqrt(D) if left out. Raises TypeRuleError MU1091 where D is a run-time dim then."""
+        q, k, v = (SSAValue.get(value) for value in (query, key, value))
+        masks = [] if mask is None else [SSAValue.get(mask)]
+        result = tensor_rules.attention(q.type, k.type, v.type, masks[0].type if masks else None)
+        if scale is None:
+            shaped = Shaped.of(q.type)
+            scale = 1 / math.sqrt(fixed("attention", shaped, len(shaped.dims) - 1))
+        super().__init__(
+            operands=[q, k, v, masks],
+            result_types=[result],
+            properties={"scale": number(scale), "causal": UnitAttr() if causal else None},
+        )
+
+    def inferred(self) -> Attribute:
+        mask = None if self.mask is None else self.mask.type
+        return tensor_rules.attention(self.query.type, self.key.type, self.value.type, mask)
+
+
+OPERATIONS = (AttentionOp,)
+
+
+# The language
+
+
+def _attention(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    mask = values[3] if len(values) > 3 else None
+    scale = options.get("scale")
+    return AttentionOp(
+        *values[:3], mask, is_on(options, "causal"), float(scale) if isinstance(scale, int | float) else None
+    )
+
+
+FUNCTIONS = (
+    Function(
+        "attention",
+        (
+            *(Parameter(name, VALUE) for name in "qkv"),
+            Parameter("mask", VALUE, "none"),
+            switch("causal"),
+            Parameter("scale", NUMBER, "auto"),
+        ),
+        "`softmax(scale * q @ k.T + mask) @ v`, scale 1 / sqrt(D); a mask of bools says which scores stay",
+        _attention,
+    ),
+)

@@ -1,0 +1,231 @@
+"""Convolutions over one to three spatial axes. Tensors are `[N, C, ...]`, as in torch; bias is arithmetic."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.mu import window_rules
+from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
+from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
+from mucc.dialects.mu.rules import TypeRuleError
+from mucc.dialects.mu.surface import INTS, VALUE, WORD, Function, Option, Parameter, X, axes
+from mucc.dialects.mu.surface import integer as one
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+from mucc.dialects.mu.windows import Window
+
+Numbers = int | Sequence[int]
+"""A number for all spatial axes, or one for each."""
+
+
+class ConvolutionOp(InferredOp, ABC):
+    """Base of both convolutions."""
+
+    compute = prop_def(ComputeAttr)
+    stride = prop_def(Ints)
+    pad = prop_def(Ints)
+    dilation = prop_def(Ints)
+    groups = prop_def(IntegerAttr)
+    operand = operand_def(TensorType)
+    weight = operand_def(TensorType)
+
+    @property
+    def windows(self) -> list[Window]:
+        """The window along each spatial axis."""
+        sizes = [int(d) for d in Shaped.of(self.weight.type).dims[2:]]
+        numbers = (self.stride, self.pad, self.dilation)
+        return window_rules.windows(sizes, *(n.get_values() for n in numbers))
+
+    def verify_(self) -> None:
+        count = window_rules.spatial(self.name, self.operand.type)
+        for name, least in (("stride", 1), ("pad", 0), ("dilation", 1)):
+            given = self.properties[name]
+            if len(given.get_values()) != count or min(given.get_values()) < least:  # type: ignore[attr-defined]
+                raise VerifyException(f"{self.name}: '{name}' needs {count} numbers of at least {least}")
+        if self.compute.data not in ComputeAttr.choices(self.operand.type, self.weight.type):
+            raise VerifyException(f"{self.name}: operands do not compute in {self.compute.data}")
+        super().verify_()
+
+
+@irdl_op_definition
+class ConvOp(ConvolutionOp):
+    """Convolution of `[N, C, ...]` with `[O, C/groups, ...]`, which is not flipped (cross-correlation)."""
+
+    name = "mu.conv"
+
+    FORMAT: ClassVar[str] = (
+        "$compute $operand `,` $weight `stride` $stride `pad` $pad `dilation` $dilation `groups` $groups "
+        "attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        operand: SSAValue | Operation,
+        weight: SSAValue | Operation,
+        stride: Numbers = 1,
+        pad: Numbers = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        compute: ComputeAttr | None = None,
+    ):
+        x, w = SSAValue.get(operand), SSAValue.get(weight)
+        count = window_rules.spatial("conv", x.type)
+        strides, pads, dilations = _geometry(count, stride, pad, dilation)
+        super().__init__(
+            operands=[x, w],
+            result_types=[window_rules.conv(x.type, w.type, strides, pads, dilations, groups)],
+            properties={
+                "compute": compute or ComputeAttr.default(x.type, w.type),
+                "stride": ints(strides),
+                "pad": ints(pads),
+                "dilation": ints(dilations),
+                "groups": integer(groups),
+            },
+        )
+
+    def inferred(self) -> Attribute:
+        return window_rules.conv(
+            self.operand.type,
+            self.weight.type,
+            self.stride.get_values(),
+            self.pad.get_values(),
+            self.dilation.get_values(),
+            self.groups.value.data,
+        )
+
+
+@irdl_op_definition
+class ConvTransposeOp(ConvolutionOp):
+    """Each element of `[N, C, ...]` times `[C, O/groups, ...]`, added up where windows of `conv` would be."""
+
+    name = "mu.conv_transpose"
+
+    output_pad = prop_def(Ints)
+
+    FORMAT: ClassVar[str] = (
+        "$compute $operand `,` $weight `stride` $stride `pad` $pad `output_pad` $output_pad "
+        "`dilation` $dilation `groups` $groups attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        operand: SSAValue | Operation,
+        weight: SSAValue | Operation,
+        stride: Numbers = 1,
+        pad: Numbers = 0,
+        output_pad: Numbers = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        compute: ComputeAttr | None = None,
+    ):
+        x, w = SSAValue.get(operand), SSAValue.get(weight)
+        count = window_rules.spatial("conv_transpose", x.type)
+        strides, pads, dilations = _geometry(count, stride, pad, dilation)
+        more = window_rules.per_axis("output_pad", output_pad, count)
+        result = window_rules.conv_transpose(x.type, w.type, strides, pads, more, dilations, groups)
+        super().__init__(
+            operands=[x, w],
+            result_types=[result],
+            properties={
+                "compute": compute or ComputeAttr.default(x.type, w.type),
+                "stride": ints(strides),
+                "pad": ints(pads),
+                "output_pad": ints(more),
+                "dilation": ints(dilations),
+                "groups": integer(groups),
+            },
+        )
+
+    def inferred(self) -> Attribute:
+        if len(self.output_pad) != len(self.stride) or min(self.output_pad.get_values()) < 0:
+            raise VerifyException("mu.conv_transpose: 'output_pad' needs a number for each spatial axis")
+        return window_rules.conv_transpose(
+            self.operand.type,
+            self.weight.type,
+            self.stride.get_values(),
+            self.pad.get_values(),
+            self.output_pad.get_values(),
+            self.dilation.get_values(),
+            self.groups.value.data,
+        )
+
+
+def _geometry(count: int, stride: Numbers, pad: Numbers, dilation: Numbers):
+    """Strides, pads and dilations of each spatial axis. Raises TypeRuleError MU1095."""
+    return (
+        window_rules.per_axis("stride", stride, count, 1),
+        window_rules.per_axis("pad", pad, count),
+        window_rules.per_axis("dilation", dilation, count, 1),
+    )
+
+
+OPERATIONS = (ConvOp, ConvTransposeOp)
+
+
+# The language
+
+Values = Sequence[SSAValue]
+Options = dict[str, Option]
+
+_W, _STRIDE, _PAD = Parameter("w", VALUE), Parameter("stride", INTS, "1"), Parameter("pad", INTS, "0")
+_DILATION, _GROUPS = Parameter("dilation", INTS, "1"), Parameter("groups", INTS, "1")
+_COMPUTE = Parameter("compute", WORD, "auto", (Compute.TF32, Compute.TF32X3, Compute.F32))
+
+
+def _computing(values: Values, options: Options) -> ComputeAttr | None:
+    """The format that was asked for. Raises TypeRuleError MU1010 where operands do not compute in it."""
+    if (wanted := options.get("compute")) is None:
+        return None
+    dtypes = [Shaped.of(v.type).element_type for v in values]
+    if wanted not in ComputeAttr.choices(*dtypes):
+        raise TypeRuleError(
+            "MU1010",
+            f"{dtype_name(dtypes[0])} operands cannot compute in {wanted}",
+            helps=("leave `compute` out",),
+        )
+    return ComputeAttr(Compute(str(wanted)))
+
+
+def _conv(values: Values, options: Options) -> ConvOp:
+    return ConvOp(
+        *values,
+        axes(options, "stride") or 1,
+        axes(options, "pad") or 0,
+        axes(options, "dilation") or 1,
+        one(options, "groups", 1),
+        _computing(values, options),
+    )
+
+
+def _conv_transpose(values: Values, options: Options) -> ConvTransposeOp:
+    return ConvTransposeOp(
+        *values,
+        axes(options, "stride") or 1,
+        axes(options, "pad") or 0,
+        axes(options, "output_pad") or 0,
+        axes(options, "dilation") or 1,
+        one(options, "groups", 1),
+        _computing(values, options),
+    )
+
+
+FUNCTIONS = (
+    Function(
+        "conv",
+        (X, _W, _STRIDE, _PAD, _DILATION, _GROUPS, _COMPUTE),
+        "Convolution of x `[N, C, ...]` with w `[O, C/groups, ...]` over 1 to 3 spatial axes",
+        _conv,
+    ),
+    Function(
+        "conv_transpose",
+        (X, _W, _STRIDE, _PAD, Parameter("output_pad", INTS, "0"), _DILATION, _GROUPS, _COMPUTE),
+        "Transposed convolution of x `[N, C, ...]` with w `[C, O/groups, ...]`",
+        _conv_transpose,
+    ),
+)

@@ -1,0 +1,150 @@
+"""Pooling over one to three spatial axes of `[N, C, ...]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from mucc.dialects.mu import window_rules
+from mucc.dialects.mu.ops.base import InferredOp, Ints, ints
+from mucc.dialects.mu.surface import INTS, Function, Option, Parameter, X, axes, is_on, switch
+from mucc.dialects.mu.syntax import WordAttr
+from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.windows import Window
+
+Numbers = int | Sequence[int]
+"""A number for all spatial axes, or one for each."""
+
+
+class Pooling(StrEnum):
+    """What becomes of the elements of a window."""
+
+    MAX = "max"
+    AVG = "avg"
+
+
+@irdl_attr_definition
+class PoolingAttr(WordAttr[Pooling]):
+    """What becomes of the elements of a window."""
+
+    name = "mu.pooling"
+
+
+@irdl_op_definition
+class PoolOp(InferredOp):
+    """The largest element or the mean of each window; padding is no element of a maximum.
+
+    With `ceil` the last window may reach behind the padding. A mean divides by what the window covers, or
+    without `count_pad` by the elements that it sees.
+    """
+
+    name = "mu.pool"
+
+    kind = prop_def(PoolingAttr)
+    size = prop_def(Ints)
+    stride = prop_def(Ints)
+    pad = prop_def(Ints)
+    dilation = prop_def(Ints)
+    ceil = opt_prop_def(UnitAttr)
+    count_pad = opt_prop_def(UnitAttr)
+    operand = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$kind $operand `size` $size `stride` $stride `pad` $pad `dilation` $dilation "
+        "(`ceil` $ceil^)? (`count_pad` $count_pad^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        kind: str,
+        operand: SSAValue | Operation,
+        size: Numbers,
+        stride: Numbers | None = None,
+        pad: Numbers = 0,
+        dilation: Numbers = 1,
+        ceil: bool = False,
+        count_pad: bool = True,
+    ):
+        x = SSAValue.get(operand)
+        count = window_rules.spatial("pool", x.type)
+        sizes = window_rules.per_axis("size", size, count, 1)
+        strides = window_rules.per_axis("stride", sizes if stride is None else stride, count, 1)
+        pads = window_rules.per_axis("pad", pad, count)
+        dilations = window_rules.per_axis("dilation", dilation, count, 1)
+        result = window_rules.pool(x.type, sizes, strides, pads, dilations, ceil)
+        super().__init__(
+            operands=[x],
+            result_types=[result],
+            properties={
+                "kind": PoolingAttr(Pooling(kind)),
+                "size": ints(sizes),
+                "stride": ints(strides),
+                "pad": ints(pads),
+                "dilation": ints(dilations),
+                "ceil": UnitAttr() if ceil else None,
+                "count_pad": UnitAttr() if count_pad and kind == Pooling.AVG else None,
+            },
+        )
+
+    @property
+    def windows(self) -> list[Window]:
+        """The window along each spatial axis."""
+        numbers = (self.size, self.stride, self.pad, self.dilation)
+        return window_rules.windows(*(n.get_values() for n in numbers))
+
+    def inferred(self) -> Attribute:
+        count = window_rules.spatial("pool", self.operand.type)
+        for name, least in (("size", 1), ("stride", 1), ("pad", 0), ("dilation", 1)):
+            given = self.properties[name].get_values()  # type: ignore[attr-defined]
+            if len(given) != count or min(given) < least:
+                raise VerifyException(f"mu.pool: '{name}' needs {count} numbers of at least {least}")
+        if self.kind.data is Pooling.AVG and any(d != 1 for d in self.dilation.get_values()):
+            raise VerifyException("mu.pool: a mean is taken of neighbours, without dilation")
+        numbers = (self.size, self.stride, self.pad, self.dilation)
+        return window_rules.pool(
+            self.operand.type, *(n.get_values() for n in numbers), ceil=self.ceil is not None
+        )
+
+
+OPERATIONS = (PoolOp,)
+ATTRIBUTES = (PoolingAttr,)
+
+
+# The language
+
+_SIZE, _STRIDE, _PAD = Parameter("size", INTS), Parameter("stride", INTS, "size"), Parameter("pad", INTS, "0")
+
+
+def _pool(kind: Pooling, values: Sequence[SSAValue], options: dict[str, Option]) -> PoolOp:
+    return PoolOp(
+        kind,
+        values[0],
+        axes(options, "size") or 1,
+        axes(options, "stride"),
+        axes(options, "pad") or 0,
+        axes(options, "dilation") or 1,
+        is_on(options, "ceil"),
+        is_on(options, "count_pad", "on"),
+    )
+
+
+FUNCTIONS = (
+    Function(
+        "max_pool",
+        (X, _SIZE, _STRIDE, _PAD, Parameter("dilation", INTS, "1"), switch("ceil")),
+        "The largest element of each window over the spatial axes of `[N, C, ...]`",
+        lambda v, o: _pool(Pooling.MAX, v, o),
+    ),
+    Function(
+        "avg_pool",
+        (X, _SIZE, _STRIDE, _PAD, switch("ceil"), switch("count_pad", "on")),
+        "The mean of each window over the spatial axes of `[N, C, ...]`",
+        lambda v, o: _pool(Pooling.AVG, v, o),
+    ),
+)

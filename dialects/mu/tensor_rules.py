@@ -1,0 +1,96 @@
+"""The type rules of scans, softmax, normalisation and attention.
+
+As in `rules`, each raises TypeRuleError with the code of the broken rule. Results have the dtype of their
+operand, as in torch; f32 stands in for floats of 8 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import IntegerType, i1
+from xdsl.ir import Attribute
+
+from mucc.dialects.mu import rules
+from mucc.dialects.mu.rules import TypeRuleError, normalise_axes, promote, shape_text
+from mucc.dialects.mu.shape_rules import one_axis, tensor
+from mucc.dialects.mu.types import DTYPES, WIDE, Shaped, TensorType, dtype_name
+
+
+def scan(operand: Attribute, axis: int) -> TensorType:
+    """The same shape; sums and products of integers are s32. Raises TypeRuleError MU1021, MU1028."""
+    value = tensor("a scan", operand)
+    one_axis(axis, len(value.dims))
+    is_integer = isinstance(value.element_type, IntegerType) and value.element_type != i1
+    return TensorType.of(value.dims, DTYPES["s32"] if is_integer else promote([operand]))
+
+
+def along(what: str, operand: Attribute, axes: Sequence[int]) -> TensorType:
+    """The same shape and dtype. Raises TypeRuleError MU1021 for bools, MU1028 for axes."""
+    value = tensor(what, operand)
+    normalise_axes(axes, len(value.dims))
+    return TensorType.of(value.dims, promote([operand]))
+
+
+def attention(
+    query: Attribute, key: Attribute, value: Attribute, mask: Attribute | None = None
+) -> TensorType:
+    """`[.., M, D]`, `[.., N, D]` and `[.., N, E]` to `[.., M, E]`; leading axes broadcast.
+
+    Raises TypeRuleError MU1103 where shapes or dtypes do not fit.
+    """
+    q, k, v = (tensor("attention", type, 2) for type in (query, key, value))
+    if not q.element_type == k.element_type == v.element_type or q.element_type not in WIDE:
+        names = ", ".join(dtype_name(t.element_type) for t in (q, k, v))
+        raise TypeRuleError("MU1103", f"attention needs three tensors of bf16, f16 or f32, got {names}")
+    try:
+        scores = rules.matmul(query, rules.transpose(key))
+        result = rules.matmul(scores, value)
+    except TypeRuleError as e:
+        raise TypeRuleError(
+            "MU1103",
+            f"queries {q}, keys {k} and values {v} do not fit",
+            notes=(
+                "attention takes queries [.., M, D], keys [.., N, D] and values [.., N, E]; leading axes are "
+                "equal, or 1",
+            ),
+        ) from e
+    if mask is not None:
+        _mask(mask, scores)
+    return result
+
+
+def _mask(mask: Attribute, scores: TensorType) -> None:
+    given = Shaped.of(mask)
+    try:
+        fits = rules.broadcast([given.dims, scores.dims]) == scores.dims
+    except TypeRuleError:
+        fits = False
+    if not fits:
+        raise TypeRuleError(
+            "MU1103",
+            f"mask {given} does not broadcast to the scores {shape_text(scores.dims)}",
+            notes=("a mask of bools says which scores stay, one of numbers is added to them",),
+        )
+
+
+def take_along(operand: Attribute, index: Attribute, axis: int) -> TensorType:
+    """The index's shape, at the operand's dtype. Raises TypeRuleError MU1028, MU1072, MU1104."""
+    value, numbers = tensor("take_along", operand), Shaped.of(index)
+    axis = one_axis(axis, len(value.dims))
+    if numbers.element_type != DTYPES["s32"] or not isinstance(index, TensorType):
+        raise TypeRuleError("MU1072", f"the index must be a tensor of s32, got {numbers}")
+    others = (*value.dims[:axis], *value.dims[axis + 1 :])
+    if len(numbers.dims) != len(value.dims) or (*numbers.dims[:axis], *numbers.dims[axis + 1 :]) != others:
+        raise TypeRuleError(
+            "MU1104",
+            f"index {numbers} does not lie along axis {axis} of {value}",
+            notes=("all extents but that of the axis are the same",),
+        )
+    return TensorType.of(numbers.dims, value.element_type)
+
+
+def log_sum(operand: Attribute, axes: Sequence[int]) -> TensorType:
+    """As other reductions: the axes are dropped, the result is f32."""
+    tensor("logsumexp", operand)
+    return rules.reduce(operand, axes)

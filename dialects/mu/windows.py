@@ -1,0 +1,55 @@
+"""Windows that slide along axes: how many places they take, and which elements they see. Pure arithmetic."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Window(NamedTuple):
+    """A window along one axis: `size` elements `dilation` apart, every `stride`, with `pad` at both ends."""
+
+    size: int
+    stride: int = 1
+    pad: int = 0
+    dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """From the first element of a window to behind its last."""
+        return self.dilation * (self.size - 1) + 1
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there are as many places as elements, whatever their number."""
+        return self.stride == 1 and 2 * self.pad == self.reach - 1
+
+    def places(self, extent: int, ceil: bool = False) -> int:
+        """How many places the window takes; none where it does not fit.
+
+        With `ceil` the last place may lie partly behind the padding, if it begins before that, as in torch.
+        """
+        room = extent + 2 * self.pad - self.reach
+        if room < 0:
+            return 0
+        places = (room + (self.stride - 1 if ceil else 0)) // self.stride + 1
+        if ceil and (places - 1) * self.stride >= extent + self.pad:
+            places -= 1
+        return places
+
+    def seen(self, extent: int, places: int) -> list[int]:
+        """How many elements the window sees at each place, without padding."""
+        counts: list[int] = []
+        for place in range(places):
+            first = place * self.stride - self.pad
+            taps = (first + tap * self.dilation for tap in range(self.size))
+            counts.append(sum(0 <= tap < extent for tap in taps))
+        return counts
+
+    def covered(self, extent: int, places: int) -> list[int]:
+        """How many elements and paddings the window covers at each place; nothing lies behind the padding."""
+        firsts = (place * self.stride - self.pad for place in range(places))
+        return [min(first + self.size, extent + self.pad) - first for first in firsts]
+
+    def spread(self, extent: int, more: int = 0) -> int:
+        """The extent of a transposed convolution's result, with `more` elements at the end."""
+        return (extent - 1) * self.stride - 2 * self.pad + self.reach + more

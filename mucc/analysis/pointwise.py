@@ -1,0 +1,52 @@
+"""Operations of cores that work element by element: arithmetic, special functions, reductions, windows."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation
+
+from mucc.analysis.products import Term, term
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.normalisation import NormalizeOp
+from mucc.dialects.mu.ops.pooling import PoolOp
+from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
+from mucc.dialects.mu.ops.scan import ScanOp
+from mucc.dialects.mu.types import Shaped
+
+SPECIAL: dict[type[Operation], tuple[int, int]] = {
+    **dict.fromkeys((e.ExpOp, e.Expm1Op, e.LogOp, e.SqrtOp, e.RsqrtOp, e.TanhOp), (1, 0)),
+    e.DivOp: (1, 1),
+    e.ErfOp: (1, 8),
+    e.SigmoidOp: (1, 2),
+    e.GeluOp: (1, 8),
+    e.SoftplusOp: (2, 3),
+    e.PowOp: (2, 1),
+}
+"""Special functions and further arithmetic of an element, at the least that any implementation takes."""
+
+FREE = (e.CastOp, e.AndOp, e.OrOp, e.NotOp)
+"""What comes with loads, stores and comparisons."""
+
+
+def pointwise(op: Operation) -> list[tuple[str, Term]]:
+    """The operations of everything but products, by unit."""
+    special, plain = 0, 0
+    match op:
+        case e.ElementwiseOp():
+            special, plain = (0, 0) if isinstance(op, FREE) else SPECIAL.get(type(op), (0, 1))
+            dims = Shaped.of(op.result.type).dims
+        case ReduceOp() | ArgReduceOp() | ScanOp():
+            plain, dims = 1, Shaped.of(op.operand.type).dims
+        case VarianceOp():
+            plain, dims = 4, Shaped.of(op.operand.type).dims
+        case NormalizeOp():
+            plain, dims = 6, Shaped.of(op.operand.type).dims
+        case PoolOp():
+            plain, dims = 1, (*Shaped.of(op.result.type).dims, *(w.size for w in op.windows))
+        case AttentionOp():
+            scores = (*Shaped.of(op.result.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
+            special, plain, dims = 1, 4, scores
+        case _:
+            return []
+    counts = (("special", special), ("fp32", plain))
+    return [(unit, term(count, dims)) for unit, count in counts if count]

@@ -1,0 +1,102 @@
+"""Multiplications and additions of contractions, convolutions and attention, by unit and number format."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute, Operation
+
+from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, ContractionOp
+from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
+from mucc.dialects.mu.rules import is_sparse
+from mucc.dialects.mu.types import Dim, Dims, Shaped
+from mucc.dialects.mu.windows import Window
+
+Term = list[int | float | str]
+"""A number, and the dims that it is multiplied with."""
+
+
+def term(factor: float, dims: Sequence[Dim]) -> Term:
+    """A term with the fixed extents multiplied into its number."""
+    number = factor * math.prod(d for d in dims if isinstance(d, int))
+    return [number, *(d for d in dims if isinstance(d, str))]
+
+
+def _unit(compute: Compute) -> tuple[str, int]:
+    """Which unit multiplies in a format, and its operations for each product and sum."""
+    match compute:
+        case Compute.F32:
+            return "fp32", 2
+        case Compute.TF32X3:
+            return "tensor.tf32", 3 * 2
+        case _:
+            return f"tensor.{compute.value}", 2
+
+
+def products(op: Operation) -> list[tuple[str, Term]]:
+    """The operations of all products of one operation, by unit; none where it multiplies no matrices."""
+    match op:
+        case ContractionOp():
+            unit, count = _unit(op.compute.data)
+            if is_sparse(op.lhs.type) or is_sparse(op.rhs.type):
+                count //= 2  # half of the products are left out
+            return [(unit, term(count, (*_dims(op.result.type), _dims(op.lhs.type)[-1])))]
+        case ConvolutionOp():
+            unit, count = _unit(op.compute.data)
+            return [(unit, term(count, _taken(op)))]
+        case AttentionOp():
+            return _attention(op)
+        case _:
+            return []
+
+
+def _dims(type: Attribute) -> Dims:
+    return Shaped.of(type).dims
+
+
+def _taken(op: ConvolutionOp) -> list[Dim]:
+    """Factors of the number of products of a convolution, those with padding left out.
+
+    A transposed convolution multiplies what a convolution from its result to its operand would.
+    """
+    wide, narrow = _dims(op.operand.type), _dims(op.result.type)
+    if isinstance(op, ConvTransposeOp):
+        wide, narrow = narrow, wide
+    weight = _dims(op.weight.type)
+    factors: list[Dim] = [wide[0], weight[0], weight[1]]
+    for window, extent, places in zip(op.windows, wide[2:], narrow[2:], strict=True):
+        factors += _seen(window, extent, places)
+    return factors
+
+
+def _seen(window: Window, extent: Dim, places: Dim) -> list[Dim]:
+    """How many elements a window sees at all of its places; over a run-time extent its padding counts too."""
+    if isinstance(extent, int) and isinstance(places, int):
+        return [sum(window.seen(extent, places))]
+    return [places, window.size]
+
+
+def _attention(op: AttentionOp) -> list[tuple[str, Term]]:
+    """Both products; of a square causal one only what is not masked."""
+    query, key, value = (_dims(t) for t in (op.query.type, op.key.type, op.value.type))
+    unit, count = _unit(ComputeAttr.default(op.query.type, op.key.type).data)
+    rows, columns = query[-2], key[-2]
+    lead = _dims(op.result.type)[:-2]
+    found: list[tuple[str, Term]] = []
+    for inner in (query[-1], value[-1]):
+        if op.causal is None or (
+            rows != columns and not (isinstance(rows, int) and isinstance(columns, int))
+        ):
+            found.append((unit, term(count, (*lead, rows, columns, inner))))
+        elif isinstance(rows, int) and isinstance(columns, int):
+            seen = sum(min(row + 1, columns) for row in range(rows))
+            found.append((unit, term(count * seen, (*lead, inner))))
+        else:
+            half = count // 2  # rows * (rows + 1) / 2 of the pairs
+            found += [
+                (unit, term(half, (*lead, rows, rows, inner))),
+                (unit, term(half, (*lead, rows, inner))),
+            ]
+    return found

@@ -1,0 +1,34 @@
+// RUN: mucc-opt %s | mucc-opt | FileCheck %s
+// RUN: mucc-opt %s --print-op-generic | mucc-opt | FileCheck %s
+
+// CHECK-LABEL: mu.kernel @composites(
+mu.kernel @composites(%x: !mu.tensor<[M, 4, 6], bf16>, %y: !mu.tensor<[M, 6], f32>) -> (!mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[4], f32>, !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[M, 4, 6], bf16>)
+    attributes {arg_names = ["x", "y"], result_names = ["a", "b", "c", "d", "e", "f", "g"], dims = ["M"]} {
+  // CHECK-NEXT: mu.scan sum %x axis 1 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  %0 = mu.scan sum %x axis 1 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  // CHECK-NEXT: mu.scan prod %x axis 2 : i64 reverse exclusive : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  %1 = mu.scan prod %x axis 2 : i64 reverse exclusive : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  // CHECK-NEXT: mu.softmax %x axis 2 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  %2 = mu.softmax %x axis 2 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  // CHECK-NEXT: mu.log_softmax %x axis 0 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  %3 = mu.log_softmax %x axis 0 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  // CHECK-NEXT: mu.logsumexp %x axes [0, 2] : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[4], f32>
+  %4 = mu.logsumexp %x axes [0, 2] : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[4], f32>
+  // CHECK-NEXT: mu.normalize standard %x axes [1, 2] eps 1.000000e-05 : f64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  %5 = mu.normalize standard %x axes [1, 2] eps 1.000000e-05 : f64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  // CHECK-NEXT: mu.normalize rms %x axes [2] eps 1.000000e-03 : f64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  %6 = mu.normalize rms %x axes [2] eps 1.000000e-03 : f64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  mu.return %0, %1, %2, %3, %4, %5, %6 : !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[4], f32>, !mu.tensor<[M, 4, 6], bf16>, !mu.tensor<[M, 4, 6], bf16>
+}
+
+// CHECK-LABEL: mu.kernel @attentions(
+mu.kernel @attentions(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>, %v: !mu.tensor<[N, 32], f16>, %m: !mu.tensor<[M, N], f32>, %i: !mu.tensor<[M, 5], si32>) -> (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 5], f16>)
+    attributes {arg_names = ["q", "k", "v", "m", "i"], result_names = ["a", "b", "c"], dims = ["M", "N"]} {
+  // CHECK-NEXT: mu.attention %q, %k, %v scale 1.250000e-01 : f64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>) -> !mu.tensor<[M, 32], f16>
+  %0 = mu.attention %q, %k, %v scale 1.250000e-01 : f64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>) -> !mu.tensor<[M, 32], f16>
+  // CHECK-NEXT: mu.attention %q, %k, %v mask %m scale 1.000000e+00 : f64 causal : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[M, 32], f16>
+  %1 = mu.attention %q, %k, %v mask %m scale 1.000000e+00 : f64 causal : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[M, 32], f16>
+  // CHECK-NEXT: mu.take_along %q index %i axis 1 : i64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[M, 5], si32>) -> !mu.tensor<[M, 5], f16>
+  %2 = mu.take_along %q index %i axis 1 : i64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[M, 5], si32>) -> !mu.tensor<[M, 5], f16>
+  mu.return %0, %1, %2 : !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 5], f16>
+}
