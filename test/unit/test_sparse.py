@@ -188,7 +188,7 @@ def test_a_sparse_product_is_expected_to_take_less_time() -> None:
     dense = Problem("bf16", True, True, m=8192, n=8192, k=8192)
     sparse = dense._replace(sparse="a")
     seconds = [SM90.estimate(p, SM90.default_schedule(p)).seconds for p in (dense, sparse)]
-    assert 0.5 * seconds[0] < seconds[1] < 0.8 * seconds[0]
+    assert 0.5 * seconds[0] < seconds[1] < 0.85 * seconds[0]
 
 
 CUTLASS = (
