@@ -17,7 +17,7 @@ from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 Axes = tuple[int | None, ...]
@@ -73,7 +73,7 @@ def classify(access: Access, rank: int, folded: int = 0) -> Pattern | None:
 
     The last `folded` batch axes are rows. Of the other batch axes all are walked, with one stride, or none.
     """
-    if access.is_gathered:
+    if access.is_gathered or is_turned(access, rank):
         return None
     m, n, batch = rank - 2, rank - 1, frozenset(range(rank - 2 - folded))
     walked_batch = access.walked & batch
@@ -89,6 +89,13 @@ def classify(access: Access, rank: int, folded: int = 0) -> Pattern | None:
             return Pattern.COL if unit == m else None
         case _:
             return Pattern.SCALAR
+
+
+def is_turned(access: Access, rank: int) -> bool:
+    """Whether a tensor's axes lie in another order than the space's, but for its last two: no kernel of a
+    contraction reads that."""
+    order = [min(a, rank - 2) for a in access.axes if a is not None]
+    return order != sorted(order)
 
 
 def _packed(access: Access) -> bool:
@@ -120,6 +127,9 @@ def operand_axes(op: Operation, operand: SSAValue, axes: Axes) -> Axes:
     match op:
         case TransposeOp():
             return (*axes[:-2], axes[-1], axes[-2])
+        case PermuteOp():
+            order = op.order.get_values()
+            return tuple(axes[order.index(i)] for i in range(len(order)))
         case ExpandOp():
             inserted = set(op.axes.get_values())
             return tuple(a for i, a in enumerate(axes) if i not in inserted)
@@ -135,7 +145,8 @@ def is_inside(value: SSAValue, stage: StageOp) -> bool:
 
 def through_views(value: SSAValue, axes: Axes, stage: StageOp) -> Access:
     """Follow views inside the stage back to what they look at."""
-    while is_inside(value, stage) and isinstance(op := value.owner, TransposeOp | ExpandOp | BroadcastOp):
+    views = TransposeOp | PermuteOp | ExpandOp | BroadcastOp
+    while is_inside(value, stage) and isinstance(op := value.owner, views):
         axes = operand_axes(op, op.operand, axes)
         value = op.operand
     return Access(value, axes)
@@ -164,7 +175,7 @@ def accesses(stage: StageOp) -> list[Access]:
         owner = value.owner
         if not is_inside(value, stage) or isinstance(owner, RegroupOp | GatherOp):
             found[Access(value, axes)] = None
-        elif isinstance(owner, ElementwiseOp | TransposeOp | ExpandOp | BroadcastOp):
+        elif isinstance(owner, ElementwiseOp | TransposeOp | PermuteOp | ExpandOp | BroadcastOp):
             for operand in owner.operands:
                 visit(operand, operand_axes(owner, operand, axes))
         else:
@@ -270,7 +281,7 @@ def operand_fits(
     all must be there, in order, and fold into one stride, or all be missing. Of the last two, an axis in
     `single`, where the operand has one element, may be missing: a vector is a matrix of one row.
     """
-    if access.is_gathered:
+    if access.is_gathered or is_turned(access, rank):
         return False
     batch = tuple(range(rank - 2 if batch_axes is None else batch_axes))
     matrix = {rank - 2, rank - 1}

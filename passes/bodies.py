@@ -10,7 +10,7 @@ from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
 from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, ElementwiseOp, MulOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, TensorType
 from mucc.passes.access import (
     Access,
@@ -72,7 +72,7 @@ class Body:
                 return constant.result
             case RegroupOp():
                 return self.load(self.program.at(Access(value, axes)))
-            case TransposeOp() | ExpandOp() | BroadcastOp():
+            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp():
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case CastOp():
                 return self.cast(op, self.scalar(op.operand, operand_axes(op, op.operand, axes)))

@@ -21,7 +21,6 @@ _INSTEAD: dict[str, str] = {
     "layer_norm": "bind the dims that it goes over: `[M=4096]`",
     "rms_norm": "bind the dims that it goes over: `[M=4096]`",
     "attention": "without `causal`, and with the mask as a parameter, it has kernels",
-    "permute": "`.T`, which swaps the last two axes, costs nothing",
     "tril": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
     "triu": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
 }

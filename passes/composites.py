@@ -24,8 +24,8 @@ from mucc.dialects.mu.ops.normalisation import (
     SoftmaxOp,
 )
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
-from mucc.dialects.mu.ops.shape import FullOp, PermuteOp, ReshapeOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.shape_rules import elements
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.passes.support import Emit

@@ -17,6 +17,7 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
+from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.passes.composites import COMPOSITES
@@ -115,7 +116,9 @@ class Dequantize(RewritePattern):
         def column(value: SSAValue) -> SSAValue:
             return emit(ExpandOp(value, [len(groups)]))
 
-        value = emit(RegroupOp(op.weights, (*groups, op.group)))
+        # A parameter lies row-major, as its rule says; a view of one need not.
+        look = ReshapeOp if isinstance(op.weights.owner, Operation) else RegroupOp
+        value = emit(look(op.weights, (*groups, op.group)))
         if op.zeros is not None:
             value = emit(e.SubOp(value, column(op.zeros)))
         value = emit(e.MulOp(value, column(op.scales)))

@@ -19,10 +19,10 @@ from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp, StageOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.schedule import ScheduleOp
 
-VIEWS = (TransposeOp, ExpandOp, RegroupOp, GatherOp)
+VIEWS = (TransposeOp, PermuteOp, ExpandOp, RegroupOp, GatherOp)
 TENSOR_OPS = (
     *(ElementwiseOp, ConstantOp, ContractionOp, *VIEWS, ScatterOp, BroadcastOp, ReduceOp),
     *(PinOp, ReturnOp),

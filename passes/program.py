@@ -10,7 +10,7 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
 from mucc.passes.access import (
     Access,
@@ -40,6 +40,20 @@ def _positions(axes: Axes, rank: int) -> list[int] | None:
     return positions if in_order else None
 
 
+def _permuted(access: Access, rank: int) -> list[int] | None:
+    """An order of a tensor's axes in which they follow the space's; None where no such order has room.
+
+    Axes of extent 1 take places that are free, the last ones first.
+    """
+    free = [p for p in range(rank) if p not in access.walked]
+    places: list[int] = []
+    for axis in reversed(access.axes):
+        if axis is None and not free:
+            return None
+        places.insert(0, free.pop() if axis is None else axis)
+    return sorted(range(len(places)), key=places.__getitem__)
+
+
 def build_view(access: Access, rank: int, block: Block) -> SSAValue:
     """Append the views that align a tensor's axes with a space of `rank` axes; the aligned value.
 
@@ -49,6 +63,11 @@ def build_view(access: Access, rank: int, block: Block) -> SSAValue:
     turns = (positions := _positions(axes, rank)) is None and len(axes) >= 2
     if turns:
         positions = _positions((*axes[:-2], axes[-1], axes[-2]), rank)
+    if positions is None and (permuted := _permuted(access, rank)) is not None:
+        axes = tuple(access.axes[i] for i in permuted)
+        positions, turns = _positions(axes, rank), False
+        block.add_op(view := PermuteOp(value, permuted))
+        value = view.result
     if positions is None:
         raise ViewError(f"axes {access.axes} of {access.base.type}")
     inserted = (
@@ -116,7 +135,7 @@ class ProgramBuilder:
     def outside(self, value: SSAValue) -> SSAValue:
         """Where a tensor, or what a view of one looks at, lies in the program."""
         if value not in self.memory and isinstance(
-            view := value.owner, TransposeOp | ExpandOp | GatherOp | RegroupOp
+            view := value.owner, TransposeOp | PermuteOp | ExpandOp | GatherOp | RegroupOp
         ):
             operands = {v: self.outside(v) for v in view.operands}
             self.block.add_op(clone := view.clone(operands))

@@ -33,7 +33,7 @@ from mucc.dialects.mu.interpreter import (
     sizes_of,
 )
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
 
 
@@ -80,6 +80,10 @@ class CutlassFunctions(MuFunctions):
     @impl(TransposeOp)
     def transpose(self, interpreter: Interpreter, op: TransposeOp, args: PythonValues) -> PythonValues:
         return (self.arrays.xp.swapaxes(self.read(args[0]), -1, -2),)
+
+    @impl(PermuteOp)
+    def permute(self, interpreter: Interpreter, op: PermuteOp, args: PythonValues) -> PythonValues:
+        return (self.arrays.permute(self.read(args[0]), op.order.get_values()),)
 
     @impl(ExpandOp)
     def expand(self, interpreter: Interpreter, op: ExpandOp, args: PythonValues) -> PythonValues:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped
 
 
@@ -35,12 +35,15 @@ class View(NamedTuple):
 
 
 def view_of(value: SSAValue) -> View:
-    """Follow transpositions and inserted axes back to a program argument or a workspace tensor."""
+    """Follow axes in another order and inserted ones back to a program argument or a workspace tensor."""
     match value.owner:
         case TransposeOp() as op:
             inner = view_of(op.operand)
             axes = inner.axes
             return View(inner.base, (*axes[:-2], axes[-1], axes[-2]), *inner[2:])
+        case PermuteOp() as op:
+            inner = view_of(op.operand)
+            return View(inner.base, tuple(inner.axes[a] for a in op.order.get_values()), *inner[2:])
         case ExpandOp() as op:
             inner = view_of(op.operand)
             axes = list(inner.axes)

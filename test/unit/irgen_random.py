@@ -17,11 +17,12 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
-from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, TransposeOp
 from mucc.dialects.mu.rules import TypeRuleError, broadcast
 from mucc.dialects.mu.types import DTYPES, Dim, Dims, LayoutAttr, Shaped, TensorType
+from mucc.passes.levels import REDUCTIONS
 
 SIZES = {"B": 2, "H": 2, "M": 3, "N": 5, "K": 4}
 """The run-time dims of every random kernel, with the sizes that tests run them with."""
@@ -211,6 +212,11 @@ class _Generator:
             case 2 | 3 | 4 | 5 if dims:
                 start = self.draw(st.integers(0, len(dims) - 1))
                 part = tuple(d if self.coin() else 1 for d in dims[start:])
+                if len(part) >= 3 and self.coin():
+                    order = self.draw(st.permutations(range(len(part))))
+                    return self.add(
+                        PermuteOp(self.param(tuple(part[order.index(i)] for i in range(len(part)))), order)
+                    )
                 if len(part) >= 2 and self.coin():
                     return self.add(TransposeOp(self.param((*part[:-2], part[-1], part[-2]))))
                 return self.param(part)
@@ -264,14 +270,16 @@ class _Generator:
             axes = self.choose(((rank - 1,), (max(rank - 2, 0),), tuple(range(rank)), tuple(range(rank - 1))))
         else:
             axes = tuple(i for i in range(rank) if self.coin())
-        kind = self.choose(tuple(Reduction))
+        kind = self.choose(REDUCTIONS)
         if axes:
             self.add(ReduceOp(kind.value, value, axes))
 
     def view(self) -> None:
         value = self.value()
         dims = Shaped.of(value.type).dims
-        if len(dims) >= 2 and self.coin():
+        if len(dims) >= 3 and self.coin():
+            self.add(PermuteOp(value, self.draw(st.permutations(range(len(dims))))))
+        elif len(dims) >= 2 and self.coin():
             self.add(TransposeOp(value))
         elif len(dims) < 4:
             self.add(ExpandOp(value, [self.draw(st.integers(0, len(dims)))]))

@@ -8,9 +8,10 @@ from xdsl.ir import Operation
 
 from mucc.dialects.mu.meanings.base import Machine, Meaning, along, taken
 from mucc.dialects.mu.ops import shape as ops
+from mucc.dialects.mu.ops.views import PermuteOp
 
 
-def _permute(machine: Machine, op: ops.PermuteOp, x: Any) -> Any:
+def _permute(machine: Machine, op: PermuteOp, x: Any) -> Any:
     return machine.arrays.permute(x, op.order.get_values())
 
 
@@ -66,7 +67,7 @@ def _full(machine: Machine, op: ops.FullOp) -> Any:
 
 MEANINGS: dict[type[Operation], Meaning] = {
     ops.ReshapeOp: lambda m, op, v: v[0].reshape(m.shape(op.result.type)),
-    ops.PermuteOp: lambda m, op, v: _permute(m, op, v[0]),
+    PermuteOp: lambda m, op, v: _permute(m, op, v[0]),
     ops.SliceOp: lambda m, op, v: _slice(m, op, v[0]),
     ops.ConcatOp: lambda m, op, v: m.arrays.xp.concatenate(v, op.axis.value.data),
     ops.PadOp: lambda m, op, v: _pad(m, op, v[0]),

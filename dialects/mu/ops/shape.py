@@ -14,7 +14,7 @@ from xdsl.utils.str_enum import StrEnum
 from mucc.dialects.mu import rules, shape_rules
 from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
 from mucc.dialects.mu.ops.pointwise import ValueConstraint, number
-from mucc.dialects.mu.ops.views import BroadcastOp
+from mucc.dialects.mu.ops.views import BroadcastOp, PermuteOp
 from mucc.dialects.mu.surface import (
     AXES,
     EXTENTS,
@@ -52,29 +52,6 @@ class ReshapeOp(InferredOp):
 
     def inferred(self) -> Attribute:
         return shape_rules.reshape(self.operand.type, Shaped.of(self.result.type).dims)
-
-
-@irdl_op_definition
-class PermuteOp(InferredOp):
-    """The axes in another order: axis i of the result is axis `order[i]`."""
-
-    name = "mu.permute"
-
-    order = prop_def(Ints)
-    operand = operand_def(TensorType)
-
-    FORMAT: ClassVar[str] = "$operand `order` $order attr-dict `:` functional-type(operands, results)"
-
-    def __init__(self, operand: SSAValue | Operation, order: Sequence[int]):
-        value = SSAValue.get(operand)
-        result = shape_rules.permute(value.type, order)
-        positions = [axis % result.rank for axis in order]
-        super().__init__(operands=[value], result_types=[result], properties={"order": ints(positions)})
-
-    def inferred(self) -> Attribute:
-        if any(axis < 0 for axis in self.order.get_values()):
-            raise VerifyException("mu.permute: axes must be counted from the front")
-        return shape_rules.permute(self.operand.type, self.order.get_values())
 
 
 @irdl_op_definition
@@ -331,7 +308,6 @@ class FullOp(InferredOp):
 
 OPERATIONS = (
     ReshapeOp,
-    PermuteOp,
     SliceOp,
     ConcatOp,
     PadOp,

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     i64,
 )
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -20,7 +20,8 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.mu import rules
+from mucc.dialects.mu import rules, shape_rules
+from mucc.dialects.mu.ops.base import InferredOp, Ints, ints
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
@@ -136,7 +137,30 @@ class RegroupOp(FormattedOp):
             raise VerifyException("mu.regroup: the dtype stays")
 
 
-VIEWS = (TransposeOp, ExpandOp, BroadcastOp, RegroupOp)
+@irdl_op_definition
+class PermuteOp(InferredOp):
+    """The axes in another order: axis i of the result is axis `order[i]`."""
+
+    name = "mu.permute"
+
+    order = prop_def(Ints)
+    operand = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$operand `order` $order attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, operand: SSAValue | Operation, order: Sequence[int]):
+        value = SSAValue.get(operand)
+        result = shape_rules.permute(value.type, order)
+        positions = [axis % result.rank for axis in order]
+        super().__init__(operands=[value], result_types=[result], properties={"order": ints(positions)})
+
+    def inferred(self) -> Attribute:
+        if any(axis < 0 for axis in self.order.get_values()):
+            raise VerifyException("mu.permute: axes must be counted from the front")
+        return shape_rules.permute(self.operand.type, self.order.get_values())
+
+
+VIEWS = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp, RegroupOp)
 """Operations that look at a tensor in another shape."""
 
 
