@@ -15,11 +15,25 @@ from typing import TYPE_CHECKING
 from mucc.version import __version__
 
 if TYPE_CHECKING:
+    from mucc.frontend.torch_import import from_torch
     from mucc.runtime import check, compile, densify, load, pack_s4, sparsify, unpack_s4
 
-__all__ = ["__version__", "check", "compile", "densify", "load", "pack_s4", "sparsify", "unpack_s4"]
+__all__ = [
+    "__version__",
+    "check",
+    "compile",
+    "densify",
+    "from_torch",
+    "load",
+    "pack_s4",
+    "sparsify",
+    "unpack_s4",
+]
 
-_LAZY: dict[str, str] = dict.fromkeys(__all__[1:], "mucc.runtime")
+_LAZY: dict[str, str] = {
+    **dict.fromkeys(__all__[1:], "mucc.runtime"),
+    "from_torch": "mucc.frontend.torch_import",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, Command] = {
     "check": Command("mucc.cli.check", "report errors and warnings without compiling"),
     "fmt": Command("mucc.cli.fmt", "rewrite files in the one canonical layout"),
     "run": Command("mucc.cli.run", "compile, run, compare with the interpreter, and time"),
+    "import": Command("mucc.cli.imports", "make a program of a PyTorch module (a KernelBench problem file)"),
     "tune": Command("mucc.cli.tune", "search for the fastest schedules by measuring, and remember them"),
     "explain": Command("mucc.cli.explain", "say what a diagnostic code means and how to mend it"),
     "docs": Command("mucc.cli.docs", "print the reference card, the grammar or the list of codes"),

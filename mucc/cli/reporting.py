@@ -18,6 +18,7 @@ _STATUS = {
     "MU5": ExitStatus.TOOLCHAIN,
     "MU605": ExitStatus.USAGE,
     "MU607": ExitStatus.TOOLCHAIN,
+    "MU700": ExitStatus.TOOLCHAIN,
 }
 """Exit status by the longest matching prefix of a code; see `exit_status`."""
 

@@ -3,7 +3,7 @@
 Each area keeps its codes next to it in the numbering: MU0 syntax, MU1 names, types and shapes
 (`codes_frontend`); MU2 fusion and stages, MU3 schedules, MU4 targets (`codes_passes`); MU5 command
 line, files and toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`); MU6 run time
-(`codes_runtime`); MU9 defects of mucc.
+(`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU9 defects of mucc.
 
 Only `mucc explain`, `mucc docs` and tests load this module: reporting a diagnostic needs no text
 but its own.
@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mucc.diagnostics import codes_frontend, codes_passes, codes_runtime, codes_toolchain, codes_tuning
+from mucc.diagnostics import (
+    codes_frontend,
+    codes_import,
+    codes_passes,
+    codes_runtime,
+    codes_toolchain,
+    codes_tuning,
+)
 
 
 class CodeInfo(NamedTuple):
@@ -25,7 +32,8 @@ class CodeInfo(NamedTuple):
 
 def _merged() -> dict[str, CodeInfo]:
     codes: dict[str, CodeInfo] = {}
-    for area in (codes_frontend, codes_passes, codes_toolchain, codes_tuning, codes_runtime):
+    areas = (codes_frontend, codes_passes, codes_toolchain, codes_tuning, codes_runtime, codes_import)
+    for area in areas:
         for code, (title, explanation) in area.CODES.items():
             if code in codes:
                 raise ValueError(f"diagnostic code {code} is registered twice")

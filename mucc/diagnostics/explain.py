@@ -13,6 +13,7 @@ AREAS = {
     "MU4": "Targets",
     "MU5": "Command line, files and toolchain",
     "MU6": "Run time",
+    "MU7": "Importing from PyTorch",
     "MU9": "Defects of mucc",
 }
 """What the first digit of a code says."""

@@ -40,6 +40,9 @@ _ARITHMETIC: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
     "and": e.AndOp,
     "or": e.OrOp,
 }
+INFINITY = "inf"
+"""The number that has no digits, unless something else is called so."""
+
 _RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
@@ -112,6 +115,8 @@ class ExprGen:
         scope.used.add(name)
         if name in scope.values:
             return scope.values[name]
+        if name == INFINITY and not self._is_defined(name):
+            return self.add(expr.span, lambda: e.ConstantOp(float(name)))
         if name in scope.dims:
             if (extent := scope.dims[name]) is not None:
                 return self.add(expr.span, lambda: e.ConstantOp(extent))
@@ -131,10 +136,22 @@ class ExprGen:
         return None
 
     def _unary(self, expr: ast.Unary) -> Value:
-        if expr.op == "-" and isinstance(expr.operand, ast.Number):
-            number = expr.operand.value
+        if expr.op == "-" and (number := self._literal(expr.operand)) is not None:
             return self.add(expr.span, lambda: e.ConstantOp(-number))
         return self._on(expr, expr.operand, e.NegOp if expr.op == "-" else e.NotOp)
+
+    def _literal(self, expr: ast.Expr) -> float | None:
+        """The number that an operand is written as, `inf` included where nothing is called so."""
+        match expr:
+            case ast.Number():
+                return expr.value
+            case ast.Name(text=text) if text == INFINITY and not self._is_defined(text):
+                return float(text)
+            case _:
+                return None
+
+    def _is_defined(self, name: str) -> bool:
+        return name in self.scope.values or name in self.scope.dims
 
     def _binary(self, expr: ast.Binary) -> Value:
         lhs, rhs = self.lower(expr.lhs), self.lower(expr.rhs)
@@ -334,6 +351,8 @@ def constant(expr: ast.Expr) -> float | None:
     match expr:
         case ast.Number():
             return expr.value
+        case ast.Name(text=text) if text == INFINITY:
+            return float(text)
         case ast.Unary(op="-"):
             operand = constant(expr.operand)
             return None if operand is None else -operand

@@ -1,0 +1,1 @@
+"""Benchmarks over folders of problem files in KernelBench's format."""

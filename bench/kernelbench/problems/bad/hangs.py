@@ -1,0 +1,16 @@
+"""A problem file that hangs."""
+
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def get_init_inputs():
+    return []
+
+
+while True:
+    pass

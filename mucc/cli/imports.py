@@ -1,0 +1,211 @@
+"""`mucc import PROBLEM.py`: a PyTorch module as a `.mcu` program, and the Python module that runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mucc.cli import files
+from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
+from mucc.cli.reporting import Reporter
+from mucc.diagnostics.core import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from mucc.frontend.torch_import.request import Answer, Request
+
+COMPUTES = ("f32", "tf32", "tf32x3")
+
+
+@dataclass
+class Arguments:
+    """The parsed command line."""
+
+    file: str = ""
+    output: str | None = None
+    driver: str | None = None
+    name: str | None = None
+    target: str = DEFAULT_TARGET
+    whole: bool = False
+    compute: str | None = None
+    list: bool = False
+    verify: bool = False
+    scale_down: bool = False
+    time_limit: float = 120.0
+    memory_limit: int = 8192
+    json: bool = False
+    diagnostics: str = "text"
+    verbose: bool = False
+
+
+def parser() -> Parser:
+    """The options of `mucc import`."""
+    p = Parser(
+        "import",
+        "Import a PyTorch module: FILE defines Model, get_inputs() and get_init_inputs(), as KernelBench's\n"
+        "problems do. Writes the .mcu program of what mucc compiles, and a driver in Python that runs it,\n"
+        "with PyTorch for the rest. FILE runs in a process of its own with bounded time and memory.",
+        usage="mucc import FILE [-o OUT.mcu] [options]",
+    )
+    p.add_argument("file", nargs="?", metavar="FILE", help="a problem file (.py)")
+    p.add_argument("-o", dest="output", metavar="OUT", help="the .mcu file to write (default: stdout)")
+    p.add_argument(
+        "--driver", metavar="FILE", help="the driver to write (default: OUT with _driver.py; none without -o)"
+    )
+    p.add_argument("--name", help="what the kernel is called (default: after FILE)")
+    p.add_argument(
+        "--whole", action="store_true", help="keep all that the language says in kernels, compiled or not yet"
+    )
+    p.add_argument(
+        "--compute",
+        choices=COMPUTES,
+        help="format of f32 products (default: as torch is set up: f32, and tf32 for convolutions)",
+    )
+    p.add_argument("--list", action="store_true", help="print what becomes of each operation, and its share")
+    p.add_argument(
+        "--verify", action="store_true", help="compare with PyTorch on random inputs, on the CPU, in float64"
+    )
+    p.add_argument(
+        "--scale-down", action="store_true", help="import at small sizes: reduces the file's own numbers"
+    )
+    p.add_argument("--time-limit", type=float, metavar="S", help="seconds that FILE may take (default: 120)")
+    p.add_argument(
+        "--memory-limit",
+        type=int,
+        metavar="MIB",
+        help="memory that FILE may take beside torch (8192)",
+    )
+    p.add_argument("--json", action="store_true", help="print everything as one JSON object")
+    add_target(p)
+    add_diagnostics(p)
+    return p
+
+
+def main(argv: list[str], reporter: Reporter) -> int:
+    """Import one file."""
+    args = parser().parse(argv, Arguments())
+    request = _request(args)
+    from mucc.frontend.torch_import.sandbox import run
+
+    answer = run(request, args.time_limit)
+    _report(args, request, answer, reporter)
+    _write(args, request, answer)
+    return 0
+
+
+def _request(args: Arguments) -> Request:
+    """What the command line asks for. Raises MU5001, and MU5010 to MU5015 for files."""
+    from mucc.frontend.torch_import.request import Request
+
+    if not args.file:
+        raise usage_error("no problem file", "mucc import problem.py -o problem.mcu")
+    if args.list and args.json:
+        raise usage_error("--list and --json both want stdout", "--json has what --list prints")
+    if args.time_limit <= 0 or args.memory_limit <= 0:
+        raise usage_error("limits are above 0")
+    text = files.read_source(args.file).text
+    output = args.output or f"{os.path.splitext(os.path.basename(args.file))[0]}.mcu"
+    driver = args.driver or f"{os.path.splitext(output)[0]}_driver.py"
+    for path in (args.output, driver if args.output or args.driver else None):
+        if path:
+            files.check_output(path, (args.file,))
+    return Request(
+        path=os.path.abspath(args.file),
+        shown=args.file,
+        text=text,
+        name=args.name or kernel_name(args.file),
+        kernels=os.path.abspath(output),
+        driver=os.path.abspath(driver),
+        target=args.target,
+        whole=args.whole,
+        compute=args.compute,
+        verify=args.verify,
+        scale_down=args.scale_down,
+        memory=args.memory_limit << 20,
+    )
+
+
+def kernel_name(path: str) -> str:
+    """What the kernel of a problem file is called: `76_Gemm_Add_ReLU.py` gives `gemm_add_relu`."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    name = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", stem.lower())).strip("_")
+    name = re.sub(r"^[0-9]+_", "", name)
+    return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")
+
+
+def _report(args: Arguments, request: Request, answer: Answer, reporter: Reporter) -> None:
+    """Say what became of the module. Raises nothing; what is wrong goes to the reporter."""
+    if not answer.text:
+        reporter.add(
+            [
+                Diagnostic(
+                    "MU7031",
+                    f"nothing of {os.path.basename(request.path)} becomes a kernel yet",
+                    severity=Severity.WARNING,
+                    helps=("--whole writes the program all the same; --list gives the reasons",),
+                )
+            ]
+        )
+    for check in answer.checks:
+        if check.excess > 1:
+            reporter.add(
+                [
+                    Diagnostic(
+                        "MU7040",
+                        f"{check.name} differs from PyTorch's by {check.largest:.3g}, "
+                        f"{check.excess:.3g} times what is tolerated",
+                        notes=(f"inputs: {', '.join(answer.checked)}",),
+                    )
+                ]
+            )
+    if args.json:
+        return
+    opaque = [row for row in answer.rows if row["kernel"] is None]
+    kernels = len({row["kernel"] for row in answer.rows} - {None})
+    line = f"{os.path.basename(request.path)}: {kernels} kernel{'s' if kernels != 1 else ''}"
+    if opaque:
+        operations, moved = (_share(opaque, answer.rows, key) for key in ("operations", "bytes"))
+        line += (
+            f"; {len(opaque)} of {len(answer.rows)} operations stay with PyTorch: "
+            f"{operations:.1%} of the arithmetic, {moved:.1%} of the bytes"
+        )
+    reporter.line(line)
+    if not args.list:
+        for row in opaque:
+            reporter.line(f"  {row['name']} = {row['operation']}: {row['reason']}")
+    if answer.checks and answer.agrees:
+        worst = max(c.excess for c in answer.checks)
+        reporter.line(f"agrees with PyTorch at {', '.join(answer.checked)}: {worst:.2g} of what is tolerated")
+
+
+def _share(rows: list[dict[str, Any]], all_rows: list[dict[str, Any]], key: str) -> float:
+    whole = sum(row[key] for row in all_rows)
+    return sum(row[key] for row in rows) / whole if whole else 0.0
+
+
+def _write(args: Arguments, request: Request, answer: Answer) -> None:
+    if args.output and answer.text:
+        files.write_output(args.output, answer.text.encode())
+    if args.output or args.driver:
+        files.write_output(request.driver, answer.driver.encode())
+    if args.json:
+        import json
+
+        sys.stdout.write(json.dumps(answer.to_json(), indent=2) + "\n")
+    elif args.list:
+        sys.stdout.write(table(answer.rows))
+    elif not args.output:
+        files.write_stdout(answer.text.encode())
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """One line for each operation: its kernel or the reason why it has none, and its share of the work."""
+    lines: list[tuple[str, str, str, str]] = [("operation", "arithmetic", "bytes", "where")]
+    for row in rows:
+        arithmetic, moved = (f"{_share([row], rows, key):.1%}" for key in ("operations", "bytes"))
+        where = row["kernel"] or f"PyTorch: {row['reason']}"
+        lines.append((f"{row['name']} = {row['operation']}", arithmetic, moved, str(where)))
+    widths = [max(len(line[n]) for line in lines) for n in range(3)]
+    return "".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}\n" for a, b, c, d in lines)

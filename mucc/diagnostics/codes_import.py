@@ -1,0 +1,182 @@
+"""MU70: importing PyTorch modules."""
+
+CODES: dict[str, tuple[str, str]] = {
+    "MU7001": (
+        "torch is not installed",
+        """
+`mucc import` runs a problem file in PyTorch, so torch has to be there. mucc does not install it by itself.
+
+```
+$ mucc import problem.py
+error[MU7001]: importing from PyTorch needs torch
+  = help: pip install torch
+```
+
+The CPU build is enough: `pip install torch --index-url https://download.pytorch.org/whl/cpu`.
+""",
+    ),
+    "MU7010": (
+        "a problem file is no Python",
+        """
+The file could not be parsed; the message has Python's reason and the line.
+
+```
+$ echo "class Model(" > problem.py; mucc import problem.py
+error[MU7010]: problem.py is no Python file: '(' was never closed (line 1)
+```
+""",
+    ),
+    "MU7011": (
+        "a problem file lacks a part",
+        """
+A problem file is in KernelBench's format: a class `Model` (a torch.nn.Module), a function `get_inputs()`
+that gives a list of the arguments of a call, and a function `get_init_inputs()` that gives those of the
+constructor, which may be left out where there are none.
+
+```python
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.rand(128, 256)]
+```
+""",
+    ),
+    "MU7012": (
+        "a problem file raised an exception",
+        """
+Something in the file raised while it was loaded, while the module or its inputs were made, or while the
+module was traced. The note names the line.
+
+Tensors have shapes but no values then: it costs no memory to import a large module. Run the module on its
+inputs in PyTorch to see whether it is sound.
+
+```python
+def get_inputs():
+    return [torch.rand(128, 256).reshape(3, 5)]   # error[MU7012]: get_inputs() raised RuntimeError: ...
+```
+""",
+    ),
+    "MU7013": (
+        "importing took too long",
+        """
+The process that runs the problem file is stopped after a time, 120 s unless `--time-limit` says otherwise.
+A loop without end looks like that, and so does a module of many thousand operations: a recurrent network
+that is written as a loop over time steps, for example.
+
+```python
+while True:        # error[MU7013]: problem.py was not imported within 120 s and was stopped
+    pass
+```
+""",
+    ),
+    "MU7014": (
+        "importing took too much memory",
+        """
+The problem file may take 8 GiB beside what torch itself takes, unless `--memory-limit` says otherwise. The
+module and its inputs take none while a file is imported, whatever their size; what does is real work of the
+file: NumPy arrays, lists, or tensors that were loaded. `--verify` needs real tensors; it makes them at
+small sizes.
+
+```python
+table = [0] * 10**11        # error[MU7014]
+```
+""",
+    ),
+    "MU7015": (
+        "the process of a problem file ended",
+        """
+The process that ran the file ended without an answer: a crash in native code, or a call that ends the
+process. The note has what was printed last.
+
+```python
+import os
+os._exit(3)        # error[MU7015]: the process that ran problem.py ended with status 3
+```
+""",
+    ),
+    "MU7020": (
+        "a module cannot be captured as one graph",
+        """
+The importer needs the whole forward pass as one graph of operations (torch.export). Control flow that looks
+at values of tensors, or shapes that depend on them, have no such graph.
+
+```python
+def forward(self, x):
+    if x.sum() > 0:        # error[MU7020]
+        return x
+    return -x
+```
+
+Mend it with `torch.where(condition, a, b)`, or take the decision outside of the module.
+""",
+    ),
+    "MU7021": (
+        "a part of a module cannot be imported",
+        """
+The module's graph has something that a driver has no text for: an input or output that is no tensor, number,
+tuple, list or dict of such, or a call with objects of other kinds among its arguments.
+
+```python
+def forward(self, x):
+    return Result(x)        # error[MU7021]: return tensors, tuples, lists or dicts
+```
+""",
+    ),
+    "MU7031": (
+        "nothing of a module becomes a kernel",
+        """
+A warning: mucc compiles none of the module's operations yet, so the driver only calls PyTorch, and no `.mcu`
+file is written. `mucc import --list` gives the reason for each operation; with `--whole` the program is
+written with all that the language says, for `mucc check` and for bounds, whether it can be compiled or not.
+""",
+    ),
+    "MU7040": (
+        "an imported program does not compute what the module does",
+        """
+`mucc import --verify` runs the module in PyTorch and the imported program in the interpreter, both on the
+CPU and on the same random inputs, and compares results, buffers and arguments: |a - b| may be up to 1e-4 (1
++ |b|) in float32, 1e-2 in float16, 2e-2 in bfloat16.
+
+Where the module's own arithmetic in float32 is worse than that, nothing is wrong with the import. Otherwise
+this is a defect of mucc: please report it with the file.
+""",
+    ),
+    "MU7050": (
+        "an argument of a driver is not what was imported",
+        """
+A program is imported for the shapes and dtypes that `get_inputs()` gave, and its driver checks each call.
+Arguments that are neither tensors nor floats are part of the program, with their values.
+
+```python
+model = ModelNew()
+model(torch.rand(64, 256))        # imported with torch.rand(128, 256): MU7050
+```
+
+Mend it by importing the module with inputs of the other shape.
+""",
+    ),
+    "MU7051": (
+        "a driver's module is in another mode",
+        """
+Dropout and batch normalisation do other things in training than in evaluation. A module is imported in the
+mode in which it is, which is training where nobody called `eval()`, and its driver refuses to run in the
+other one.
+
+Mend it with `driver.module.train()` or `driver.module.eval()`, or import the module in the mode that you
+want.
+""",
+    ),
+    "MU7052": (
+        "a driver has no problem file",
+        """
+`ModelNew(...)` makes the weights as the problem file does, so it loads that file. It is looked for where it
+was at the import, relative to the driver.
+
+Mend it by keeping the files together, or by making the driver around a module: `ModelNew.of(module)`.
+""",
+    ),
+}

@@ -1,0 +1,28 @@
+"""Names that a program may use: no reserved word, no dtype, no function, and none twice."""
+
+from __future__ import annotations
+
+import re
+
+from mucc.dialects.mu.types import DTYPES
+from mucc.frontend.exprgen import INFINITY
+from mucc.frontend.functions import FUNCTIONS
+from mucc.frontend.lexer import KEYWORDS
+
+
+class Names:
+    """Gives names of one scope out."""
+
+    def __init__(self, *taken: str) -> None:
+        self.taken: set[str] = {*KEYWORDS, *DTYPES, *FUNCTIONS, INFINITY, *taken}
+
+    def new(self, wanted: str) -> str:
+        """A name like `wanted` that nothing has yet: with a number at its end if need be."""
+        base = re.sub(r"[^A-Za-z0-9_]", "_", wanted).lstrip("_") or "v"
+        if base[0].isdigit():
+            base = f"v{base}"
+        name, count = base, 1
+        while name in self.taken:
+            name, count = f"{base}{'_' if base[-1].isdigit() else ''}{count}", count + 1
+        self.taken.add(name)
+        return name

@@ -1,0 +1,282 @@
+"""How each operation of `mu` is written in the language."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Operation
+
+from mucc.diagnostics.core import Span
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops import shape as s
+from mucc.dialects.mu.ops.contraction import ComputeAttr, GroupedMatmulOp, MatmulOp
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.pointwise import ElementwiseOp
+from mucc.dialects.mu.ops.quantization import DequantizeOp
+from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
+from mucc.dialects.mu.types import Dim, Shaped, dtype_name
+from mucc.frontend import ast
+from mucc.frontend.exprgen import INFINITY
+
+NOWHERE = Span(0, 0)
+
+Speller = Callable[[Any, Sequence[ast.Expr]], ast.Expr]
+
+_BINARY: dict[type[Operation], str] = {
+    e.AddOp: "+",
+    e.SubOp: "-",
+    e.MulOp: "*",
+    e.DivOp: "/",
+    e.AndOp: "and",
+    e.OrOp: "or",
+}
+_RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+class SourceError(Exception):
+    """IR that the language has no words for."""
+
+
+def spell(op: Operation, operands: Sequence[ast.Expr]) -> ast.Expr:
+    """An operation as an expression of its operands. Raises SourceError where the language has none."""
+    if isinstance(op, ElementwiseOp):
+        return _elementwise(op, operands)
+    if (speller := SPELLERS.get(type(op))) is None:
+        raise SourceError(f"{op.name} has no text")
+    return speller(op, operands)
+
+
+def _elementwise(op: ElementwiseOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    match op:
+        case e.CmpOp():
+            return _binary(_RELATIONS[op.relation.data.value], *operands)
+        case e.NotOp():
+            return ast.Unary(NOWHERE, "not", operands[0])
+        case e.NegOp() if not isinstance(operands[0], ast.Number):
+            return ast.Unary(NOWHERE, "-", operands[0])
+        case e.CastOp():
+            return call("cast", operands[0], word(dtype_name(op.element_type)))
+        case e.SelectOp():
+            return call("where", *operands)
+        case e.GeluOp():
+            return call("gelu", *operands, **({"approximate": word("tanh")} if op.uses_tanh else {}))
+        case _ if (sign := _BINARY.get(type(op))) is not None:
+            return _binary(sign, *operands)
+        case _ if op.SURFACE is not None:
+            given = {name: cast(FloatAttr, op.properties[name]).value.data for name in op.PARAMS}
+            options = {n: number(v) for n, v in given.items() if v != op.PARAMS[n]}
+            return call(op.SURFACE, *operands, **options)
+        case _:
+            raise SourceError(f"{op.name} has no text")
+
+
+def _binary(sign: str, lhs: ast.Expr, rhs: ast.Expr) -> ast.Expr:
+    return ast.Binary(NOWHERE, sign, lhs, rhs, NOWHERE)
+
+
+# Parts of calls
+
+
+def call(function: str, *operands: ast.Expr | ast.List, **options: ast.Expr | ast.List) -> ast.Expr:
+    """`function(operands, name=option)`."""
+    given = [ast.Argument(NOWHERE, None, o) for o in operands]
+    named = [ast.Argument(NOWHERE, ast.Ident(NOWHERE, n), v) for n, v in options.items()]
+    return ast.Call(NOWHERE, ast.Ident(NOWHERE, function), (*given, *named))
+
+
+def number(value: float) -> ast.Expr:
+    """A number as the language writes it. Raises SourceError for NaN."""
+    if math.isnan(value):
+        raise SourceError("NaN has no text")
+    size = abs(value)
+    if math.isinf(size):
+        literal = word(INFINITY)
+    else:
+        is_short = size < 1e6 and size == int(size)
+        literal = ast.Number(NOWHERE, str(int(size)) if is_short else repr(size))
+    return ast.Unary(NOWHERE, "-", literal) if math.copysign(1, value) < 0 else literal
+
+
+def word(text: str) -> ast.Expr:
+    """A word such as a dtype."""
+    return ast.Name(NOWHERE, text)
+
+
+def dim(extent: Dim) -> ast.Expr:
+    """An extent within an expression."""
+    return number(extent) if isinstance(extent, int) else word(extent)
+
+
+def ints(values: Sequence[int]) -> ast.Expr | ast.List:
+    """One integer, or several in brackets."""
+    return number(values[0]) if len(values) == 1 else ast.List(NOWHERE, tuple(values))
+
+
+def shape(dims: Sequence[Dim]) -> ast.List:
+    """Extents in brackets."""
+    return ast.List(NOWHERE, tuple(d if isinstance(d, int) else ast.Ident(NOWHERE, d) for d in dims))
+
+
+def result_shape(op: Operation) -> ast.List:
+    """The extents of an operation's result."""
+    return shape(Shaped.of(op.results[0].type).dims)
+
+
+def given(values: dict[str, tuple[ast.Expr | ast.List, bool]]) -> dict[str, ast.Expr | ast.List]:
+    """Options without those that have their default."""
+    return {name: value for name, (value, is_default) in values.items() if not is_default}
+
+
+# One function for each kind of operation that is not elementwise
+
+
+def _constant(op: e.ConstantOp, _: Sequence[ast.Expr]) -> ast.Expr:
+    return number(op.value.value.data)
+
+
+def _matmul(op: MatmulOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    options: dict[str, ast.Expr] = {}
+    if op.compute != ComputeAttr.default(op.lhs.type, op.rhs.type):
+        options["compute"] = word(op.compute.data.value)
+    if op.acc is not None:
+        options["acc"] = word(op.acc.data.value)
+    if op.scales:
+        options |= {"scale_a": operands[2], "scale_b": operands[3]}
+    return call("matmul", *operands[:2], **options) if options else _binary("@", *operands[:2])
+
+
+def _transpose(op: TransposeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return ast.Transpose(NOWHERE, operands[0])
+
+
+def _expand(op: ExpandOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    axes = op.axes.get_values()
+    rank = len(Shaped.of(op.result.type).dims)
+    return ast.Index(NOWHERE, operands[0], tuple(n in axes for n in range(rank)))
+
+
+def _reduce(op: ReduceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    axes, rank = op.axes.get_values(), len(Shaped.of(op.operand.type).dims)
+    return call(op.kind.data.value, *operands, **axis_option(axes, rank))
+
+
+def axis_option(axes: Sequence[int], rank: int) -> dict[str, ast.Expr | ast.List]:
+    """`axis=...`, left out where all axes are meant."""
+    return {} if len(axes) == rank else {"axis": ints(axes)}
+
+
+def _dequantize(op: DequantizeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("dequantize", *operands)
+
+
+def _grouped(op: GroupedMatmulOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("grouped_matmul", *operands)
+
+
+def _gather(op: GatherOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("gather", *operands)
+
+
+def _scatter(op: ScatterOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("scatter", *operands, dim(op.extent.data))
+
+
+def _reshape(op: s.ReshapeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("reshape", *operands, result_shape(op))
+
+
+def _broadcast(op: BroadcastOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("broadcast", *operands, result_shape(op))
+
+
+def _permute(op: s.PermuteOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("permute", *operands, shape(op.order.get_values()))
+
+
+def _slice(op: s.SliceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    start, stop, step = op.range
+    numbers = {"axis": op.axis.value.data, "start": start, "stop": stop} | (
+        {} if step == 1 else {"step": step}
+    )
+    return call("slice", *operands, **{name: number(value) for name, value in numbers.items()})
+
+
+def _concat(op: s.ConcatOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("concat", *operands, axis=number(op.axis.value.data))
+
+
+def _pad(op: s.PadOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    low, high = op.low.get_values(), op.high.get_values()
+    first = next((n for n, sizes in enumerate(zip(low, high, strict=True)) if any(sizes)), len(low) - 1)
+    mode, value = op.mode.data.value, op.value.value.data
+    options = given({"mode": (word(mode), mode == "constant"), "value": (number(value), value == 0)})
+    return call("pad", *operands, ints(low[first:]), ints(high[first:]), **options)
+
+
+def _flip(op: s.FlipOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("flip", *operands, **axis_option(op.axes.get_values(), len(Shaped.of(op.operand.type).dims)))
+
+
+def _roll(op: s.RollOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("roll", *operands, number(op.shift.value.data), axis=number(op.axis.value.data))
+
+
+def _triangle(op: s.TriangleOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    diagonal = op.diagonal.value.data
+    options = given({"diagonal": (number(diagonal), diagonal == 0)})
+    return call("tril" if op.kind.data.value == "lower" else "triu", *operands, **options)
+
+
+def _iota(op: s.IotaOp, _: Sequence[ast.Expr]) -> ast.Expr:
+    return call("iota", result_shape(op), axis=number(op.axis.value.data))
+
+
+def _full(op: s.FullOp, _: Sequence[ast.Expr]) -> ast.Expr:
+    dtype = dtype_name(Shaped.of(op.result.type).element_type)
+    return call(
+        "full",
+        result_shape(op),
+        number(op.value.value.data),
+        **given({"dtype": (word(dtype), dtype == "f32")}),
+    )
+
+
+def _variance(op: VarianceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    correction = op.correction.value.data
+    options = axis_option(op.axes.get_values(), len(Shaped.of(op.operand.type).dims))
+    return call("var", *operands, **options, **given({"correction": (number(correction), correction == 1)}))
+
+
+def _arg_reduce(op: ArgReduceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call(op.kind.data.value, *operands, axis=number(op.axis.value.data))
+
+
+SPELLERS: dict[type[Operation], Speller] = {
+    e.ConstantOp: _constant,
+    MatmulOp: _matmul,
+    TransposeOp: _transpose,
+    ExpandOp: _expand,
+    ReduceOp: _reduce,
+    DequantizeOp: _dequantize,
+    GroupedMatmulOp: _grouped,
+    GatherOp: _gather,
+    ScatterOp: _scatter,
+    BroadcastOp: _broadcast,
+    VarianceOp: _variance,
+    ArgReduceOp: _arg_reduce,
+    s.ReshapeOp: _reshape,
+    s.PermuteOp: _permute,
+    s.SliceOp: _slice,
+    s.ConcatOp: _concat,
+    s.PadOp: _pad,
+    s.FlipOp: _flip,
+    s.RollOp: _roll,
+    s.TriangleOp: _triangle,
+    s.IotaOp: _iota,
+    s.FullOp: _full,
+}
+"""How each operation is written."""

@@ -1,0 +1,174 @@
+"""The child process of `mucc import`: reads a request, runs the problem file, writes the answer.
+
+The problem file is somebody's program: it may print, raise, hang, end the process, or allocate without end.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import resource
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from mucc.diagnostics.core import DiagnosticError
+from mucc.frontend.torch_import.request import Answer, Check, Request, error_to_json
+
+LARGEST_OUTPUT = 256 << 20
+"""Bytes of the largest file that the process may write, its answer and what it prints included."""
+
+TORCH = (
+    "torch",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._dynamo",
+    "torch.export._trace",
+    "torch.utils.flop_counter",
+)
+"""What is loaded of torch before the problem file is looked at; torch would do it at first use."""
+
+OPERATIONS = 3e9
+MOVED = 4e8
+"""Operations and bytes of what is still verified as it is: seconds on a CPU."""
+
+
+def main() -> None:
+    """Serve the one request in the file that the command line names; the answer goes into the second one."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        request = Request(**json.load(file))
+    started = time.monotonic()
+    for name in TORCH:
+        import_module(name)
+    torch_seconds = time.monotonic() - started
+    _limit(request.memory)
+    try:
+        answer = serve(request)
+        answer.seconds["torch"] = torch_seconds
+        result: dict[str, Any] = {"answer": answer.to_json()}
+    except DiagnosticError as error:
+        result = {"errors": error_to_json(error)}
+    except MemoryError:
+        from mucc.frontend.torch_import.problem import raised
+
+        error = raised(request.shown, "the import", MemoryError())
+        assert isinstance(error, DiagnosticError)
+        result = {"errors": error_to_json(error)}
+    temporary = f"{sys.argv[2]}.part"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    os.replace(temporary, sys.argv[2])
+    sys.stdout.flush()
+    os._exit(0)  # whatever threads the problem file has left
+
+
+def _limit(memory: int) -> None:
+    """Bound address space, files and core dumps of this process from now on."""
+    with suppress(OSError, ValueError):
+        with open("/proc/self/statm", encoding="ascii") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + memory, now + memory))
+    for what, limit in ((resource.RLIMIT_FSIZE, LARGEST_OUTPUT), (resource.RLIMIT_CORE, 0)):
+        with suppress(OSError, ValueError):
+            resource.setrlimit(what, (limit, limit))
+
+
+def serve(request: Request) -> Answer:
+    """Import a problem file as asked. Raises DiagnosticError."""
+    from mucc.frontend.torch_import.problem import load_problem, parse_problem, shapes_of
+
+    answer = Answer()
+    tree = parse_problem(request.shown, request.text)
+    if request.scale_down:
+        tree = _smaller(request, tree)
+    mark, cpu = time.monotonic(), time.process_time()
+    problem = load_problem(request, tree)
+    answer.inputs = shapes_of(problem.inputs)
+    answer.seconds["problem"] = time.monotonic() - mark
+    program = _program(request, problem, answer)
+    answer.text = program.text(_comment(request))
+    answer.driver = program.driver(_origin(request))
+    for row in program.rows():
+        answer.rows.append(
+            {
+                "name": row.name,
+                "operation": row.operation,
+                "kernel": row.kernel,
+                "reason": row.reason,
+                "operations": row.work.operations,
+                "bytes": row.work.bytes,
+            }
+        )
+    answer.seconds |= {"total": time.monotonic() - mark, "cpu": time.process_time() - cpu}
+    if request.verify:
+        _verify(request, tree, answer)
+    return answer
+
+
+def _comment(request: Request) -> str:
+    return f"{os.path.basename(request.path)}, imported from PyTorch by `mucc import`."
+
+
+def _origin(request: Request) -> Any:
+    from mucc.frontend.torch_import.driver import Origin
+
+    folder = os.path.dirname(os.path.abspath(request.driver)) or "."
+    return Origin(
+        os.path.relpath(os.path.abspath(request.path), folder),
+        os.path.relpath(os.path.abspath(request.kernels), folder),
+        f"mucc import {os.path.basename(request.path)}",
+    )
+
+
+def _program(request: Request, problem: Any, answer: Answer | None = None) -> Any:
+    from mucc.frontend.torch_import.capture import capture
+    from mucc.frontend.torch_import.judge import compiles
+    from mucc.frontend.torch_import.program import formats, import_graph
+
+    mark = time.monotonic()
+    captured = capture(problem.module, problem.inputs)
+    captured_at = time.monotonic()
+    judge = None if request.whole else compiles(request.target)
+    program = import_graph(captured, request.name, formats(request.compute), judge)
+    if answer is not None:
+        answer.seconds |= {"capture": captured_at - mark, "lower": time.monotonic() - captured_at}
+    return program
+
+
+def _smaller(request: Request, tree: ast.Module) -> ast.Module:
+    """The file at the smallest sizes at which it can be captured, and then run."""
+    from mucc.frontend.torch_import.capture import capture
+    from mucc.frontend.torch_import.problem import load_problem
+    from mucc.frontend.torch_import.scale import scalings
+
+    *smaller, whole = scalings(tree)
+    for candidate in smaller:
+        with suppress(DiagnosticError):
+            problem = load_problem(request, candidate)
+            capture(problem.module, problem.inputs)
+            return candidate
+    return whole
+
+
+def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
+    """Compare with PyTorch on fresh inputs: at the problem's sizes where a CPU can, else at smaller ones."""
+    from mucc.frontend.torch_import.problem import load_problem, shapes_of
+    from mucc.frontend.torch_import.verify import compare
+
+    mark = time.monotonic()
+    work = [sum(row[key] for row in answer.rows) for key in ("operations", "bytes")]
+    if math.prod(work) and (work[0] > OPERATIONS or work[1] > MOVED):
+        tree = _smaller(request, tree)
+    program = _program(request, load_problem(request, tree))
+    real = load_problem(request, tree, fake=False, seed=request.seed)
+    found = compare(program, program.driver(_origin(request)), real.module, real.inputs, request.seed)
+    answer.checks = [Check(d.name, d.largest, d.excess) for d in found]
+    answer.checked = shapes_of(real.inputs)
+    answer.seconds["verify"] = time.monotonic() - mark
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""The Python module that runs an imported program: kernels and PyTorch's calls in order, weights bound."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from mucc.frontend.torch_import.capture import Input, Ref, Source, failure, torch
+from mucc.frontend.torch_import.emit import Kernel
+from mucc.frontend.torch_import.lowering import INTEGERS, Meta
+from mucc.frontend.torch_import.partition import Graph, Node, Opaque
+
+HEAD = '''\
+"""{title}
+
+Made by `{command}`: kernels from {kernels}, {parts}
+"""
+
+{imports}import torch
+
+from mucc.runtime.imported import Imported
+
+
+class ModelNew(Imported):
+    PROBLEM = {problem}
+    KERNELS = {named}
+    TRAINING = {training!r}
+    INPUTS = {inputs}
+
+    def run(self, kernels, module{arguments}):
+'''
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a driver says about where it comes from: the problem file, the `.mcu` file, and the command."""
+
+    problem: str | None
+    kernels: str
+    command: str
+
+
+def driver_text(graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin, title: str) -> str:
+    """The driver's source. Raises MU7021 for what it has no text for."""
+    return _Driver(graph, steps).text(origin, title)
+
+
+class _Driver:
+    def __init__(self, graph: Graph, steps: Sequence[Kernel | Opaque]):
+        self.graph = graph
+        self.captured = graph.captured
+        self.steps = steps
+        self.inputs = sorted(
+            (i for i in self.captured.inputs.items() if i[1].is_argument), key=lambda i: i[1].position
+        )
+        self.lines: list[str] = []
+
+    def text(self, origin: Origin, title: str) -> str:
+        for step in self.steps:
+            if isinstance(step, Opaque):
+                self._opaque(step)
+            else:
+                self._kernel(step)
+        for mutation in self.captured.mutations:
+            self.lines.append(f"{self._input(mutation.target, mutation)}.copy_({self._value(mutation.node)})")
+        self.lines.append(f"return {self._structure(self.captured.structure)}")
+        opaque = sum(isinstance(s, Opaque) and s.node.target is not operator.getitem for s in self.steps)
+        parts = (
+            f"and {opaque} call{'s' if opaque != 1 else ''} of PyTorch between them."
+            if opaque
+            else "nothing else."
+        )
+        head = HEAD.format(
+            title=title,
+            command=origin.command,
+            kernels=origin.kernels,
+            named=quoted(origin.kernels),
+            problem=quoted(origin.problem),
+            imports="import operator\n\n" if any("operator." in line for line in self.lines) else "",
+            parts=parts,
+            training=self.captured.training,
+            inputs=self._expected(),
+            arguments="".join(f", {name}" for name, _ in self.inputs),
+        )
+        return head + "".join(f"        {line}\n" for line in self.lines)
+
+    def _expected(self) -> str:
+        """What the driver demands of the leaves of its arguments, by position."""
+        rows: dict[int, str] = {}
+        for name, given in self.inputs:
+            meta = self.graph.meta(self._node(name))
+            if given.source is Source.NUMBER:
+                rows[given.position] = f"({quoted(name)}, float)"
+            else:
+                shape = tuple(None if isinstance(d, str) else d for d in meta.dims)
+                rows[given.position] = f"({quoted(name)}, torch.{meta.dtype}, {shape!r})"
+        for position, value in self.captured.fixed.items():
+            rows[position] = f"(None, {value!r})"
+        if not rows:
+            return "()"
+        return "(\n" + "".join(f"        {rows[p]},\n" for p in sorted(rows)) + "    )"
+
+    def _node(self, name: str) -> Node:
+        return next(n for n in self.captured.graph.nodes if n.name == name)
+
+    # Steps
+
+    def _kernel(self, kernel: Kernel) -> None:
+        arguments = ", ".join(self._argument(node) for node in kernel.parameters)
+        call = f"kernels.{kernel.name}({arguments})"
+        results = [node.name for node in kernel.results]
+        self.lines.append(f"{', '.join(results)} = {call}")
+        for node in kernel.results:
+            if dtype := restored(self.graph.meta(node)):
+                self.lines.append(f"{node.name} = {node.name}.to({dtype})")
+
+    def _argument(self, node: Node) -> str:
+        text = self._value(node)
+        if self.graph.is_number(node):
+            return text
+        if dtype := stored(self.graph.meta(node)):
+            text = f"{text}.to({dtype})"
+        return text
+
+    def _opaque(self, step: Opaque) -> None:
+        node = step.node
+        if node.target is operator.getitem:
+            self.lines.append(f"{node.name} = {self._literal(node.args[0])}[{node.args[1]}]")
+            return
+        arguments = [self._literal(a) for a in node.args]
+        arguments += [f"{k}={self._literal(v)}" for k, v in node.kwargs.items()]
+        self.lines.append(f"{node.name} = {_target(node.target)}({', '.join(arguments)})  # {step.reason}")
+
+    # Expressions
+
+    def _value(self, name: str | Node) -> str:
+        node = self.graph.resolved(self._node(name) if isinstance(name, str) else name)
+        given = self.captured.inputs.get(node.name)
+        return node.name if given is None else self._input(given, node)
+
+    def _input(self, given: Input, place: Any) -> str:
+        if given.is_argument:
+            return next(name for name, i in self.inputs if i is given or i == given)
+        if given.source is Source.CONSTANT:
+            return f"self.constant({quoted(given.path)})"
+        text = "module"
+        for part in given.path.split("."):
+            text = f"{text}.{part}" if part.isidentifier() else f"getattr({text}, {quoted(part)})"
+        return text
+
+    def _literal(self, value: Any) -> str:
+        match value:
+            case torch.fx.Node():
+                return self._value(value)
+            case tuple():
+                return (
+                    f"({''.join(self._literal(v) + ', ' for v in cast('tuple[Any, ...]', value)).rstrip()})"
+                )
+            case list():
+                return f"[{', '.join(map(self._literal, cast('list[Any]', value)))}]"
+            case torch.device():
+                return "self.device"
+            case torch.dtype() | torch.layout() | torch.memory_format():
+                return str(value)
+            case float() if value != value or abs(value) == float("inf"):
+                return f"float({quoted(str(value))})"
+            case str():
+                return quoted(value)
+            case None | bool() | int() | float():
+                return repr(value)
+            case _:
+                raise failure("MU7021", f"an argument of the type {type(value).__name__} has no text")
+
+    def _structure(self, value: Any) -> str:
+        match value:
+            case Ref():
+                return self._value(value.node)
+            case dict():
+                items = cast("dict[Any, Any]", value).items()
+                return f"{{{', '.join(f'{quoted(k)}: {self._structure(v)}' for k, v in items)}}}"
+            case tuple() if type(cast(object, value)) is tuple:
+                return (
+                    f"({''.join(f'{self._structure(v)}, ' for v in cast('tuple[Any, ...]', value)).rstrip()})"
+                )
+            case list():
+                return f"[{', '.join(map(self._structure, cast('list[Any]', value)))}]"
+            case None | bool() | int() | float() | str():
+                return repr(value)
+            case _:
+                raise failure(
+                    "MU7021",
+                    f"the module returns a {type(value).__name__}",
+                    "return tensors, tuples, lists or dicts",
+                )
+
+
+def quoted(text: object) -> str:
+    """Python text of a string, in double quotes, or of None."""
+    return json.dumps(text, ensure_ascii=False) if isinstance(text, str) else repr(text)
+
+
+def stored(meta: Meta) -> str | None:
+    """What a value is converted to before a kernel reads it; None for nothing."""
+    if meta.dtype == "bool":
+        return "torch.uint8"
+    return "torch.int32" if INTEGERS.get(meta.dtype) == "s32" and meta.dtype != "int32" else None
+
+
+def restored(meta: Meta) -> str | None:
+    """What a kernel's result is converted to; None for nothing."""
+    return f"torch.{meta.dtype}" if stored(meta) else None
+
+
+def _target(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        namespace, _, name = target._schema.name.partition("::")
+        return f"torch.ops.{namespace}.{name}.{target._overloadname}"
+    if getattr(target, "__module__", "") in ("_operator", "operator"):
+        return f"operator.{target.__name__}"
+    raise failure("MU7021", f"a call of {target} has no text")

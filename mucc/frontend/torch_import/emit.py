@@ -1,0 +1,137 @@
+"""Pieces of a graph to kernels of `mu`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.views import BroadcastOp
+from mucc.dialects.mu.types import DTYPES, Shaped, TensorType
+from mucc.frontend.names import Names
+from mucc.frontend.torch_import import partition
+from mucc.frontend.torch_import.lowering import Meta
+from mucc.frontend.torch_import.partition import Graph, Node, Piece, is_part
+
+
+@dataclass
+class Kernel:
+    """A piece as a kernel: the nodes that its parameters and results stand for, in order."""
+
+    op: KernelOp
+    piece: Piece
+    parameters: list[Node]
+    results: list[Node]
+
+    @property
+    def name(self) -> str:
+        return self.op.sym_name.data
+
+
+def stored_type(meta: Meta) -> TensorType:
+    """How a value lies in memory between kernels: a bool is a u8."""
+    if meta.dtype == "bool":
+        return TensorType.of(meta.dims, DTYPES["u8"])
+    return meta.type()
+
+
+def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str]) -> Kernel:
+    """The kernel of a piece. `leaving` names the nodes whose values leave the graph."""
+    own = set(piece.nodes)
+    leaving = set(leaving)
+    parameters = partition.sources_of(graph, piece)
+    results = [n for n in piece.nodes if _leaves(graph, n, own, leaving)]
+    names = Names("out")
+    given = [(names.new(argument_name(graph, p)), parameter_type(graph, p)) for p in parameters]
+    block = Block(arg_types=[t for _, t in given])
+    values: dict[Node, Any] = {}
+    for node, (hint, _), argument in zip(parameters, given, block.args, strict=True):
+        argument.name_hint = hint
+        values[node] = argument
+    for node in parameters:
+        if not graph.is_number(node) and graph.meta(node).dtype == "bool":
+            values[node] = _add(block, e.CmpOp("ne", values[node], _add(block, e.ConstantOp(0.0))))
+    for node in piece.nodes:
+        for constant in partition.made_of(graph, node):
+            if constant not in values:
+                _build(graph, constant, block, values)
+        _build(graph, node, block, values)
+    block.add_op(ReturnOp([_stored(block, values[r], graph.meta(r)) for r in results]))
+    called = [names.new(r.name) for r in results] if len(results) > 1 else ["out"]
+    outputs = [(n, stored_type(graph.meta(r))) for n, r in zip(called, results, strict=True)]
+    dims = _dims([t for _, t in given])
+    op = KernelOp(name, given, outputs, dims, body=Region(block))
+    return Kernel(op, piece, parameters, results)
+
+
+def argument_name(graph: Graph, node: Node) -> str:
+    """What a value is called as a parameter: a weight by its path, anything else as in the graph."""
+    given = graph.captured.inputs.get(node.name)
+    return node.name if given is None or given.is_argument else given.path.replace(".", "_")
+
+
+def parameter_type(graph: Graph, node: Node) -> Attribute:
+    """The type of the parameter that a value is passed as."""
+    return f32 if graph.is_number(node) else stored_type(graph.meta(node))
+
+
+def _dims(types: Iterable[Attribute]) -> list[str]:
+    found: dict[str, None] = {}
+    for type in types:
+        for dim in Shaped.of(type).dims:
+            if isinstance(dim, str):
+                found.setdefault(dim)
+    return list(found)
+
+
+def _leaves(graph: Graph, node: Node, own: set[Node], leaving: set[str]) -> bool:
+    """Whether a value is read outside of its piece."""
+    if node.name in leaving:
+        return True
+    for user in node.users:
+        if user in graph.aliases:
+            if _leaves(graph, user, own, leaving):
+                return True
+        elif user.op != "output" and user not in own and not (is_part(user) and user.args[0] is node):
+            return True
+    return False
+
+
+def _add(block: Block, op: Any) -> SSAValue:
+    block.add_op(op)
+    return op.results[0]
+
+
+def _build(graph: Graph, node: Node, block: Block, values: dict[Node, Any]) -> None:
+    """Append a node; its value, or the tuple of its values, goes into `values`."""
+    if node.target is operator.getitem:
+        values[node] = values[node.args[0]][node.args[1]]
+        return
+    before = block.last_op
+    built = partition.build_node(graph, node, block, values)
+    first = before.next_op if before else block.first_op
+    while first is not None:
+        for result in first.results:
+            result.name_hint = result.name_hint or node.name
+        first = first.next_op
+    is_tuple = isinstance(node.meta.get("val"), tuple | list)
+    values[node] = built if is_tuple else built[0]
+
+
+def _stored(block: Block, value: SSAValue, meta: Meta) -> SSAValue:
+    if meta.dtype == "bool":
+        value = _add(block, e.CastOp(value, DTYPES["u8"]))
+    if not isinstance(value.type, TensorType):
+        value = _add(block, BroadcastOp(value, meta.dims))
+    return value
+
+
+def module_of(kernels: Iterable[Kernel]) -> ModuleOp:
+    """All kernels in one module."""
+    return ModuleOp([k.op for k in kernels])

@@ -1,0 +1,15 @@
+"""All lowerings: loading this fills the registry."""
+
+from __future__ import annotations
+
+import contextlib
+from importlib import import_module
+
+AREAS = ("pointwise", "contraction", "reduction", "views", "convolution", "normalisation", "indexed")
+
+
+def load() -> None:
+    """Register what every area lowers."""
+    for area in AREAS:
+        with contextlib.suppress(ImportError):
+            import_module(f"mucc.frontend.torch_import.aten_{area}")

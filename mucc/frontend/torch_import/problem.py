@@ -1,0 +1,116 @@
+"""Problem files in KernelBench's format, which are run in a child process only."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mucc.frontend.torch_import.capture import failure, quiet, torch
+from mucc.frontend.torch_import.request import Request
+
+SEED = 42
+
+
+@dataclass
+class Problem:
+    """A problem file that has been run: its module on fake or real tensors, and its inputs."""
+
+    module: Any
+    inputs: tuple[Any, ...]
+
+
+def load_problem(request: Request, tree: ast.Module, *, fake: bool = True, seed: int = SEED) -> Problem:
+    """Run a problem file and make its module and inputs. Fake ones have shapes and take no memory.
+
+    Raises DiagnosticError: MU7011 for what is missing, MU7012 for what the file raises, MU7014 where memory
+    runs out.
+    """
+    if fake:
+        from torch._subclasses.fake_tensor import FakeTensorMode  # pyright: ignore[reportMissingImports]
+
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            return _load(request, tree, seed)
+    return _load(request, tree, seed)
+
+
+def _load(request: Request, tree: ast.Module, seed: int) -> Problem:
+    path = request.shown
+    linecache.cache[path] = (len(request.text), None, request.text.splitlines(keepends=True), path)
+    module = types.ModuleType("mucc_problem")
+    module.__file__ = request.path
+    namespace = module.__dict__
+
+    def run() -> None:
+        sys.modules["mucc_problem"] = module
+        exec(compile(tree, path, "exec"), namespace)
+
+    _guarded(path, "the problem file", run)
+    for name in ("Model", "get_inputs"):
+        if not callable(namespace.get(name)):
+            raise failure(
+                "MU7011",
+                f"{path} defines no '{name}'",
+                "a problem file defines Model and get_inputs(), and get_init_inputs() if Model takes any",
+            )
+    torch.manual_seed(seed)
+    get_init = namespace.get("get_init_inputs", list)
+    init = _guarded(path, "get_init_inputs()", lambda: list(get_init()))
+    model = _guarded(path, "Model(...)", lambda: namespace["Model"](*init))
+    if not isinstance(model, torch.nn.Module):
+        raise failure("MU7011", f"'Model' of {path} is no torch.nn.Module")
+    inputs = _guarded(path, "get_inputs()", lambda: tuple(namespace["get_inputs"]()))
+    return Problem(model, inputs)
+
+
+def _guarded(path: str, what: str, function: Callable[[], Any]) -> Any:
+    try:
+        with quiet():
+            return function()
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise raised(path, what, error) from None
+
+
+def raised(path: str, what: str, error: BaseException) -> Exception:
+    """The error for an exception out of a problem file, with the line of the file that it came from."""
+    text = str(error).strip() or "no message"
+    if isinstance(error, MemoryError) or any(
+        word in text for word in ("can't allocate memory", "not enough memory")
+    ):
+        return failure(
+            "MU7014", f"{what} needs more memory than the import may take", "--memory-limit sets the limit"
+        )
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    notes = (
+        [f"{path}:{frames[-1].lineno}: {linecache.getline(path, frames[-1].lineno or 0).strip()}"]
+        if frames
+        else []
+    )
+    first = text.splitlines()[0][:300]
+    return failure("MU7012", f"{what} raised {type(error).__name__}: {first}", notes=notes)
+
+
+def parse_problem(path: str, text: str) -> ast.Module:
+    """The syntax tree of a problem file. Raises MU7010."""
+    try:
+        return ast.parse(text, path)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        place = f" (line {line})" if line else ""
+        raise failure("MU7010", f"{path} is no Python file: {getattr(error, 'msg', error)}{place}") from None
+
+
+def shapes_of(inputs: Sequence[Any]) -> list[str]:
+    """The inputs' dtypes and shapes as text."""
+    leaves = torch.utils._pytree.tree_leaves(list(inputs))
+    return [
+        f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}" if isinstance(v, torch.Tensor) else repr(v)
+        for v in leaves
+    ]

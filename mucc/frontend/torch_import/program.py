@@ -1,0 +1,110 @@
+"""An imported program: its kernels as `mu` and as text, its driver, and what is left to PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mucc.frontend.source import SourceError, kernel_text, module_text
+from mucc.frontend.torch_import import operations
+from mucc.frontend.torch_import.capture import Captured, torch
+from mucc.frontend.torch_import.driver import Origin, driver_text
+from mucc.frontend.torch_import.emit import Kernel, emit_piece, module_of
+from mucc.frontend.torch_import.partition import Formats, Graph, Opaque, Piece, partition, returned
+from mucc.frontend.torch_import.work import Work, work_of
+
+operations.load()
+
+TextJudge = Callable[[str], str | None]
+"""Says of a kernel's text why it cannot be compiled, or None."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation of the module: what becomes of it, and its work."""
+
+    name: str
+    operation: str
+    kernel: str | None
+    reason: str | None
+    work: Work
+
+
+@dataclass
+class Program:
+    """What became of a module."""
+
+    name: str
+    graph: Graph
+    steps: list[Kernel | Opaque] = field(default_factory=list[Kernel | Opaque])
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [s for s in self.steps if isinstance(s, Kernel)]
+
+    @property
+    def opaque(self) -> list[Opaque]:
+        return [s for s in self.steps if isinstance(s, Opaque)]
+
+    @cached_property
+    def module(self) -> ModuleOp:
+        """All kernels in one `mu` module."""
+        return module_of(self.kernels)
+
+    def text(self, comment: str = "") -> str:
+        """The `.mcu` program; empty where there is no kernel."""
+        return module_text(self.module, comment) if self.kernels else ""
+
+    def driver(self, origin: Origin) -> str:
+        """The source of the driver."""
+        return driver_text(self.graph, self.steps, origin, f"{self.name}, imported from PyTorch.")
+
+    def rows(self) -> list[Row]:
+        """Every operation, in the order in which it runs."""
+        found: list[Row] = []
+        for step in self.steps:
+            if isinstance(step, Opaque):
+                nodes, kernel, reason = [step.node], None, step.reason
+            else:
+                nodes, kernel, reason = step.piece.nodes, step.name, None
+            for node in nodes:
+                if isinstance(node.target, torch._ops.OpOverload):
+                    name = f"{node.target._schema.name.replace('::', '.')}.{node.target._overloadname}"
+                    found.append(Row(node.name, name, kernel, reason, work_of(node)))
+        return found
+
+
+def import_graph(
+    captured: Captured,
+    name: str,
+    formats: Formats,
+    judge: TextJudge | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Program:
+    """The program of a captured module. With a `judge`, only what it lets pass becomes kernels."""
+    graph = Graph(captured, formats, names=names or {})
+    leaving = returned(captured)
+
+    def judged(piece: Piece) -> str | None:
+        assert judge is not None
+        try:
+            return judge(kernel_text(emit_piece(graph, piece, "trial", leaving).op))
+        except SourceError as error:
+            return str(error)
+
+    steps = partition(graph, judged if judge else None)
+    pieces = [s for s in steps if isinstance(s, Piece)]
+    names_of = [name] if len(pieces) == 1 else [f"{name}_{n}" for n in range(len(pieces))]
+    kernels = iter([emit_piece(graph, p, n, leaving) for p, n in zip(pieces, names_of, strict=True)])
+    return Program(name, graph, [next(kernels) if isinstance(s, Piece) else s for s in steps])
+
+
+def formats(compute: str | None) -> Formats:
+    """What products of f32 are computed in: as torch is set up to in this process, unless told otherwise."""
+    if compute is not None:
+        return Formats(compute, compute)
+    matmul = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "f32"
+    return Formats(matmul, "tf32" if torch.backends.cudnn.allow_tf32 else "f32")

@@ -1,0 +1,87 @@
+"""`mucc.from_torch`: a module that lives in this process as a program."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mucc.frontend.torch_import.capture import capture
+from mucc.frontend.torch_import.driver import Origin
+from mucc.frontend.torch_import.judge import compiles
+from mucc.frontend.torch_import.program import Program, Row, formats, import_graph
+from mucc.frontend.torch_import.verify import Difference, Interpreted, compare, driver_class
+
+
+@dataclass
+class ImportedModule:
+    """A module as a program: its `.mcu` text, its driver, what stays with PyTorch."""
+
+    module: Any
+    program: Program
+    target: str
+
+    @property
+    def text(self) -> str:
+        """The `.mcu` program; empty where nothing becomes a kernel."""
+        return self.program.text(f"{type(self.module).__name__}, imported from PyTorch by mucc.from_torch.")
+
+    @property
+    def driver(self) -> str:
+        """The source of the Python module that runs it."""
+        return self.program.driver(Origin(None, f"{self.program.name}.mcu", "mucc.from_torch"))
+
+    @property
+    def rows(self) -> list[Row]:
+        """What became of each operation."""
+        return self.program.rows()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program to a `.mcu` file, and the driver beside it as `<name>_driver.py`."""
+        stem = str(path).removesuffix(".mcu")
+        origin = Origin(None, f"{os.path.basename(stem)}.mcu", "mucc.from_torch")
+        for name, text in ((f"{stem}.mcu", self.text), (f"{stem}_driver.py", self.program.driver(origin))):
+            with open(name, "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def compile(self) -> Any:
+        """A torch.nn.Module with this module's weights whose kernels are compiled now. Needs a compiler."""
+        from mucc.runtime.build import compile
+        from mucc.runtime.imported import contiguous
+
+        kernels = contiguous(compile(self.text, self.target)) if self.text else None
+        return self._of(kernels)
+
+    def interpreted(self) -> Any:
+        """The same with the kernels run by the interpreter, in float64: slow, and right by definition."""
+        return self._of(Interpreted(self.program.kernels))
+
+    def verify(self, *inputs: Any, seed: int = 42) -> list[Difference]:
+        """Compare with PyTorch on inputs: results, buffers and changed arguments."""
+        return compare(self.program, self.driver, self.module, inputs, seed)
+
+    def _of(self, kernels: Any) -> Any:
+        constants = self.program.graph.captured.constants
+        return driver_class(self.driver).of(self.module, kernels, constants)
+
+
+def from_torch(
+    module: Any,
+    example_inputs: Sequence[Any],
+    *,
+    name: str | None = None,
+    target: str = "sm_90a",
+    compute: str | None = None,
+    whole: bool = False,
+) -> ImportedModule:
+    """Import a module in the mode that it is in, for inputs of the shapes and dtypes of `example_inputs`.
+
+    `compute` is the format of f32 products; left out it is what torch is set up to. `whole` keeps all that
+    the language says in kernels, compiled or not. Raises DiagnosticError MU7012, MU7020, MU7021.
+    """
+    captured = capture(module, example_inputs)
+    called = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(module).__name__).lower()
+    judge = None if whole else compiles(target)
+    return ImportedModule(module, import_graph(captured, called, formats(compute), judge), target)

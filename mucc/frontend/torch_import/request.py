@@ -1,0 +1,91 @@
+"""What is asked of an import, and what it answers: values that travel between processes."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+
+
+@dataclass(frozen=True)
+class Request:
+    """One import of a problem file, which messages call `shown`.
+
+    `whole` keeps everything that `mu` says in kernels, compiled or not. `scale_down` imports the file at
+    small sizes. `memory` is in bytes, beyond what torch itself takes.
+    """
+
+    path: str
+    shown: str
+    text: str
+    name: str
+    kernels: str
+    driver: str
+    target: str = "sm_90a"
+    whole: bool = False
+    compute: str | None = None
+    verify: bool = False
+    scale_down: bool = False
+    memory: int = 8 << 30
+    seed: int = 42
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Check:
+    """How far one result, buffer or input is from PyTorch's; `excess` is over what is tolerated."""
+
+    name: str
+    largest: float
+    excess: float
+
+
+@dataclass
+class Answer:
+    """What came of an import.
+
+    `rows` has each operation with its kernel, or the reason why it has none, and its work. `seconds` holds
+    the time of each step. `checked` says at which shapes `checks` were made.
+    """
+
+    text: str = ""
+    driver: str = ""
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    inputs: list[str] = field(default_factory=list[str])
+    checks: list[Check] = field(default_factory=list[Check])
+    checked: list[str] = field(default_factory=list[str])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Answer:
+        answer = Answer(**data)
+        answer.checks = [Check(**check) for check in data["checks"]]
+        return answer
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything that was compared is within what is tolerated."""
+        return all(c.excess <= 1 for c in self.checks)
+
+
+def error_to_json(error: DiagnosticError) -> list[dict[str, Any]]:
+    """Diagnostics without places, as plain values."""
+    return [
+        {"code": d.code, "message": d.message, "notes": list(d.notes), "helps": list(d.helps)}
+        for d in error.diagnostics
+    ]
+
+
+def error_from_json(data: list[dict[str, Any]]) -> DiagnosticError:
+    """The error that `error_to_json` wrote."""
+    found = [
+        Diagnostic(d["code"], d["message"], notes=tuple(d["notes"]), helps=tuple(d["helps"])) for d in data
+    ]
+    return DiagnosticError(tuple(found))

@@ -1,0 +1,113 @@
+"""Whether an imported program means what its module does: driver and interpreter against PyTorch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mucc.dialects.mu.interpreter import interpret_kernel
+from mucc.dialects.mu.types import Shaped, dtype_name
+from mucc.frontend.torch_import.capture import torch
+from mucc.frontend.torch_import.emit import Kernel
+from mucc.frontend.torch_import.program import Program
+
+TOLERANCE = 1e-4
+"""Relative and absolute: what KernelBench grants to float32."""
+
+WIDER = {"float16": 1e-2, "bfloat16": 2e-2}
+
+_TORCH = {
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "s32": torch.int32,
+    "s8": torch.int8,
+    "u8": torch.uint8,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest difference of one result or buffer: absolute, and over what is tolerated."""
+
+    name: str
+    largest: float
+    excess: float
+
+    @property
+    def is_good(self) -> bool:
+        return self.excess <= 1
+
+
+class Interpreted:
+    """The kernels of a program as the interpreter runs them, in float64."""
+
+    def __init__(self, kernels: Sequence[Kernel]):
+        for kernel in kernels:
+            setattr(self, kernel.name, _caller(kernel))
+
+
+def _caller(kernel: Kernel) -> Any:
+    types = [_TORCH[dtype_name(Shaped.of(t).element_type)] for t in kernel.op.output_types]
+
+    def call(*args: Any) -> Any:
+        results = interpret_kernel(kernel.op, list(args))
+        stored = [torch.as_tensor(r).to(t) for r, t in zip(results, types, strict=True)]
+        return stored[0] if len(stored) == 1 else tuple(stored)
+
+    return call
+
+
+def driver_of(program: Program, source: str, module: Any) -> Any:
+    """The driver's module around the interpreter."""
+    kernels = Interpreted(program.kernels)
+    return driver_class(source).of(module, kernels, program.graph.captured.constants)
+
+
+def driver_class(source: str) -> Any:
+    """The class that a driver's source defines."""
+    namespace: dict[str, Any] = {"__name__": "mucc_driver"}
+    exec(compile(source, "<driver>", "exec"), namespace)
+    return namespace["ModelNew"]
+
+
+def compare(program: Program, source: str, module: Any, inputs: Sequence[Any], seed: int) -> list[Difference]:
+    """Run both on copies of the same inputs and weights; compare results, buffers, and changed inputs."""
+    theirs, ours = copy.deepcopy(module), driver_of(program, source, copy.deepcopy(module))
+    given = [copy.deepcopy(tuple(inputs)) for _ in range(2)]
+    with torch.no_grad():
+        torch.manual_seed(seed)
+        expected = theirs(*given[0])
+        torch.manual_seed(seed)
+        got = ours(*given[1])
+    leaves = torch.utils._pytree.tree_leaves
+    pairs = [
+        (f"result {n}", e, g) for n, (e, g) in enumerate(zip(leaves(expected), leaves(got), strict=True))
+    ]
+    pairs += [
+        (f"input {n}", e, g) for n, (e, g) in enumerate(zip(leaves(given[0]), leaves(given[1]), strict=True))
+    ]
+    state = ours.module.state_dict()
+    pairs += [(name, value, state[name]) for name, value in theirs.state_dict().items()]
+    return [difference(*p) for p in pairs if isinstance(p[1], torch.Tensor)]
+
+
+def difference(name: str, expected: Any, got: Any) -> Difference:
+    """How far a tensor is from what was expected."""
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return Difference(name, float("inf"), float("inf"))
+    tolerance = WIDER.get(str(expected.dtype).removeprefix("torch."), TOLERANCE)
+    e, g = expected.to(torch.float64), got.to(torch.float64)
+    same = (e == g) | (torch.isnan(e) & torch.isnan(g))
+    distance = torch.where(same, 0.0, (e - g).abs())
+    if distance.numel() == 0:
+        return Difference(name, 0.0, 0.0)
+    if not expected.is_floating_point():
+        return Difference(name, float(distance.max()), float("inf") if distance.max() > 0 else 0.0)
+    scale = tolerance * (1 + e.abs())
+    excess = torch.nan_to_num(distance / scale, nan=float("inf"), posinf=float("inf"))
+    return Difference(name, float(torch.nan_to_num(distance, nan=float("inf")).max()), float(excess.max()))

@@ -1,0 +1,154 @@
+"""The base of the drivers that `mucc import` writes. Importing this imports torch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mucc.runtime.errors import MuccTypeError, MuccValueError
+
+torch: Any = importlib.import_module("torch")
+
+
+class Imported(torch.nn.Module):
+    """A module whose forward pass runs compiled kernels, and PyTorch for the rest.
+
+    It keeps the module that it was imported from, whose weights and buffers it uses. Made from the
+    constructor's arguments of the problem's `Model`, or by `of(module)` from a module that there is. Results
+    have no gradients.
+    """
+
+    PROBLEM: str | None = None
+    KERNELS: str = ""
+    TRAINING: bool = True
+    INPUTS: Sequence[tuple[Any, ...]] = ()
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__()
+        self._setup(_problem(self).Model(*args, **options), None, {})
+
+    @classmethod
+    def of(cls, module: Any, kernels: Any = None, constants: dict[str, Any] | None = None) -> Imported:
+        """The driver around a module; `kernels` has its kernels as attributes, else they are loaded."""
+        driver = cls.__new__(cls)
+        torch.nn.Module.__init__(driver)
+        driver._setup(module, kernels, constants or {})
+        return driver
+
+    def _setup(self, module: Any, kernels: Any, constants: dict[str, Any]) -> None:
+        self.module = module
+        self._kernels = kernels
+        self._constants = constants
+
+    @property
+    def device(self) -> Any:
+        """The device that tensors are made on: that of the arguments of the call."""
+        return self._device
+
+    def constant(self, name: str) -> Any:
+        """A tensor that the module made itself, on the device of the call."""
+        return self._constants[name].to(self._device)
+
+    def forward(self, *args: Any) -> Any:
+        leaves = torch.utils._pytree.tree_leaves(args)
+        tensors = self._checked(leaves)
+        self._device = next((t.device for t in leaves if isinstance(t, torch.Tensor)), torch.device("cpu"))
+        if self._kernels is None:
+            self._kernels = contiguous(load_kernels(_folder(self), self.KERNELS))
+        with torch.no_grad():
+            return self.run(self._kernels, self.module, *tensors)
+
+    def run(self, kernels: Any, module: Any, *args: Any) -> Any:
+        """The forward pass; each driver has its own."""
+        raise NotImplementedError
+
+    def _checked(self, leaves: Sequence[Any]) -> list[Any]:
+        """The arguments that the graph takes. Raises MU7050 where one is not what was imported."""
+        if self.module.training != self.TRAINING:
+            mode = "train" if self.TRAINING else "eval"
+            raise MuccValueError("MU7051", f"the module was imported in another mode: call {mode}() on it")
+        if len(leaves) != len(self.INPUTS):
+            raise MuccTypeError("MU7050", f"{len(self.INPUTS)} arguments were imported, {len(leaves)} came")
+        taken: list[Any] = []
+        for value, (name, expected, *shape) in zip(leaves, self.INPUTS, strict=True):
+            if name is None:
+                if value is not expected and value != expected:
+                    raise MuccValueError(
+                        "MU7050", f"an argument was {expected!r} at the import and is {value!r}"
+                    )
+                continue
+            if expected is float:
+                taken.append(float(value))
+                continue
+            _check_tensor(name, value, expected, shape[0])
+            taken.append(value)
+        return taken
+
+
+def contiguous(library: Any) -> Any:
+    """The kernels of a library for tensors that lie in memory in any way."""
+    return _Contiguous(library)
+
+
+class _Contiguous:
+    """The kernels of a library, called with tensors as they lie in memory by then."""
+
+    def __init__(self, library: Any):
+        self.library = library
+
+    def __getattr__(self, name: str) -> Any:
+        kernel = getattr(self.library, name)
+
+        def call(*args: Any) -> Any:
+            return kernel(*(a.contiguous() if isinstance(a, torch.Tensor) else a for a in args))
+
+        setattr(self, name, call)
+        return call
+
+
+def _check_tensor(name: str, value: Any, dtype: Any, shape: Sequence[int | None]) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise MuccTypeError("MU7050", f"'{name}' must be a tensor, not {type(value).__name__}")
+    fits = len(shape) == value.dim() and all(e in (None, n) for e, n in zip(shape, value.shape, strict=False))
+    if value.dtype != dtype or not fits:
+        expected = (
+            f"{str(dtype).removeprefix('torch.')}[{', '.join('_' if e is None else str(e) for e in shape)}]"
+        )
+        came = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        raise MuccValueError("MU7050", f"'{name}' was imported as {expected}, and is {came}")
+
+
+def _folder(driver: Imported) -> Path:
+    return Path(inspect.getfile(type(driver))).resolve().parent
+
+
+def _problem(driver: Imported) -> Any:
+    """The problem file of a driver, as a module."""
+    if driver.PROBLEM is None:
+        raise MuccTypeError("MU7052", "this driver has no problem file: make it by `ModelNew.of(module)`")
+    path = _folder(driver) / driver.PROBLEM
+    spec = importlib.util.spec_from_file_location("mucc_problem", path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise MuccTypeError("MU7052", f"the problem file {path} is not there")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_kernels(folder: Path, name: str) -> Any:
+    """The kernels of a program: from the library beside it where that is newer, else compiled now."""
+    if not name:
+        return None
+    source = folder / name
+    library = source.with_suffix(".so")
+    if library.exists() and library.stat().st_mtime >= source.stat().st_mtime:
+        from mucc.runtime.module import load
+
+        return load(library)
+    from mucc.runtime.build import compile
+
+    return compile(source.read_text(), name=str(source))

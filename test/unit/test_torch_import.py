@@ -1,0 +1,199 @@
+"""Importing PyTorch modules: what they become, that it means the same, and what bad problem files lead to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mucc.frontend as frontend
+from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.frontend.source import module_text
+from mucc.frontend.torch_import import sandbox
+from mucc.frontend.torch_import.request import Answer, Request
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+ROOT = Path(__file__).parents[2]
+PROBLEMS = ROOT / "bench" / "kernelbench" / "problems"
+
+
+def request(path: Path, **options: Any) -> Request:
+    where = {"kernels": str(path.with_suffix(".mcu")), "driver": str(path.with_suffix(".driver.py"))}
+    return Request(str(path), path.name, path.read_text(), "model", **where, **options)
+
+
+def imported(name: str, **options: Any) -> Answer:
+    """Import one of the project's problem files in this process, and compare it with PyTorch."""
+    from mucc.frontend.torch_import.child import serve
+
+    return serve(request(PROBLEMS / f"{name}.py", verify=True, **options))
+
+
+def operations(answer: Answer, kernel: bool) -> list[str]:
+    return [row["operation"] for row in answer.rows if (row["kernel"] is not None) is kernel]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("path", sorted(PROBLEMS.glob("*.py")), ids=lambda p: p.stem)
+def test_problems_mean_what_pytorch_computes(path: Path, whole: bool):
+    answer = imported(path.stem, whole=whole)
+    assert answer.checks and answer.agrees, [c for c in answer.checks if c.excess > 1]
+    if answer.text:
+        program, sink = frontend.parse(Source("x.mcu", answer.text))
+        module = frontend.lower(program, sink)
+        assert not sink.has_errors, sink.diagnostics
+        comment = answer.text.splitlines()[0].removeprefix("// ")
+        assert module_text(module, comment) == answer.text
+
+
+def test_a_linear_layer_is_one_kernel():
+    answer = imported("linear_gelu")
+    body = "    return gelu(matmul(x, linear_weight.T, compute=f32) + linear_bias) * 0.5\n}\n"
+    assert answer.text.endswith(body)
+    assert operations(answer, kernel=False) == []
+
+
+def test_products_of_f32_are_exact_unless_told_otherwise():
+    assert "compute=f32" in imported("linear_gelu").text
+    assert "x @ linear_weight.T" in imported("linear_gelu", compute="tf32").text
+
+
+def test_batch_norm_in_training_moves_the_running_statistics():
+    answer = imported("batch_norm", whole=True)
+    assert "norm_running_mean * 0.7 + " in answer.text and "norm_running_var * 0.7 + " in answer.text
+    assert {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"} <= {
+        c.name for c in answer.checks
+    }
+    assert "module.norm.running_mean.copy_(" in answer.driver
+
+
+def test_dropout_stays_with_the_generator_of_torch():
+    answer = imported("dropout", whole=True)
+    (row,) = [r for r in answer.rows if r["kernel"] is None]
+    assert row["operation"] == "aten.native_dropout.default" and "generator" in row["reason"]
+    assert answer.text.count("kernel ") == 2
+
+
+def test_updates_in_place_come_back():
+    answer = imported("in_place", whole=True)
+    assert "y.copy_(" in answer.driver and "module.total.copy_(" in answer.driver
+    assert {c.name for c in answer.checks} >= {"input 1", "total"}
+
+
+def test_dtypes_are_those_of_torch():
+    answer = imported("promotion", whole=True)
+    assert "n.to(torch.int32)" in answer.driver and "keep.to(torch.uint8)" in answer.driver
+    assert ".to(torch.int64)" in answer.driver and ".to(torch.bool)" in answer.driver
+
+
+def test_work_is_counted():
+    answer = imported("linear_gelu")
+    linear = answer.rows[0]
+    assert linear["operations"] == 2 * 256 * 512 * 1024
+    assert linear["bytes"] == 4 * (256 * 512 + 512 * 1024 + 1024 + 256 * 1024)
+
+
+# From Python
+
+
+def test_a_driver_checks_its_arguments():
+    from mucc.frontend.torch_import import from_torch
+    from mucc.runtime.errors import MuccError
+
+    layer = torch.nn.Linear(8, 4)
+    made = from_torch(layer, (torch.rand(3, 8),), whole=True)
+    driver = made.interpreted()
+    x = torch.rand(3, 8)
+    torch.testing.assert_close(driver(x), layer(x))
+    for bad in ((torch.rand(4, 8),), (x.double(),), (x, x), ("x",)):
+        with pytest.raises(MuccError, match="MU7050"):
+            driver(*bad)
+    layer.eval()
+    with pytest.raises(MuccError, match="MU7051"):
+        driver(x)
+
+
+def test_numbers_stay_arguments():
+    from mucc.frontend.torch_import import from_torch
+
+    class Scale(torch.nn.Module):
+        def forward(self, x: Any, s: float) -> Any:
+            return x * s
+
+    driver = from_torch(Scale(), (torch.rand(3), 2.0), whole=True).interpreted()
+    torch.testing.assert_close(driver(torch.ones(3), 5.0), torch.full((3,), 5.0))
+
+
+# Bad problem files
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("no_inputs", "MU7011", "get_inputs"),
+        ("raises", "MU7012", "shape '[3, 5]' is invalid"),
+        ("allocates", "MU7014", "memory"),
+        ("exits", "MU7015", "status 3"),
+        ("control_flow", "MU7020", "depends on values"),
+        ("graph_break", "MU7020", "one graph"),
+    ],
+)
+def test_bad_problems_are_errors(name: str, code: str, words: str):
+    with pytest.raises(DiagnosticError) as caught:
+        sandbox.run(request(PROBLEMS / "bad" / f"{name}.py", memory=2 << 30), time_limit=120)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == code and words in diagnostic.message
+
+
+@pytest.mark.parametrize("name", ["hangs", "prints"])
+def test_endless_problems_are_stopped(name: str):
+    with pytest.raises(DiagnosticError) as caught:
+        sandbox.run(request(PROBLEMS / "bad" / f"{name}.py"), time_limit=8)
+    assert caught.value.diagnostics[0].code == "MU7013"
+
+
+def test_no_python(tmp_path: Path):
+    path = tmp_path / "broken.py"
+    path.write_text("class Model(\n")
+    with pytest.raises(DiagnosticError) as caught:
+        sandbox.run(request(path))
+    assert caught.value.diagnostics[0].code == "MU7010"
+
+
+# The command line
+
+
+def mucc(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mucc", "import", *args]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env={**os.environ, "TMPDIR": str(cwd)}
+    )
+
+
+def test_command(tmp_path: Path):
+    done = mucc(str(PROBLEMS / "linear_gelu.py"), "-o", "out.mcu", "--verify", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "linear_gelu.py: 1 kernel" in done.stderr and "agrees with PyTorch" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.mcu", "out_driver.py"]
+    assert "kernel linear_gelu(" in (tmp_path / "out.mcu").read_text()
+
+
+def test_command_leaves_nothing_behind_after_an_error(tmp_path: Path):
+    done = mucc(str(PROBLEMS / "bad" / "raises.py"), "-o", "out.mcu", cwd=tmp_path)
+    assert done.returncode == 1 and "error[MU7012]" in done.stderr and "raises.py:16" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_and_json(tmp_path: Path):
+    import json
+
+    done = mucc(str(PROBLEMS / "dropout.py"), "--list", cwd=tmp_path)
+    assert done.returncode == 0 and "PyTorch: random numbers" in done.stdout
+    done = mucc(str(PROBLEMS / "dropout.py"), "--json", "--whole", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    assert {"text", "driver", "rows", "seconds"} <= set(answer)
