@@ -12,11 +12,22 @@ from xdsl.ir import Operation
 from mucc.diagnostics.core import Span
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops import shape as s
+from mucc.dialects.mu.ops.attention import AttentionOp
 from mucc.dialects.mu.ops.contraction import ComputeAttr, GroupedMatmulOp, MatmulOp
-from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp, TakeAlongOp
+from mucc.dialects.mu.ops.normalisation import (
+    AlongAxisOp,
+    LogSoftmaxOp,
+    LogSumExpOp,
+    NormalizeOp,
+    SoftmaxOp,
+)
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
+from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
+from mucc.dialects.mu.ops.scan import ScanOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped, dtype_name
 from mucc.frontend import ast
@@ -255,6 +266,96 @@ def _arg_reduce(op: ArgReduceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     return call(op.kind.data.value, *operands, axis=number(op.axis.value.data))
 
 
+def _geometry(numbers: dict[str, tuple[Sequence[int], int]]) -> dict[str, ast.Expr | ast.List]:
+    """Numbers for each spatial axis, one where all are alike, none where they have their default."""
+    found: dict[str, ast.Expr | ast.List] = {}
+    for name, (values, default) in numbers.items():
+        if len(set(values)) > 1:
+            found[name] = ints(values)
+        elif values[0] != default:
+            found[name] = number(values[0])
+    return found
+
+
+def _convolution(op: ConvOp | ConvTransposeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    numbers: dict[str, tuple[Sequence[int], int]] = {
+        "stride": (op.stride.get_values(), 1),
+        "pad": (op.pad.get_values(), 0),
+        "dilation": (op.dilation.get_values(), 1),
+        "groups": ([op.groups.value.data], 1),
+    }
+    if isinstance(op, ConvTransposeOp):
+        numbers["output_pad"] = (op.output_pad.get_values(), 0)
+    default = ComputeAttr.default(op.operand.type, op.weight.type)
+    compute = given({"compute": (word(op.compute.data.value), op.compute == default)})
+    return call(op.name.removeprefix("mu."), *operands, **_geometry(numbers), **compute)
+
+
+def _pool(op: PoolOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    size, stride = op.size.get_values(), op.stride.get_values()
+    numbers: dict[str, tuple[Sequence[int], int]] = {
+        "size": (size, -1),
+        "pad": (op.pad.get_values(), 0),
+        "dilation": (op.dilation.get_values(), 1),
+    }
+    options = _geometry(numbers)
+    if tuple(stride) != tuple(size):
+        options["stride"] = number(stride[0]) if len(set(stride)) == 1 else ints(stride)
+    average = op.kind.data.value == "avg"
+    if op.ceil is not None:
+        options["ceil"] = word("on")
+    if average and op.count_pad is None:
+        options["count_pad"] = word("off")
+    return call("avg_pool" if average else "max_pool", *operands, **options)
+
+
+def _scan(op: ScanOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    switches = {"reverse": op.reverse, "exclusive": op.exclusive}
+    options = {name: word("on") for name, value in switches.items() if value is not None}
+    return call(f"cum{op.kind.data.value}", *operands, axis=number(op.axis.value.data), **options)
+
+
+def _along_axis(op: AlongAxisOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    axis = op.axis.value.data
+    last = axis == len(Shaped.of(op.operand.type).dims) - 1
+    return call(op.name.removeprefix("mu."), *operands, **given({"axis": (number(axis), last)}))
+
+
+def _log_sum(op: LogSumExpOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    rank = len(Shaped.of(op.operand.type).dims)
+    return call("logsumexp", *operands, **axis_option(op.axes.get_values(), rank))
+
+
+_EPS = 1e-5
+"""What normalisations add to the variance where nothing else is said."""
+
+
+def _normalize(op: NormalizeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    axes, rank = list(op.axes.get_values()), len(Shaped.of(op.operand.type).dims)
+    eps = op.eps.value.data
+    options = given({"eps": (number(eps), eps == _EPS)})
+    if op.kind.data.value == "standard" and rank > 1 and axes == [0, *range(2, rank)]:
+        return call("batch_norm", *operands, **options)
+    axis = given({"axis": (ints(axes), axes == [rank - 1])})
+    return call("rms_norm" if op.kind.data.value == "rms" else "layer_norm", *operands, **axis, **options)
+
+
+def _attention(op: AttentionOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    options: dict[str, ast.Expr | ast.List] = {}
+    if op.mask is not None:
+        options["mask"] = operands[3]
+    if op.causal is not None:
+        options["causal"] = word("on")
+    scale, size = op.scale.value.data, Shaped.of(op.query.type).dims[-1]
+    if not isinstance(size, int) or scale != 1 / math.sqrt(size):
+        options["scale"] = number(scale)
+    return call("attention", *operands[:3], **options)
+
+
+def _take_along(op: TakeAlongOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    return call("take_along", *operands, axis=number(op.axis.value.data))
+
+
 SPELLERS: dict[type[Operation], Speller] = {
     e.ConstantOp: _constant,
     MatmulOp: _matmul,
@@ -266,6 +367,16 @@ SPELLERS: dict[type[Operation], Speller] = {
     GatherOp: _gather,
     ScatterOp: _scatter,
     BroadcastOp: _broadcast,
+    ConvOp: _convolution,
+    ConvTransposeOp: _convolution,
+    PoolOp: _pool,
+    ScanOp: _scan,
+    SoftmaxOp: _along_axis,
+    LogSoftmaxOp: _along_axis,
+    LogSumExpOp: _log_sum,
+    NormalizeOp: _normalize,
+    AttentionOp: _attention,
+    TakeAlongOp: _take_along,
     VarianceOp: _variance,
     ArgReduceOp: _arg_reduce,
     s.ReshapeOp: _reshape,

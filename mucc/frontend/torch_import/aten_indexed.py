@@ -6,24 +6,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.shape import IotaOp
-from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
-from mucc.frontend.torch_import import composites
-from mucc.frontend.torch_import.aten_contraction import product
+from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
+from mucc.dialects.mu.ops.normalisation import LogSoftmaxOp
+from mucc.dialects.mu.ops.views import ExpandOp
 from mucc.frontend.torch_import.aten_normalisation import MEAN, SUM, loss
 from mucc.frontend.torch_import.aten_reduction import reduced
+from mucc.frontend.torch_import.aten_views import reshaped
 from mucc.frontend.torch_import.lowering import (
     Builder,
     Built,
     Unsupported,
     aten,
+    axis_of,
     dims_of,
     dtype_of,
-    fixed,
     lowers,
 )
+
+
+@lowers(aten.gather.default)
+def gather(b: Builder, x: Any, axis: int, index: Any, **options: Any) -> Built:
+    axis = axis_of(axis, len(dims_of(x)))
+    others = [n for n in range(len(dims_of(x))) if n != axis]
+    if any(dims_of(x)[n] != dims_of(index)[n] for n in others):
+        raise Unsupported("gather by an index of another shape")
+    return b.add(TakeAlongOp(x, index, axis))
 
 
 @lowers(aten.embedding.default)
@@ -59,14 +67,12 @@ def cross_entropy(
     if weight is not None or smoothing or dtype_of(target) not in ("s32", "s8", "u8"):
         raise Unsupported("cross entropy with weights, smoothing or probabilities")
     axis = 1 if len(dims_of(x)) > 1 else 0
-    logs = composites.log_softmax(b, b.value(x), axis)
-    classes = fixed(dims_of(x)[axis])
-    numbers = b.column(b.add(IotaOp((classes,), 0)), axis, len(dims_of(x)))
-    # Numbers of classes are exact in f32, and a target that is none of them counts for nothing.
-    chosen = b.add(e.CmpOp("eq", b.add(ExpandOp(target, [axis])), numbers))
-    found = b.add(ReduceOp("sum", b.call(e.SelectOp, chosen, logs, 0), [axis]))
+    logs = b.add(LogSoftmaxOp(x, axis))
     counts = b.add(e.CmpOp("ne", target, b.number(ignore)))
-    losses = b.call(e.SelectOp, counts, b.call(e.NegOp, found), 0)
+    # Any class will do where a target does not count. s32 below the number of classes is exact in f32.
+    place = b.cast(b.call(e.SelectOp, counts, target, 0), "s32")
+    chosen = b.add(TakeAlongOp(logs, b.add(ExpandOp(place, [axis])), axis))
+    losses = b.call(e.SelectOp, counts, b.call(e.NegOp, reshaped(b, chosen, dims_of(target))), 0)
     if reduction != MEAN:
         return loss(b, losses, reduction)
     return b.call(e.DivOp, loss(b, losses, SUM), reduced(b, "sum", counts))
@@ -89,17 +95,4 @@ def attention(
         raise Unsupported("random numbers: they come from torch's generator")
     if enable_gqa:
         raise Unsupported("attention with fewer heads of keys than of queries")
-    if any(isinstance(d, str) for d in dims_of(q)[-1:]):
-        raise Unsupported("attention over an open extent")
-    factor = fixed(dims_of(q)[-1]) ** -0.5 if scale is None else scale
-    scores = b.call(e.MulOp, product(b, q, b.call(TransposeOp, k)), factor)
-    if causal:
-        rows, columns = (fixed(d) for d in dims_of(scores)[-2:])
-        later = b.add(e.CmpOp("gt", b.add(IotaOp((rows, columns), 1)), b.add(IotaOp((rows, columns), 0))))
-        scores = b.call(e.SelectOp, later, float("-inf"), scores)
-    if mask is not None and dtype_of(mask) == "bool":
-        scores = b.call(e.SelectOp, mask, scores, float("-inf"))
-    elif mask is not None:
-        scores = b.call(e.AddOp, scores, mask)
-    weights = b.cast(composites.softmax(b, scores, len(dims_of(scores)) - 1), dtype_of(v))
-    return product(b, weights, v)
+    return b.add(AttentionOp(q, k, v, mask, causal, scale))

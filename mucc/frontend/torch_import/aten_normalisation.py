@@ -8,8 +8,15 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.normalisation import (
+    AlongAxisOp,
+    LogSoftmaxOp,
+    LogSumExpOp,
+    NormalizeOp,
+    SoftmaxOp,
+)
 from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
-from mucc.frontend.torch_import import composites
+from mucc.dialects.mu.ops.scan import ScanOp
 from mucc.frontend.torch_import.aten_reduction import axes_of, reduced
 from mucc.frontend.torch_import.aten_views import reshaped
 from mucc.frontend.torch_import.lowering import (
@@ -20,6 +27,7 @@ from mucc.frontend.torch_import.lowering import (
     aten,
     axis_of,
     dims_of,
+    dtype_of,
     fixed,
     lowers,
 )
@@ -41,7 +49,7 @@ def _last(x: SSAValue, count: int) -> list[int]:
 
 
 def _standard(b: Builder, x: SSAValue, axes: Sequence[int], eps: float) -> SSAValue:
-    return composites.standardised(b, x, axes, eps)
+    return b.add(NormalizeOp("standard", x, list(axes), eps))
 
 
 @lowers(aten.layer_norm.default)
@@ -59,7 +67,7 @@ def native_layer_norm(b: Builder, x: Any, shape: Sequence[int], weight: Any, bia
 @lowers(aten.rms_norm.default)
 def rms_norm(b: Builder, x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Built:
     eps = 1.1920928955078125e-07 if eps is None else eps
-    return _affine(b, composites.rms(b, x, _last(x, len(shape)), eps), weight, None)
+    return _affine(b, b.add(NormalizeOp("rms", x, _last(x, len(shape)), eps)), weight, None)
 
 
 @lowers(aten.group_norm.default)
@@ -150,29 +158,40 @@ def _with_statistics(b: Builder, x: Any, weight: Any, bias: Any, mean: Any, var:
     return _affine(b, value, _channels(b, weight, rank), _channels(b, bias, rank))
 
 
-def _along(composite: Callable[[Builder, SSAValue, int], SSAValue]) -> Callable[..., Built]:
+def _along(cls: type[AlongAxisOp]) -> Callable[..., Built]:
     def build(b: Builder, x: Any, axis: int, *_: Any, **options: Any) -> Built:
-        value = b.value(x)
-        return composite(b, value, axis_of(axis, len(dims_of(value))))
+        return b.add(cls(b.value(x), axis_of(axis, len(dims_of(x)))))
 
     return build
 
 
-for _overload, _composite in (
-    (aten.softmax.int, composites.softmax),
-    (aten._softmax.default, composites.softmax),
-    (aten.log_softmax.int, composites.log_softmax),
-    (aten._log_softmax.default, composites.log_softmax),
+for _overload, _cls in (
+    (aten.softmax.int, SoftmaxOp),
+    (aten._softmax.default, SoftmaxOp),
+    (aten.log_softmax.int, LogSoftmaxOp),
+    (aten._log_softmax.default, LogSoftmaxOp),
 ):
-    LOWERINGS[_overload] = _along(_composite)
+    LOWERINGS[_overload] = _along(_cls)
 
 
 @lowers(aten.logsumexp.default)
 def logsumexp(b: Builder, x: Any, axes: Any, keepdim: bool = False) -> Built:
     value = b.value(x)
     positions = axes_of(value, axes)
-    return b.keep(composites.logsumexp(b, value, positions), positions, keepdim)
+    return b.keep(b.add(LogSumExpOp(value, positions)), positions, keepdim)
 
+
+def _scan(kind: str) -> Callable[..., Built]:
+    def build(b: Builder, x: Any, axis: int, **options: Any) -> Built:
+        if dtype_of(b.value(x)) not in ("f32", "bf16", "f16"):
+            raise Unsupported("a scan of integers")
+        return b.add(ScanOp(kind, x, axis_of(axis, len(dims_of(x)))))
+
+    return build
+
+
+LOWERINGS[aten.cumsum.default] = _scan("sum")
+LOWERINGS[aten.cumprod.default] = _scan("prod")
 
 MEAN, SUM = 1, 2
 """torch's `reduction` of losses; 0 is none."""

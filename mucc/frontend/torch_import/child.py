@@ -57,6 +57,11 @@ def main() -> None:
         error = raised(request.shown, "the import", MemoryError())
         assert isinstance(error, DiagnosticError)
         result = {"errors": error_to_json(error)}
+    except Exception as error:
+        from mucc.cli.reporting import internal_error
+
+        internal = internal_error(error, verbose=False, program=request.shown)
+        result = {"errors": error_to_json(DiagnosticError(internal))}
     temporary = f"{sys.argv[2]}.part"
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump(result, file)

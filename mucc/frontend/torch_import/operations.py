@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from importlib import import_module
 
 AREAS = ("pointwise", "contraction", "reduction", "views", "convolution", "normalisation", "indexed")
@@ -11,5 +10,4 @@ AREAS = ("pointwise", "contraction", "reduction", "views", "convolution", "norma
 def load() -> None:
     """Register what every area lowers."""
     for area in AREAS:
-        with contextlib.suppress(ImportError):
-            import_module(f"mucc.frontend.torch_import.aten_{area}")
+        import_module(f"mucc.frontend.torch_import.aten_{area}")
