@@ -40,6 +40,7 @@ def _kernel(kernel: KernelOp) -> Any:
     known: dict[SSAValue, Any] = {}
 
     def tree(value: SSAValue) -> Any:
+        value = _plain(value)
         if value not in known:
             if isinstance(value, BlockArgument):
                 known[value] = value.index
@@ -52,11 +53,11 @@ def _kernel(kernel: KernelOp) -> Any:
         return known[value]
 
     (end,) = [op for op in kernel.body.block.ops if isinstance(op, ReturnOp)]
-    return str(kernel.function_type), str(kernel.bound), [tree(_plain(v)) for v in end.values]
+    return str(kernel.function_type), str(kernel.bound), [tree(v) for v in end.values]
 
 
 def _plain(value: SSAValue) -> SSAValue:
-    """A returned value without the conversion that only says that a result is stored row-major."""
+    """A value without the conversion that only says that it is stored row-major."""
     op = value.owner
     if isinstance(op, CastOp) and Shaped.of(op.operand.type) == Shaped.of(op.result.type):
         return op.operand
