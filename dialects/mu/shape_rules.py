@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
@@ -50,20 +49,21 @@ def one_axis(axis: int, rank: int) -> int:
     return normalise_axes((axis,), rank)[0]
 
 
-def count(dims: Sequence[Dim]) -> tuple[Fraction, tuple[str, ...]]:
-    """How many elements extents hold: a number, times dims in order. `K_per_128` counts as K / 128."""
-    number, names = Fraction(1), list[str]()
+def count(dims: Sequence[Dim]) -> tuple[int, int, tuple[str, ...]]:
+    """How many elements extents hold: a fraction, times dims in order. `K_per_128` counts as K / 128."""
+    number, under, names = 1, 1, list[str]()
     for dim in dims:
         if isinstance(dim, int):
             number *= dim
             continue
         whole, _, divisor = dim.rpartition("_per_")
         if whole and divisor.isdigit():
-            number /= int(divisor)
+            under *= int(divisor)
             names.append(whole)
         else:
             names.append(dim)
-    return number, tuple(sorted(names))
+    common = math.gcd(number, under)
+    return number // common, under // common, tuple(sorted(names))
 
 
 def reshape(operand: Attribute, dims: Dims) -> TensorType:
