@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mucc.target.config import Candidate, Estimate, GemmConfig, Problem, Schedule, Violation
 
 DATA = Path(__file__).parent / "data"
-"""Where the data files are: `<target>.toml`."""
+"""Where the data files are: `<target>.toml`, and `devices/<card>.toml` for the cards that these name."""
 
 
 class Limits(NamedTuple):
@@ -74,7 +74,10 @@ class Device(NamedTuple):
     per second by compute type, and `dram_bandwidth` in bytes per second.
     """
 
+    key: str
+    """The short name, that of the data file: `h200`."""
     name: str
+    """What the driver calls it."""
     multiprocessors: int
     l2_bytes: int
     memory_bytes: int
@@ -98,21 +101,25 @@ class Facts(NamedTuple):
 
 
 def load_facts(name: str) -> Facts:
-    """Read `data/<name>.toml`. Raises `TypeError` where a table lacks a key or has one too many."""
-    import tomllib
-
-    table: dict[str, Any] = tomllib.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"))
+    """Read a target's data file. Raises `TypeError` where a table lacks a key or has one too many."""
+    table = _table(name)
     limits: dict[str, Any] = table["limits"]
     limits["swizzles"] = tuple(limits["swizzles"])
-    devices: list[dict[str, Any]] = table["device"]
+    devices: list[str] = table["devices"]
     return Facts(
         table["name"],
         table["title"],
         Limits(**limits),
         Multiprocessor(**table["multiprocessor"]),
-        tuple(Device(**device) for device in devices),
+        tuple(Device(key=key, **_table(f"devices/{key}")) for key in devices),
         table.get("cost", {}),
     )
+
+
+def _table(name: str) -> dict[str, Any]:
+    import tomllib
+
+    return tomllib.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 class Family(ABC):

@@ -1,0 +1,87 @@
+"""The speed of light of a source text: the frontend's IR, its primitive form, its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mucc import frontend
+from mucc.analysis.bound import Rates
+from mucc.analysis.sol import Sol, analyse, complete
+from mucc.analysis.structure import Structure
+from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dims import fault
+from mucc.hints import check_names
+from mucc.passes.decompose import Decompose
+from mucc.passes.form_stages import FormStages
+from mucc.passes.mu_canonicalize import MuCanonicalize
+from mucc.passes.pair_contractions import PairContractions
+from mucc.passes.support import PassError
+from mucc.target.devices import Card
+
+
+def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: str | None = None) -> list[Sol]:
+    """The analysis of every kernel of a source, or of one.
+
+    Raises DiagnosticError: what the frontend finds, MU6051 for a name that is no dim, MU5403 where a dim has no
+    value, MU5406 for a kernel that the file does not have.
+    """
+    program, sink = frontend.parse(source)
+    sink.raise_if_errors()
+    module = frontend.lower(program, sink)
+    sink.raise_if_errors()
+    kernels = _kernels(module)
+    check_names(kernels, dims)
+    if only is not None and only not in (names := [k.sym_name.data for k in kernels]):
+        meant = did_you_mean(only, names)
+        helps = (f"did you mean '{meant}'?" if meant else f"kernels are {', '.join(names)}",)
+        raise DiagnosticError(Diagnostic("MU5406", f"the file has no kernel '{only}'", helps=helps))
+    return [s for s in analyse_module(module, card, dims) if only in (None, s.kernel)]
+
+
+def analyse_module(
+    module: ModuleOp,
+    card: Card,
+    dims: Mapping[str, int],
+    inputs: Mapping[str, Structure] | None = None,
+) -> list[Sol]:
+    """The analysis of every kernel of a `mu` module, which is left as it is. See `analyse`."""
+    primitive = module.clone()
+    for step in (MuCanonicalize(), Decompose(), MuCanonicalize()):
+        step.apply(None, primitive)  # pyright: ignore[reportArgumentType]
+    stages = _stages(primitive, card.target.name)
+    rates = Rates(card.device, card.target.facts.multiprocessor)
+    found: list[Sol] = []
+    for kernel in _kernels(primitive):
+        values = complete(dims, kernel)
+        if missing := [name for name in kernel.dim_names if name not in values]:
+            example = ",".join(f"{name}=4096" for name in missing)
+            name = kernel.sym_name.data
+            raise fault("MU5403", f"{name}: no value for {', '.join(missing)}", f"add --dims {example}")
+        own = stages.get(kernel.sym_name.data, ())
+        found.append(analyse(kernel, rates, values, own, inputs))
+    return found
+
+
+def _kernels(module: ModuleOp) -> list[KernelOp]:
+    return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+
+
+def _stages(primitive: ModuleOp, target: str) -> dict[str, tuple[StageOp, ...]]:
+    """The stages of each kernel; none of a program that cannot be staged."""
+    module = primitive.clone()
+    try:
+        for step in (FormStages(), PairContractions(target)):
+            step.apply(None, module)  # pyright: ignore[reportArgumentType]
+    except PassError:
+        return {}
+    return {
+        kernel.sym_name.data: tuple(
+            cast(StageOp, op) for op in kernel.body.block.ops if isinstance(op, StageOp)
+        )
+        for kernel in _kernels(module)
+    }

@@ -1,0 +1,266 @@
+"""Speed-of-light (SOL) analysis of a `mu` kernel: its bound on a card, fused and as staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import StringAttr, bf16, f16, f32
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from mucc.analysis.bound import DRAM, Bound, Rates
+from mucc.analysis.counts import Term, tensor_bytes, work
+from mucc.analysis.structure import GENERAL, Structure, Structures, product_share
+from mucc.dialects.mu.ops.contraction import Compute, ContractionOp, MatmulOp
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+from mucc.signature import evaluate, quotient
+
+Dims = Mapping[str, int]
+
+
+class StageBound(NamedTuple):
+    """One stage: what its kernel reads and writes, and its bound."""
+
+    name: str
+    kind: str
+    bytes: int
+    bound: Bound
+
+
+class Assumption(NamedTuple):
+    """A bound under an assumption about the arithmetic of f32 products."""
+
+    name: str
+    bound: Bound
+
+
+class Hint(NamedTuple):
+    """What would lower the bound, and to how many seconds."""
+
+    text: str
+    seconds: float
+
+
+class Sol(NamedTuple):
+    """The speed of light of one kernel for given dims on one card. Times in seconds, sizes in bytes."""
+
+    kernel: str
+    dims: Dims
+    device: str
+    bound: Bound
+    reachable: Bound
+    """With the rates that were measured on such a card, where they are known."""
+    assumptions: tuple[Assumption, ...]
+    """As declared, in tf32 and in f32; only the first where no product has f32 operands."""
+    stages: tuple[StageBound, ...]
+    """As the compiler stages the kernel; none where it cannot."""
+    hints: tuple[Hint, ...]
+    facts: tuple[str, ...]
+    """What structure leaves out."""
+
+    @property
+    def staged_bytes(self) -> int:
+        return sum(stage.bytes for stage in self.stages)
+
+    @property
+    def staged_seconds(self) -> float:
+        """What the stages take one after another, each at its bound."""
+        return sum(stage.bound.seconds for stage in self.stages)
+
+    def gap(self, measured: float) -> float:
+        """How many times the bound a measured time is."""
+        return measured / self.bound.seconds if self.bound.seconds else float("inf")
+
+    def score(self, measured: float, baseline: float) -> float:
+        """The SOL score of SOL-ExecBench (arXiv 2603.19173): 0.5 at the baseline, 1 at the bound."""
+        left = baseline - self.bound.seconds
+        return 1 / (1 + (measured - self.bound.seconds) / left) if left > 0 else float("nan")
+
+
+def complete(dims: Dims, kernel: KernelOp) -> dict[str, int]:
+    """Values of all dims: given ones, those that the source binds, and quotients such as `K / 128`."""
+    values = {**kernel.bound_dims, **dims}
+    for name in kernel.dim_names:
+        if name not in values and (part := quotient(name)) and part[0] in values:
+            values[name] = values[part[0]] // part[1]
+    return values
+
+
+def analyse(
+    kernel: KernelOp,
+    rates: Rates,
+    dims: Dims,
+    stages: Iterable[StageOp] = (),
+    inputs: Mapping[str, Structure] | None = None,
+) -> Sol:
+    """The analysis of a kernel of primitive operations.
+
+    `dims` has a value for every dim (see `complete`), `stages` are those of the same kernel, `inputs` what is
+    known of parameters beside their types.
+    """
+    counter = _Counter(kernel, dims, Structures(kernel, inputs))
+    moved = counter.bytes()
+    operations = counter.operations()
+    bound = rates.bound(operations, moved)
+    assumptions = [Assumption("as declared", bound)]
+    if counter.has_f32_products:
+        for compute in (Compute.TF32, Compute.F32):
+            counted = counter.operations({f32: compute})
+            assumptions.append(Assumption(f"f32 products in {compute.value}", rates.bound(counted, moved)))
+    measured = Rates(rates.device, rates.sm, measured=True)
+    staged = tuple(_stage(stage, rates, dims) for stage in stages)
+    return Sol(
+        kernel.sym_name.data,
+        dims,
+        rates.device.name,
+        bound,
+        measured.bound(operations, moved),
+        tuple(assumptions),
+        staged,
+        tuple(_hints(counter, rates, bound, moved)),
+        tuple(counter.facts()),
+    )
+
+
+class _Counter:
+    """Counts what the results of a kernel need."""
+
+    def __init__(self, kernel: KernelOp, dims: Dims, structures: Structures):
+        self.kernel, self.dims, self.structures = kernel, dims, structures
+        last = kernel.body.block.last_op
+        assert isinstance(last, ReturnOp)
+        self.results = tuple(last.operands)
+        self.needed = _needed(self.results, structures)
+        self.ops = [op for op in kernel.body.block.ops if any(r in self.needed for r in op.results)]
+
+    @property
+    def has_f32_products(self) -> bool:
+        return any(isinstance(op, ContractionOp) and _element(op) == f32 for op in self.ops)
+
+    def operations(self, instead: Mapping[Attribute, Compute] = MappingProxyType({})) -> dict[str, int]:
+        """Operations by unit; `instead` says in which arithmetic operands of an element type multiply."""
+        counts: dict[str, int] = {}
+        for op in self.ops:
+            for unit, term in work(op):
+                number = self.number([term]) * self.share(op)
+                if isinstance(op, ContractionOp) and (compute := instead.get(_element(op))):
+                    number /= 3 if op.compute.data is Compute.TF32X3 else 1
+                    unit = "fp32" if compute is Compute.F32 else f"tensor.{compute.value}"
+                counts[unit] = counts.get(unit, 0) + int(number)
+        return counts
+
+    def number(self, terms: Iterable[Term]) -> int:
+        return evaluate(terms, self.dims)
+
+    def share(self, op: Operation) -> Fraction:
+        """Of an operation's work, the part that the structure of its operands leaves."""
+        if not isinstance(op, MatmulOp):
+            return Fraction(1)
+        (m, k), n = self.extents(op.lhs)[-2:], self.extents(op.rhs)[-1]
+        return product_share(self.structures[op.lhs], self.structures[op.rhs], m, n, k)
+
+    def extents(self, value: SSAValue) -> tuple[int, ...]:
+        return tuple(d if isinstance(d, int) else self.dims[d] for d in Shaped.of(value.type).dims)
+
+    def bytes(self) -> int:
+        """Compulsory bytes: each needed input read once, each result written once."""
+        used = [a for a in self.kernel.body.block.args if a in self.needed]
+        read = sum(self.size(a) for a in used)
+        return read + sum(self.number([tensor_bytes(t)]) for t in self.result_types)
+
+    @property
+    def result_types(self) -> list[TensorType]:
+        return [t for t in self.kernel.function_type.outputs if isinstance(t, TensorType)]
+
+    def size(self, argument: SSAValue) -> int:
+        """Bytes of a parameter that have to be read."""
+        if not isinstance(argument.type, TensorType):
+            return 0
+        whole = self.number([tensor_bytes(argument.type)])
+        extents = self.extents(argument)
+        if (structure := self.structures[argument]) == GENERAL or len(extents) < 2:
+            return int(whole * structure.share(1, 1))
+        return int(whole * structure.share(*extents[-2:]))
+
+    def named_inputs(self) -> list[tuple[SSAValue, StringAttr]]:
+        """The parameters that are needed, with their names."""
+        pairs = zip(self.kernel.body.block.args, self.kernel.arg_names, strict=True)
+        return [(argument, name) for argument, name in pairs if argument in self.needed]
+
+    def facts(self) -> list[str]:
+        """Sentences about structure that lowers the bound."""
+        lines: list[str] = []
+        names = [n.data for n in self.kernel.arg_names]
+        for argument, name in zip(self.kernel.body.block.args, names, strict=True):
+            structure = self.structures[argument]
+            if structure.constant is not None:
+                lines.append(f"{name} is {structure.constant:g} everywhere")
+            elif structure != GENERAL:
+                lines.append(f"{name} is {structure.pattern.value}")
+        for value, name in zip(self.results, self.kernel.result_names, strict=True):
+            structure = self.structures[value]
+            if structure.constant is not None:
+                lines.append(f"result {name.data} is {structure.constant:g} whatever the inputs are")
+            elif not structure.depends:
+                lines.append(f"result {name.data} does not depend on any input")
+        unused = [n for a, n in zip(self.kernel.body.block.args, names, strict=True) if a not in self.needed]
+        if unused:
+            lines.append(f"no result depends on {', '.join(unused)}")
+        return lines
+
+
+def _needed(results: tuple[SSAValue, ...], structures: Structures) -> set[SSAValue]:
+    """The values that results depend on, as far as structure does not fix them."""
+    needed: set[SSAValue] = set()
+    waiting = [v for v in results if structures[v].constant is None]
+    while waiting:
+        value = waiting.pop()
+        if value in needed or structures[value].constant is not None:
+            continue
+        needed.add(value)
+        if not isinstance(value, BlockArgument) and isinstance(value.owner, Operation):
+            waiting.extend(value.owner.operands)
+    return needed
+
+
+def _element(op: ContractionOp) -> Attribute:
+    return Shaped.of(op.lhs.type).element_type
+
+
+def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
+    """A stage: what it captures is read, what it yields is written."""
+    inner: set[SSAValue] = set(stage.body.block.args)
+    read: dict[SSAValue, None] = {}
+    operations: dict[str, int] = {}
+    for op in stage.body.block.ops:
+        inner.update(op.results)
+        read.update(dict.fromkeys(v for v in op.operands if v not in inner))
+        for unit, term in work(op):
+            operations[unit] = operations.get(unit, 0) + evaluate([term], dims)
+    tensors = [v.type for v in (*read, *stage.outputs)]
+    moved = evaluate([tensor_bytes(t) for t in tensors if isinstance(t, TensorType)], dims)
+    return StageBound(stage.stage_name.data, stage.kind.data.value, moved, rates.bound(operations, moved))
+
+
+def _hints(counter: _Counter, rates: Rates, bound: Bound, moved: int) -> Iterable[Hint]:
+    """What would lower the bound, the most first."""
+    found: list[Hint] = []
+    for element, compute in _NARROWER:
+        if bound.binding in ("fp32", *(f"tensor.{c.value}" for c in Compute)):
+            less = rates.bound(counter.operations({element: compute}), moved).seconds
+            found.append(Hint(f"multiply {dtype_name(element)} operands in {compute.value}", less))
+    if bound.binding == DRAM:
+        operations = counter.operations()
+        sizes = sorted(((counter.size(a), n.data) for a, n in counter.named_inputs()), reverse=True)
+        for size, name in sizes[:2]:
+            less = rates.bound(operations, moved - size // 2).seconds
+            found.append(Hint(f"keep {name} in half the bytes ({size / moved:.0%} of the traffic)", less))
+    return sorted((h for h in found if h.seconds < 0.99 * bound.seconds), key=lambda h: h.seconds)
+
+
+_NARROWER = ((f32, Compute.TF32), (f32, Compute.BF16), (bf16, Compute.E4M3), (f16, Compute.E4M3))
+"""Element types, and arithmetic of fewer bits for their products."""

@@ -1,0 +1,141 @@
+"""A speed-of-light analysis as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mucc.analysis.bound import DRAM, Bound, Limit
+from mucc.analysis.sol import Sol
+from mucc.diagnostics.core import Diagnostic, Severity
+
+FASTER = 0.9
+"""Of the bound: a measured time below this part of it is no rounding."""
+
+
+def warnings(sol: Sol, measured_ms: float | None) -> Iterator[Diagnostic]:
+    """MU5407 where a measured time is below what the card can do."""
+    if measured_ms is None or not sol.bound.seconds or measured_ms >= FASTER * sol.bound.seconds * 1e3:
+        return
+    share = measured_ms / (sol.bound.seconds * 1e3)
+    yield Diagnostic(
+        "MU5407",
+        f"{sol.kernel}: {measured_ms:g} ms is {share:.0%} of what {sol.bound.binding} needs at the least",
+        severity=Severity.WARNING,
+        notes=(
+            f"no implementation of the program takes less than {_time(sol.bound.seconds)} on {sol.device}",
+        ),
+        helps=(
+            "look whether all of the work was done, in the declared formats, and within the timed interval",
+        ),
+    )
+
+
+def as_text(sol: Sol, measured_ms: float | None = None, baseline_ms: float | None = None) -> str:
+    """The report as lines for people."""
+    dims = " ".join(f"{name}={value}" for name, value in sol.dims.items())
+    lines = [f"{sol.kernel} on {sol.device}{': ' if dims else ''}{dims}"]
+    if not sol.bound.seconds:
+        lines.append("  nothing to do: the bound is 0")
+    else:
+        reach = "" if sol.reachable == sol.bound else f"; {_time(sol.reachable.seconds)} at measured rates"
+        lines.append(f"  bound {_time(sol.bound.seconds)}, by {sol.bound.binding}{reach}")
+        lines.append(f"  {'unit':<13}{'amount':>13}{'rate':>16}{'time':>12}")
+        lines += [f"  {_limit(x)}" for x in sol.bound.limits if x.amount]
+        lines += _intensity(sol)
+    for assumption in sol.assumptions[1:]:
+        bound = assumption.bound
+        lines.append(f"  {assumption.name}: {_time(bound.seconds)}, by {bound.binding}")
+    lines += [f"  {fact}" for fact in sol.facts]
+    lines += _staged(sol)
+    if measured_ms is not None:
+        lines.append(f"  measured {measured_ms:g} ms: {sol.gap(measured_ms / 1e3):.3g} times the bound")
+        if baseline_ms is not None:
+            score = sol.score(measured_ms / 1e3, baseline_ms / 1e3)
+            lines.append(f"  SOL score {score:.3f} (0.5 is the baseline of {baseline_ms:g} ms, 1 the bound)")
+    if sol.hints:
+        lines.append("  what would lower the bound:")
+        lines += [f"    {hint.text}: {_time(hint.seconds)}" for hint in sol.hints]
+    return "\n".join(lines) + "\n"
+
+
+def _intensity(sol: Sol) -> Iterator[str]:
+    moved = sol.bound.limit(DRAM)
+    work = next((x for x in sol.bound.limits if x.unit != DRAM and x.amount), None)
+    if moved and moved.amount and work and moved.rate:
+        ridge = work.rate / moved.rate
+        intensity = work.amount / moved.amount
+        yield f"  {intensity:.3g} operations per byte; {work.unit} and {DRAM} balance at {ridge:.3g}"
+
+
+def _staged(sol: Sol) -> Iterator[str]:
+    if len(sol.stages) < 2:
+        return
+    moved = sol.bound.limit(DRAM)
+    yield (
+        f"  as {len(sol.stages)} stages: {_bytes(sol.staged_bytes)}"
+        f" ({_bytes(moved.amount if moved else 0)} fused), {_time(sol.staged_seconds)}"
+    )
+    width = max(len(s.name) for s in sol.stages)
+    for s in sol.stages:
+        yield f"    {s.name:<{width}}  {s.kind:<11}  {_bytes(s.bytes):>9}  {_time(s.bound.seconds)}, by {s.bound.binding}"
+
+
+def _limit(x: Limit) -> str:
+    unit = "B" if x.unit == DRAM else "op"
+    return (
+        f"{x.unit:<13}{_scaled(x.amount, unit):>13}{_scaled(x.rate, unit + '/s'):>16}{_time(x.seconds):>12}"
+    )
+
+
+def _bytes(amount: float) -> str:
+    return _scaled(amount, "B")
+
+
+def _scaled(amount: float, unit: str) -> str:
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if amount >= factor:
+            return f"{amount / factor:.4g} {prefix}{unit}"
+    return f"{amount:.4g} {unit}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.4g} us"
+
+
+def as_json(sol: Sol, measured_ms: float | None = None, baseline_ms: float | None = None) -> dict[str, Any]:
+    """The report as an object. Times in microseconds, sizes in bytes, rates per second."""
+    report: dict[str, Any] = {
+        "kernel": sol.kernel,
+        "device": sol.device,
+        "dims": dict(sol.dims),
+        **_bound_json(sol.bound),
+        "reachable": _bound_json(sol.reachable),
+        "assumptions": {a.name: _bound_json(a.bound) for a in sol.assumptions},
+        "stages": [
+            {"name": s.name, "kind": s.kind, "bytes": s.bytes, **_bound_json(s.bound)} for s in sol.stages
+        ],
+        "staged_bytes": sol.staged_bytes,
+        "staged_us": sol.staged_seconds * 1e6,
+        "structure": list(sol.facts),
+        "hints": [{"text": h.text, "bound_us": h.seconds * 1e6} for h in sol.hints],
+    }
+    if measured_ms is not None:
+        report["measured_us"] = measured_ms * 1e3
+        report["gap"] = sol.gap(measured_ms / 1e3)
+        report["faster_than_light"] = bool(list(warnings(sol, measured_ms)))
+        if baseline_ms is not None:
+            report["score"] = sol.score(measured_ms / 1e3, baseline_ms / 1e3)
+    return report
+
+
+def _bound_json(bound: Bound) -> dict[str, Any]:
+    return {
+        "bound_us": bound.seconds * 1e6,
+        "binding": bound.binding,
+        "limits": {
+            x.unit: {"amount": x.amount, "rate": x.rate, "us": x.seconds * 1e6}
+            for x in bound.limits
+            if x.amount
+        },
+    }

@@ -1,0 +1,96 @@
+"""`mucc sol FILE`: how fast a card could run a program, and what holds it back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+
+from mucc.cli import files
+from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli.reporting import Reporter
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+
+
+@dataclass
+class Arguments:
+    """The parsed command line."""
+
+    file: str | None = None
+    kernel: str | None = None
+    device: str = "h200"
+    dims: list[str] = field(default_factory=list[str])
+    measured: float | None = None
+    baseline: float | None = None
+    plot: str | None = None
+    json: bool = False
+    diagnostics: str = "text"
+    verbose: bool = False
+
+
+def parser() -> Parser:
+    """The options of `mucc sol`."""
+    p = Parser(
+        "sol",
+        "The speed of light: what no implementation of a program is faster than on a card.",
+        usage="mucc sol FILE --dims M=4096,... [options]",
+    )
+    p.add_argument("file", nargs="?", metavar="FILE", help="a .mcu file, or - for stdin")
+    p.add_argument(
+        "--dims", action="append", metavar="M=128,...", help="values of the dims that the program leaves open"
+    )
+    p.add_argument("--device", metavar="CARD", help="the card; see `mucc device` (default: h200)")
+    p.add_argument("--kernel", metavar="NAME", help="only this kernel of the file")
+    p.add_argument("--measured", type=float, metavar="MS", help="a measured time, to compare with the bound")
+    p.add_argument("--baseline", type=float, metavar="MS", help="the time of a baseline, for the SOL score")
+    p.add_argument("--plot", metavar="PNG", help="draw a roofline (needs matplotlib)")
+    p.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_diagnostics(p)
+    return p
+
+
+def main(argv: list[str], reporter: Reporter) -> int:
+    """Print the report of every kernel."""
+    args = parser().parse(argv, Arguments())
+    if args.file is None:
+        raise usage_error("no input file", "give the name of a .mcu file: mucc sol kernel.mcu --dims M=4096")
+    for option in ("measured", "baseline"):
+        value: float | None = getattr(args, option)
+        if value is not None and not 0 < value < float("inf"):
+            raise usage_error(f"--{option} must be a time in milliseconds above 0, got {value:g}")
+    from mucc.analysis import sol_report
+    from mucc.analysis.program import analyse_source
+    from mucc.dims import parse_dims
+    from mucc.target.devices import get_card
+
+    card = get_card(args.device)
+    source = files.read_source(args.file)
+    found = analyse_source(source, card, parse_dims(args.dims), args.kernel)
+    if args.measured is not None and len(found) > 1:
+        names = ", ".join(s.kernel for s in found)
+        raise usage_error("--measured is the time of one kernel", f"say which with --kernel: {names}")
+    for sol in found:
+        reporter.add(list(sol_report.warnings(sol, args.measured)))
+    if args.json:
+        reports = [sol_report.as_json(s, args.measured, args.baseline) for s in found]
+        sys.stdout.write(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2) + "\n")
+    else:
+        texts = [sol_report.as_text(s, args.measured, args.baseline) for s in found]
+        sys.stdout.write("\n".join(texts))
+    if args.plot:
+        _plot(args, found, card)
+    return 0
+
+
+def _plot(args: Arguments, found: object, card: object) -> None:
+    from mucc.analysis.roofline import draw
+
+    assert args.plot is not None
+    try:
+        draw(args.plot, found, card, args.measured)  # pyright: ignore[reportArgumentType]
+    except ImportError as problem:
+        helps = ("pip install matplotlib",)
+        raise DiagnosticError(Diagnostic("MU5404", "--plot needs matplotlib", helps=helps)) from problem
+    except (OSError, ValueError) as problem:
+        message = f"cannot write '{args.plot}': {problem}"
+        raise DiagnosticError(Diagnostic("MU5405", message)) from None

@@ -1,0 +1,75 @@
+"""The cards that are known by name, and what was measured on the cards at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+from mucc.target import get_target, target_names
+from mucc.target.base import Device, Target
+from mucc.tune.home import data_folder
+
+
+class Card(NamedTuple):
+    """A device with the target that it belongs to."""
+
+    target: Target
+    device: Device
+
+
+def cards() -> dict[str, Card]:
+    """Every known card by its short name."""
+    targets = (get_target(name) for name in target_names())
+    return {device.key: Card(target, device) for target in targets for device in target.facts.devices}
+
+
+def get_card(name: str) -> Card:
+    """The card with a short name (`h200`) or a driver's name (`NVIDIA H200`), calibrated where it was.
+
+    Raises MU5401 where there is none.
+    """
+    known = cards()
+    wanted = name.lower().replace("-", "_").replace(" ", "_")
+    found = known.get(wanted) or next(
+        (c for c in known.values() if c.device.name.lower() == name.lower()), None
+    )
+    if found is None:
+        meant = did_you_mean(wanted, known)
+        helps = (f"did you mean '{meant}'?",) if meant else (f"cards are {', '.join(known)}",)
+        raise DiagnosticError(Diagnostic("MU5401", f"no card is called '{name}'", helps=helps))
+    return calibrated(found)
+
+
+def calibrated(card: Card) -> Card:
+    """The card with the ceilings that `mucc device calibrate` stored, in place of those that mucc came with."""
+    path = calibration_path(card.device)
+    try:
+        rates: object = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        assert isinstance(rates, dict)
+        found = {str(k): float(v) for k, v in rates.items()}
+    except FileNotFoundError:
+        return card
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as problem:
+        message = f"'{path}' holds no calibration: {problem or type(problem).__name__}"
+        helps = ("delete it, or run `mucc device calibrate` again",)
+        raise DiagnosticError(Diagnostic("MU5402", message, helps=helps)) from None
+    return card._replace(device=card.device._replace(measured={**card.device.measured, **found}))
+
+
+def calibration_path(device: Device) -> Path:
+    """Where ceilings that were measured on a card of this kind are kept."""
+    return Path(data_folder()) / "devices" / f"{device.key}.json"
+
+
+def store(device: Device, rates: Mapping[str, float], versions: Mapping[str, str], date: str) -> Path:
+    """Keep ceilings: operations per second by format, `dram_bandwidth` in bytes per second."""
+    from mucc.atomic import replace_file
+
+    path = calibration_path(device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"card": device.name, "date": date, "versions": dict(versions), "rates": dict(rates)}
+    replace_file(str(path), (json.dumps(content, indent=2) + "\n").encode())
+    return path
