@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -126,7 +126,7 @@ def quotient(dim: str) -> tuple[str, int] | None:
     return (whole, int(divisor)) if separator and divisor.isdigit() and int(divisor) else None
 
 
-def evaluate(terms: Terms, dims: Mapping[str, int]) -> int:
+def evaluate(terms: Iterable[Sequence[int | float | str]], dims: Mapping[str, int]) -> int:
     """The value of a sum of products for given dims."""
     return round(sum(math.prod(dims[f] if isinstance(f, str) else f for f in term) for term in terms))
 

@@ -7,6 +7,7 @@ A polynomial is a list of terms; a term is a number followed by the dims that it
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from mucc.analysis.pointwise import pointwise
 from mucc.analysis.products import Term, products, term
@@ -24,6 +25,11 @@ def flops(kernel: KernelOp) -> dict[str, Polynomial]:
         for unit, count in products(op):
             counts.setdefault(unit, []).append(count)
     return counts
+
+
+def work(op: Operation) -> list[tuple[str, Term]]:
+    """What one operation asks of the units: `tensor.<format>`, `fp32` and `special`."""
+    return [*products(op), *pointwise(op)]
 
 
 def operations(kernel: KernelOp) -> dict[str, Polynomial]:
@@ -44,10 +50,10 @@ def compulsory_bytes(kernel: KernelOp) -> Polynomial:
     """Bytes of memory that any implementation moves: each used input read once, each output written once."""
     used = [a.type for a in kernel.body.block.args if a.first_use is not None]
     tensors = [t for t in (*used, *kernel.function_type.outputs) if isinstance(t, TensorType)]
-    return [_bytes(type) for type in tensors]
+    return [tensor_bytes(type) for type in tensors]
 
 
-def _bytes(type: TensorType) -> Term:
+def tensor_bytes(type: TensorType) -> Term:
     """What a tensor takes in memory; of sparse ones half of the values, and 1 bit (f32: 2) of metadata for
     each element, whose padding is left out."""
     bits = dtype_bits(type.element_type)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -27,8 +26,8 @@ from mucc.target.devices import Card
 def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: str | None = None) -> list[Sol]:
     """The analysis of every kernel of a source, or of one.
 
-    Raises DiagnosticError: what the frontend finds, MU6051 for a name that is no dim, MU5403 where a dim has no
-    value, MU5406 for a kernel that the file does not have.
+    Raises DiagnosticError: what the frontend finds, MU6051 for a name that is no dim, MU5403 where a dim has
+    no value, MU5406 for a kernel that the file does not have.
     """
     program, sink = frontend.parse(source)
     sink.raise_if_errors()
@@ -80,8 +79,6 @@ def _stages(primitive: ModuleOp, target: str) -> dict[str, tuple[StageOp, ...]]:
     except PassError:
         return {}
     return {
-        kernel.sym_name.data: tuple(
-            cast(StageOp, op) for op in kernel.body.block.ops if isinstance(op, StageOp)
-        )
+        kernel.sym_name.data: tuple(op for op in kernel.body.block.ops if isinstance(op, StageOp))
         for kernel in _kernels(module)
     }

@@ -11,9 +11,11 @@ from xdsl.dialects.builtin import StringAttr, bf16, f16, f32
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from mucc.analysis.bound import DRAM, Bound, Rates
-from mucc.analysis.counts import Term, tensor_bytes, work
+from mucc.analysis.counts import tensor_bytes, work
+from mucc.analysis.products import Term, products
 from mucc.analysis.structure import GENERAL, Structure, Structures, product_share
 from mucc.dialects.mu.ops.contraction import Compute, ContractionOp, MatmulOp
+from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
@@ -83,11 +85,17 @@ class Sol(NamedTuple):
 
 def complete(dims: Dims, kernel: KernelOp) -> dict[str, int]:
     """Values of all dims: given ones, those that the source binds, and quotients such as `K / 128`."""
-    values = {**kernel.bound_dims, **dims}
+    values = {**kernel.bound_dims, **{n: v for n, v in dims.items() if n in _named(kernel)}}
     for name in kernel.dim_names:
         if name not in values and (part := quotient(name)) and part[0] in values:
             values[name] = values[part[0]] // part[1]
     return values
+
+
+def _named(kernel: KernelOp) -> set[str]:
+    """The kernel's dims, and those that quotients are of."""
+    names = set(kernel.dim_names)
+    return names | {part[0] for name in names if (part := quotient(name))}
 
 
 def analyse(
@@ -139,7 +147,7 @@ class _Counter:
 
     @property
     def has_f32_products(self) -> bool:
-        return any(isinstance(op, ContractionOp) and _element(op) == f32 for op in self.ops)
+        return any(_element(op) == f32 for op in self.ops)
 
     def operations(self, instead: Mapping[Attribute, Compute] = MappingProxyType({})) -> dict[str, int]:
         """Operations by unit; `instead` says in which arithmetic operands of an element type multiply."""
@@ -147,8 +155,10 @@ class _Counter:
         for op in self.ops:
             for unit, term in work(op):
                 number = self.number([term]) * self.share(op)
-                if isinstance(op, ContractionOp) and (compute := instead.get(_element(op))):
-                    number /= 3 if op.compute.data is Compute.TF32X3 else 1
+                element = _element(op)
+                if element is not None and unit != "special" and (compute := instead.get(element)):
+                    exact = isinstance(op, ContractionOp | ConvolutionOp) and op.compute.data is Compute.TF32X3
+                    number /= 3 if exact else 1
                     unit = "fp32" if compute is Compute.F32 else f"tensor.{compute.value}"
                 counts[unit] = counts.get(unit, 0) + int(number)
         return counts
@@ -227,8 +237,9 @@ def _needed(results: tuple[SSAValue, ...], structures: Structures) -> set[SSAVal
     return needed
 
 
-def _element(op: ContractionOp) -> Attribute:
-    return Shaped.of(op.lhs.type).element_type
+def _element(op: Operation) -> Attribute | None:
+    """The element type of what is multiplied; None of operations without products of matrices."""
+    return Shaped.of(op.operands[0].type).element_type if products(op) else None
 
 
 def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:

@@ -78,7 +78,8 @@ def _staged(sol: Sol) -> Iterator[str]:
     )
     width = max(len(s.name) for s in sol.stages)
     for s in sol.stages:
-        yield f"    {s.name:<{width}}  {s.kind:<11}  {_bytes(s.bytes):>9}  {_time(s.bound.seconds)}, by {s.bound.binding}"
+        bound = f"{_time(s.bound.seconds)}, by {s.bound.binding}"
+        yield f"    {s.name:<{width}}  {s.kind:<11}  {_bytes(s.bytes):>9}  {bound}"
 
 
 def _limit(x: Limit) -> str:

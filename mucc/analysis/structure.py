@@ -1,8 +1,8 @@
 """What is known of a tensor's elements beside their type: zeros by place, constants, symmetry.
 
-Products of triangular or diagonal matrices need fewer operations, and such operands fewer bytes; what does not
-depend on any input needs neither. The facts follow from the operations of a kernel, and from what is said of its
-inputs.
+Products of triangular or diagonal matrices need fewer operations, and such operands fewer bytes; what does
+not depend on any input needs neither. The facts follow from the operations of a kernel, and from what is said
+of its inputs.
 """
 
 from __future__ import annotations
@@ -152,6 +152,13 @@ def _matmul(op: Operation, x: list[Structure]) -> Structure:
     return GENERAL
 
 
+def _extreme(op: Operation, x: list[Structure]) -> Structure:
+    a, b = x[0].constant, x[1].constant
+    if a is None or b is None:
+        return GENERAL
+    return Structure(constant=max(a, b) if isinstance(op, e.MaxOp) else min(a, b))
+
+
 def _transpose(op: Operation, x: list[Structure]) -> Structure:
     return Structure(x[0].pattern.transposed, x[0].constant)
 
@@ -173,6 +180,8 @@ _RULES: dict[type[Operation], Callable[[Operation, list[Structure]], Structure]]
     e.SubOp: _sum,
     e.MulOp: _product,
     e.DivOp: _quotient,
+    e.MaxOp: _extreme,
+    e.MinOp: _extreme,
     MatmulOp: _matmul,
     TransposeOp: _transpose,
     BroadcastOp: _keep_constant,

@@ -23,6 +23,8 @@ COMMANDS: dict[str, Command] = {
     "run": Command("mucc.cli.run", "compile, run, compare with the interpreter, and time"),
     "import": Command("mucc.cli.imports", "make a program of a PyTorch module (a KernelBench problem file)"),
     "tune": Command("mucc.cli.tune", "search for the fastest schedules by measuring, and remember them"),
+    "sol": Command("mucc.cli.sol", "the speed of light: what no implementation is faster than"),
+    "device": Command("mucc.cli.device", "list known cards, or measure the ceilings of the one at hand"),
     "explain": Command("mucc.cli.explain", "say what a diagnostic code means and how to mend it"),
     "docs": Command("mucc.cli.docs", "print the reference card, the grammar or the list of codes"),
     "doctor": Command("mucc.cli.doctor", "show what was found on this machine and what is missing"),

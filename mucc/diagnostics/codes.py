@@ -2,8 +2,9 @@
 
 Each area keeps its codes next to it in the numbering: MU0 syntax, MU1 names, types and shapes
 (`codes_frontend`); MU2 fusion and stages, MU3 schedules, MU4 targets (`codes_passes`); MU5 command
-line, files and toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`); MU6 run time
-(`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU9 defects of mucc.
+line, files and toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`) and MU54 bounds
+(`codes_sol`); MU6 run time (`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU9 defects
+of mucc.
 
 Only `mucc explain`, `mucc docs` and tests load this module: reporting a diagnostic needs no text
 but its own.
@@ -18,6 +19,7 @@ from mucc.diagnostics import (
     codes_import,
     codes_passes,
     codes_runtime,
+    codes_sol,
     codes_toolchain,
     codes_tuning,
 )
@@ -32,7 +34,7 @@ class CodeInfo(NamedTuple):
 
 def _merged() -> dict[str, CodeInfo]:
     codes: dict[str, CodeInfo] = {}
-    areas = (codes_frontend, codes_passes, codes_toolchain, codes_tuning, codes_runtime, codes_import)
+    areas = (codes_frontend, codes_passes, codes_toolchain, codes_tuning, codes_sol, codes_runtime, codes_import)
     for area in areas:
         for code, (title, explanation) in area.CODES.items():
             if code in codes:

@@ -44,15 +44,14 @@ def get_card(name: str) -> Card:
 
 
 def calibrated(card: Card) -> Card:
-    """The card with the ceilings that `mucc device calibrate` stored, in place of those that mucc came with."""
+    """The card with the ceilings that `mucc device calibrate` stored before those that mucc came with."""
     path = calibration_path(card.device)
     try:
-        rates: object = json.loads(path.read_text(encoding="utf-8"))["rates"]
-        assert isinstance(rates, dict)
-        found = {str(k): float(v) for k, v in rates.items()}
+        rates: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        found = {name: float(rate) for name, rate in rates.items()}
     except FileNotFoundError:
         return card
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         message = f"'{path}' holds no calibration: {problem or type(problem).__name__}"
         helps = ("delete it, or run `mucc device calibrate` again",)
         raise DiagnosticError(Diagnostic("MU5402", message, helps=helps)) from None

@@ -6,10 +6,8 @@ import os
 import sys
 
 
-def database_path() -> str:
-    """MUCC_TUNING_DB, or `mucc/tuning.db` in the user's data directory."""
-    if explicit := os.environ.get("MUCC_TUNING_DB"):
-        return os.path.abspath(explicit)
+def data_folder() -> str:
+    """`mucc` in the user's data directory."""
     home = os.path.expanduser("~")
     if sys.platform == "darwin":
         base = os.path.join(home, "Library", "Application Support")
@@ -17,7 +15,14 @@ def database_path() -> str:
         base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
     else:
         base = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
-    return os.path.join(base, "mucc", "tuning.db")
+    return os.path.join(base, "mucc")
+
+
+def database_path() -> str:
+    """MUCC_TUNING_DB, or `tuning.db` in mucc's data folder."""
+    if explicit := os.environ.get("MUCC_TUNING_DB"):
+        return os.path.abspath(explicit)
+    return os.path.join(data_folder(), "tuning.db")
 
 
 def fingerprint() -> tuple[str, ...]:

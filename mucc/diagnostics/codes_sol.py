@@ -1,0 +1,84 @@
+"""MU54: speed-of-light analysis, and the cards that it knows."""
+
+CODES: dict[str, tuple[str, str]] = {
+    "MU5401": (
+        "no such card",
+        """
+`mucc sol --device` and `mucc device show` take a card by its short name or by the name that the driver gives
+it; `mucc device` lists them.
+
+```
+$ mucc sol kernel.mcu --device h20
+error[MU5401]: no card is called 'h20'
+  = help: did you mean 'h200'?
+```
+
+A card that is missing needs a file in `mucc/target/data/devices` with the maker's figures, and its name in
+the file of its target.
+""",
+    ),
+    "MU5402": (
+        "a calibration cannot be read",
+        """
+`mucc device calibrate` keeps what it measured in the user's data folder. The file is there and is no such
+calibration. Delete it, or calibrate again.
+""",
+    ),
+    "MU5403": (
+        "a dim has no value",
+        """
+A bound holds for given sizes, so every dim that the program leaves open needs a value.
+
+```
+$ mucc sol kernel.mcu --dims M=4096
+error[MU5403]: f: no value for N, K
+  = help: add --dims N=4096,K=4096
+```
+""",
+    ),
+    "MU5404": (
+        "a plot needs matplotlib",
+        """
+`mucc sol --plot` draws with matplotlib, which mucc does not install by itself: `pip install matplotlib`.
+""",
+    ),
+    "MU5405": (
+        "a plot cannot be written",
+        """
+The file that `--plot` names cannot be written, or its name ends in no format that matplotlib writes: png, pdf
+and svg are some that it does.
+""",
+    ),
+    "MU5406": (
+        "no such kernel in the file",
+        """
+`--kernel` names one kernel of the file.
+
+```
+$ mucc sol mlp.mcu --kernel mpl --dims M=4096
+error[MU5406]: the file has no kernel 'mpl'
+  = help: did you mean 'mlp'?
+```
+""",
+    ),
+    "MU5407": (
+        "a measured time is below the bound",
+        """
+No implementation is faster than the busiest unit of the card. A time that is more than a tenth below the
+bound says that less was done than the program asks for: results that were kept from an earlier call, another
+stream or thread than the one that was timed, arithmetic of fewer bits than declared, or a timer that does not
+wait.
+
+The bound takes the datasheet's rates, or what was measured where that is more, and compulsory traffic only.
+Where inputs fit in L2 and were there before the launch, a kernel may read less than that from memory: flush
+L2, or measure with inputs that are larger.
+""",
+    ),
+    "MU5408": (
+        "there is no card to calibrate",
+        """
+`mucc device calibrate` measures the card of this machine, by PyTorch. There is none, or the installed torch
+is built without CUDA.
+""",
+    ),
+}
