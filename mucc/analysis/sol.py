@@ -157,8 +157,8 @@ class _Counter:
                 number = self.number([term]) * self.share(op)
                 element = _element(op)
                 if element is not None and unit != "special" and (compute := instead.get(element)):
-                    exact = isinstance(op, ContractionOp | ConvolutionOp) and op.compute.data is Compute.TF32X3
-                    number /= 3 if exact else 1
+                    own = op.compute.data if isinstance(op, ContractionOp | ConvolutionOp) else None
+                    number /= 3 if own is Compute.TF32X3 else 1
                     unit = "fp32" if compute is Compute.F32 else f"tensor.{compute.value}"
                 counts[unit] = counts.get(unit, 0) + int(number)
         return counts

@@ -34,7 +34,15 @@ class CodeInfo(NamedTuple):
 
 def _merged() -> dict[str, CodeInfo]:
     codes: dict[str, CodeInfo] = {}
-    areas = (codes_frontend, codes_passes, codes_toolchain, codes_tuning, codes_sol, codes_runtime, codes_import)
+    areas = (
+        codes_frontend,
+        codes_passes,
+        codes_toolchain,
+        codes_tuning,
+        codes_sol,
+        codes_runtime,
+        codes_import,
+    )
     for area in areas:
         for code, (title, explanation) in area.CODES.items():
             if code in codes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mucc.analysis.bound import Rates
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
 from mucc.dialects.mu.ops.kernel import KernelOp
@@ -19,7 +20,6 @@ from mucc.signature import KernelInfo, Manifest, evaluate
 from mucc.target import get_target
 from mucc.target.base import Device, Target
 from mucc.target.config import Problem
-from mucc.tune.bounds import bound_us
 from mucc.tune.plans import Kernel, Program, Size
 from mucc.tune.records import Settings, kernel_digest, signature
 
@@ -97,12 +97,12 @@ def _analysis(
     target = get_target(program.target.data)
     problems = {name: tuple(problem_of(op, d) for d in dims) for name, op in gemms.items()}
     pins = {name: {n: setting_text(v) for n, v in pinned(schedules, program, name).items()} for name in gemms}
-    device = device_of(target, card)
+    rates = Rates(device_of(target, card), target.facts.multiprocessor)
     sizes = tuple(
         Size(
             d,
             {name: signature(found[i]) for name, found in problems.items()},
-            bound_us(device, {u: evaluate(t, d) for u, t in info.flops.items()}, evaluate(info.bytes, d)),
+            _bound_us(rates, info, d),
             float(sum(evaluate(t, d) for u, t in info.flops.items() if u.startswith("tensor"))),
         )
         for i, d in enumerate(dims)
@@ -132,6 +132,12 @@ def kernel_text(compilation: Compilation, name: str) -> str:
 
 def _work(problems: Sequence[Problem]) -> int:
     return sum((p.m or 1) * (p.n or 1) * (p.k or 1) * (p.batch or 1) for p in problems)
+
+
+def _bound_us(rates: Rates, info: KernelInfo, dims: Mapping[str, int]) -> float | None:
+    """What no kernel is faster than, in microseconds; None where the card's rates are not known."""
+    operations = {unit: evaluate(terms, dims) for unit, terms in info.flops.items()}
+    return 1e6 * rates.bound(operations, evaluate(info.bytes, dims)).seconds or None
 
 
 def device_of(target: Target, card: str | None) -> Device:

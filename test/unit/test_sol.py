@@ -43,55 +43,91 @@ BY_HAND = {
     "tf32 product": (linear("f32"), (M, N, K), "tensor.tf32", 2 * MNK / 494.5),
     "f32 product": (linear("f32", "matmul(x, w.T, compute=f32)"), (M, N, K), "fp32", 2 * MNK / 67),
     "tf32x3 product": (
-        linear("f32", "matmul(x, w.T, compute=tf32x3)"), (M, N, K), "tensor.tf32", 6 * MNK / 494.5,
+        linear("f32", "matmul(x, w.T, compute=tf32x3)"),
+        (M, N, K),
+        "tensor.tf32",
+        6 * MNK / 494.5,
     ),
     "e4m3 product": (linear("e4m3", out="bf16"), (M, N, K), "tensor.e4m3", 2 * MNK / 1979),
     "s8 product": (linear("s8", out="s32"), (M, N, K), "tensor.s8", 2 * MNK / 1979),
     "one row": (linear("bf16"), (1, N, K), DRAM, 2 * (K + N * K + N) / 4.8),
     "sixteen rows": (linear("bf16"), (16, N, K), DRAM, 2 * (16 * K + N * K + 16 * N) / 4.8),
     "bias and gelu": (
-        linear("bf16", "gelu(x @ w.T + b)", ", b: bf16[N]"), (M, N, K), "tensor.bf16", 2 * MNK / 989.5,
+        linear("bf16", "gelu(x @ w.T + b)", ", b: bf16[N]"),
+        (M, N, K),
+        "tensor.bf16",
+        2 * MNK / 989.5,
     ),
     "row of bias": (
-        linear("bf16", "x @ w.T + b", ", b: f32[N]"), (1, N, K), DRAM, (2 * (K + N * K + N) + 4 * N) / 4.8,
+        linear("bf16", "x @ w.T + b", ", b: f32[N]"),
+        (1, N, K),
+        DRAM,
+        (2 * (K + N * K + N) + 4 * N) / 4.8,
     ),
     "gated": (
-        linear("bf16", "silu(x @ w.T) * (x @ v.T)", ", v: bf16[N, K]"), (M, N, K), "tensor.bf16", 4 * MNK / 989.5,
+        linear("bf16", "silu(x @ w.T) * (x @ v.T)", ", v: bf16[N, K]"),
+        (M, N, K),
+        "tensor.bf16",
+        4 * MNK / 989.5,
     ),
     "residual of one row": (
-        linear("bf16", "x @ w.T + r", ", r: bf16[M, N]"), (1, N, K), DRAM, 2 * (K + N * K + 2 * N) / 4.8,
+        linear("bf16", "x @ w.T + r", ", r: bf16[M, N]"),
+        (1, N, K),
+        DRAM,
+        2 * (K + N * K + 2 * N) / 4.8,
     ),
     "copy": ("kernel f[M, N](x: f32[M, N]) -> f32[M, N] { return x * 2 }", (M, N), DRAM, 8 * M * N / 4.8),
     "sum of rows": (
-        "kernel f[M, N](x: f32[M, N]) -> f32[M] { return sum(x, axis=-1) }", (M, N), DRAM, (4 * M * N + 4 * M) / 4.8,
+        "kernel f[M, N](x: f32[M, N]) -> f32[M] { return sum(x, axis=-1) }",
+        (M, N),
+        DRAM,
+        (4 * M * N + 4 * M) / 4.8,
     ),
     "bf16 relu": (
-        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N] { return relu(x) }", (M, N), DRAM, 4 * M * N / 4.8,
+        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N] { return relu(x) }",
+        (M, N),
+        DRAM,
+        4 * M * N / 4.8,
     ),
     "add": (
-        "kernel f[M, N](x: f32[M, N], y: f32[M, N]) -> f32[M, N] { return x + y }", (M, N), DRAM, 12 * M * N / 4.8,
+        "kernel f[M, N](x: f32[M, N], y: f32[M, N]) -> f32[M, N] { return x + y }",
+        (M, N),
+        DRAM,
+        12 * M * N / 4.8,
     ),
     "row added": (
-        "kernel f[M, N](x: f32[M, N], y: f32[N]) -> f32[M, N] { return x + y }", (M, N), DRAM,
+        "kernel f[M, N](x: f32[M, N], y: f32[N]) -> f32[M, N] { return x + y }",
+        (M, N),
+        DRAM,
         (8 * M * N + 4 * N) / 4.8,
     ),
     "softmax": (
         "kernel f[M, N](x: f32[M, N]) -> f32[M, N] {\n  e = exp(x - max(x, axis=-1)[:, None])\n"
-        "  return e / sum(e, axis=-1)[:, None]\n}", (M, N), DRAM, 8 * M * N / 4.8,
+        "  return e / sum(e, axis=-1)[:, None]\n}",
+        (M, N),
+        DRAM,
+        8 * M * N / 4.8,
     ),
     "unused input": (
-        "kernel f[M, N](x: f32[M, N], y: f32[M, N]) -> f32[M, N] { return x * 2 + 0 * y }", (M, N), DRAM,
+        "kernel f[M, N](x: f32[M, N], y: f32[M, N]) -> f32[M, N] { return x * 2 + 0 * y }",
+        (M, N),
+        DRAM,
         8 * M * N / 4.8,
     ),
     "two products": (
         "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K], v: bf16[K, N]) -> bf16[M, K] {\n"
-        "  return relu(x @ w.T) @ v.T\n}", (M, N, K), "tensor.bf16", 4 * MNK / 989.5,
+        "  return relu(x @ w.T) @ v.T\n}",
+        (M, N, K),
+        "tensor.bf16",
+        4 * MNK / 989.5,
     ),
     "batches": (
-        "kernel f[M, N, K](x: bf16[8, M, K], w: bf16[8, K, N]) -> bf16[8, M, N] { return x @ w }", (M, N, K),
-        "tensor.bf16", 16 * MNK / 989.5,
+        "kernel f[M, N, K](x: bf16[8, M, K], w: bf16[8, K, N]) -> bf16[8, M, N] { return x @ w }",
+        (M, N, K),
+        "tensor.bf16",
+        16 * MNK / 989.5,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BY_HAND)
