@@ -201,6 +201,8 @@ def _reshape(op: s.ReshapeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
 
 
 def _broadcast(op: BroadcastOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    if not Shaped.of(op.result.type).dims:
+        return operands[0]  # a scalar that is stored as a tensor
     return call("broadcast", *operands, result_shape(op))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import (
     ConcatOp,
     FlipOp,
@@ -51,9 +52,11 @@ def reshape(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
 
 
 def reshaped(b: Builder, x: Any, dims: Sequence[Any]) -> SSAValue:
-    """The elements under other extents; nothing where they are those already."""
+    """The elements under other extents; nothing where they are those already. One element is its own sum."""
     value = b.value(x)
-    return value if dims_of(value) == tuple(dims) else b.add(ReshapeOp(value, tuple(dims)))
+    if dims_of(value) == tuple(dims):
+        return value
+    return b.add(ReshapeOp(value, tuple(dims)) if dims else ReduceOp("sum", value))
 
 
 @lowers(aten.unsqueeze.default)
@@ -256,6 +259,8 @@ def filled(b: Builder, value: float) -> SSAValue:
         raise Unsupported("a tensor of bools")
     if not b.result.dims and b.result.is_float:
         return b.number(value)
+    if not b.result.dims:
+        raise Unsupported("one integer")
     b.number(value)
     return b.add(FullOp(b.result.dims, float(value), b.result.element_type))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import operator
 from collections.abc import Sequence
@@ -45,12 +46,19 @@ class Origin:
 
 def driver_text(graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin, title: str) -> str:
     """The driver's source. Raises MU7021 for what it has no text for."""
-    return _Driver(graph, steps).text(origin, title)
+    return _Driver(graph, steps, origin).text(title)
+
+
+WRITTEN_OUT = 64
+"""Elements of a constant tensor that a driver holds as text."""
+
+FakeTensor: Any = importlib.import_module("torch._subclasses.fake_tensor").FakeTensor
 
 
 class _Driver:
-    def __init__(self, graph: Graph, steps: Sequence[Kernel | Opaque]):
+    def __init__(self, graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin):
         self.graph = graph
+        self.origin = origin
         self.captured = graph.captured
         self.steps = steps
         self.inputs = sorted(
@@ -58,7 +66,8 @@ class _Driver:
         )
         self.lines: list[str] = []
 
-    def text(self, origin: Origin, title: str) -> str:
+    def text(self, title: str) -> str:
+        origin = self.origin
         for step in self.steps:
             if isinstance(step, Opaque):
                 self._opaque(step)
@@ -145,11 +154,24 @@ class _Driver:
         if given.is_argument:
             return next(name for name, i in self.inputs if i is given or i == given)
         if given.source is Source.CONSTANT:
-            return f"self.constant({quoted(given.path)})"
+            return self._constant(given.path)
         text = "module"
         for part in given.path.split("."):
             text = f"{text}.{part}" if part.isidentifier() else f"getattr({text}, {quoted(part)})"
         return text
+
+    def _constant(self, path: str) -> str:
+        """A tensor that the module makes itself: written out where it is small, else kept by the driver."""
+        value = self.captured.constants[path]
+        value = getattr(value, "constant", None) if isinstance(value, FakeTensor) else value
+        if value is not None and value.numel() <= WRITTEN_OUT:
+            return f"torch.tensor({value.tolist()!r}, dtype={value.dtype}, device=self.device)"
+        if self.origin.problem is not None:
+            shape = list(self.captured.constants[path].shape)
+            raise failure(
+                "MU7021", f"the module makes a tensor {shape} as it runs", "register it as a buffer"
+            )
+        return f"self.constant({quoted(path)})"
 
     def _literal(self, value: Any) -> str:
         match value:

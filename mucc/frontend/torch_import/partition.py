@@ -12,6 +12,7 @@ from xdsl.ir import Block, SSAValue
 
 from mucc.frontend.torch_import.capture import Captured, Ref, Source, torch
 from mucc.frontend.torch_import.lowering import Builder, Meta, Unsupported, build
+from mucc.frontend.torch_import.work import VIEWS
 
 Node = Any
 Judge = Callable[["Piece"], str | None]
@@ -190,13 +191,6 @@ def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
         problem = judge(group) if judge and len(group.nodes) > 1 else None
         steps += [group] if problem is None else [Opaque(n, problem) for n in group.nodes]
     return _ordered(graph, steps)
-
-
-VIEWS = {
-    getattr(torch.ops.aten, name)
-    for name in ("view", "reshape", "_unsafe_view", "squeeze", "unsqueeze", "expand", "flatten", "unflatten")
-}
-"""What torch does without touching memory, on contiguous tensors."""
 
 
 def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:

@@ -21,8 +21,23 @@ class Work:
         return Work(self.operations + other.operations, self.bytes + other.bytes)
 
 
+_aten = torch.ops.aten
+
+VIEWS = {
+    getattr(_aten, name)
+    for name in ("view", "reshape", "_unsafe_view", "squeeze", "unsqueeze", "expand", "flatten", "unflatten")
+}
+"""What torch does without touching memory, on contiguous tensors."""
+
+_FREE = VIEWS | {
+    getattr(_aten, n) for n in ("permute", "transpose", "t", "slice", "select", "split", "alias")
+}
+
+
 def work_of(node: Any) -> Work:
-    """Products are counted as torch.utils.flop_counter does, all else as one operation for each element."""
+    """Products are counted as torch.utils.flop_counter does, views not at all, the rest once an element."""
+    if getattr(node.target, "overloadpacket", None) in _FREE:
+        return Work()
     results = _tensors(node.meta.get("val"))
     operands = [t for n in node.all_input_nodes for t in _tensors(n.meta.get("val"))]
     moved = sum(_count(t) * t.element_size() for t in (*results, *operands))
@@ -37,9 +52,6 @@ def _tensors(value: Any) -> list[Any]:
 
 def _count(tensor: Any) -> int:
     return math.prod(d if isinstance(d, int) else 1 for d in tensor.shape)
-
-
-_aten = torch.ops.aten
 
 
 def _products(node: Any) -> int:
