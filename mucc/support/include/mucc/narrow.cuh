@@ -9,7 +9,7 @@ namespace mucc {
 // Bytes of so many neighbours.
 template <class T>
 MUCC_BOTH constexpr int bytes_of(int count) {
-  return is_packed<T> ? count / 2 : count * int(sizeof(T));
+  return shares_bytes<T> ? count / 2 : count * int(sizeof(T));
 }
 
 // ---- pairs of 16-bit floats, the first one in the low half of a word -----------------------------------------------

@@ -158,11 +158,11 @@ struct Step {
           Words* const to = &weights[a][r][i][slot(row_g, row_t)];
           int const n = many0 + row(row_g, r, Op::kAlongK ? i : 0);
           int64_t const at = Op::kAlongK ? n * op.weights.row + k : (k + i) * op.weights.k + n;
-          T const* const from = many_data + (is_packed<T> ? at / 2 : at);
+          T const* const from = many_data + (shares_bytes<T> ? at / 2 : at);
           if constexpr (kAccess != kElements) {
             copy_once(to, from, Op::kAlongK ? left > 0 && n < e.many : i < left && n < e.many);
           } else if constexpr (Op::kAlongK) {
-            gather<16 / int(sizeof(T))>(to, from, 1, n < e.many ? (is_packed<T> ? left / 2 : left) : 0);
+            gather<16 / int(sizeof(T))>(to, from, 1, n < e.many ? (shares_bytes<T> ? left / 2 : left) : 0);
           } else {
             gather<kPiece>(to, from, 1, i < left ? e.many - n : 0);
           }
@@ -464,7 +464,7 @@ MUCC_DEVICE void run(Work const& op, Extents const& e, int splits) {
   for (int batch = int(blockIdx.z); batch < e.batch; batch += int(gridDim.z)) {
     for (int few0 = int(blockIdx.y) * Op::kFew; few0 < e.few; few0 += int(gridDim.y) * Op::kFew) {
       T const* const many_data =
-          static_cast<T const*>(op.weights.data) + batch * op.weights.batch / (is_packed<T> ? 2 : 1);
+          static_cast<T const*>(op.weights.data) + batch * op.weights.batch / (shares_bytes<T> ? 2 : 1);
       FewT const* const few_data = static_cast<FewT const*>(op.few.data) + batch * op.few.batch;
       Arithmetic arithmetic;
       int64_t next = int64_t(rank * warps + warp) * Op::kStep;  // where the next step begins that is copied

@@ -83,9 +83,9 @@ MUCC_DEVICE typename View::Element* place(View const& view, P const& p) {
 }
 
 template <class T>
-inline constexpr bool is_packed = false;
+inline constexpr bool shares_bytes = false;
 template <>
-inline constexpr bool is_packed<s4> = true;
+inline constexpr bool shares_bytes<s4> = true;
 
 // The i-th integer of those that share bytes.
 MUCC_DEVICE float widen(s4 const* data, int64_t i) {
@@ -125,7 +125,7 @@ MUCC_DEVICE Lanes<V> load_whole(View const& view, P const& p) {
 
 template <int V, class View, class P>
 MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
-  if constexpr (is_packed<typename View::Element>)
+  if constexpr (shares_bytes<typename View::Element>)
     return load_packed<V>(view, p);
   else
     return load_whole<V>(view, p);
