@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.common import cpu_label, versions, write_result
+from bench.common import RESULTS, cpu_label, versions, write_result
 from mucc.cli.imports import kernel_name
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.child import TORCH, serve
@@ -131,11 +131,17 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     return figures
 
 
+def _earlier() -> list[dict[str, Any]]:
+    """The rows of the result that there is: `--only` replaces some of them."""
+    path = RESULTS / cpu_label() / "kernelbench.imports.json"
+    return json.loads(path.read_text())["rows"] if path.exists() else []
+
+
 def main() -> None:
     """Measure all files, print a line for each, write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+")
-    parser.add_argument("--only", default="", help="a regular expression that names of files match")
+    parser.add_argument("--only", default="", help="replace the rows of files that match this expression")
     parser.add_argument("-j", "--jobs", type=int, default=1)
     args = parser.parse_args()
     for name in TORCH:
@@ -151,10 +157,11 @@ def main() -> None:
                 f"{row['level']} {row['problem'][:50]:50} {row.get('seconds', 0):6.2f} s {state} {rest}",
                 flush=True,
             )
+    done = {(row["level"], row["problem"]): row for row in [*(_earlier() if args.only else []), *rows]}
+    rows = list(done.values())
     figures = summary(rows)
     print(json.dumps(figures, indent=1))
-    if not args.only:
-        write_result(cpu_label(), "kernelbench.imports", rows, figures, extra_versions=versions("torch"))
+    write_result(cpu_label(), "kernelbench.imports", rows, figures, extra_versions=versions("torch"))
 
 
 if __name__ == "__main__":

@@ -145,6 +145,19 @@ Where the module's own arithmetic in float32 is worse than that, nothing is wron
 this is a defect of mucc: please report it with the file.
 """,
     ),
+    "MU7041": (
+        "a problem is too large to be verified",
+        """
+`--verify` runs large problems at smaller sizes: whole numbers that the file assigns at its top level are
+reduced. Here none of the reductions that were tried gives a module that runs, so nothing was compared.
+
+```python
+x = torch.rand(32768, 32768)        # in get_inputs(): nothing to reduce
+```
+
+Mend it by names at the top level, `rows = 32768`, from which the file makes all sizes.
+""",
+    ),
     "MU7050": (
         "an argument of a driver is not what was imported",
         """

@@ -160,13 +160,21 @@ def _smaller(request: Request, tree: ast.Module) -> ast.Module:
 
 def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
     """Compare with PyTorch on fresh inputs: at the problem's sizes where a CPU can, else at smaller ones."""
+    from mucc.frontend.torch_import.capture import failure
     from mucc.frontend.torch_import.problem import load_problem, shapes_of
     from mucc.frontend.torch_import.verify import compare
 
     mark = time.monotonic()
     work = [sum(row[key] for row in answer.rows) for key in ("operations", "bytes")]
     if math.prod(work) and (work[0] > OPERATIONS or work[1] > MOVED):
-        tree = _smaller(request, tree)
+        smaller = _smaller(request, tree)
+        if ast.dump(smaller) == ast.dump(tree):
+            raise failure(
+                "MU7041",
+                f"{request.shown} is too large to be verified on a CPU, and runs at no smaller size",
+                "give the sizes names at the top level of the file: `batch_size = 64`",
+            )
+        tree = smaller
     program = _program(request, load_problem(request, tree))
     real = load_problem(request, tree, fake=False, seed=request.seed)
     found = compare(program, program.driver(_origin(request)), real.module, real.inputs, request.seed)

@@ -12,7 +12,19 @@ from collections.abc import Iterator
 BATCH = ("batch", "bs", "num_samples")
 """Words in the names of numbers that are best very small."""
 
-LIMITS = ((8, 2), (16, 2), (24, 4), (32, 4), (64, 8), (128, 8), (256, 16), (512, 16))
+LIMITS = (
+    (8, 2),
+    (8, 8),
+    (16, 2),
+    (16, 16),
+    (24, 4),
+    (32, 4),
+    (32, 32),
+    (64, 8),
+    (128, 8),
+    (256, 16),
+    (512, 16),
+)
 """The largest number that stays as it is, and the same for batches, in the order in which they are tried."""
 
 
