@@ -22,8 +22,8 @@ def measure(say: Callable[[str], None] = lambda text: None) -> dict[str, float]:
     """Rates of the current device: `dram_bandwidth` in bytes per second, operations per second by format, and
     `launch`, the seconds from the start of one empty kernel to that of the next.
 
-    Products are PyTorch's own, on random numbers; a format that PyTorch does not multiply in here is left out.
-    `say` hears of each result.
+    Products are PyTorch's own, on random numbers; a format that PyTorch does not multiply in here is left
+    out. `say` hears of each result.
     """
     rates: dict[str, float] = {}
     for name, find in {"dram_bandwidth": _copy, **_PRODUCTS, "launch": _launch}.items():

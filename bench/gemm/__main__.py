@@ -9,12 +9,13 @@ itself, the fastest that was measured, PyTorch's own product (cuBLASLt), and tor
 for the cases of `--compile`. The L2 cache is flushed before each call, contenders take turns, figures are
 medians of device events around CUDA graphs. A folder that is named keeps libraries and measurements; a run
 that was cut short goes on where it stopped. Writes results/<card>/gemm.json, gemm.txt and gemm.png; rows of
-cases that are not measured this time stay.
+cases that are not measured this time stay, each with the commit that it was measured at.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib
 import json
 import sys
@@ -22,7 +23,7 @@ import tempfile
 from functools import partial
 from typing import Any
 
-from bench.common import RESULTS, write_result
+from bench.common import RESULTS, commit, write_result
 from bench.gemm import summary
 from bench.gemm.cases import CASES, Case
 from bench.gemm.libraries import Found, known_plan, libraries, plan_of
@@ -168,6 +169,8 @@ def run(args: argparse.Namespace) -> None:
                 except ArithmeticError as problem:
                     print(f"{case.name} {shape.name}: {problem}", file=sys.stderr)
     name = card(torch)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    rows = [row | {"commit": commit(), "date": now} for row in rows]
     before = earlier(name)
     mine = {c.name for c in cases}
     rows = [*(r for r in before["rows"] if r["case"] not in mine), *rows]
