@@ -100,11 +100,11 @@ def test_stages_share_a_skeleton_and_have_bodies_of_their_own() -> None:
 
 EPILOGUES = {
     "bf16, 128 rows": ("bf16", "relu(x @ w.T + b)", "tile = 128x256x64", True),
-    "a number": ("f16", "x @ w.T * s", "tile = 128x64x64", True),
-    "nothing": ("bf16", "x @ w.T", "tile = 128x128x64", True),
+    "a number": ("f16", "x @ w.T * s", "tile = 128x64x64\n mainloop = cooperative", True),
+    "nothing": ("bf16", "x @ w.T", "tile = 128x128x64\n mainloop = cooperative", True),
     "warp-specialised": ("bf16", "relu(x @ w.T + b)", "mainloop = warpspecialized", True),
     "f32": ("f32", "relu(x @ w.T + b)", "", False),
-    "256 rows": ("bf16", "relu(x @ w.T + b)", "tile = 256x128x64", False),
+    "256 rows": ("bf16", "relu(x @ w.T + b)", "tile = 256x128x64", True),
     "pingpong": ("bf16", "relu(x @ w.T + b)", "mainloop = pingpong", False),
     "a matrix": ("bf16", "relu(x @ w.T + r)", "tile = 128x128x64", False),
 }

@@ -326,8 +326,9 @@ def test_every_node_of_an_epilogue() -> None:
         }"""
     )
     (gemm,) = found.kernels
-    # Rows are scattered by grouped contractions only: test_indexed.py.
-    for node in {*nodes.GEMM_LOADS, *nodes.GEMM_STORES, nodes.AccFetchOp} - {nodes.ScatterDOp}:
+    # Grouped contractions only scatter rows and load a row for each group: test_indexed.py.
+    grouped = {nodes.ScatterDOp, nodes.GroupRowOp}
+    for node in {*nodes.GEMM_LOADS, *nodes.GEMM_STORES, nodes.AccFetchOp} - grouped:
         assert any(isinstance(op, node) for op in gemm.nodes), node.name
     h = x @ w * s + b + col[:, None]
     y = h + r * q
