@@ -4,8 +4,9 @@
 
 Draws configurations, builds their skeletons past the legality passes, and prints how many that are accepted
 compile and how many that are rejected fail, by code. Without `--nvcc` only g++ looks at the types of the host
-half, which instantiates CUTLASS's collectives but none of their functions for the device, so that some of what
-is rejected passes (cooperative tiles of 64 rows of tf32, for one); with it nvcc makes PTX. The exit status is 1 where something accepted does not compile.
+half, which instantiates CUTLASS's collectives but none of their functions for the device: some of what is
+rejected passes there (cooperative tiles of 64 rows of tf32, for one). With it nvcc makes PTX. The exit status
+is 1 where something accepted does not compile.
 """
 
 from __future__ import annotations
