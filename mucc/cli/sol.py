@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass, field
 
 from mucc.cli import files
 from mucc.cli.parsing import Parser, add_diagnostics, usage_error
 from mucc.cli.reporting import Reporter
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
+
+IMPORT_SECONDS = 120.0
+"""How long a problem file may take to be imported."""
 
 
 @dataclass
@@ -35,7 +39,9 @@ def parser() -> Parser:
         "The speed of light: what no implementation of a program is faster than on a card.",
         usage="mucc sol FILE --dims M=4096,... [options]",
     )
-    p.add_argument("file", nargs="?", metavar="FILE", help="a .mcu file, or - for stdin")
+    p.add_argument(
+        "file", nargs="?", metavar="FILE", help="a .mcu file, - for stdin, or a PyTorch problem file (.py)"
+    )
     p.add_argument(
         "--dims", action="append", metavar="M=128,...", help="values of the dims that the program leaves open"
     )
@@ -64,7 +70,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     from mucc.target.devices import get_card
 
     card = get_card(args.device)
-    source = files.read_source(args.file)
+    source = _imported(args.file, reporter) if args.file.endswith(".py") else files.read_source(args.file)
     found = analyse_source(source, card, parse_dims(args.dims), args.kernel)
     if args.measured is not None and len(found) > 1:
         names = ", ".join(s.kernel for s in found)
@@ -80,6 +86,34 @@ def main(argv: list[str], reporter: Reporter) -> int:
     if args.plot:
         _plot(args, found, card)
     return 0
+
+
+def _imported(path: str, reporter: Reporter) -> Source:
+    """The program of a PyTorch problem file, with a note on what mucc cannot say and so is not bounded."""
+    from mucc.cli.imports import kernel_name
+    from mucc.frontend.torch_import.request import Request
+    from mucc.frontend.torch_import.sandbox import run
+
+    text = files.read_source(path).text
+    request = Request(
+        path=os.path.abspath(path),
+        shown=path,
+        text=text,
+        name=kernel_name(path),
+        kernels="",
+        driver="",
+        whole=True,
+    )
+    answer = run(request, IMPORT_SECONDS)
+    left = sorted({str(row["operation"]) for row in answer.rows if not row["kernel"]})
+    if not answer.text:
+        raise DiagnosticError(
+            Diagnostic("MU5409", f"nothing of '{path}' can be said as a program: {', '.join(left)}")
+        )
+    if left:
+        message = f"the bound leaves out what stays PyTorch's: {', '.join(left)}"
+        reporter.add([Diagnostic("MU5409", message, severity=Severity.WARNING)])
+    return Source(f"{kernel_name(path)}.mcu", answer.text)
 
 
 def _plot(args: Arguments, found: object, card: object) -> None:

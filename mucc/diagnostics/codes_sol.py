@@ -81,4 +81,12 @@ L2, or measure with inputs that are larger.
 is built without CUDA.
 """,
     ),
+    "MU5409": (
+        "a part of a module has no bound",
+        """
+`mucc sol problem.py` bounds what mucc can say of a module. What stays a call to PyTorch, such as dropout with
+its random numbers, is left out: the whole takes at least what is printed, and more. `mucc import --list` names
+each operation with the reason.
+""",
+    ),
 }

@@ -302,3 +302,28 @@ def test_cards_are_listed_and_shown(capsys: pytest.CaptureFixture[str]):
     assert main(["device", "show", "h200", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["datasheet"]["dram_bandwidth"] == 4.8e12
     assert main(["device", "show"]) == 2
+
+
+def test_a_pytorch_problem_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("torch")
+    file = tmp_path / "12_Layer.py"
+    file.write_text(
+        "import torch\n"
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self, n):\n"
+        "        super().__init__()\n"
+        "        self.f = torch.nn.Linear(n, n)\n"
+        "        self.d = torch.nn.Dropout(0.5)\n"
+        "    def forward(self, x):\n"
+        "        return self.d(torch.relu(self.f(x)))\n"
+        "def get_inputs():\n"
+        "    return [torch.rand(128, 256)]\n"
+        "def get_init_inputs():\n"
+        "    return [256]\n"
+    )
+    assert main(["sol", str(file), "--json"]) == 0
+    out = capsys.readouterr()
+    report = json.loads(out.out)
+    assert report["kernel"].startswith("layer")
+    assert report["limits"]["fp32"]["amount"] == 2 * 128 * 256 * 256 + 2 * 128 * 256
+    assert "MU5409" in out.err and "dropout" in out.err
