@@ -85,8 +85,8 @@ is built without CUDA.
         "a part of a module has no bound",
         """
 `mucc sol problem.py` bounds what mucc can say of a module. What stays a call to PyTorch, such as dropout with
-its random numbers, is left out: the whole takes at least what is printed, and more. `mucc import --list` names
-each operation with the reason.
+its random numbers, is left out: the whole takes at least what is printed, and more. `mucc import --list`
+names each operation with the reason.
 """,
     ),
 }
