@@ -23,7 +23,7 @@ from hostlib import (
     tensor,
 )
 
-from mucc.diagnostics.codes_runtime import CODES
+from mucc.diagnostics.codes import CODES
 
 HERE = Path(__file__).parent
 M, N, K = 3, 16, 24

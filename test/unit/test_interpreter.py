@@ -326,8 +326,8 @@ def test_every_node_of_an_epilogue() -> None:
         }"""
     )
     (gemm,) = found.kernels
-    # Grouped contractions only scatter rows and load a row for each group: test_indexed.py.
-    grouped = {nodes.ScatterDOp, nodes.GroupRowOp}
+    # Grouped contractions only scatter rows and load rows and numbers of groups: test_indexed.py.
+    grouped = {nodes.ScatterDOp, nodes.GroupRowOp, nodes.GroupScalarOp}
     for node in {*nodes.GEMM_LOADS, *nodes.GEMM_STORES, nodes.AccFetchOp} - grouped:
         assert any(isinstance(op, node) for op in gemm.nodes), node.name
     h = x @ w * s + b + col[:, None]

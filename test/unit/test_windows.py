@@ -137,6 +137,9 @@ def test_pooling(c: dict[str, Any], kind: str, ceil: bool, count_pad: bool) -> N
         dilation = (1,) * axes
     windows = [Window(*n) for n in zip(c["sizes"], stride, pad, dilation, strict=True)]
     assume(all(w.places(n, ceil) > 0 for w, n in zip(windows, c["extents"], strict=True)))
+    # PyTorch's avg_pool3d refuses windows wider than the input, though padding gives them a place.
+    wide = any(w.reach > n for w, n in zip(windows, c["extents"], strict=True))
+    assume(not (kind == "avg" and axes == 3 and wide))
     x = random(c["batch"], 2, *c["extents"])
     given = f"x, {text(c['sizes'])}, stride={text(stride)}, pad={text(pad)}, ceil={'on' if ceil else 'off'}"
     value = torch.from_numpy(x)
