@@ -170,7 +170,8 @@ def run(args: argparse.Namespace) -> None:
                     print(f"{case.name} {shape.name}: {problem}", file=sys.stderr)
     name = card(torch)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    rows = [row | {"commit": commit(), "date": now} for row in rows]
+    origin = {"commit": commit(), "date": now}
+    rows = [row | origin for row in rows]
     before = earlier(name)
     mine = {c.name for c in cases}
     rows = [*(r for r in before["rows"] if r["case"] not in mine), *rows]

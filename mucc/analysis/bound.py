@@ -67,16 +67,10 @@ class Rates:
             case "fp32":
                 return self._rate("f32")
             case "special":
-                return self.sm.special_per_cycle * self.device.multiprocessors * self.clock
+                return self.sm.special_per_cycle * self.device.multiprocessors * self.device.clock(self.sm)
             case _:
                 compute = unit.rpartition(".")[2]
                 return self._rate(compute) or self._rate("bf16")
-
-    @property
-    def clock(self) -> float:
-        """The clock in Hz at which the datasheet's rates hold."""
-        per_cycle = self.sm.tensor_flops_per_cycle["bf16"] * self.device.multiprocessors
-        return self.device.datasheet["bf16"] / per_cycle
 
     def _rate(self, name: str) -> float:
         stated, found = self.device.datasheet.get(name, 0.0), self.device.measured.get(name, 0.0)

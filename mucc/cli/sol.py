@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mucc.cli import files
 from mucc.cli.parsing import Parser, add_diagnostics, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
+
+if TYPE_CHECKING:
+    from mucc.analysis.sol import Sol
+    from mucc.target.devices import Card
 
 IMPORT_SECONDS = 120.0
 """How long a problem file may take to be imported."""
@@ -116,12 +122,12 @@ def _imported(path: str, reporter: Reporter) -> Source:
     return Source(f"{kernel_name(path)}.mcu", answer.text)
 
 
-def _plot(args: Arguments, found: object, card: object) -> None:
+def _plot(args: Arguments, found: Sequence[Sol], card: Card) -> None:
     from mucc.analysis.roofline import draw
 
     assert args.plot is not None
     try:
-        draw(args.plot, found, card, args.measured)  # pyright: ignore[reportArgumentType]
+        draw(args.plot, found, card, args.measured)
     except ImportError as problem:
         helps = ("pip install matplotlib",)
         raise DiagnosticError(Diagnostic("MU5404", "--plot needs matplotlib", helps=helps)) from problem

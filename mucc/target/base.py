@@ -87,6 +87,10 @@ class Device(NamedTuple):
     """How many clusters of so many blocks (by number as text) run at the same time, one block per
     multiprocessor."""
 
+    def clock(self, sm: Multiprocessor) -> float:
+        """The clock in Hz at which the datasheet's rates hold; `sm` is the target's multiprocessor."""
+        return self.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / self.multiprocessors
+
 
 class Facts(NamedTuple):
     """The contents of a target's data file. The first device is the one that defaults are chosen for."""

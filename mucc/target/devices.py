@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+from mucc.home import data_folder
 from mucc.target import get_target, target_names
 from mucc.target.base import Device, Target
-from mucc.tune.home import data_folder
 
 
 class Card(NamedTuple):

@@ -249,7 +249,7 @@ class Multistage(Family):
         rounds = ceil(waves) if extents.exact else max(waves, 1.0)
         # In the last round fewer blocks share a multiprocessor.
         busy = min(resident, ceil(tiles / device.multiprocessors))
-        clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
+        clock = device.clock(sm)
         slack = 1.0 + 0.1 / max(stages - 1, 1) / busy
         parts = {
             "mainloop": rounds * busy * depth * step * slack / clock,

@@ -326,7 +326,7 @@ class Skinny(Family):
         blocks = tiles * splits
         busy = min(1.0, blocks / device.multiprocessors)
         sm = facts.multiprocessor
-        clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
+        clock = device.clock(sm)
         l2 = L2_SHARE * device.multiprocessors * sm.l2_bytes_per_cycle * clock
         efficiency = EFFICIENCY if form.along_k else EFFICIENCY_ACROSS
         memory = moved / (bandwidth * busy * efficiency)

@@ -63,7 +63,7 @@ class Sm100Tma(TmaFamily):
         depth = ceil(extents.k / k) * k
         waves = _tiles(problem, schedule) / device.multiprocessors
         rounds = ceil(waves) if extents.exact else max(waves, 1)
-        clock = device.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / device.multiprocessors
+        clock = device.clock(sm)
         shallow = (schedule.stages or memory.max_stages(config, facts.limits.shared_memory)) < 3
         parts = {
             "mainloop": rounds * depth * max(math, load) / clock,
