@@ -13,7 +13,7 @@ from mucc.passes import get_all_passes
 
 
 def _mu() -> Dialect:
-    from mucc.dialects.mu import Mu
+    from mucc.dialects.mu.dialect import Mu
 
     return Mu
 

@@ -6,12 +6,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from mucc.dialects.mu.ops.base import InferredOp
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.normalisation import Normalisation, NormalizeOp
-from mucc.dialects.mu.ops.pooling import PoolOp
-from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
-from mucc.dialects.mu.ops.scan import ScanOp
-from mucc.dialects.mu.ops.shape import TriangleOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.passes.levels import REDUCTIONS, TENSOR_OPS
 from mucc.passes.support import Finding, Pass, PassError
 
@@ -43,18 +40,10 @@ def lowers(op: Operation) -> bool:
 def function_of(op: Operation) -> str:
     """The function that an operation stands for in a program."""
     match op:
-        case ReduceOp() | ArgReduceOp():
+        case ReduceOp():
             return op.kind.data.value
-        case TriangleOp():
-            return "tril" if op.kind.data.value == "lower" else "triu"
-        case VarianceOp():
-            return "var"
-        case NormalizeOp():
-            return "layer_norm" if op.kind.data is Normalisation.STANDARD else "rms_norm"
-        case PoolOp():
-            return f"{op.kind.data.value}_pool"
-        case ScanOp():
-            return f"cum{op.kind.data.value}"
+        case InferredOp():
+            return op.function
         case _:
             return op.name.removeprefix("mu.")
 

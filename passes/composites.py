@@ -23,6 +23,7 @@ from mucc.dialects.mu.ops.normalisation import (
     NormalizeOp,
     SoftmaxOp,
 )
+from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
@@ -229,7 +230,32 @@ class Attention(RewritePattern):
         rewriter.replace(op, b.ops, [result])
 
 
+class Dequantize(RewritePattern):
+    """`(w - z) * s` over [N, K] -> the same over [N, G, group], where scales and zeros broadcast."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, DequantizeOp):
+            return
+        emit = Emit()
+        dims = Shaped.of(op.weights.type).dims
+        groups = Shaped.of(op.scales.type).dims
+
+        def column(value: SSAValue) -> SSAValue:
+            return emit(ExpandOp(value, [len(groups)]))
+
+        # A parameter lies row-major, as its rule says; a view of one need not.
+        look = ReshapeOp if isinstance(op.weights.owner, Operation) else RegroupOp
+        value = emit(look(op.weights, (*groups, op.group)))
+        if op.zeros is not None:
+            value = emit(e.SubOp(value, column(op.zeros)))
+        value = emit(e.MulOp(value, column(op.scales)))
+        wide = Shaped.of(op.result.type).element_type
+        if Shaped.of(value.type).element_type != wide:
+            value = emit(e.CastOp(value, wide))
+        rewriter.replace(op, [*emit.ops, RegroupOp(value, dims)])
+
+
 COMPOSITES: tuple[RewritePattern, ...] = (
     *(Mean(), Logical(), Variance(), Reshape(), Permute(), Full()),
-    *(Softmax(), LogSumExp(), Normalize(), Attention()),
+    *(Softmax(), LogSumExp(), Normalize(), Attention(), Dequantize()),
 )

@@ -6,7 +6,7 @@ code generation) knows a small set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -16,11 +16,11 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.dialects.mu.ops.quantization import DequantizeOp
-from mucc.dialects.mu.ops.shape import ReshapeOp
-from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Shaped
-from mucc.passes.composites import COMPOSITES
+from mucc.passes.check_lowering import lowers
+from mucc.passes.levels import COMPOSITE
 from mucc.passes.support import Emit, Pass, rewrite
 
 
@@ -103,35 +103,21 @@ class MixedProduct(RewritePattern):
             return
 
 
-class Dequantize(RewritePattern):
-    """`(w - z) * s` over [N, K] -> the same over [N, G, group], where scales and zeros broadcast."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, DequantizeOp):
-            return
-        emit = Emit()
-        dims = Shaped.of(op.weights.type).dims
-        groups = Shaped.of(op.scales.type).dims
-
-        def column(value: SSAValue) -> SSAValue:
-            return emit(ExpandOp(value, [len(groups)]))
-
-        # A parameter lies row-major, as its rule says; a view of one need not.
-        look = ReshapeOp if isinstance(op.weights.owner, Operation) else RegroupOp
-        value = emit(look(op.weights, (*groups, op.group)))
-        if op.zeros is not None:
-            value = emit(e.SubOp(value, column(op.zeros)))
-        value = emit(e.MulOp(value, column(op.scales)))
-        wide = Shaped.of(op.result.type).element_type
-        if Shaped.of(value.type).element_type != wide:
-            value = emit(e.CastOp(value, wide))
-        rewriter.replace(op, [*emit.ops, RegroupOp(value, dims)])
-
-
 class Decompose(Pass):
     """Rewrite every composite operation into primitive ones."""
 
     name = "decompose"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        rewrite(op, [Expand(), MixedProduct(), Dequantize(), *COMPOSITES])
+        rewrite(op, [Expand(), MixedProduct(), *_composites(op)])
+
+
+def _composites(module: ModuleOp) -> Sequence[RewritePattern]:
+    """The patterns for operations on whole tensors, which load what most programs have none of."""
+    kernels = (kernel for kernel in module.body.block.ops if isinstance(kernel, KernelOp))
+    inner = (op for kernel in kernels for op in kernel.body.block.ops)
+    if not any(isinstance(op, COMPOSITE) or not lowers(op) for op in inner):
+        return ()
+    from mucc.passes.composites import COMPOSITES
+
+    return COMPOSITES

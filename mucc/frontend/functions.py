@@ -6,14 +6,13 @@ numbers and words it may be given; only the spelling of operand names is decided
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import cast
+from typing import TypeVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu import rules
-from mucc.dialects.mu.ops import FUNCTIONS as TENSOR_FUNCTIONS
+from mucc.dialects.mu import ops, rules
 from mucc.dialects.mu.ops.contraction import (
     Accumulation,
     AccumulationAttr,
@@ -38,6 +37,8 @@ from mucc.dialects.mu.surface import (
     Parameter,
 )
 from mucc.dialects.mu.types import DTYPES, PACKED, STORABLE, Shaped, dtype_name
+
+T = TypeVar("T")
 
 _WHOLE = tuple(d for d in STORABLE if d not in PACKED)
 """The dtypes that kernels write."""
@@ -140,9 +141,10 @@ def _scatter(values: Sequence[SSAValue], options: dict[str, Option]) -> Operatio
     return ScatterOp(values[0], values[1], extent)
 
 
-def _table() -> dict[str, tuple[Function, ...]]:
+def _own() -> tuple[Function, ...]:
+    """The functions whose operations say nothing of the language, or say it by `SURFACE`."""
     formats = tuple(Compute)
-    functions = [
+    return (
         Function(
             "matmul",
             (
@@ -194,15 +196,45 @@ def _table() -> dict[str, tuple[Function, ...]]:
             _first_line(CastOp),
             _cast,
         ),
-        *TENSOR_FUNCTIONS,
-    ]
-    table: dict[str, tuple[Function, ...]] = {}
-    for function in functions:
-        table[function.name] = (*table.get(function.name, ()), function)
+    )
+
+
+def _by_name(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
+    """What comes with each name."""
+    table: dict[str, tuple[T, ...]] = {}
+    for name, value in pairs:
+        table[name] = (*table.get(name, ()), value)
     return table
 
 
-FUNCTIONS: dict[str, tuple[Function, ...]] = _table()
+class _Functions(Mapping[str, tuple[Function, ...]]):
+    """Every function by name. A file of operations is loaded once one of its functions is looked up."""
+
+    def __init__(self) -> None:
+        self._own = _by_name((f.name, f) for f in _own())
+        self._files = _by_name((name, file) for file, names in ops.FILES.items() for name in names)
+        self._names = dict.fromkeys((*self._own, *self._files))
+        self._found: dict[str, tuple[Function, ...]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Function, ...]:
+        if (found := self._found.get(name)) is None:
+            if name not in self._names:
+                raise KeyError(name)
+            loaded = (f for file in self._files.get(name, ()) for f in ops.functions(file) if f.name == name)
+            found = self._found[name] = (*self._own.get(name, ()), *loaded)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+FUNCTIONS: Mapping[str, tuple[Function, ...]] = _Functions()
 """Every function by name; `min` and `max` stand for two: of two values, and over axes."""
 
 

@@ -15,7 +15,7 @@ from xdsl.parser import Parser
 
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass import Cutlass
-from mucc.dialects.mu import Mu
+from mucc.dialects.mu.dialect import Mu
 from mucc.driver import Options, compile_text
 from mucc.target.cuda import EmissionError, argument_alignments, emit
 from mucc.target.cuda.memory import ONE, ZERO, Product

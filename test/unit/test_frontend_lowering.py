@@ -18,8 +18,8 @@ from xdsl.printer import Printer
 import mucc.frontend as frontend
 from mucc.diagnostics.codes_frontend import CODES
 from mucc.diagnostics.core import Diagnostic, Source
-from mucc.dialects.mu import Mu
-from mucc.dialects.mu.ops import FUNCTIONS as TENSOR_FUNCTIONS
+from mucc.dialects.mu import ops
+from mucc.dialects.mu.dialect import Mu
 from mucc.dialects.mu.ops.elementwise import ELEMENTWISE
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.driver import compile_text
@@ -142,7 +142,7 @@ def test_language_page_lists_the_functions() -> None:
 
 def test_every_operation_with_a_surface_name_is_a_function() -> None:
     named = {cls.SURFACE for cls in ELEMENTWISE if cls.SURFACE}
-    assert named | {f.name for f in TENSOR_FUNCTIONS} | {
+    assert named | {name for names in ops.FILES.values() for name in names} | {
         "matmul",
         "grouped_matmul",
         "gather",
@@ -151,6 +151,17 @@ def test_every_operation_with_a_surface_name_is_a_function() -> None:
         "cast",
         "dequantize",
     } == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("file", ops.FILES)
+def test_files_of_operations_are_listed_with_their_functions(file: str) -> None:
+    assert tuple(dict.fromkeys(f.name for f in ops.functions(file))) == ops.FILES[file]
+
+
+def test_every_file_that_defines_operations_is_listed() -> None:
+    folder = Path(ops.__file__).parent
+    defining = {p.stem for p in folder.glob("*.py") if "\nOPERATIONS" in p.read_text()}
+    assert defining == set(ops.FILES)
 
 
 @pytest.mark.parametrize(

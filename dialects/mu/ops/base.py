@@ -33,6 +33,11 @@ class InferredOp(FormattedOp, ABC):
 
     traits = traits_def(Pure())
 
+    @property
+    def function(self) -> str:
+        """What the language calls it."""
+        return self.name.removeprefix("mu.")
+
     @abstractmethod
     def inferred(self) -> Attribute:
         """The type that the result must have. Raises TypeRuleError where the operands do not fit."""

@@ -131,6 +131,10 @@ class NormalizeOp(InferredOp):
             },
         )
 
+    @property
+    def function(self) -> str:
+        return "layer_norm" if self.kind.data is Normalisation.STANDARD else "rms_norm"
+
     def inferred(self) -> Attribute:
         axes = self.axes.get_values()
         if tuple(axes) != rules.normalise_axes(axes, len(Shaped.of(self.operand.type).dims)):

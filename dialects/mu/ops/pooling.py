@@ -98,6 +98,10 @@ class PoolOp(InferredOp):
         numbers = (self.size, self.stride, self.pad, self.dilation)
         return window_rules.windows(*(n.get_values() for n in numbers))
 
+    @property
+    def function(self) -> str:
+        return f"{self.kind.data.value}_pool"
+
     def inferred(self) -> Attribute:
         count = window_rules.spatial("pool", self.operand.type)
         for name, least in (("size", 1), ("stride", 1), ("pad", 0), ("dilation", 1)):

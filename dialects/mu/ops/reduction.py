@@ -130,6 +130,10 @@ class VarianceOp(InferredOp):
             properties={"axes": ints(positions), "correction": number(correction)},
         )
 
+    @property
+    def function(self) -> str:
+        return "var"
+
     def inferred(self) -> Attribute:
         axes = self.axes.get_values()
         if tuple(axes) != rules.normalise_axes(axes, len(Shaped.of(self.operand.type).dims)):
@@ -172,6 +176,10 @@ class ArgReduceOp(InferredOp):
             result_types=[result],
             properties={"kind": ExtremeAttr(Extreme(kind)), "axis": integer(axis % (result.rank + 1))},
         )
+
+    @property
+    def function(self) -> str:
+        return self.kind.data.value
 
     def inferred(self) -> Attribute:
         if self.axis.value.data < 0:

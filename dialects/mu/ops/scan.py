@@ -74,6 +74,10 @@ class ScanOp(InferredOp):
             },
         )
 
+    @property
+    def function(self) -> str:
+        return f"cum{self.kind.data.value}"
+
     def inferred(self) -> Attribute:
         if self.axis.value.data < 0:
             raise VerifyException("mu.scan: the axis must be counted from the front")

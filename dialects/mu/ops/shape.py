@@ -262,6 +262,10 @@ class TriangleOp(InferredOp):
             properties={"kind": TriangleAttr(Triangle(kind)), "diagonal": integer(diagonal)},
         )
 
+    @property
+    def function(self) -> str:
+        return "tril" if self.kind.data is Triangle.LOWER else "triu"
+
     def inferred(self) -> Attribute:
         return shape_rules.alike("a triangle", self.operand.type, 2)
 

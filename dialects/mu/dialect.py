@@ -1,0 +1,31 @@
+"""The `mu` dialect as a whole, for xDSL's tools: importing this loads all its operations."""
+
+from xdsl.ir import Dialect
+
+from mucc.dialects.mu.ops import attributes, operations
+from mucc.dialects.mu.schedule import (
+    ClusterAttr,
+    EpilogueTileAttr,
+    MainloopAttr,
+    ScheduleOp,
+    SchedulerAttr,
+    SwitchAttr,
+    TileAttr,
+)
+from mucc.dialects.mu.types import LayoutAttr, TensorType
+
+Mu = Dialect(
+    "mu",
+    [*operations(), ScheduleOp],
+    [
+        TensorType,
+        LayoutAttr,
+        *attributes(),
+        TileAttr,
+        ClusterAttr,
+        MainloopAttr,
+        EpilogueTileAttr,
+        SchedulerAttr,
+        SwitchAttr,
+    ],
+)
