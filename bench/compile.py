@@ -110,8 +110,9 @@ class Bench:
     results: Results
 
     def environment(self, cache: str) -> dict[str, str]:
-        """Of a process that uses the cache of this name."""
-        return {**os.environ, "MUCC_CACHE_DIR": str(self.folder / cache), "NO_COLOR": "1"}
+        """Of a process that uses the cache of this name, and bytecode, as installed packages have."""
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**kept, "MUCC_CACHE_DIR": str(self.folder / cache), "NO_COLOR": "1"}
 
     def mucc(self, *words: str) -> list[str]:
         """A command line of mucc."""

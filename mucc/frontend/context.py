@@ -20,11 +20,12 @@ class Context:
     def __init__(self, sink: DiagnosticSink):
         self.sink = sink
         self.source = sink.source or Source("<string>", "")
+        self._name = StringAttr(self.source.name)
 
     def location(self, span: Span) -> FileLineColLoc:
         """The place where `span` begins, for an operation to carry."""
         line, column = self.source.line_col(span.start)
-        return FileLineColLoc(StringAttr(self.source.name), IntAttr(line), IntAttr(column))
+        return FileLineColLoc(self._name, IntAttr(line), IntAttr(column))
 
     def error(
         self,

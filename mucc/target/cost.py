@@ -93,6 +93,8 @@ class Walk(NamedTuple):
 
 def effective_swizzle(rows: int, columns: int, most: int) -> int:
     """The swizzle that CUTLASS takes for a grid, of those up to `most` (get_log_swizzle_size)."""
+    if most == 1:
+        return 1
     least = min(rows, columns)
     return next((s for s, needed in ((8, 6), (4, 3), (2, 2)) if most >= s and least >= needed), 1)
 

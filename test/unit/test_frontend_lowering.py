@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -151,6 +153,20 @@ def test_every_operation_with_a_surface_name_is_a_function() -> None:
         "cast",
         "dequantize",
     } == set(FUNCTIONS)
+
+
+def test_a_program_loads_the_operations_that_it_calls() -> None:
+    code = (
+        "import sys; from mucc.diagnostics import Source; from mucc.driver import compile_text\n"
+        "def used(): return {f for f in ('conv', 'normalisation', 'pooling', 'scan', 'shape')"
+        " if f'mucc.dialects.mu.ops.{f}' in sys.modules}\n"
+        "compile_text(Source('k', 'kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N]"
+        " { return relu(x @ w.T) }')); print(used())\n"
+        "compile_text(Source('k', 'kernel f[M, N](x: bf16[M, N]) -> bf16[M, N] { return softmax(x) }'))\n"
+        "print('normalisation' in used())"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["set()", "True"]
 
 
 @pytest.mark.parametrize("file", ops.FILES)
