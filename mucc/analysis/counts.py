@@ -6,14 +6,14 @@ A polynomial is a list of terms; a term is a number followed by the dims that it
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import ModuleOp
+from collections.abc import Iterable
+
 from xdsl.ir import Operation
 
 from mucc.analysis.pointwise import pointwise
 from mucc.analysis.products import Term, products, term
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import TensorType, dtype_bits
-from mucc.passes.decompose import Decompose
 
 Polynomial = list[Term]
 
@@ -32,16 +32,14 @@ def work(op: Operation) -> list[tuple[str, Term]]:
     return [*products(op), *pointwise(op)]
 
 
-def operations(kernel: KernelOp) -> dict[str, Polynomial]:
-    """All operations by unit: `flops`, and what cores for f32 (`fp32`) and special functions (`special`) do.
+def operations(ops: Iterable[Operation]) -> dict[str, Polynomial]:
+    """The work of operations by unit, where each is done once for each element of its result.
 
-    Composites count as what they decompose into; each of a value's elements is computed once.
+    Composites count as they are: `decompose` first, for what they are made of.
     """
-    counts = flops(kernel)
-    module = ModuleOp([kernel.clone()])
-    Decompose().apply(None, module)
-    for op in module.walk():
-        for unit, count in pointwise(op):
+    counts: dict[str, Polynomial] = {}
+    for op in ops:
+        for unit, count in work(op):
             counts.setdefault(unit, []).append(count)
     return counts
 

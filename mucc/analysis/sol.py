@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import StringAttr, bf16, f16, f32
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from mucc.analysis.bound import DRAM, Bound, Rates
-from mucc.analysis.counts import tensor_bytes, work
+from mucc.analysis.counts import operations, tensor_bytes, work
 from mucc.analysis.products import Term, products
 from mucc.analysis.structure import GENERAL, Structure, Structures, product_share
 from mucc.dialects.mu.ops.contraction import Compute, ContractionOp, MatmulOp
@@ -246,15 +246,13 @@ def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
     """A stage: what it captures is read, what it yields is written."""
     inner: set[SSAValue] = set(stage.body.block.args)
     read: dict[SSAValue, None] = {}
-    operations: dict[str, int] = {}
     for op in stage.body.block.ops:
         inner.update(op.results)
         read.update(dict.fromkeys(v for v in op.operands if v not in inner))
-        for unit, term in work(op):
-            operations[unit] = operations.get(unit, 0) + evaluate([term], dims)
+    counts = {unit: evaluate(terms, dims) for unit, terms in operations(stage.body.block.ops).items()}
     tensors = [v.type for v in (*read, *stage.outputs)]
     moved = evaluate([tensor_bytes(t) for t in tensors if isinstance(t, TensorType)], dims)
-    return StageBound(stage.stage_name.data, stage.kind.data.value, moved, rates.bound(operations, moved))
+    return StageBound(stage.stage_name.data, stage.kind.data.value, moved, rates.bound(counts, moved))
 
 
 def _hints(counter: _Counter, rates: Rates, bound: Bound, moved: int) -> Iterable[Hint]:
