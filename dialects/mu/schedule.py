@@ -6,8 +6,9 @@ the target.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from xdsl.dialects.builtin import DictionaryAttr, IntAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -22,19 +23,34 @@ if TYPE_CHECKING:
     from xdsl.printer import Printer
 
 
-def _parse_shape(parser: AttrParser, rank: int) -> list[IntAttr]:
-    """`<128, 256, 64>`."""
-    with parser.in_angle_brackets():
-        sizes = parser.parse_comma_separated_list(
-            parser.Delimiter.NONE, lambda: IntAttr(parser.parse_integer(allow_boolean=False))
-        )
-    if len(sizes) != rank:
-        parser.raise_error(f"expected {rank} sizes, got {len(sizes)}")
-    return sizes
+class SizesAttr(ParametrizedAttribute, ABC):
+    """Base of sizes along M, N and perhaps K: `<128, 256, 64>` in IR, `128x256x64` in programs."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes in order."""
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            sizes = parser.parse_comma_separated_list(
+                parser.Delimiter.NONE, lambda: IntAttr(parser.parse_integer(allow_boolean=False))
+            )
+        if len(sizes) != (rank := len(cls.get_irdl_definition().parameters)):
+            parser.raise_error(f"expected {rank} sizes, got {len(sizes)}")
+        return sizes
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_list(self.sizes, lambda v: printer.print_string(str(v)))
+
+    def __str__(self) -> str:
+        return "x".join(str(v) for v in self.sizes)
 
 
 @irdl_attr_definition
-class TileAttr(ParametrizedAttribute):
+class TileAttr(SizesAttr):
     """The block of the product that one thread block computes, and its step along K."""
 
     name = "mu.tile"
@@ -51,83 +67,38 @@ class TileAttr(ParametrizedAttribute):
     def sizes(self) -> tuple[int, int, int]:
         return self.m.data, self.n.data, self.k.data
 
-    def operand_bytes(self, element_bytes: int) -> int:
-        """Bytes of one pipeline stage: an A tile and a B tile."""
-        m, n, k = self.sizes
-        return (m + n) * k * element_bytes
 
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        return _parse_shape(parser, 3)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_list(self.sizes, lambda v: printer.print_string(str(v)))
-
-    def __str__(self) -> str:
-        return "x".join(str(v) for v in self.sizes)
-
-
-@irdl_attr_definition
-class ClusterAttr(ParametrizedAttribute):
-    """How many thread blocks along M and N share loads through distributed shared memory."""
-
-    name = "mu.cluster"
+class PlaneAttr(SizesAttr, ABC):
+    """Base of sizes along M and N."""
 
     m: IntAttr
     n: IntAttr
 
-    @staticmethod
-    def of(m: int, n: int) -> ClusterAttr:
-        return ClusterAttr(IntAttr(m), IntAttr(n))
+    @classmethod
+    def of(cls, m: int, n: int) -> Self:
+        return cls(IntAttr(m), IntAttr(n))
 
     @property
     def sizes(self) -> tuple[int, int]:
         return self.m.data, self.n.data
+
+
+@irdl_attr_definition
+class ClusterAttr(PlaneAttr):
+    """How many thread blocks along M and N share loads through distributed shared memory."""
+
+    name = "mu.cluster"
 
     @property
     def blocks(self) -> int:
         return self.m.data * self.n.data
 
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        return _parse_shape(parser, 2)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_list(self.sizes, lambda v: printer.print_string(str(v)))
-
-    def __str__(self) -> str:
-        return "x".join(str(v) for v in self.sizes)
-
 
 @irdl_attr_definition
-class EpilogueTileAttr(ParametrizedAttribute):
+class EpilogueTileAttr(PlaneAttr):
     """The piece of a tile that the epilogue works on at a time."""
 
     name = "mu.epilogue_tile"
-
-    m: IntAttr
-    n: IntAttr
-
-    @staticmethod
-    def of(m: int, n: int) -> EpilogueTileAttr:
-        return EpilogueTileAttr(IntAttr(m), IntAttr(n))
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        return self.m.data, self.n.data
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        return _parse_shape(parser, 2)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_list(self.sizes, lambda v: printer.print_string(str(v)))
-
-    def __str__(self) -> str:
-        return "x".join(str(v) for v in self.sizes)
 
 
 class Mainloop(StrEnum):

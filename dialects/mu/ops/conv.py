@@ -35,6 +35,26 @@ class ConvolutionOp(InferredOp, ABC):
     operand = operand_def(TensorType)
     weight = operand_def(TensorType)
 
+    def __init__(
+        self,
+        x: SSAValue,
+        w: SSAValue,
+        result: TensorType,
+        compute: ComputeAttr | None,
+        groups: int,
+        **geometry: Sequence[int],
+    ):
+        """`geometry` has numbers for each spatial axis, by property."""
+        super().__init__(
+            operands=[x, w],
+            result_types=[result],
+            properties={
+                "compute": compute or ComputeAttr.default(x.type, w.type),
+                "groups": integer(groups),
+                **{name: ints(numbers) for name, numbers in geometry.items()},
+            },
+        )
+
     @property
     def windows(self) -> list[Window]:
         """The window along each spatial axis."""
@@ -75,19 +95,9 @@ class ConvOp(ConvolutionOp):
         compute: ComputeAttr | None = None,
     ):
         x, w = SSAValue.get(operand), SSAValue.get(weight)
-        count = window_rules.spatial("conv", x.type)
-        strides, pads, dilations = _geometry(count, stride, pad, dilation)
-        super().__init__(
-            operands=[x, w],
-            result_types=[window_rules.conv(x.type, w.type, strides, pads, dilations, groups)],
-            properties={
-                "compute": compute or ComputeAttr.default(x.type, w.type),
-                "stride": ints(strides),
-                "pad": ints(pads),
-                "dilation": ints(dilations),
-                "groups": integer(groups),
-            },
-        )
+        strides, pads, dilations = _geometry(window_rules.spatial("conv", x.type), stride, pad, dilation)
+        result = window_rules.conv(x.type, w.type, strides, pads, dilations, groups)
+        super().__init__(x, w, result, compute, groups, stride=strides, pad=pads, dilation=dilations)
 
     def inferred(self) -> Attribute:
         return window_rules.conv(
@@ -130,16 +140,7 @@ class ConvTransposeOp(ConvolutionOp):
         more = window_rules.per_axis("output_pad", output_pad, count)
         result = window_rules.conv_transpose(x.type, w.type, strides, pads, more, dilations, groups)
         super().__init__(
-            operands=[x, w],
-            result_types=[result],
-            properties={
-                "compute": compute or ComputeAttr.default(x.type, w.type),
-                "stride": ints(strides),
-                "pad": ints(pads),
-                "output_pad": ints(more),
-                "dilation": ints(dilations),
-                "groups": integer(groups),
-            },
+            x, w, result, compute, groups, stride=strides, pad=pads, output_pad=more, dilation=dilations
         )
 
     def inferred(self) -> Attribute:
