@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Generator, Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mucc.cache.keys import FORMAT, artefact_key, content_key, digest, request_key, tree_contents
 from mucc.diagnostics.core import Diagnostic, Severity
+from mucc.home import cache_folder
 
 if TYPE_CHECKING:
     from mucc.cache.upkeep import Report, Stats
@@ -62,14 +62,7 @@ def default_directory() -> str:
     """MUCC_CACHE_DIR, or `mucc` in the user's cache directory."""
     if explicit := os.environ.get("MUCC_CACHE_DIR"):
         return os.path.abspath(explicit)
-    home = os.path.expanduser("~")
-    if sys.platform == "darwin":
-        base = os.path.join(home, "Library", "Caches")
-    elif sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
-    return os.path.join(base, "mucc")
+    return cache_folder()
 
 
 def shared_directories() -> tuple[str, ...]:

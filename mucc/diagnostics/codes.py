@@ -1,10 +1,10 @@
 """The registry of every diagnostic code.
 
-Each area keeps its codes next to it in the numbering: MU0 syntax, MU1 names, types and shapes
-(`codes_frontend`); MU2 fusion and stages, MU3 schedules, MU4 targets (`codes_passes`); MU5 command
-line, files and toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`) and MU54 bounds
-(`codes_sol`); MU6 run time (`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU9 defects
-of mucc.
+Each area keeps its codes next to it in the numbering: MU0 syntax, and of MU1 what a file holds
+(`codes_program`); MU1 names, types and shapes (`codes_frontend`); MU2 fusion and stages, MU3 schedules, MU4
+targets (`codes_passes`; of kernels with rules of their own `codes_families`); MU5 command line, files and
+toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`) and MU54 bounds (`codes_sol`); MU6 run
+time (`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU9 defects of mucc.
 
 Only `mucc explain`, `mucc docs` and tests load this module: reporting a diagnostic needs no text
 but its own.
@@ -15,9 +15,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mucc.diagnostics import (
+    codes_families,
     codes_frontend,
     codes_import,
     codes_passes,
+    codes_program,
     codes_runtime,
     codes_sol,
     codes_toolchain,
@@ -35,8 +37,10 @@ class CodeInfo(NamedTuple):
 def _merged() -> dict[str, CodeInfo]:
     codes: dict[str, CodeInfo] = {}
     areas = (
+        codes_program,
         codes_frontend,
         codes_passes,
+        codes_families,
         codes_toolchain,
         codes_tuning,
         codes_sol,

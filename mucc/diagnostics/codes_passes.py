@@ -5,128 +5,107 @@ Every explanation of MU3 holds a program that triggers its code and a mended one
 
 from __future__ import annotations
 
-
-def _entry(title: str, cause: str, wrong: str, mended: str) -> tuple[str, str]:
-    """A title and an explanation in Markdown, with the two programs in fenced blocks."""
-    return title, f"{cause}\n\nWrong:\n\n```mcu\n{wrong}\n```\n\nMended:\n\n```mcu\n{mended}\n```\n"
-
-
-def _kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "x @ w.T") -> str:
-    return f"kernel f[M, N, K](x: {dtype}[{x}], w: {dtype}[{w}]) -> {dtype}[M, N] {{\n    return {body}\n}}"
-
-
-_GEMM = _kernel()
-_ODD = _GEMM.replace("K](", "K=101](")
-_F32 = _kernel("f32", body="matmul(x, w.T, compute=f32)")
-_SCALED = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K], s: f32) -> bf16[M, N] {\n    return x @ w.T * s\n}"
-_B_BY_ROWS = _kernel("f32", w="K, N", body="x @ w")
-_GATED = (
-    "kernel f[M, N, K](x: bf16[M, K], g: bf16[N, K], u: bf16[N, K]) -> bf16[M, N] {\n"
-    "    return silu(x @ g.T) * (x @ u.T)\n}"
+from mucc.diagnostics.examples import (
+    A_BY_COLUMNS,
+    B_BY_ROWS,
+    F32,
+    GATED,
+    MIXED,
+    ODD,
+    ROW_SUMS,
+    SCALED,
+    SPARSE,
+    entry,
+    kernel,
+    scheduled,
 )
-_SPARSE = _GEMM.replace("[N, K]", "[N, K] sparse")
-_MIXED = (
-    "kernel f[M, N, K](x: bf16[M, K], w: s8[N, K], s: bf16[N, K/128]) -> bf16[M, N] {\n"
-    "    return x @ dequantize(w, s).T\n}"
-)
-_A_BY_COLUMNS = "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}"
-_ROW_SUMS = (
-    "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
-    "    y = x @ w.T\n    return y, sum(y, axis=0)\n}"
-)
-
-
-def _scheduled(*settings: str, kernel: str = _GEMM, target: str = "sm_90a") -> str:
-    lines = "\n".join(f"    {setting}" for setting in settings)
-    return f"{kernel}\n\nschedule f for {target} {{\n{lines}\n}}"
-
 
 _TILES: dict[str, tuple[str, str]] = {
-    "MU3001": _entry(
+    "MU3001": entry(
         "tile M does not fit the mainloop",
         "A wgmma instruction computes 64 rows, so tile M is a multiple of 64. The cooperative mainloop gives "
         "each of two warp groups half of a tile: there tile M is a multiple of 128. Change the tile, or take "
         "another mainloop: `pingpong` and `warpspecialized` work from 64 rows on.",
-        _scheduled("tile = 64x128x64", "mainloop = cooperative"),
-        _scheduled("tile = 64x128x64", "mainloop = pingpong"),
+        scheduled("tile = 64x128x64", "mainloop = cooperative"),
+        scheduled("tile = 64x128x64", "mainloop = pingpong"),
     ),
-    "MU3002": _entry(
+    "MU3002": entry(
         "tile N does not fit the operands",
         "wgmma works on multiples of 8 columns, but a pipeline stage of B must be made of whole swizzle "
         "patterns: tile N is a multiple of 16 for 16-bit operands, and of 32 for tf32. Extents that divide "
         "into 256, 128, 64 or 32 columns use the largest instructions.",
-        _scheduled("tile = 128x120x64"),
-        _scheduled("tile = 128x128x64"),
+        scheduled("tile = 128x120x64"),
+        scheduled("tile = 128x128x64"),
     ),
-    "MU3003": _entry(
+    "MU3003": entry(
         "tile K does not fit the operands",
         "A wgmma instruction takes 32 bytes along K: 16 elements of bf16 or f16, 8 of tf32, 32 of 8 "
         "bits. Tile K is a multiple of that; 128 bytes suit the copy engine best.",
-        _scheduled("tile = 128x128x40"),
-        _scheduled("tile = 128x128x64"),
+        scheduled("tile = 128x128x40"),
+        scheduled("tile = 128x128x64"),
     ),
-    "MU3030": _entry(
+    "MU3030": entry(
         "tile K does not suit sums in f32",
         "Tensor cores add up products of 8-bit floats with fewer bits than f32 has, so their sums are added "
         "up in f32 after every 4 instructions, 128 elements of K. Tile K divides that: 32, 64 or 128. "
         "`acc=fast` leaves the sums to the tensor cores.",
-        _scheduled("tile = 128x128x96", kernel=_kernel("e4m3")),
-        _scheduled("tile = 128x128x64", kernel=_kernel("e4m3")),
+        scheduled("tile = 128x128x96", kernel=kernel("e4m3")),
+        scheduled("tile = 128x128x64", kernel=kernel("e4m3")),
     ),
-    "MU3005": _entry(
+    "MU3005": entry(
         "tile does not fit into shared memory",
         "A pipeline needs two stages of A and B beside the epilogue's buffers, in the 227 KB that a thread "
         "block has. The notes say what a stage and the epilogue take. Shorten tile K first; then the tile.",
-        _scheduled("tile = 256x128x256"),
-        _scheduled("tile = 256x128x64"),
+        scheduled("tile = 256x128x256"),
+        scheduled("tile = 256x128x64"),
     ),
-    "MU3006": _entry(
+    "MU3006": entry(
         "tile takes too many registers",
         "The accumulators of a tile are shared by its consumer threads: 256 in the cooperative mainloop, 128 "
         "in the others, in one 32-bit register for each element, two where a kernel has two right operands. "
         "Beyond 192 registers they spill to memory. tf32 operands that are not contiguous along K take "
         "registers for A as well. Take a smaller tile, or `mainloop = cooperative`.",
-        _scheduled("tile = 128x256x64", "mainloop = pingpong"),
-        _scheduled("tile = 128x128x64", "mainloop = pingpong"),
+        scheduled("tile = 128x256x64", "mainloop = pingpong"),
+        scheduled("tile = 128x128x64", "mainloop = pingpong"),
     ),
-    "MU3007": _entry(
+    "MU3007": entry(
         "tile is larger than one copy",
         "The tensor memory accelerator moves boxes of at most 256 elements along each axis.",
-        _scheduled("tile = 512x32x64"),
-        _scheduled("tile = 256x32x64"),
+        scheduled("tile = 512x32x64"),
+        scheduled("tile = 256x32x64"),
     ),
-    "MU3014": _entry(
+    "MU3014": entry(
         "tile K does not fit the operands' layout",
         "wgmma reads 32-bit operands only where they are contiguous along K. Where A is not, it passes "
         "through registers in blocks of 32 elements along K; where B is not either, it is transposed in "
         "shared memory, and tile K must be 32. Change the tile, or store the operands along K.",
-        _scheduled("tile = 128x128x16", kernel=_A_BY_COLUMNS),
-        _scheduled("tile = 128x128x32", kernel=_A_BY_COLUMNS),
+        scheduled("tile = 128x128x16", kernel=A_BY_COLUMNS),
+        scheduled("tile = 128x128x32", kernel=A_BY_COLUMNS),
     ),
-    "MU3015": _entry(
+    "MU3015": entry(
         "row reduction needs a larger buffer",
         "A reduction over M adds up one partial row from each warp in the buffer that stages the output. "
         "The epilogue works on 32 columns at a time if 32 divides tile N, else on fewer, and then a 16-bit "
         "output leaves too small a buffer for a wide tile. Take a tile N that is a multiple of 32.",
-        _scheduled("tile = 128x240x64", kernel=_ROW_SUMS),
-        _scheduled("tile = 128x256x64", kernel=_ROW_SUMS),
+        scheduled("tile = 128x240x64", kernel=ROW_SUMS),
+        scheduled("tile = 128x256x64", kernel=ROW_SUMS),
     ),
-    "MU3016": _entry(
+    "MU3016": entry(
         "tf32 operands lie the wrong way round",
         "wgmma reads 32-bit operands only where they are contiguous along K, and only the first may be "
         "rearranged on its way through registers. A product whose first operand is contiguous along K and "
         "whose second is not has to be computed with the operands exchanged; one whose second is and whose "
         "first is not must not be. Leave `exchange` out, or turn it the other way.",
-        _scheduled("mainloop = cooperative", "exchange = off", kernel=_B_BY_ROWS),
-        _scheduled("mainloop = cooperative", "exchange = on", kernel=_B_BY_ROWS),
+        scheduled("mainloop = cooperative", "exchange = off", kernel=B_BY_ROWS),
+        scheduled("mainloop = cooperative", "exchange = on", kernel=B_BY_ROWS),
     ),
-    "MU3060": _entry(
+    "MU3060": entry(
         "two right operands cannot be exchanged",
         "Two products of one left operand that meet in one epilogue are one kernel, in which both right "
         "operands pass through the tile's columns. It cannot compute the transposed product, in which they "
         "would be left operands. Leave `exchange` out, or keep the products apart with `stage`.",
-        _scheduled("mainloop = cooperative", "exchange = on", kernel=_GATED),
-        _scheduled("exchange = off", kernel=_GATED),
+        scheduled("mainloop = cooperative", "exchange = on", kernel=GATED),
+        scheduled("exchange = off", kernel=GATED),
     ),
     "MU3032": (
         "tile does not hold whole blocks",
@@ -143,34 +122,34 @@ _TILES: dict[str, tuple[str, str]] = {
         "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before "
         "the kernel; declare a weight as `w: e4m3[N, K]` and write `x @ w.T` to save that.",
     ),
-    "MU3130": _entry(
+    "MU3130": entry(
         "mainloop that does not convert weights",
         "A product of weights of 4 or 8 bits with 16-bit activations has its weights converted in registers. "
         "The mainloops of sm_90a that load by TMA do that, and `skinny`. For others convert them first: "
         "`stage h = dequantize(w, s)`.",
-        _scheduled("mainloop = multistage", kernel=_MIXED),
-        _scheduled("mainloop = cooperative", kernel=_MIXED),
+        scheduled("mainloop = multistage", kernel=MIXED),
+        scheduled("mainloop = cooperative", kernel=MIXED),
     ),
-    "MU3131": _entry(
+    "MU3131": entry(
         "converted operand is the second",
         "wgmma takes only its first operand from registers, where weights are converted. Weights on the "
         "right of `@` therefore need the transposed product, which the compiler chooses by itself.",
-        _scheduled("exchange = off", kernel=_MIXED),
-        _scheduled("exchange = on", kernel=_MIXED),
+        scheduled("exchange = off", kernel=MIXED),
+        scheduled("exchange = on", kernel=MIXED),
     ),
-    "MU3132": _entry(
+    "MU3132": entry(
         "step along K that does not suit converted weights",
         "Weights are converted in steps of 64 or 128 elements along K. A step is made of whole groups that "
         "share a scale, or a group of several steps.",
-        _scheduled("tile = 128x128x32 exchange = on", kernel=_MIXED),
-        _scheduled("tile = 128x128x64 exchange = on", kernel=_MIXED),
+        scheduled("tile = 128x128x32 exchange = on", kernel=MIXED),
+        scheduled("tile = 128x128x64 exchange = on", kernel=MIXED),
     ),
-    "MU3134": _entry(
+    "MU3134": entry(
         "converted operand is the small one",
         "A skinny kernel converts the operand that it reads once, the large one, which the longer side of "
         "its tile stands for.",
-        _scheduled("tile = 64x8x64", "mainloop = skinny", kernel=_MIXED),
-        _scheduled("tile = 8x64x64", "mainloop = skinny", kernel=_MIXED),
+        scheduled("tile = 64x8x64", "mainloop = skinny", kernel=MIXED),
+        scheduled("tile = 8x64x64", "mainloop = skinny", kernel=MIXED),
     ),
     "MU3133": (
         "weights are converted by a kernel of their own",
@@ -181,28 +160,28 @@ _TILES: dict[str, tuple[str, str]] = {
         "elements along K.\n\n"
         "`stage h = dequantize(w, s)` asks for a kernel of its own, without a note.",
     ),
-    "MU3140": _entry(
+    "MU3140": entry(
         "sparse operand that is not the first",
         "wgmma takes only its first operand sparse. A product whose second operand is sparse, as in "
         "`x @ w.T`, is computed with the operands exchanged, one whose first operand is sparse must not be. "
         "Leave `exchange` out, or turn it the other way.",
-        _scheduled("exchange = off", kernel=_SPARSE),
-        _scheduled("exchange = on", kernel=_SPARSE),
+        scheduled("exchange = off", kernel=SPARSE),
+        scheduled("exchange = on", kernel=SPARSE),
     ),
-    "MU3141": _entry(
+    "MU3141": entry(
         "tile K does not hold whole blocks of metadata",
         "Which values of a sparse matrix are stored is said by metadata in blocks of 64 rows and 128 columns "
         "(64 of f32), zeros counted. CUTLASS wants them in another order for tiles of fewer columns (of f32, "
         "for other tiles); the packer has the one that tiles of whole blocks share.",
-        _scheduled("tile = 128x128x64", kernel=_SPARSE),
-        _scheduled("tile = 128x128x128", kernel=_SPARSE),
+        scheduled("tile = 128x128x64", kernel=SPARSE),
+        scheduled("tile = 128x128x128", kernel=SPARSE),
     ),
-    "MU3142": _entry(
+    "MU3142": entry(
         "no sparse operands here",
         "Sparse operands are multiplied by the cooperative, pingpong and warpspecialized mainloops of "
         "sm_90a. Other mainloops and targets take dense matrices: leave `sparse` out of the type.",
-        _scheduled("mainloop = multistage", kernel=_SPARSE),
-        _scheduled("mainloop = pingpong", kernel=_SPARSE),
+        scheduled("mainloop = multistage", kernel=SPARSE),
+        scheduled("mainloop = pingpong", kernel=SPARSE),
     ),
     "MU3090": (
         "mainloop that a grouped contraction does not have",
@@ -219,243 +198,149 @@ _TILES: dict[str, tuple[str, str]] = {
         "The rows of a group begin anywhere in the result, and the last tile of a group is stored row by "
         "row. With exchanged operands rows would be columns, which copies cannot cut there.",
     ),
-    "MU3020": _entry(
+    "MU3020": entry(
         "mainloop does not compute in this format",
         "wgmma multiplies bf16, f16, tf32 and formats of 8 bits, and tf32x3 where the product is a plain "
         "one. `compute=f32` needs a mainloop that multiplies in registers: `multistage`, which has no "
         "formats of 8 bits.",
-        _scheduled("mainloop = cooperative", kernel=_F32),
-        _scheduled("mainloop = multistage", kernel=_F32),
+        scheduled("mainloop = cooperative", kernel=F32),
+        scheduled("mainloop = multistage", kernel=F32),
     ),
-    "MU3021": _entry(
+    "MU3021": entry(
         "tile does not suit the multistage mainloop",
         "M and N of its tiles are 32, 64, 128 or 256, which divide into two to eight warps of up to 64x64 "
         "results. K has 64 or 128 bytes of each row, or 8 elements where f32 is multiplied without tensor "
         "cores. An operand that is contiguous along M or N needs 128 bytes of it in a tile.",
-        _scheduled("mainloop = multistage", "tile = 96x128x64"),
-        _scheduled("mainloop = multistage", "tile = 64x128x64"),
+        scheduled("mainloop = multistage", "tile = 96x128x64"),
+        scheduled("mainloop = multistage", "tile = 64x128x64"),
     ),
 }
 
 _PIPELINE: dict[str, tuple[str, str]] = {
-    "MU3004": _entry(
+    "MU3004": entry(
         "pipeline does not fit into shared memory",
         "Each stage of the pipeline holds one tile of A and one of B; the notes say what it takes. Ask for "
         "fewer stages, leave the count to the compiler with `stages = auto`, or take a smaller tile.",
-        _scheduled("tile = 128x256x64", "stages = 8"),
-        _scheduled("tile = 128x256x64", "stages = auto"),
+        scheduled("tile = 128x256x64", "stages = 8"),
+        scheduled("tile = 128x256x64", "stages = auto"),
     ),
-    "MU3024": _entry(
+    "MU3024": entry(
         "unaligned operands have two stages",
         "The multistage mainloop copies rows with cp.async, which takes 4 bytes at least. 16-bit operands "
         "whose rows start at odd elements pass through registers instead, with one stage under way while "
         "the other is consumed.",
-        _scheduled("mainloop = multistage", "stages = 3", kernel=_ODD),
-        _scheduled("mainloop = multistage", "stages = 2", kernel=_ODD),
+        scheduled("mainloop = multistage", "stages = 3", kernel=ODD),
+        scheduled("mainloop = multistage", "stages = 2", kernel=ODD),
     ),
-    "MU3017": _entry(
+    "MU3017": entry(
         "too few pipeline stages",
         "One stage is filled while another is consumed: a pipeline has at least two. In the multistage "
         "mainloop tf32 and tf32x3 have at least three: with two, CUTLASS would round operands to f16.",
-        _scheduled("stages = 1"),
-        _scheduled("stages = 2"),
+        scheduled("stages = 1"),
+        scheduled("stages = 2"),
     ),
 }
 
 _LAUNCH: dict[str, tuple[str, str]] = {
-    "MU3073": _entry(
+    "MU3073": entry(
         "kernel cannot start early",
         "With `pdl = on` a kernel starts while the one before it on the stream still runs, and waits for its "
         "end before it reads. Kernels that load by TMA do so, but for an epilogue that reads a number from a "
         "tensor without dims: CUTLASS fetches it at once. Pass the number by value, or leave `pdl` out.",
-        _scheduled("mainloop = cooperative", "pdl = on", kernel=_SCALED.replace("s: f32", "s: f32[]")),
-        _scheduled("mainloop = cooperative", "pdl = on", kernel=_SCALED),
+        scheduled("mainloop = cooperative", "pdl = on", kernel=SCALED.replace("s: f32", "s: f32[]")),
+        scheduled("mainloop = cooperative", "pdl = on", kernel=SCALED),
     ),
-    "MU3074": _entry(
+    "MU3074": entry(
         "epilogue tile is not possible",
         "The epilogue of an sm_90a kernel works on pieces of a tile: as many rows as its warp groups hold "
         "side by side (128 in cooperative kernels, else 64), and columns that divide the tile and are a "
         "multiple of 16. Wider pieces take more shared memory, narrower ones more steps.",
-        _scheduled("tile = 128x128x64", "mainloop = cooperative", "epilogue = 64x32"),
-        _scheduled("tile = 128x128x64", "mainloop = cooperative", "epilogue = 128x64"),
-    ),
-}
-
-_BLACKWELL: dict[str, tuple[str, str]] = {
-    "MU3070": _entry(
-        "tile does not fit into tensor memory",
-        "The accumulators of sm_100a lie in tensor memory, a column for each column of the tile. While the "
-        "epilogue reads one tile the next is computed: two must fit. Take a smaller tile N.",
-        _scheduled("tile = 128x512x32", target="sm_100a"),
-        _scheduled("tile = 128x256x32", target="sm_100a"),
-    ),
-    "MU3071": _entry(
-        "no pairs of blocks",
-        "In the `two_sm` mainloop two thread blocks, neighbours along M in their cluster, work on one matrix "
-        "instruction. The cluster's extent along M must be even; `one_sm` does without pairs.",
-        _scheduled("mainloop = two_sm", "cluster = 1x2", target="sm_100a"),
-        _scheduled("mainloop = two_sm", "cluster = 2x2", target="sm_100a"),
-    ),
-    "MU3072": _entry(
-        "epilogue's pieces do not fit the tile",
-        "The epilogue works on a tile some columns at a time, and stores at least 16 bytes along each row. "
-        "Its pieces must divide the tile. Take a tile N that is a multiple of 64.",
-        _scheduled("mainloop = one_sm", "tile = 64x80x64", target="sm_100a"),
-        _scheduled("mainloop = one_sm", "tile = 64x64x64", target="sm_100a"),
+        scheduled("tile = 128x128x64", "mainloop = cooperative", "epilogue = 64x32"),
+        scheduled("tile = 128x128x64", "mainloop = cooperative", "epilogue = 128x64"),
     ),
 }
 
 _GRID: dict[str, tuple[str, str]] = {
-    "MU3008": _entry(
+    "MU3008": entry(
         "cluster is not possible",
         "A cluster has 1, 2, 4 or 8 thread blocks, and 1, 2, 4 or 8 along each axis. Larger ones do not "
         "launch on every card.",
-        _scheduled("cluster = 4x4"),
-        _scheduled("cluster = 2x4"),
+        scheduled("cluster = 4x4"),
+        scheduled("cluster = 2x4"),
     ),
-    "MU3025": _entry(
+    "MU3025": entry(
         "too many copies for a thread",
         "A thread of the multistage mainloop keeps a bit for each copy of a stage, 64 for each operand. Rows "
         "that are not aligned are copied in small pieces: then take a tile with a smaller K, or one that "
         "more warps share.",
-        _scheduled("mainloop = multistage", "tile = 64x256x64", kernel=_ODD),
-        _scheduled("mainloop = multistage", "tile = 64x256x32", kernel=_ODD),
+        scheduled("mainloop = multistage", "tile = 64x256x64", kernel=ODD),
+        scheduled("mainloop = multistage", "tile = 64x256x32", kernel=ODD),
     ),
-    "MU3022": _entry(
+    "MU3022": entry(
         "mainloop has no clusters",
         "Thread blocks of a cluster share what the copy engine loads. The multistage mainloop does without "
         "it: its cluster is 1x1.",
-        _scheduled("mainloop = multistage", "cluster = 2x1"),
-        _scheduled("mainloop = multistage", "cluster = 1x1"),
+        scheduled("mainloop = multistage", "cluster = 2x1"),
+        scheduled("mainloop = multistage", "cluster = 1x1"),
     ),
-    "MU3023": _entry(
+    "MU3023": entry(
         "multistage has no stream-K",
         "A thread block of the multistage mainloop computes one tile, or with `split_k(n)` one of n equal "
         "parts of it along K. It cannot share out the tiles of the last wave.",
-        _scheduled("mainloop = multistage", "scheduler = stream_k()"),
-        _scheduled("mainloop = multistage", "scheduler = split_k(2)"),
+        scheduled("mainloop = multistage", "scheduler = stream_k()"),
+        scheduled("mainloop = multistage", "scheduler = split_k(2)"),
     ),
-    "MU3009": _entry(
+    "MU3009": entry(
         "cluster cannot share the tile",
         "The blocks of a cluster along M need the same tile of B; each loads an equal part of it, in "
         "groups of 8 columns, and hands it to the others. Tile N must be a multiple of 8 for each of them. "
         "Take a smaller cluster along M, or a wider tile.",
-        _scheduled("tile = 128x16x64", "cluster = 4x1"),
-        _scheduled("tile = 128x16x64", "cluster = 2x1"),
+        scheduled("tile = 128x16x64", "cluster = 4x1"),
+        scheduled("tile = 128x16x64", "cluster = 2x1"),
     ),
-    "MU3010": _entry(
+    "MU3010": entry(
         "mainloop does not have this scheduler",
         "`stream_k` and `split_k` divide K among thread blocks and add up their tiles, which only the "
         "cooperative mainloop can.",
-        _scheduled("tile = 128x128x64", "mainloop = pingpong", "scheduler = stream_k(splits=1)"),
-        _scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = stream_k(splits=1)"),
+        scheduled("tile = 128x128x64", "mainloop = pingpong", "scheduler = stream_k(splits=1)"),
+        scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = stream_k(splits=1)"),
     ),
-    "MU3011": _entry(
+    "MU3011": entry(
         "target does not have this mainloop",
         "The mainloops `cooperative`, `pingpong` and `warpspecialized` load their operands by TMA and "
         "multiply with wgmma, which only sm_90a has. Other targets have `multistage`.",
-        _scheduled("mainloop = cooperative", target="sm_80"),
-        _scheduled("mainloop = multistage", target="sm_80"),
+        scheduled("mainloop = cooperative", target="sm_80"),
+        scheduled("mainloop = multistage", target="sm_80"),
     ),
-    "MU3012": _entry(
+    "MU3012": entry(
         "swizzle is not possible",
         "The persistent scheduler walks blocks of 1, 2, 4 or 8 tiles across. The warpspecialized mainloop is "
         "not persistent: it launches one thread block per tile and has no swizzle.",
-        _scheduled("scheduler = persistent(swizzle=3)"),
-        _scheduled("scheduler = persistent(swizzle=4)"),
+        scheduled("scheduler = persistent(swizzle=3)"),
+        scheduled("scheduler = persistent(swizzle=4)"),
     ),
-    "MU3013": _entry(
+    "MU3013": entry(
         "K cannot be divided into so many parts",
         "The parts of K run at the same time on different multiprocessors: there are at most as many as "
         "multiprocessors, 132.",
-        _scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = split_k(1000)"),
-        _scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = split_k(8)"),
-    ),
-}
-
-_SKINNY: dict[str, tuple[str, str]] = {
-    "MU3050": _entry(
-        "short side of a skinny tile",
-        "A skinny tile is a few rows of the small operand by many of the large one. Tensor cores take the "
-        "few by eights: 8, 16 or 32. With `compute=f32` they are 1, 2, 4, 8 or 16. An operand with more "
-        "rows takes several tiles, and the large operand is read for each.",
-        _scheduled("mainloop = skinny", "tile = 12x32x64"),
-        _scheduled("mainloop = skinny", "tile = 16x32x64"),
-    ),
-    "MU3051": _entry(
-        "long side of a skinny tile",
-        "The lanes of a warp lie over 16 rows of the large operand where K is its contiguous axis, and over "
-        "128 bytes of its rows where it is not. The long side of a tile is a multiple of that.",
-        _scheduled("mainloop = skinny", "tile = 8x40x64"),
-        _scheduled("mainloop = skinny", "tile = 8x32x64"),
-    ),
-    "MU3052": _entry(
-        "tile K of a skinny tile",
-        "A lane copies 16 bytes of the large operand at a time, so that a warp covers 64 bytes along K where "
-        "K is its contiguous axis, and 32 bytes where it is not. Tile K, the step of a warp, is a multiple.",
-        _scheduled("mainloop = skinny", "tile = 8x32x40"),
-        _scheduled("mainloop = skinny", "tile = 8x32x64"),
-    ),
-    "MU3053": _entry(
-        "skinny tile takes too many registers",
-        "Each warp holds accumulators for the whole tile, shared out over its 32 lanes; without tensor cores "
-        "four lanes hold the same ones. More than 64 in a thread are not to be had.",
-        _scheduled("mainloop = skinny", "tile = 32x128x32"),
-        _scheduled("mainloop = skinny", "tile = 32x64x32"),
-    ),
-    "MU3054": _entry(
-        "skinny kernels take no cluster",
-        "A cluster of a skinny kernel is made of the blocks that divide K for a tile, and `split_k(n)` says "
-        "how many those are; without it they are chosen at each call.",
-        _scheduled("mainloop = skinny", "cluster = 2x1"),
-        _scheduled("mainloop = skinny", "cluster = 1x1", "scheduler = split_k(2)"),
-    ),
-    "MU3055": _entry(
-        "scheduler of skinny kernels",
-        "A skinny kernel has a block for each tile, or, on targets with clusters, 2, 4 or 8 that divide K. "
-        "`persistent` leaves their number to each call, `split_k(n)` sets it.",
-        _scheduled("mainloop = skinny", "scheduler = split_k(3)"),
-        _scheduled("mainloop = skinny", "scheduler = split_k(4)"),
-    ),
-    "MU3056": _entry(
-        "stages of skinny kernels",
-        "Each warp has a ring of 2 to 8 steps in shared memory: one is multiplied, the others are copied.",
-        _scheduled("mainloop = skinny", "stages = 12"),
-        _scheduled("mainloop = skinny", "stages = 3"),
-    ),
-    "MU3057": _entry(
-        "skinny kernels do not compute in this format",
-        "Skinny kernels multiply bf16, f16, tf32 and what has 8 bits on tensor cores, and f32 without.",
-        _scheduled("mainloop = skinny", kernel=_kernel("f32", body="matmul(x, w.T, compute=tf32x3)")),
-        _scheduled("mainloop = skinny", kernel=_kernel("f32", body="matmul(x, w.T, compute=f32)")),
-    ),
-    "MU3059": (
-        "skinny kernels have one right operand",
-        "A gated unit such as `silu(x @ wg.T) * (x @ wu.T)` multiplies with two right operands in one "
-        "kernel, which skinny kernels do not. With `mainloop = skinny` it becomes two kernels.",
-    ),
-    "MU3058": _entry(
-        "skinny tile does not fit into shared memory",
-        "Each of the eight warps of a block has its own stages, of both operands. Shorten the tile, or leave "
-        "the number of stages to the compiler.",
-        _scheduled("mainloop = skinny", "tile = 8x64x64", "stages = 8"),
-        _scheduled("mainloop = skinny", "tile = 8x64x64", "stages = auto"),
+        scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = split_k(1000)"),
+        scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = split_k(8)"),
     ),
 }
 
 _STAGES: dict[str, tuple[str, str]] = {
-    "MU2001": _entry(
+    "MU2001": entry(
         "schedule for a stage that has none",
         "A schedule names a stage of a kernel: one that the program pins with `stage`, a result, or `s0`, "
         "`s1` … for the others. Only stages that hold a product have a schedule; the help lists them. "
         "`--emit=stages` shows which operation runs in which stage.",
-        _scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.s0 for"),
-        _scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.out for"),
+        scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.s0 for"),
+        scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.out for"),
     ),
 }
 
 _KERNELS: dict[str, tuple[str, str]] = {
-    "MU2010": _entry(
+    "MU2010": entry(
         "operation without a kernel",
         "The program is right, and the interpreter computes it, but mucc cannot compile this operation yet. "
         "`mucc check` says so as a warning.",
@@ -465,15 +350,15 @@ _KERNELS: dict[str, tuple[str, str]] = {
 }
 
 _SHAPES: dict[str, tuple[str, str]] = {
-    "MU3101": _entry(
+    "MU3101": entry(
         "extent is not a multiple of what copies need",
         "The copy engine moves rows in multiples of 16 bytes: the contiguous extent of every matrix that a "
         "product reads or writes is a multiple of 8 elements of bf16 and f16, and of 4 of f32. A dim that is "
         "known only at run time becomes a promise, which every call is checked against; a number that "
         "breaks the rule is refused here. The multistage mainloop has no such rule, and on sm_90a such "
         "matrices are copied with padded rows; only what is scattered by rows is not.",
-        _scheduled("mainloop = one_sm", kernel=_ODD, target="sm_100a"),
-        _scheduled("mainloop = multistage", kernel=_ODD, target="sm_100a"),
+        scheduled("mainloop = one_sm", kernel=ODD, target="sm_100a"),
+        scheduled("mainloop = multistage", kernel=ODD, target="sm_100a"),
     ),
 }
 
@@ -493,9 +378,7 @@ CODES: dict[str, tuple[str, str]] = {
     **_TILES,
     **_PIPELINE,
     **_GRID,
-    **_SKINNY,
     **_LAUNCH,
-    **_BLACKWELL,
     **_SHAPES,
     **_TARGETS,
 }

@@ -18,7 +18,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 import mucc.frontend as frontend
-from mucc.diagnostics.codes_frontend import CODES
+from mucc.diagnostics import codes_frontend, codes_program
 from mucc.diagnostics.core import Diagnostic, Source
 from mucc.dialects.mu import ops
 from mucc.dialects.mu.dialect import Mu
@@ -30,6 +30,7 @@ from mucc.frontend.reference import card, function_table
 
 ROOT = Path(__file__).parents[2]
 LANGUAGE = (ROOT / "docs" / "language.md").read_text()
+CODES = {**codes_program.CODES, **codes_frontend.CODES}
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rulelib import apply, check_explanation, mend
 from test_target import epilogues, sizes
 
-from mucc.diagnostics.codes_passes import CODES
+from mucc.diagnostics.codes_families import CODES
 from mucc.diagnostics.core import Source
 from mucc.driver import Options, compile_text
 from mucc.target import get_target

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rulelib import check_explanation, mend
 
 from mucc.diagnostics import DiagnosticError
-from mucc.diagnostics.codes_passes import CODES
+from mucc.diagnostics.codes import CODES
 from mucc.target import TARGETS, get_target, target_names
 from mucc.target.config import Epilogue, GemmConfig, Problem, Violation
 

@@ -1,0 +1,56 @@
+"""What explanations of codes are made of: two programs each, and the kernels that these have in common."""
+
+from __future__ import annotations
+
+
+def entry(title: str, cause: str, wrong: str, mended: str) -> tuple[str, str]:
+    """A title and an explanation in Markdown, with the two programs in fenced blocks."""
+    wrong, mended = wrong.strip("\n"), mended.strip("\n")
+    return title, f"{cause}\n\nWrong:\n\n```mcu\n{wrong}\n```\n\nMended:\n\n```mcu\n{mended}\n```\n"
+
+
+def body(text: str) -> str:
+    """A program around one body: matrices x, y (bf16[M, K]) and w (bf16[N, K]), a vector b, a scalar s."""
+    lines = "\n".join(f"    {line}" for line in text.strip().splitlines())
+    signature = "x: bf16[M, K], y: bf16[M, K], w: bf16[N, K], b: bf16[M], s: f32"
+    return f"kernel f[M, N, K]({signature}) -> bf16[M, K] {{\n{lines}\n}}"
+
+
+GOOD = "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return x\n}"
+
+
+def schedule(setting: str, head: str = "schedule f for sm_90a") -> str:
+    """A program that has nothing to schedule, with one setting."""
+    return f"{GOOD}\n{head} {{\n    {setting}\n}}"
+
+
+def kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "x @ w.T") -> str:
+    """A product, by default of bf16 matrices that are contiguous along K."""
+    return f"kernel f[M, N, K](x: {dtype}[{x}], w: {dtype}[{w}]) -> {dtype}[M, N] {{\n    return {body}\n}}"
+
+
+GEMM = kernel()
+ODD = GEMM.replace("K](", "K=101](")
+F32 = kernel("f32", body="matmul(x, w.T, compute=f32)")
+SCALED = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K], s: f32) -> bf16[M, N] {\n    return x @ w.T * s\n}"
+B_BY_ROWS = kernel("f32", w="K, N", body="x @ w")
+GATED = (
+    "kernel f[M, N, K](x: bf16[M, K], g: bf16[N, K], u: bf16[N, K]) -> bf16[M, N] {\n"
+    "    return silu(x @ g.T) * (x @ u.T)\n}"
+)
+SPARSE = GEMM.replace("[N, K]", "[N, K] sparse")
+MIXED = (
+    "kernel f[M, N, K](x: bf16[M, K], w: s8[N, K], s: bf16[N, K/128]) -> bf16[M, N] {\n"
+    "    return x @ dequantize(w, s).T\n}"
+)
+A_BY_COLUMNS = "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}"
+ROW_SUMS = (
+    "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
+    "    y = x @ w.T\n    return y, sum(y, axis=0)\n}"
+)
+
+
+def scheduled(*settings: str, kernel: str = GEMM, target: str = "sm_90a") -> str:
+    """A program with the settings of a schedule."""
+    lines = "\n".join(f"    {setting}" for setting in settings)
+    return f"{kernel}\n\nschedule f for {target} {{\n{lines}\n}}"
