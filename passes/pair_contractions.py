@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
+from xdsl.ir import Attribute, SSAValue
 
-from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.stage import StageKind, StageOp
+from mucc.dialects.mu.ops.stage import StageKind, StageOp, YieldOp
 from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.schedule import MainloopAttr, ScheduleOp
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import TensorType, is_packed
 from mucc.passes.access import (
-    Access,
     Pattern,
     accesses,
     classify,
@@ -34,54 +31,86 @@ from mucc.target import get_target
 from mucc.target.base import Target
 
 
-def _is_simple(stage: StageOp) -> bool:
-    """Whether a stage has one contraction, reduces nothing, and stores one matrix that fills its space."""
-    if stage.kind.data is not StageKind.CONTRACTION:
-        return False
-    if len(stage.contractions) != 1 or len(stage.outputs) != 1:
-        return False
+def _is_single(stage: StageOp) -> bool:
+    """Whether a stage has one contraction."""
+    return stage.kind.data is StageKind.CONTRACTION and len(stage.contractions) == 1
+
+
+def _stored(stage: StageOp) -> dict[SSAValue, SSAValue]:
+    """What the stage's region computes for each of its outputs."""
     last = stage.body.block.last_op
     assert last is not None
-    (stored,) = last.operands
-    reduces = any(isinstance(op, ReduceOp) for op in stage.body.block.ops)
-    return not reduces and is_inside(stored, stage) and root_axes(stored, stage) == identity(stage.space)
+    return dict(zip(stage.outputs, last.operands, strict=True))
 
 
 def _reader(stage: StageOp) -> StageOp | None:
-    """The only stage that reads what a stage stores."""
-    readers = {use.operation.parent_op() for use in stage.outputs[0].uses}
-    (reader,) = readers if len(readers) == 1 else (None,)
-    return reader if isinstance(reader, StageOp) else None
+    """The first stage that reads what a stage stores."""
+    readers = {use.operation.parent_op() for output in stage.outputs for use in output.uses}
+    following = stage.next_op
+    while following is not None and following not in readers:
+        following = following.next_op
+    return following if isinstance(following, StageOp) else None
 
 
 def _meet(first: StageOp, second: StageOp) -> bool:
-    """Whether the first stage's result is needed only beside the second's accumulator."""
+    """Whether the second stage needs of the first one's results only elements beside its accumulator."""
     (product,) = second.contractions
-    if rhs_access(second, product).base is first.outputs[0] or not first.contractions[0].pairs_with(product):
+    stored = _stored(first)
+    if rhs_access(second, product).base in stored or not first.contractions[0].pairs_with(product):
         return False
-    here = Access(first.outputs[0], identity(second.space))
-    return all(a == here for a in accesses(second) if a.base is here.base)
+    met = [a for a in accesses(second) if a.base in stored]
+    whole = identity(second.space)
+    return bool(met) and all(
+        a.axes == whole and is_inside(stored[a.base], first) and root_axes(stored[a.base], first) == whole
+        for a in met
+    )
 
 
-def _reads_vectors(stage: StageOp, but: Operation | None = None) -> bool:
-    """Whether pointwise work reads no matrix but the results of one stage."""
-    problem, rank = problem_of(stage), len(stage.space)
-    loads = [a for a in accesses(stage) if but is None or a.base.owner is not but]
-    return all(classify(a, rank, problem.folded) not in (Pattern.MATRIX, None) for a in loads)
+def _is_wide(kernel: KernelOp, type: Attribute) -> bool:
+    """Whether elements of a matrix can be read side by side, from rows of whole 16 bytes."""
+    return isinstance(type, TensorType) and not is_packed(type.element_type) and may_be_wide(kernel, type)
 
 
-def _fits(target: Target, stage: StageOp, product: MatmulOp) -> bool:
+def _read_in_place(first: StageOp, second: StageOp) -> bool:
+    """Whether pointwise work reads all tensors where they lie, leaving aside what passes between the stages.
+
+    Rows of matrices have to be such as tensor maps take, as have those of operands.
+    """
+    rank, kernel = len(first.space), first.parent_op()
+    assert isinstance(kernel, KernelOp)
+    loads = [a for stage in (first, second) for a in accesses(stage) if a.base.owner is not first]
+    for folded in {problem_of(stage).folded for stage in (first, second)}:
+        patterns = [classify(a, rank, folded) for a in loads]
+        if None in patterns:
+            return False
+        if any(
+            pattern is Pattern.MATRIX and not _is_wide(kernel, access.base.type)
+            for pattern, access in zip(patterns, loads, strict=True)
+        ):
+            return False
+    return True
+
+
+def _fits(target: Target, first: StageOp, stage: StageOp) -> bool:
+    """Whether the target's kernels take the operands, and store what the stages do."""
     k = len(stage.space) - 1
+    (product,) = stage.contractions
     a, b = lhs_access(stage, product), rhs_access(stage, product)
-    kernel, result = stage.parent_op(), stage.outputs[0].type
-    assert isinstance(kernel, KernelOp) and isinstance(result, TensorType)
+    kernel = stage.parent_op()
+    results = [v.type for v in stage.outputs]
+    results += [v.type for v in first.outputs if any(u.operation.parent_op() is not stage for u in v.uses)]
+    assert isinstance(kernel, KernelOp)
     if is_sparse(a.base.type) or is_sparse(b.base.type):
         return False
+    matrices = [r for r in results if isinstance(r, TensorType) and r.rank == len(stage.space)]
     # Unaligned rows are left to kernels that have no pairs.
-    if not all(may_be_wide(kernel, type) for type in (a.base.type, b.base.type, result)):
+    if not all(may_be_wide(kernel, type) for type in (a.base.type, b.base.type, *matrices)):
         return False
     compute = product.compute.data.value
-    return target.has_pairs(compute, a.unit_axis == k, b.unit_axis == k - 1, result.dtype)
+    return all(
+        target.has_pairs(compute, a.unit_axis == k, b.unit_axis == k - 1, result.dtype)
+        for result in matrices or [TensorType.of(stage.space, f32)]
+    )
 
 
 def _keeps_apart(schedule: ScheduleOp, first: StageOp, second: StageOp, target: Target) -> bool:
@@ -95,19 +124,36 @@ def _keeps_apart(schedule: ScheduleOp, first: StageOp, second: StageOp, target: 
 
 
 def _merge(first: StageOp, second: StageOp) -> None:
-    """Move what the first stage computes into the second."""
-    block, start = second.body.block, second.body.block.first_op
-    last = first.body.block.last_op
-    assert start is not None and last is not None
-    (computed,) = last.operands
-    last.detach()
-    last.erase()
+    """Move what the first stage computes into the second, with those of its outputs that others need."""
+    stored = _stored(first)
+    block, last = second.body.block, second.body.block.last_op
+    start, end = block.first_op, first.body.block.last_op
+    assert start is not None and last is not None and end is not None
+    end.detach()
+    end.erase()
     for op in list(first.body.block.ops):
         op.detach()
         block.insert_op_before(op, start)
-    first.outputs[0].replace_all_uses_with(computed)
-    first.detach()
-    first.erase()
+    for output, value in stored.items():
+        output.replace_uses_with_if(value, lambda use: use.operation.parent_block() is block)
+    kept = [output for output in stored if output.first_use is not None]
+    values = [*last.operands, *(stored[output] for output in kept)]
+    last.detach()
+    last.erase()
+    block.add_op(yielded := YieldOp(values))
+    outputs = [*second.outputs, *kept]
+    pinned = second.pinned is not None
+    types = [output.type for output in outputs]
+    merged = StageOp(second.stage_name.data, second.kind.data, types, second.detach_region(0), pinned=pinned)
+    merged.location = yielded.location = second.location
+    kernel = second.parent_block()
+    assert kernel is not None
+    kernel.insert_op_before(merged, second)
+    for old, new in zip(outputs, merged.outputs, strict=True):
+        old.replace_all_uses_with(new)
+    for stage in (second, first):
+        stage.detach()
+        stage.erase()
 
 
 @dataclass(frozen=True)
@@ -125,8 +171,8 @@ class PairContractions(Pass):
       mu.yield %3 }
     ```
 
-    The right operands lie in memory alike, and the rest of the epilogue reads vectors. A stage that the user
-    pinned stays as it is.
+    The right operands lie in memory alike, and the epilogue reads everything where it lies. Both stages may
+    also reduce, and store what others read. A first stage that the user pinned stays as it is.
     """
 
     name = "pair-contractions"
@@ -153,14 +199,14 @@ def _pairs(
     kernel: KernelOp, target: Target, schedules: list[ScheduleOp]
 ) -> Iterator[tuple[StageOp, StageOp]]:
     for first in [op for op in kernel.body.block.ops if isinstance(op, StageOp)]:
-        if first.pinned is not None or not _is_simple(first):
+        if first.parent is None or first.pinned is not None or not _is_single(first):
             continue
         second = _reader(first)
-        if second is None or not _is_simple(second) or not _meet(first, second):
+        if second is None or not _is_single(second) or not _meet(first, second):
             continue
-        if not _fits(target, second, second.contractions[0]):
+        if not _fits(target, first, second):
             continue
-        if not _reads_vectors(first) or not _reads_vectors(second, first):
+        if not _read_in_place(first, second):
             continue
         if not any(_keeps_apart(s, first, second, target) for s in schedules):
             yield first, second

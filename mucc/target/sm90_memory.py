@@ -15,6 +15,7 @@ C++'s rules for padding. Sources, below `cutlass/`:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from math import gcd
 from typing import NamedTuple
@@ -109,6 +110,9 @@ def epilogue_tensors(config: GemmConfig) -> Layout:
     Row vectors beside auxiliary matrices are padded as in the worst order of nodes; all else is exact.
     """
     epilogue = config.epilogue
+    if config.rights == 2 or config.grouped:  # threads of mucc's own epilogue read and write further matrices
+        epilogue = replace(epilogue, source=None, aux_loads=(), aux_stores=())
+        config = replace(config, epilogue=epilogue)
     em, en = epilogue_tile(config)
     stages_c, stages_d = epilogue_stages(config)
 

@@ -66,11 +66,13 @@ mu.kernel @vectors(%x: !mu.tensor<[M, K], bf16>, %g: !mu.tensor<[N, K], bf16>, %
 
 // -----
 
-// A matrix in the epilogue keeps them apart.
+// The epilogue reads matrices too.
 
 // CHECK-LABEL: mu.kernel @source(
-// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "s0" contraction :
-// CHECK: = mu.stage "out" contraction :
+// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "out" contraction : !mu.tensor<[M, N], bf16> {
+// CHECK: %[[V1:[0-9]+]] = mu.add %{{[0-9]+}}, %r
+// CHECK-NEXT: mu.yield %[[V1]]
+// CHECK: mu.return %[[V0]]
 mu.kernel @source(%x: !mu.tensor<[M, K], bf16>, %g: !mu.tensor<[N, K], bf16>, %u: !mu.tensor<[N, K], bf16>, %r: !mu.tensor<[M, N], bf16>) -> !mu.tensor<[M, N], bf16> attributes {arg_names = ["x", "g", "u", "r"], result_names = ["out"], dims = ["M", "N", "K"]} {
   %0 = mu.stage "s0" contraction : !mu.tensor<[M, N], bf16> {
     %1 = mu.transpose %g : (!mu.tensor<[N, K], bf16>) -> !mu.tensor<[K, N], bf16, col_major>
@@ -91,11 +93,14 @@ mu.kernel @source(%x: !mu.tensor<[M, K], bf16>, %g: !mu.tensor<[N, K], bf16>, %u
 
 // -----
 
-// So does a product that is a result itself.
+// What others need of the first stage is stored beside the result.
 
 // CHECK-LABEL: mu.kernel @kept(
-// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "h" contraction :
-// CHECK: = mu.stage "y" contraction :
+// CHECK-NEXT: %[[V0:[0-9]+]], %[[V1:[0-9]+]] = mu.stage "y" contraction : !mu.tensor<[M, N], bf16>, !mu.tensor<[M, N], bf16> {
+// CHECK: %[[H:[0-9a-z]+]] = mu.matmul bf16 %x,
+// CHECK: %[[Y:[0-9]+]] = mu.mul %[[H]],
+// CHECK-NEXT: mu.yield %[[Y]], %[[H]]
+// CHECK: mu.return %[[V1]], %[[V0]]
 mu.kernel @kept(%x: !mu.tensor<[M, K], bf16>, %g: !mu.tensor<[N, K], bf16>, %u: !mu.tensor<[N, K], bf16>) -> (!mu.tensor<[M, N], bf16>, !mu.tensor<[M, N], bf16>) attributes {arg_names = ["x", "g", "u"], result_names = ["h", "y"], dims = ["M", "N", "K"]} {
   %0 = mu.stage "h" contraction : !mu.tensor<[M, N], bf16> {
     %1 = mu.transpose %g : (!mu.tensor<[N, K], bf16>) -> !mu.tensor<[K, N], bf16, col_major>
@@ -113,7 +118,7 @@ mu.kernel @kept(%x: !mu.tensor<[M, K], bf16>, %g: !mu.tensor<[N, K], bf16>, %u: 
 
 // -----
 
-// So does a stage that the user pinned.
+// A stage that the user pinned stays apart.
 
 // CHECK-LABEL: mu.kernel @pinned(
 // CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "h" contraction pinned :

@@ -106,8 +106,9 @@ TURNED = "return silu(x @ g.T) * (x @ u.T)"
         ("bf16", "N, K", "y = relu(x) return tanh(y @ g.T) * (y @ u.T)", "", ["map", "pair"]),
         # Three products: two of them.
         ("bf16", "N, K", "return (x @ g.T) * (x @ u.T) + (x @ (g * u).T)", "", ["pair", "map", "gemm"]),
-        # A row of a matrix that the epilogue would have to read.
-        ("bf16", "N, K", "return silu(x @ g.T) * (x @ u.T) + s", "", ["gemm", "gemm"]),
+        ("bf16", "N, K", "return silu(x @ g.T) * (x @ u.T) + s", "", ["pair"]),
+        # What both products meet only after a reduction of one of them.
+        ("bf16", "N, K", "h = x @ g.T return h / sum(h) * (x @ u.T)", "", ["gemm", "gemm"]),
     ],
 )
 def test_what_makes_a_pair(dtype: str, right: str, body: str, schedule: str, expected: list[str]) -> None:
@@ -121,3 +122,44 @@ def test_what_makes_a_pair(dtype: str, right: str, body: str, schedule: str, exp
 def test_results_of_eight_bits(dtype: str, expected: list[str]) -> None:
     text = HEAD.format("bf16", "N, K", TURNED).replace("-> f32[M, N]", f"-> {dtype}[M, N]")
     assert kinds(text) == expected
+
+
+REDUCTIONS = {
+    "sum(y, axis=1)": ("[M]", lambda y: y.sum(axis=1)),
+    "max(y * y, axis=0)": ("[N]", lambda y: (y * y).max(axis=0)),
+    "amax(y)": ("[]", lambda y: np.abs(y).max()),
+}
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    reduced=st.sampled_from(sorted(REDUCTIONS)),
+    stored=st.booleans(),
+    residual=st.sampled_from(("", "r", "t.T")),
+    keeps_gate=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_residuals_reductions_and_further_results_are_part_of_the_kernel(
+    reduced: str, stored: bool, residual: str, keeps_gate: bool, seed: int
+) -> None:
+    type, reduction = REDUCTIONS[reduced]
+    wanted = {"y": "f32[M, N]"} if stored else {}
+    wanted |= {"gate": "f32[M, N]"} if keeps_gate else {}
+    wanted |= {"s": f"f32{type}"}
+    values = ", ".join(reduced if name == "s" else name for name in wanted)
+    found = program(
+        "kernel k[M, N, K](x: f16[M, K], g: f16[N, K], u: f16[N, K], r: f16[M, N], t: f32[N, M])"
+        f" -> ({', '.join(f'{n}: {t}' for n, t in wanted.items())}) {{"
+        f" gate = x @ g.T y = tanh(gate) * (x @ u.T){f' + {residual}' * bool(residual)} return {values} }}"
+    )
+    (gemm,) = found.kernels
+    assert isinstance(gemm, c.GemmOp)
+    assert gemm.is_pair
+
+    rng = np.random.default_rng(seed)
+    sizes = {"M": 3, "N": 4, "K": 5}
+    x, g, u, r, t = (rng.standard_normal([sizes[d] for d in dims]) for dims in ("MK", "NK", "NK", "MN", "NM"))
+    y = np.tanh(x @ g.T) * (x @ u.T) + {"": 0, "r": r, "t.T": t.T}[residual]
+    want = {"y": y, "gate": x @ g.T, "s": reduction(y)}
+    for name, got in zip(wanted, interpret_program(found, [x, g, u, r, t]), strict=True):
+        np.testing.assert_allclose(got, want[name], rtol=1e-6, atol=1e-6)

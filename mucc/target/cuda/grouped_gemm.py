@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
-from mucc.dialects.cutlass.nodes import AuxLoadOp, GroupRowOp, GroupScalarOp, ScatterDOp, SrcFetchOp
+from mucc.dialects.cutlass.nodes import GroupRowOp, GroupScalarOp, ScatterDOp
 from mucc.dialects.mu.types import TensorType
 from mucc.target.cuda.gemm import Headers
 from mucc.target.cuda.graph import Node
@@ -21,20 +21,11 @@ from mucc.target.cuda.sm90_gemm import Sm90Gemm
 
 @dataclass
 class GroupedEpilogue(LeanEpilogue):
-    """mucc's own epilogue over the rows of a group; it also reads whole matrices."""
+    """mucc's own epilogue over the rows of a group."""
 
     @property
     def template(self) -> str:
         return "ScatteredEpilogue" if isinstance(self.op.destination, ScatterDOp) else "GroupedEpilogue"
-
-    def load_matrix(self, op: SrcFetchOp | AuxLoadOp) -> Node:
-        matrix = self.problem.matrix(op.source)
-        self.names[op.result] = matrix.memory.name
-        element = CUTLASS_TYPES[matrix.memory.type.dtype]
-        hint = self.hint("Matrix", matrix.memory.name)
-        place, _ = self.tensor(matrix.memory, matrix.strides, matrix.unit)
-        node = self.alias(hint, f"mucc::gemm::Matrix<{element}, {self.thread_rows}>")
-        return Node(node.type, f"{{{{{place}.as<{element}>(), {place}.stride[0]}}}}")
 
     def load_by_group(self, op: GroupRowOp | GroupScalarOp) -> Node:
         type = op.source.type

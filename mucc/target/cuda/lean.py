@@ -1,7 +1,8 @@
 """The epilogue of a contraction by mucc's own collective, which compiles in half the time of CUTLASS's.
 
 It stores one matrix, computed by one body from the accumulator, rows, columns and numbers. Whatever
-else an epilogue does is left to CUTLASS (see `graph`).
+else an epilogue does is left to CUTLASS (see `graph`), but for pairs: theirs also read matrices, reduce,
+and store several.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import (
     AccFetchOp,
     AuxLoadOp,
+    AuxStoreOp,
     ColBroadcastOp,
     ComputeOp,
     GroupRowOp,
     GroupScalarOp,
+    ReductionNode,
     RowBroadcastOp,
     ScalarBroadcastOp,
     SrcFetchOp,
@@ -28,7 +31,8 @@ from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, ordered
-from mucc.target.cuda.memory import CUTLASS_TYPES, EmissionError
+from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, EmissionError
+from mucc.target.cuda.pointwise import REDUCTIONS
 
 _NODES = AccFetchOp | RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp | ComputeOp | StoreDOp
 
@@ -48,6 +52,8 @@ def warpgroups(mainloop: Mainloop) -> int:
 
 def is_lean(op: GemmOp, d: Matrix | None, tile: tuple[int, ...], mainloop: Mainloop) -> bool:
     """Whether the collective can do an epilogue."""
+    if op.is_pair:
+        return op.epilogue is None and tile[1] % _COLUMNS == 0
     nodes = list(op.nodes)
     bodies = [node for node in nodes if isinstance(node, ComputeOp)]
     stored = [node for node in nodes if isinstance(node, StoreDOp)]
@@ -55,15 +61,20 @@ def is_lean(op: GemmOp, d: Matrix | None, tile: tuple[int, ...], mainloop: Mainl
         return False
     if not all(isinstance(node, _NODES) for node in nodes):
         return False
-    if tile[1] % _COLUMNS or not (op.is_pair or _is_fast(op, d, tile, mainloop)):
+    if tile[1] % _COLUMNS or not _is_fast(op, d, tile, mainloop):
         return False
     (store,) = stored
-    body = store.value.owner
-    if isinstance(body, ComputeOp):
-        readers = {use.operation for node in nodes for result in node.results for use in result.uses}
-        accumulators = sum(isinstance(v.owner, AccFetchOp) for v in body.inputs)
-        return readers == {body, store} and accumulators == 1 + op.is_pair
-    return isinstance(body, AccFetchOp) and not bodies and not op.is_pair
+    return _is_single(op, store.value) or (isinstance(store.value.owner, AccFetchOp) and not bodies)
+
+
+def _is_single(op: GemmOp, value: SSAValue) -> bool:
+    """Whether a value is computed by one body of all accumulators and loads, and nothing else is needed."""
+    body = value.owner
+    if not isinstance(body, ComputeOp):
+        return False
+    readers = {use.operation for node in op.nodes for result in node.results for use in result.uses}
+    accumulators = sum(isinstance(v.owner, AccFetchOp) for v in body.inputs)
+    return len(readers) == 2 and body in readers and accumulators == 1 + op.is_pair
 
 
 def _is_fast(op: GemmOp, d: Matrix, tile: tuple[int, ...], mainloop: Mainloop) -> bool:
@@ -94,14 +105,20 @@ class LeanEpilogue(Epilogue):
                 case GroupRowOp() | GroupScalarOp():
                     loads[op] = self.nodes[op] = self.load_by_group(op)
                 case ComputeOp():
-                    self.body(op)
+                    self.names[op.result] = f"y{len(self.bodies)}"
+                    self.nodes[op] = Node(self.body(op))
                 case _:
                     continue
-        if not self.bodies:
-            self.passing_body("acc")
-        types = ["TileShape", str(self.warpgroups), "ElementD", "StrideD", self.bodies[0].name]
-        types += [node.type for node in loads.values()]
-        arguments = ", ".join(node.arguments for node in loads.values())
+        parts = list(loads.values())
+        if not self.op.is_pair or self._is_plain():
+            if not self.bodies:
+                self.passing_body("acc")
+            work = self.bodies[0].name
+        else:
+            work = self._graph_of(list(loads), parts)
+        types = ["TileShape", str(self.warpgroups), "ElementD", "StrideD", work]
+        types += [node.type for node in parts]
+        arguments = ", ".join(node.arguments for node in parts)
         self.root = Node(f"mucc::gemm::{self.template}<{', '.join(types)}>", f"{{{arguments}}}")
         return self
 
@@ -115,9 +132,75 @@ class LeanEpilogue(Epilogue):
         """Rows of a tile of which a thread holds elements."""
         return 2 * self.tile[0] // (_ROWS * self.warpgroups)
 
+    def _is_plain(self) -> bool:
+        """Whether a pair stores one matrix that one body computes."""
+        destination = self.op.destination
+        return (
+            len(self.op.stores) == 1
+            and isinstance(destination, StoreDOp)
+            and _is_single(self.op, destination.value)
+        )
+
+    def _graph_of(self, loads: list[Operation], parts: list[Node]) -> str:
+        """The type of what several bodies compute; appends to `parts` what is done with further values."""
+        fetched = {
+            node.second is not None: node.result for node in self.nodes if isinstance(node, AccFetchOp)
+        }
+        values: list[SSAValue | None] = [fetched.get(False), fetched.get(True)]
+        values += [op.results[0] for op in loads]
+        steps: list[str] = []
+        for op, node in self.nodes.items():
+            if isinstance(op, ComputeOp):
+                inputs = "".join(f", {values.index(v)}" for v in self.inputs(op))
+                steps.append(f"mucc::gemm::Step<{node.type}{inputs}>")
+                values.append(op.result)
+        destination = self.op.destination
+        stored = values.index(destination.value) if destination is not None else -1
+        further: list[str] = []
+        for store in self.op.stores:
+            match store:
+                case AuxStoreOp():
+                    parts.append(self._store_matrix(store))
+                case ReductionNode():
+                    parts.append(self._fold(store))
+                case _:
+                    continue
+            further.append(str(values.index(store.value)))
+        graph = [str(len(loads)), str(stored), f"cute::seq<{', '.join(further)}>", *steps]
+        return self.alias("Work", f"mucc::gemm::Graph<{', '.join(graph)}>").type
+
+    def _fold(self, op: ReductionNode) -> Node:
+        axis, memory, batch = self.reduction_of(op)
+        kind = REDUCTIONS[op.kind.data]
+        prefix, type = {
+            1: ("Rows", f"FoldRows<{kind}>"),
+            0: ("Cols", f"FoldColumns<{kind}, {self.thread_rows}>"),
+            None: ("All", f"FoldAll<{kind}>"),
+        }[axis]
+        hint = self.hint(prefix, memory.name)
+        place, _ = self.tensor(memory, (ZERO, ZERO, batch), axis)
+        node = self.alias(hint, f"mucc::gemm::{type}")
+        return Node(node.type, f"{{{{{place}.as<float>(), {place}.stride[2]}}}}")
+
+    def _store_matrix(self, op: AuxStoreOp) -> Node:
+        return self._matrix(op.destination, "Aux", "Stored<{element}{columns}>")
+
     def load_matrix(self, op: SrcFetchOp | AuxLoadOp) -> Node:
-        """A whole matrix. Raises EmissionError where the collective reads none."""
-        raise EmissionError(f"{op.name} in an epilogue without matrices")
+        """A whole matrix."""
+        node = self._matrix(op.source, "Matrix", f"Matrix<{{element}}, {self.thread_rows}{{columns}}>")
+        self.names[op.result] = self.problem.matrix(op.source).memory.name
+        return node
+
+    def _matrix(self, value: SSAValue, prefix: str, type: str) -> Node:
+        matrix = self.problem.matrix(value)
+        element = CUTLASS_TYPES[matrix.memory.type.dtype]
+        columns = "" if matrix.is_row_major else ", true"
+        hint = self.hint(prefix, matrix.memory.name)
+        place, _ = self.tensor(matrix.memory, matrix.strides, matrix.unit)
+        node = self.alias(hint, f"mucc::gemm::{type.format(element=element, columns=columns)}")
+        line = 0 if matrix.is_row_major else 1
+        batch = "0" if self.op.is_grouped else f"{place}.stride[2]"
+        return Node(node.type, f"{{{{{place}.as<{element}>(), {place}.stride[{line}], {batch}}}}}")
 
     def load_by_group(self, op: GroupRowOp | GroupScalarOp) -> Node:
         """A row or a number for each group. Raises EmissionError where there are no groups."""

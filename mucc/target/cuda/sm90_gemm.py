@@ -86,7 +86,9 @@ class Sm90Gemm(Gemm):
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
         self.lean = is_lean(self.op, self.d, self.tile.sizes, self.mainloop)
         if not self.lean and self.op.is_pair:
-            raise EmissionError("a pair whose epilogue is more than one matrix from vectors and numbers")
+            raise EmissionError("a pair with a tile that mucc's epilogue does not take")
+        if self.op.is_pair:
+            self.c = None  # read by the epilogue, as any other matrix is
         if not self.lean:
             return Epilogue(self.op, self.problem, self.namer, element_d, self.canonical).build()
         return LeanEpilogue(

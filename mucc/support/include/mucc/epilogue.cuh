@@ -1,6 +1,6 @@
-// An epilogue for one output: D = Body::apply(accumulator, vectors and scalars...). It takes the
-// place of CUTLASS's collective for TMA stores, whose templates are more than half of a kernel's compile time, in the
-// kernels of cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized*.hpp. Tiles, shared memory and arithmetic are the same.
+// An epilogue for one output and reductions of what is computed (mucc/visit.cuh). It takes the place of CUTLASS's
+// collective for TMA stores, whose templates are more than half of a kernel's compile time, in the kernels of
+// cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized*.hpp. Tiles, shared memory and arithmetic are the same.
 #pragma once
 
 #include <cuda.h>
@@ -8,221 +8,13 @@
 #include <cutlass/arch/barrier.h>
 #include <cutlass/cuda_host_adapter.hpp>
 #include <cutlass/cutlass.h>
-#include <cutlass/numeric_conversion.h>
 #include <cutlass/pipeline/sm90_pipeline.hpp>
-#include <mucc/apply.cuh>
 #include <mucc/fragment.h>
+#include <mucc/visit.cuh>
 
 namespace mucc::gemm {
 
-// ---- what a body reads beside the accumulator -----------------------------------------------------------------
-//
-// `Arguments` is what the kernel gets, `Storage` lies in shared memory. All threads of the epilogue call `begin` once
-// per output tile, and meet afterwards if `kShared`. `get(i, n)` is for the thread's i-th row and columns n and n + 1.
-
-struct Place {
-  int thread, threads;  // of those in the epilogue
-  int m, n, l;          // the first element of the output tile, and its batch
-  int row, step;        // row 2 * i + h of a thread is `row + step * i + 8 * h` of the tile
-  int M, N;
-};
-
-struct Pair {
-  float x, y;
-};
-
-// One element per column of a tile of kTileN columns.
-template <class T, int kTileN>
-struct Row {
-  struct Arguments {
-    T const* data;
-    int64_t batch;  // elements from one batch to the next
-  };
-  struct Storage {
-    alignas(16) T values[kTileN];
-  };
-  struct alignas(2 * sizeof(T)) Two {
-    T x, y;
-  };
-  static constexpr bool kShared = true;
-  T const* values;
-
-  CUTLASS_DEVICE void begin(Arguments const& a, Storage& storage, Place const& p) {
-    T const* from = a.data + p.l * a.batch + p.n;
-    CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < kTileN; i += p.threads) {
-      int const n = i + p.thread;
-      if (n < kTileN) storage.values[n] = p.n + n < p.N ? from[n] : T(0);
-    }
-    values = storage.values;
-  }
-  CUTLASS_DEVICE Pair get(int, int n) const {
-    Two const two = *reinterpret_cast<Two const*>(values + n);
-    return {float(two.x), float(two.y)};
-  }
-};
-
-// One element per row; kRows of them belong to a thread.
-template <class T, int kRows>
-struct Column {
-  struct Arguments {
-    T const* data;
-    int64_t batch;
-  };
-  struct Storage {};
-  static constexpr bool kShared = false;
-  float values[kRows];
-
-  CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
-    T const* from = a.data + p.l * a.batch + p.m;
-    CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < kRows; ++i) {
-      int const m = p.row + i / 2 * p.step + i % 2 * 8;
-      values[i] = p.m + m < p.M ? float(from[m]) : 0.0f;
-    }
-  }
-  CUTLASS_DEVICE Pair get(int i, int) const { return {values[i], values[i]}; }
-};
-
-// One number: in memory, or where `data` is null in the arguments.
-template <class T>
-struct Scalar {
-  struct Arguments {
-    T const* data;
-    int64_t batch;
-    T value;
-  };
-  struct Storage {};
-  static constexpr bool kShared = false;
-  float value;
-
-  CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
-    value = float(a.data ? a.data[p.l * a.batch] : a.value);
-  }
-  CUTLASS_DEVICE Pair get(int, int) const { return {value, value}; }
-};
-
-// A matrix in row-major order, of which a thread reads pairs of neighbours from memory; kRows rows belong to a thread.
-template <class T, int kRows>
-struct Matrix {
-  struct Arguments {
-    T const* data;
-    int64_t row;  // elements from one row to the next
-  };
-  struct Storage {};
-  struct alignas(2 * sizeof(T)) Two {
-    T x, y;
-  };
-  static constexpr bool kShared = false;
-  T const* rows[kRows];  // null where there is none
-  int columns;           // that are left, counted from the tile's first
-
-  CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
-    CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < kRows; ++i) {
-      int const m = p.m + p.row + i / 2 * p.step + i % 2 * 8;
-      rows[i] = m < p.M ? a.data + m * a.row + p.n : nullptr;
-    }
-    columns = p.N - p.n;
-  }
-  // N is even, for rows are whole multiples of 16 bytes.
-  CUTLASS_DEVICE Pair get(int i, int n) const {
-    if (!rows[i] || n >= columns) return {0.0f, 0.0f};
-    Two const two = *reinterpret_cast<Two const*>(rows[i] + n);
-    return {float(two.x), float(two.y)};
-  }
-};
-
-// ---- several of them ------------------------------------------------------------------------------------------
-
-template <int I, class T>
-struct Numbered {
-  T value;
-};
-
-template <class Numbers, class... Load>
-struct Loads;
-template <int... I, class... Load>
-struct Loads<cute::seq<I...>, Load...> {
-  struct Arguments : Numbered<I, typename Load::Arguments>... {};
-  struct Storage : Numbered<I, typename Load::Storage>... {};
-  struct State : Numbered<I, Load>... {};
-  static constexpr bool kShared = (Load::kShared || ...);
-
-  static CUTLASS_DEVICE void begin(State& s, Arguments const& a, Storage& storage, Place const& p) {
-    (s.Numbered<I, Load>::value.begin(a.Numbered<I, typename Load::Arguments>::value,
-                                      storage.Numbered<I, typename Load::Storage>::value, p),
-     ...);
-  }
-  template <class Body, class... Accumulator>
-  static CUTLASS_DEVICE Pair apply(State const& s, int i, int n, Accumulator const&... acc) {
-    return {gemm::apply<Body>(acc.x..., s.Numbered<I, Load>::value.get(i, n).x...),
-            gemm::apply<Body>(acc.y..., s.Numbered<I, Load>::value.get(i, n).y...)};
-  }
-};
-
 // ---- stores ---------------------------------------------------------------------------------------------------
-
-template <class T>
-struct Output;
-template <>
-struct Output<float> {
-  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-};
-template <>
-struct Output<cutlass::bfloat16_t> {
-  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  static CUTLASS_DEVICE uint32_t pack(Pair p) {
-    uint32_t both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(p.y), "f"(p.x));
-    return both;
-  }
-};
-template <>
-struct Output<cutlass::half_t> {
-  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  static CUTLASS_DEVICE uint32_t pack(Pair p) {
-    uint32_t both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(p.y), "f"(p.x));
-    return both;
-  }
-};
-
-template <>
-struct Output<cutlass::float_e4m3_t> {
-  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  static CUTLASS_DEVICE uint16_t pack(Pair p) {
-    uint16_t both;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(p.y), "f"(p.x));
-    return both;
-  }
-};
-template <>
-struct Output<cutlass::float_e5m2_t> {
-  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  static CUTLASS_DEVICE uint16_t pack(Pair p) {
-    uint16_t both;
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(both) : "f"(p.y), "f"(p.x));
-    return both;
-  }
-};
-
-template <class T>
-struct OutputInteger8 {
-  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  static CUTLASS_DEVICE uint16_t pack(Pair p) {
-    cutlass::NumericConverter<T, float> const narrow;
-    return uint16_t(uint8_t(narrow(p.x)) | uint8_t(narrow(p.y)) << 8);
-  }
-};
-template <>
-struct Output<int8_t> : OutputInteger8<int8_t> {};
-template <>
-struct Output<uint8_t> : OutputInteger8<uint8_t> {};
-template <>
-struct Output<int32_t> {
-  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_INT32;
-};
 
 // An accumulator as bodies take it. Integers of 32 bits are stored as they are: f32 only carries their bits through a
 // body that does nothing.
@@ -302,9 +94,11 @@ struct NoPipeline {
 //
 // `Rows` says where the rows of a tile are (AllRows, or GroupRows of mucc/grouped.cuh). Boxes that may not be stored as a
 // whole leave shared memory by plain stores.
-template <class Rows, class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
+template <class Rows, class TileShape, int kWarpgroups, class D_, class Stride, class Body, class... Load>
 class RowsEpilogue {
  public:
+  static constexpr bool kStores = !cute::is_void_v<D_>;  // or there are reductions only
+  using D = std::conditional_t<kStores, D_, float>;
   static constexpr int kTileM = cute::size<0>(TileShape{}), kTileN = cute::front(cute::get<1>(TileShape{}));
   static constexpr bool kIsPair = cute::size<1>(TileShape{}) != kTileN;
   static constexpr int kThreads = 128 * kWarpgroups;
@@ -319,12 +113,12 @@ class RowsEpilogue {
   static_assert(!kColMajor || sizeof(D) == 2, "column-major stores are of 16 bits");
   static_assert(kTileM % kBoxM == 0 && kTileN % kBoxN == 0, "a tile is made of boxes of 64 * warpgroups x 32 or 16");
 
-  using All = Loads<cute::make_seq<int(sizeof...(Load))>, Load...>;
+  using All = Work<Body, Load...>;
 
   // Names that the kernels ask for.
   using ElementC = void;
   using StrideC = Stride;
-  using ElementD = D;
+  using ElementD = D_;
   using StrideD = Stride;
   using LoadPipeline = NoPipeline;
   using LoadPipelineState = NoPipeline::PipelineState;
@@ -333,7 +127,7 @@ class RowsEpilogue {
   using PipelineStorage = NoPipeline::SharedStorage;
   static constexpr bool RequiresTransactionBytes = false;
   struct TensorStorage {
-    alignas(8 * kWidth) char boxes[kBuffers][kBytes];  // after so much the swizzle repeats
+    alignas(8 * kWidth) char boxes[kStores ? kBuffers : 1][kStores ? kBytes : 8 * kWidth];  // after so much the swizzle repeats
     typename All::Storage loads;
   };
   struct SharedStorage {
@@ -369,6 +163,7 @@ class RowsEpilogue {
   static Params to_underlying_arguments(Shape const& shape, Arguments const& a, void*) {
     int L = 1;
     if constexpr (cute::rank_v<Shape> == 4 && Rows::kAll) L = int(cute::get<3>(shape));
+    if constexpr (!kStores) return {{}, a.thread, {a.rows}};
     int64_t const step = int64_t(cute::get<kOuter>(a.dD));
     auto const map = map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::front(cute::get<kOuter>(shape))),
                             int(cute::front(cute::get<1 - kOuter>(shape))), L, step, int64_t(cute::get<2>(a.dD)),
@@ -380,8 +175,8 @@ class RowsEpilogue {
   }
   template <class Shape>
   static bool can_implement(Shape const&, Arguments const& a) {
-    return int64_t(cute::get<kOuter>(a.dD)) * int64_t(sizeof(D)) % 16 == 0 &&
-           int64_t(cute::get<2>(a.dD)) * int64_t(sizeof(D)) % 16 == 0;
+    return !kStores || (int64_t(cute::get<kOuter>(a.dD)) * int64_t(sizeof(D)) % 16 == 0 &&
+                        int64_t(cute::get<2>(a.dD)) * int64_t(sizeof(D)) % 16 == 0);
   }
   template <class Shape>
   static size_t get_workspace_size(Shape const&, Arguments const&) {
@@ -407,7 +202,7 @@ class RowsEpilogue {
   // ---- on the device
 
   CUTLASS_DEVICE static void prefetch_tma_descriptors(Params const& params) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&params.tma_store_d) : "memory");
+    if constexpr (kStores) asm volatile("prefetch.tensormap [%0];" ::"l"(&params.tma_store_d) : "memory");
   }
   CUTLASS_DEVICE RowsEpilogue(Params const& params, TensorStorage&) : params_(params) {}
   CUTLASS_DEVICE static constexpr bool is_producer_load_needed() { return false; }
@@ -444,9 +239,9 @@ class RowsEpilogue {
                   int(cute::get<3>(at)),
                   first + fragment::row(in_group),
                   kBoxM,
+                  fragment::col(in_group),
                   rows.end,
                   int(cute::front(cute::get<1>(shape)))};
-    int const col = fragment::col(in_group);
     uint32_t const boxes = cute::cast_smem_ptr_to_uint(storage.boxes);
     uint32_t const own =
         boxes +
@@ -455,12 +250,13 @@ class RowsEpilogue {
                                             in_group / 32 * 32 + fragment::transposed_byte(lane), kWidth)
          : sizeof(D) == 2 ? fragment::swizzled(first + in_group / 32 * 16 + fragment::matrix_row(lane),
                                                      fragment::matrix_byte(lane), kWidth)
-                          : fragment::swizzled(p.row, col * int(sizeof(D)), kWidth));
+                          : fragment::swizzled(p.row, p.col * int(sizeof(D)), kWidth));
     int const warp_row = kColMajor ? 0 : thread / 32 * 16;  // the first of its own rows in a box
     bool const issues = (!kColMajor || thread / 32 == 0) && cute::elect_one_sync();
 
     // Sends what has been written to a box, and waits until the other buffer has been read.
     auto send = [&](int m, int n) {
+      if constexpr (!kStores) return;
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       meet_owners();
       if constexpr (!Rows::kAll) {
@@ -489,10 +285,12 @@ class RowsEpilogue {
       meet_owners();
     };
 
-    typename All::State loads;
+    typename All::State work;
     if constexpr (All::kShared) meet();  // others may still read what belongs to the tile before
-    All::begin(loads, params_.thread, storage.loads, p);
+    All::begin(work, params_.thread, storage.loads, p);
     if constexpr (All::kShared) meet();
+    auto fetch = [&](int box) { All::fetch(work, p, box % kBoxesM, box / kBoxesM * kBoxN, kBoxN / 8); };
+    fetch(only < 0 ? 0 : only);
 
     // A box is sent after the next one is computed, so that the wait for a buffer overlaps with work.
     CUTLASS_PRAGMA_UNROLL
@@ -511,12 +309,18 @@ class RowsEpilogue {
               int const r = fragment::index(m, column, kBoxesM, kMmaN) + 2 * h;
               return Pair{carried<D>(acc[r]), carried<D>(acc[r + 1])};
             };
+            Spot const spot{2 * m + h, c + p.col, g, h};
             if constexpr (kIsPair)
-              d[g][h] = All::template apply<Body>(loads, 2 * m + h, c + col, at_column(c), at_column(kTileN + c));
+              d[g][h] = All::apply(work, p, spot, at_column(c), at_column(kTileN + c));
             else
-              d[g][h] = All::template apply<Body>(loads, 2 * m + h, c + col, at_column(c));
+              d[g][h] = All::apply(work, p, spot, at_column(c));
           }
         }
+        if (box + 1 < kBoxes && only < 0) fetch(box + 1);
+        if constexpr (All::kFolds) {
+          if (m + 1 == kBoxesM || only >= 0) All::end_columns(work, p, n * kBoxN, kBoxN / 8);
+        }
+        if constexpr (!kStores) continue;
         if (box > 0 && only < 0) send((box - 1) % kBoxesM, (box - 1) / kBoxesM);
         uint32_t const to = own + state.index() * kBytes;
         if constexpr (kColMajor) {
@@ -562,12 +366,13 @@ class RowsEpilogue {
       send(kBoxesM - 1, kBoxesN - 1);
     else
       send(only % kBoxesM, only / kBoxesM);
+    if constexpr (All::kFolds) All::end(work, p);
     return {load_state, state};
   }
 
   CUTLASS_DEVICE States store_tail(LoadPipeline const&, LoadPipelineState load_state, StorePipeline const&,
                                    StorePipelineState state) {
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    if constexpr (kStores) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     return {load_state, state};
   }
 
