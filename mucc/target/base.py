@@ -329,7 +329,6 @@ class Target(ABC):
     def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         """Whether one kernel can compute two such products that share their left operand.
 
-        The epilogue of such a kernel stores one row-major matrix, of dtype `result`, and reads vectors and
-        numbers only.
+        The epilogue of such a kernel stores row-major matrices, of dtype `result` among others.
         """
         return False
