@@ -66,6 +66,8 @@ def measure(
             def plain(given: dict[str, Any]) -> Any:
                 return case.eager(torch, given)
 
+            # Cases share the code of `plain`: without a reset, dynamo gives up after eight and runs eagerly.
+            torch._dynamo.reset()
             function = torch.compile(plain, mode="max-autotune-no-cudagraphs", dynamic=False)
             calls["compile"] = lambda: function(tensors)
     for name, other in case.others:

@@ -3,7 +3,7 @@
     {"do": "hello"}                                 -> {"card": "NVIDIA H200", "arch": "sm_90"}
     {"do": "prepare", "text": …, "kernel": …, …}    -> {}
     {"do": "try", "path": …, "budget_us": …}        -> {"status": "good", "error": 1e-3, "times": […]}
-    {"do": "race", "paths": […], "budget_us": …}    -> {"times": [[…], …]}
+    {"do": "race", "paths": […], "budget_us": …, "heat_us": …}    -> {"times": [[…], …]}
 
 It may die of what it launches, so nothing is kept here. After an answer with `"broken": true` it ends: the
 GPU no longer takes launches of this process. `mucc.tune.worker` is the other side.
@@ -46,8 +46,8 @@ class Bench(Protocol):
         """Check a library's result and time it alone, for about so long."""
         ...
 
-    def race(self, paths: Sequence[str], budget_us: float) -> list[list[float]]:
-        """Time libraries that were tried already in turns, each for about so long."""
+    def race(self, paths: Sequence[str], budget_us: float, heat_us: float) -> list[list[float]]:
+        """Time libraries that were tried already in turns, each for about so long, under load before that."""
         ...
 
 
@@ -62,7 +62,7 @@ def answer(bench: Bench, request: Any) -> dict[str, Any]:
         case "try":
             return bench.try_one(request["path"], request["budget_us"])._asdict()
         case "race":
-            return {"times": bench.race(request["paths"], request["budget_us"])}
+            return {"times": bench.race(request["paths"], request["budget_us"], request["heat_us"])}
         case other:
             raise ValueError(f"no request: {other}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.tune.folder import Folder, build_failure
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
-from mucc.tune.records import Record, Run, Status, support_digest, today
+from mucc.tune.records import Record, Run, Status, skeleton_text, support_digest, today
 from mucc.tune.store import Store
 from mucc.tune.worker import Died, Refused, Worker, exclusive_gpu
 from mucc.version import __version__
@@ -26,7 +27,14 @@ FINALISTS = 5
 """Candidates in the last round at most, …"""
 
 CLOSE = 1.1
-"""… which took no more than so many times as long as the best."""
+"""… which took no more than so many times as long as the best, …"""
+
+ALIKE = 2
+"""… and so many of one kernel with other orders of tiles, while there are others."""
+
+HEAT_US = 150_000.0
+"""Microseconds under load before long launches take turns: a cold card runs at clocks that it does not hold,
+and which kernel is fastest depends on them."""
 
 TIMEOUT = 60.0
 """Seconds for a candidate; inputs and the reference get START besides."""
@@ -62,6 +70,7 @@ class Session:
     timeout: float = TIMEOUT
     sweep_us: float = SWEEP_US
     final_us: float = FINAL_US
+    heat_us: float = HEAT_US
     support: str | None = None
     _prepared: tuple[int, str, str] | None = field(default=None, init=False)
 
@@ -89,7 +98,8 @@ class Session:
         paths = [os.path.abspath(path) for _, path in finalists]
         try:
             with exclusive_gpu():
-                said = self._ask(kernel, size, do="race", paths=paths, budget_us=self.final_us)
+                budgets = {"budget_us": self.final_us, "heat_us": self.heat_us}
+                said = self._ask(kernel, size, do="race", paths=paths, **budgets)
         except (Died, Refused):
             return []
         return [
@@ -141,9 +151,20 @@ def record_of(
 
 
 def finalists(records: Iterable[Record], count: int = FINALISTS, close: float = CLOSE) -> list[Record]:
-    """Those worth a last round, the best first: good, and close to the best. None where only one is."""
+    """Those worth a last round, the best first: good, and close to the best. None where only one is.
+
+    Orders of tiles of one kernel differ by little, so the best of other kernels come before a third of one.
+    """
     good = sorted((r for r in records if r.is_good), key=lambda r: r.time_us)
-    chosen = [r for r in good[:count] if r.time_us <= close * good[0].time_us]
+    near = [r for r in good if r.time_us <= close * good[0].time_us]
+    seen = Counter[str]()
+    first: list[Record] = []
+    rest: list[Record] = []
+    for record in near:
+        name = skeleton_text(record.choice)
+        seen[name] += 1
+        (first if seen[name] <= ALIKE else rest).append(record)
+    chosen = sorted([*first, *rest][:count], key=lambda r: r.time_us)
     return chosen if len(chosen) > 1 else []
 
 

@@ -172,6 +172,14 @@ def choice_text(choice: Choice) -> str:
     return canonical({stage: dict(settings) for stage, settings in choice.items()})
 
 
+def skeleton_text(choice: Choice) -> str:
+    """A text that choices of the same machine code share: all but orders of tiles and numbers of splits."""
+    plain = {stage: dict(settings) for stage, settings in choice.items()}
+    for settings in plain.values():
+        settings["scheduler"] = settings.get("scheduler", "").split("(")[0]
+    return canonical(plain)
+
+
 def kernel_digest(text: str) -> str:
     """Tells kernels apart, whatever their schedules; `text` is the kernel's `mu` operation."""
     from mucc.cache.keys import digest

@@ -315,6 +315,19 @@ def test_finalists_are_close_to_the_best(times: list[float]) -> None:
     assert all(r.time_us <= 1.1 * min(times) for r in chosen)
 
 
+def test_orders_of_tiles_leave_room_for_other_kernels_in_the_last_round() -> None:
+    def made(tile: str, swizzle: int, time: float) -> Record:
+        found = tunelib.record(KERNEL, KERNEL.sizes[0], KERNEL.candidates[0], time)
+        settings = {"tile": tile, "scheduler": f"persistent(raster=heuristic, swizzle={swizzle})"}
+        return dataclasses.replace(found, stages=(found.stages[0]._replace(settings=settings),))
+
+    orders = [made("128x256x64", 2**i, 100.0 + i) for i in range(5)]
+    others = [made("192x128x64", 1, 107.0), made("256x128x64", 1, 108.0)]
+    chosen = finalists([*orders, *others], count=4)
+    assert [r.time_us for r in chosen] == [100.0, 101.0, 107.0, 108.0]
+    assert [r.time_us for r in finalists([*orders, others[0]], count=4)] == [100.0, 101.0, 102.0, 107.0]
+
+
 def test_an_older_last_round_does_not_count_any_more() -> None:
     made = [r for r in records() if r.dims["M"] == 128]
     old = [tunelib_final(r, 100.0) for r in made[:2]]
