@@ -30,13 +30,13 @@ def broken(stages: int | None = None, **changes: object) -> list[Violation]:
 
 
 CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
-    ("MU3050", "tile", "16x32x64", {"tile": (12, 32, 64)}),
-    ("MU3050", "tile", "32x32x64", {"tile": (64, 64, 64)}),
-    ("MU3050", "tile", "4x32x32", {**F32, "tile": (3, 32, 64)}),
-    ("MU3051", "tile", "8x32x64", {"tile": (8, 40, 64)}),
+    ("MU3050", "tile", "16x32x32", {"tile": (12, 32, 64)}),
+    ("MU3050", "tile", "32x32x32", {"tile": (64, 64, 64)}),
+    ("MU3050", "tile", "4x32x16", {**F32, "tile": (3, 32, 64)}),
+    ("MU3051", "tile", "8x32x32", {"tile": (8, 40, 64)}),
     ("MU3051", "tile", "8x128x16", {"tile": (8, 32, 64), "b_k_major": False}),
-    ("MU3052", "tile", "8x32x64", {"tile": (8, 32, 40)}),
-    ("MU3053", "tile", "32x32x64", {"tile": (32, 128, 32)}),
+    ("MU3052", "tile", "8x32x32", {"tile": (8, 32, 40)}),
+    ("MU3053", "tile", "32x32x32", {"tile": (32, 128, 32)}),
     ("MU3053", "tile", "16x16x64", {**F32, "tile": (16, 64, 16)}),
     ("MU3054", "cluster", "1x1", {"cluster": (2, 1)}),
     ("MU3055", "scheduler", "persistent", {"scheduler": "stream_k"}),
@@ -45,9 +45,9 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3056", "stages", "auto", {"stages": 9}),
     ("MU3057", "mainloop", None, {"compute": "tf32x3", "element_bytes": 4}),
     ("MU3057", "mainloop", None, {"compute": "s8", "element_bytes": 1, "b_k_major": False}),
-    ("MU3058", "tile", "8x32x64", {"tile": (8, 64, 256)}),
+    ("MU3058", "tile", "8x32x32", {"tile": (8, 64, 256)}),
     ("MU3058", "stages", "auto", {"tile": (8, 64, 64), "stages": 8}),
-    ("MU3058", "tile", "32x8x64", {"tile": (64, 8, 256)}),
+    ("MU3058", "tile", "32x8x32", {"tile": (64, 8, 256)}),
     ("MU3059", "mainloop", None, {"rights": 2}),
 ]
 
@@ -125,7 +125,12 @@ def test_default_schedules_are_legal(
         assert form.few >= min(m, n, 8)
 
 
-@pytest.mark.parametrize("rows", [1, 4, 16])
+def test_sixteen_rows_are_left_to_kernels_that_load_by_tma() -> None:
+    choice = SM90.default_schedule(Problem("bf16", True, True, m=16, n=4096, k=14336))
+    assert choice.mainloop != "skinny" and choice.tile[1] == 16
+
+
+@pytest.mark.parametrize("rows", [1, 4, 8])
 @pytest.mark.parametrize("weights", [4096, 28672])
 def test_few_rows_are_known_to_be_skinny(rows: int, weights: int) -> None:
     rows_first = SM90.default_schedule(Problem("bf16", True, True, m=rows, n=weights, k=4096))
