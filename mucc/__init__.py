@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mucc.version import __version__
 
 if TYPE_CHECKING:
+    from mucc.frontend.torch_backend import explain, torch_backend
     from mucc.frontend.torch_import import from_torch
     from mucc.runtime import check, compile, densify, load, pack_s4, sparsify, unpack_s4
 
@@ -23,15 +24,18 @@ __all__ = [
     "check",
     "compile",
     "densify",
+    "explain",
     "from_torch",
     "load",
     "pack_s4",
     "sparsify",
+    "torch_backend",
     "unpack_s4",
 ]
 
 _LAZY: dict[str, str] = {
     **dict.fromkeys(__all__[1:], "mucc.runtime"),
+    **dict.fromkeys(("explain", "torch_backend"), "mucc.frontend.torch_backend"),
     "from_torch": "mucc.frontend.torch_import",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import hashlib
 import shutil
 import tempfile
@@ -60,10 +61,46 @@ def compile(
         raise CompileError(error.diagnostics) from None
     for diagnostic in artefact.warnings:
         warnings.warn(str(diagnostic), MuccWarning, stacklevel=2)
+    return _loaded(artefact.data)
+
+
+def compile_programs(
+    programs: Sequence[tuple[str, Mapping[str, int]]], target: str = DEFAULT_TARGET
+) -> list[Module | CompileError]:
+    """Compile many programs at once, each with typical values of its dims; libraries, or what is wrong.
+
+    What is not in the cache is built as cores and memory of the machine allow. Typical values that break a
+    promise of a kernel are left out. Raises what is no error of a program, such as `load` raises.
+    """
+    from mucc.build import Artefact, Request, build
+    from mucc.pool import Pool
+
+    def make(program: tuple[str, Mapping[str, int]]) -> Artefact:
+        text, dims = program
+        request = Request(text.encode(), "<torch.compile>", "so", target, dims=dims)
+        try:
+            return build(request, pool=pool)
+        except DiagnosticError as error:
+            if not dims or error.diagnostics[0].code != "MU6052":
+                raise
+            return build(dataclasses.replace(request, dims={}), pool=pool)
+
+    with Pool() as pool:
+        outcomes = list(pool.map(make, programs))
+    made: list[Module | CompileError] = []
+    for outcome in outcomes:
+        try:
+            made.append(_loaded(outcome.get().data))
+        except DiagnosticError as error:
+            made.append(CompileError(error.diagnostics))
+    return made
+
+
+def _loaded(library: bytes) -> Module:
     # The name goes with the contents, so the same program is one library to the process.
-    path = _folder() / f"{hashlib.sha256(artefact.data).hexdigest()[:16]}.so"
+    path = _folder() / f"{hashlib.sha256(library).hexdigest()[:16]}.so"
     if not path.exists():
-        path.write_bytes(artefact.data)
+        path.write_bytes(library)
     return load(path)
 
 

@@ -192,4 +192,59 @@ was at the import, relative to the driver.
 Mend it by keeping the files together, or by making the driver around a module: `ModelNew.of(module)`.
 """,
     ),
+    "MU7060": (
+        "PyTorch runs a graph of torch.compile, or a part of it",
+        """
+Something that should have become kernels could not be compiled: the message has the reason. The results are
+PyTorch's then.
+
+```python
+model = torch.compile(model, backend="mucc")
+model(x)        # MuccWarning: MU7060: PyTorch runs a graph that mucc did not compile: MU5101: no nvcc found
+```
+
+`torch.compile(model, backend=mucc.torch_backend(fallback="error"))` raises the reason instead. Operations
+that mucc has no kernels for are no such case: `mucc.explain(model, x)` lists them.
+""",
+    ),
+    "MU7061": (
+        "the tensors of a graph of torch.compile are not on a GPU that mucc compiles for",
+        """
+Kernels run on NVIDIA GPUs, of the targets that `mucc targets` lists. PyTorch runs a graph whose tensors are
+on the CPU, or on another GPU. It is said once.
+
+```python
+model = torch.compile(torch.nn.Linear(64, 64), backend="mucc")
+model(torch.rand(8, 64))        # MuccWarning: MU7061
+```
+
+Mend it with `model.cuda()` and tensors on the GPU. `mucc.torch_backend(interpret=True)` runs kernels by
+mucc's interpreter on tensors anywhere, to see whether they compute what they should.
+""",
+    ),
+    "MU7062": (
+        "an option of the backend that there is not",
+        """
+The options of `mucc.torch_backend(...)`, and of `torch.compile(model, backend="mucc", options={...})`, are
+`target`, `compute`, `schedules`, `fallback` and `interpret`.
+
+```python
+mucc.torch_backend(fallback="never")        # error[MU7062]: fallback='never' is none of 'eager', 'error'
+```
+""",
+    ),
+    "MU7063": (
+        "PyTorch computes a kernel's result for some arguments",
+        """
+A kernel of `torch.compile(model, backend="mucc")` refused a call, most often since an open extent was one
+that it cannot copy. PyTorch computed the same operations instead. It is said once for each kernel.
+
+```
+MuccWarning: MU7063: PyTorch computes 'linear' for some arguments: MU6011: ... requires N % 8 == 0
+```
+
+Sizes that stay the same (`torch.compile(..., dynamic=False)`) get kernels of their own, which copy them in
+another way.
+""",
+    ),
 }

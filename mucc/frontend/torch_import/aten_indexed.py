@@ -14,6 +14,7 @@ from mucc.frontend.torch_import.aten_normalisation import MEAN, SUM, loss
 from mucc.frontend.torch_import.aten_reduction import reduced
 from mucc.frontend.torch_import.aten_views import reshaped
 from mucc.frontend.torch_import.lowering import (
+    EXACT,
     Builder,
     Built,
     Unsupported,
@@ -21,6 +22,7 @@ from mucc.frontend.torch_import.lowering import (
     axis_of,
     dims_of,
     dtype_of,
+    fixed,
     lowers,
 )
 
@@ -51,7 +53,13 @@ def index(b: Builder, x: Any, indices: Sequence[Any]) -> Built:
     first, *others = indices
     if first is None or any(i is not None for i in others) or dtype_of(first) == "bool":
         raise Unsupported("indexing by other than the first axis")
-    return b.add(GatherOp(x, first))
+    count = fixed(dims_of(x)[0])
+    if count > EXACT:
+        raise Unsupported("indices beyond 2²⁴")
+    # Negative ones count from the end. What is valid is exact in f32.
+    negative = b.add(e.CmpOp("lt", first, b.number(0)))
+    place = b.cast(b.call(e.SelectOp, negative, b.call(e.AddOp, first, count), first), "s32")
+    return b.add(GatherOp(x, place))
 
 
 @lowers(aten.cross_entropy_loss.default)

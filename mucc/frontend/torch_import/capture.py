@@ -148,7 +148,7 @@ def _exported(module: Any, args: Any, kwargs: dict[str, Any] | None, dynamic: An
     try:
         with quiet():
             program = torch.export.export(module, args, kwargs or {}, strict=False, dynamic_shapes=dynamic)
-            return program.run_decompositions(_table())
+            return program.run_decompositions(decomposition_table())
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:
@@ -163,7 +163,8 @@ def quiet() -> Generator[None]:
         yield
 
 
-def _table() -> Any:
+def decomposition_table() -> Any:
+    """torch's decompositions, but for what `KEPT` names."""
     table = torch.export.default_decompositions()
     for name in KEPT:
         packet, _, overload = name.partition(".")

@@ -123,14 +123,14 @@ class _Driver:
         results = [node.name for node in kernel.results]
         self.lines.append(f"{', '.join(results)} = {call}")
         for node in kernel.results:
-            if dtype := restored(self.graph.meta(node)):
+            if dtype := restored_dtype(self.graph.meta(node)):
                 self.lines.append(f"{node.name} = {node.name}.to({dtype})")
 
     def _argument(self, node: Node) -> str:
         text = self._value(node)
         if self.graph.is_number(node):
             return text
-        if dtype := stored(self.graph.meta(node)):
+        if dtype := stored_dtype(self.graph.meta(node)):
             text = f"{text}.to({dtype})"
         return text
 
@@ -224,16 +224,16 @@ def quoted(text: object) -> str:
     return json.dumps(text, ensure_ascii=False) if isinstance(text, str) else repr(text)
 
 
-def stored(meta: Meta) -> str | None:
-    """What a value is converted to before a kernel reads it; None for nothing."""
+def stored_dtype(meta: Meta) -> Any | None:
+    """The dtype that a value is converted to before a kernel reads it; None for nothing."""
     if meta.dtype == "bool":
-        return "torch.uint8"
-    return "torch.int32" if INTEGERS.get(meta.dtype) == "s32" and meta.dtype != "int32" else None
+        return torch.uint8
+    return torch.int32 if INTEGERS.get(meta.dtype) == "s32" and meta.dtype != "int32" else None
 
 
-def restored(meta: Meta) -> str | None:
-    """What a kernel's result is converted to; None for nothing."""
-    return f"torch.{meta.dtype}" if stored(meta) else None
+def restored_dtype(meta: Meta) -> Any | None:
+    """The dtype that a kernel's result is converted to; None for nothing."""
+    return getattr(torch, meta.dtype) if stored_dtype(meta) else None
 
 
 def _target(target: Any) -> str:

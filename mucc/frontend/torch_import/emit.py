@@ -41,14 +41,18 @@ def stored_type(meta: Meta) -> TensorType:
     return meta.type()
 
 
-def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str]) -> Kernel:
-    """The kernel of a piece. `leaving` names the nodes whose values leave the graph."""
+def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], plain: bool = False) -> Kernel:
+    """The kernel of a piece. `leaving` names the nodes whose values leave the graph.
+
+    With `plain` nothing in it is called after the graph: pieces that compute the same are the same text.
+    """
     own = set(piece.nodes)
     leaving = set(leaving)
     parameters = partition.sources_of(graph, piece)
     results = [n for n in piece.nodes if _leaves(graph, n, own, leaving)]
     names = Names("out")
-    given = [(names.new(argument_name(graph, p)), parameter_type(graph, p)) for p in parameters]
+    wanted = ["x" if plain else argument_name(graph, p) for p in parameters]
+    given = [(names.new(w), parameter_type(graph, p)) for w, p in zip(wanted, parameters, strict=True)]
     block = Block(arg_types=[t for _, t in given])
     values: dict[Node, Any] = {}
     for node, (hint, _), argument in zip(parameters, given, block.args, strict=True):
@@ -60,10 +64,12 @@ def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str]) ->
     for node in piece.nodes:
         for constant in partition.made_of(graph, node):
             if constant not in values:
-                _build(graph, constant, block, values)
-        _build(graph, node, block, values)
+                _build(graph, constant, block, values, plain)
+        _build(graph, node, block, values, plain)
     block.add_op(ReturnOp([_stored(block, values[r], graph.meta(r)) for r in results]))
-    called = [names.new(r.name) for r in results] if len(results) > 1 else ["out"]
+    called = ["out"]
+    if len(results) > 1:
+        called = [names.new("out" if plain else r.name) for r in results]
     outputs = [(n, stored_type(graph.meta(r))) for n, r in zip(called, results, strict=True)]
     dims = _dims([t for _, t in given])
     op = KernelOp(name, given, outputs, dims, body=Region(block))
@@ -108,7 +114,7 @@ def _add(block: Block, op: Any) -> SSAValue:
     return op.results[0]
 
 
-def _build(graph: Graph, node: Node, block: Block, values: dict[Node, Any]) -> None:
+def _build(graph: Graph, node: Node, block: Block, values: dict[Node, Any], plain: bool) -> None:
     """Append a node; its value, or the tuple of its values, goes into `values`."""
     if node.target is operator.getitem:
         values[node] = values[node.args[0]][node.args[1]]
@@ -118,7 +124,7 @@ def _build(graph: Graph, node: Node, block: Block, values: dict[Node, Any]) -> N
     first = before.next_op if before else block.first_op
     while first is not None:
         for result in first.results:
-            result.name_hint = result.name_hint or node.name
+            result.name_hint = result.name_hint or (None if plain else node.name)
         first = first.next_op
     is_tuple = isinstance(node.meta.get("val"), tuple | list)
     values[node] = built if is_tuple else built[0]

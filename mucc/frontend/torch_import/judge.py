@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from mucc.diagnostics.core import DiagnosticError, Source
 
 
+@cache
 def compiles(target: str) -> Callable[[str], str | None]:
     """Says why a kernel cannot be compiled for a target, or None; remembers what it was asked."""
     known: dict[str, str | None] = {}

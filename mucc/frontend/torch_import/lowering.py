@@ -66,6 +66,10 @@ class Meta:
         return fixed(self.dims[axis])
 
 
+class Open(str):
+    """The name of an open extent among the arguments of a node."""
+
+
 def fixed(dim: Dim) -> int:
     """A fixed extent. Raises Unsupported for a dim that is open."""
     if isinstance(dim, str):
@@ -209,6 +213,10 @@ def build(
         built = lowering(builder, *args, **kwargs)
     except TypeRuleError as error:
         raise Unsupported(error.message) from error
+    except TypeError as error:
+        if found := [a for a in (*args, *kwargs.values()) if isinstance(a, Open)]:
+            raise Unsupported(f"the open extent {found[0]} as a number") from error
+        raise
     values = built if isinstance(built, tuple) else (built,)
     return tuple(
         None if value is None or meta is None else builder.fitted(value, meta)

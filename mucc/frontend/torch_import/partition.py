@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Block, SSAValue
 
+from mucc.dialects.mu.types import Shaped
 from mucc.frontend.torch_import.capture import Captured, Ref, Source, torch
-from mucc.frontend.torch_import.lowering import Builder, Meta, Unsupported, build
+from mucc.frontend.torch_import.lowering import Builder, Meta, Open, Unsupported, build
 from mucc.frontend.torch_import.work import VIEWS
 
 Node = Any
@@ -45,6 +46,9 @@ class Opaque:
 
 Step = Piece | Opaque
 
+EXTENT = "an extent"
+"""The reason of nodes that compute or check extents: they are no operations on tensors."""
+
 
 @dataclass
 class Graph:
@@ -58,6 +62,12 @@ class Graph:
     """Nodes that need no input: every piece that uses one makes it itself."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """What open extents are called, by torch's symbol."""
+    excluded: Callable[[Node], str | None] = lambda node: None
+    """Why a node stays with PyTorch whatever it computes, or None."""
+    free_ends: Set[Any] = VIEWS
+    """Views that are left to torch where they only lead out of kernels."""
+    before: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    """Of each node that has to keep its place among such, the one before it."""
 
     def resolved(self, node: Node) -> Node:
         """The node whose value this one is."""
@@ -90,8 +100,18 @@ class Graph:
         if text.isdigit():
             return int(text)
         if text not in self.names:
-            raise Unsupported(f"the extent {text}, which is computed")
+            raise Unsupported(f"the extent {text}, which is known only as it runs")
         return self.names[text]
+
+    def argument(self, symbol: Any) -> int | str:
+        """An extent among the arguments of a node: a number, or an `Open` one."""
+        dim = self._dim(symbol)
+        return dim if isinstance(dim, int) else Open(dim)
+
+    def reads(self, node: Node, opaque: bool) -> list[Node]:
+        """What has to be there before a node runs: kernels take tensors, and PyTorch extents too."""
+        found = [self.resolved(n) for n in (node.all_input_nodes if opaque else tensor_inputs(node))]
+        return [*found, self.before[node]] if opaque and node in self.before else found
 
     def is_number(self, node: Node) -> bool:
         """Whether a node is a number among the arguments."""
@@ -100,8 +120,25 @@ class Graph:
 
 
 def tensor_inputs(node: Node) -> list[Node]:
-    """The nodes among a node's arguments, each once."""
-    return list(dict.fromkeys(node.all_input_nodes))
+    """The nodes among a node's arguments, each once, but for those that are extents."""
+    return [n for n in dict.fromkeys(node.all_input_nodes) if not is_extent(n)]
+
+
+def is_extent(node: Node) -> bool:
+    """Whether a node is a number that follows from shapes, which the host computes."""
+    return isinstance(node.meta.get("val"), int | float | torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def is_host(node: Node) -> bool:
+    """Whether a node is about extents only: computes one, or checks them."""
+    return is_extent(node) or "_assert" in str(node.target) or "sym_constrain" in str(node.target)
+
+
+def _keeps_place(node: Node) -> bool:
+    """Whether a call must stay behind the last one of its kind: it draws random numbers, or has effects."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return isinstance(node.target, torch._ops.HigherOrderOperator)
+    return torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable
 
 
 def build_node(
@@ -112,6 +149,8 @@ def build_node(
 
     def value(argument: Any) -> Any:
         match argument:
+            case torch.fx.Node() if is_extent(argument):
+                return graph.argument(argument.meta["val"])
             case torch.fx.Node():
                 if (found := values.get(graph.resolved(argument))) is None:
                     raise Unsupported(f"the value {argument.name}")
@@ -119,7 +158,7 @@ def build_node(
             case list() | tuple():
                 return [value(a) for a in cast("list[Any]", argument)]
             case torch.SymInt():
-                raise Unsupported("a computed extent")
+                return graph.argument(argument)
             case _:
                 return argument
 
@@ -130,6 +169,8 @@ def build_node(
 
 def _attempt(graph: Graph, node: Node) -> str | Node | None:
     """Why a node cannot be built; the node that it equals; or None where it becomes operations."""
+    if (reason := graph.excluded(node)) is not None:
+        return reason
     block = Block()
     values: dict[Node, SSAValue] = {}
     origin: dict[SSAValue, Node] = {}
@@ -140,6 +181,7 @@ def _attempt(graph: Graph, node: Node) -> str | Node | None:
             values[source] = block.insert_arg(type, len(block.args))
             origin[values[source]] = source
         built = build_node(graph, node, block, values)
+        _check_open(graph, node, block)
     except Unsupported as error:
         return str(error)
     if len(built) == 1 and built[0] is not None and built[0] in origin:
@@ -151,13 +193,22 @@ def _attempt(graph: Graph, node: Node) -> str | Node | None:
     return None
 
 
+def _check_open(graph: Graph, node: Node, block: Block) -> None:
+    """Raises Unsupported for an open extent of a result that no operand has: a call could not bind it."""
+    known = {d for a in block.args for d in Shaped.of(a.type).dims}
+    for meta in graph.metas(node):
+        for dim in meta.dims if meta else ():
+            if isinstance(dim, str) and dim not in known:
+                raise Unsupported(f"the open extent {dim}, which no operand of it has")
+
+
 def _is_used(node: Node, index: int) -> bool:
     return any(u.target is operator.getitem and u.args[1] == index for u in node.users)
 
 
 def _is_call(node: Node) -> bool:
-    """Whether a node computes something; torch's checks of shapes, which are fixed here, do not."""
-    return node.op == "call_function" and not (not node.users and "_assert" in str(node.target))
+    """Whether a node computes something; what torch notes of dtypes as it traces does not."""
+    return node.op == "call_function" and "_assert_tensor_metadata" not in str(node.target)
 
 
 def is_part(node: Node) -> bool:
@@ -183,6 +234,8 @@ def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
     """
     graph.nodes = [n for n in graph.captured.graph.nodes if _is_call(n)]
     reasons = _classify(graph, judge)
+    in_order = [n for n in graph.nodes if n in reasons and _keeps_place(n)]
+    graph.before = dict(zip(in_order[1:], in_order, strict=False))
     steps: list[Step] = []
     for group in _groups(graph, reasons):
         if isinstance(group, Opaque):
@@ -202,12 +255,12 @@ def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
             if (producer := node.args[0]) in reasons:
                 reasons[node] = reasons[producer]
             continue
-        found = _attempt(graph, node)
+        found = EXTENT if is_host(node) else _attempt(graph, node)
         if isinstance(found, str):
             reasons[node] = found
         elif found is not None:
-            if node.name in leaving and found.op == "placeholder":
-                reasons[node] = "a copy of an argument"
+            if node.name in leaving and (found.op == "placeholder" or _copies(node)):
+                reasons[node] = "a copy"
             else:
                 graph.aliases[node] = found
         elif all(graph.resolved(s) in graph.constants for s in tensor_inputs(node)):
@@ -222,6 +275,11 @@ def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
     return reasons
 
 
+def _copies(node: Node) -> bool:
+    """Whether a node has memory of its own by torch's rules, though its value is that of another."""
+    return not node.target._schema.returns[0].alias_info
+
+
 def _is_free(graph: Graph, node: Node, reasons: Mapping[Node, str]) -> bool:
     """Whether a node is a view of something that no kernel makes."""
     packet = getattr(node.target, "overloadpacket", None)
@@ -234,7 +292,7 @@ def _free_ends(graph: Graph, reasons: dict[Node, str]) -> None:
     """Views of what kernels make that no kernel reads."""
     for node in reversed(graph.nodes):
         packet = getattr(node.target, "overloadpacket", None)
-        is_view = packet in VIEWS and node not in reasons and node not in graph.constants
+        is_view = packet in graph.free_ends and node not in reasons and node not in graph.constants
         if is_view and all(u.op == "output" or u in reasons for u in node.users):
             reasons[node] = "a view"
 
@@ -258,10 +316,11 @@ def _groups(graph: Graph, reasons: Mapping[Node, str]) -> Iterator[Step]:
         if node in graph.aliases or node in graph.constants:
             continue
         opaque = node in reasons
-        phase = max((phases.get(graph.resolved(s), 0) for s in tensor_inputs(node)), default=0)
+        phase = max((phases.get(s, 0) for s in graph.reads(node, opaque)), default=0)
         # Kernels run in even phases, PyTorch in odd ones.
         phases[node] = phase + (phase % 2 != opaque)
     leader = {node: node for node in phases if node not in reasons}
+    _delay(graph, phases, leader)
 
     def find(node: Node) -> Node:
         while leader[node] is not node:
@@ -281,6 +340,22 @@ def _groups(graph: Graph, reasons: Mapping[Node, str]) -> Iterator[Step]:
     yield from pieces.values()
 
 
+def _delay(graph: Graph, phases: dict[Node, int], kernels: Mapping[Node, Node]) -> None:
+    """Compute what only kernels read as late as that, where it may be part of what reads it."""
+    for node in reversed(kernels):
+        users = _readers(graph, node)
+        if users and not is_part(node) and all(u in kernels and not is_part(u) for u in users):
+            phases[node] = min(phases[u] for u in users)
+
+
+def _readers(graph: Graph, node: Node) -> list[Node]:
+    """What reads the value of a node, under whatever name."""
+    found: list[Node] = []
+    for user in node.users:
+        found += _readers(graph, user) if user in graph.aliases else [user]
+    return found
+
+
 def _ordered(graph: Graph, steps: list[Step]) -> list[Step]:
     """Steps after those whose values they read; else in the order of the graph."""
     owner: dict[Node, int] = {}
@@ -292,17 +367,17 @@ def _ordered(graph: Graph, steps: list[Step]) -> list[Step]:
     done: set[int] = set()
     result: list[Step] = []
 
-    def visit(n: int) -> None:
-        if n in done:
-            return
-        done.add(n)
-        for source in sources_of(graph, steps[n]):
-            if source in owner and owner[source] != n:
-                visit(owner[source])
-        result.append(steps[n])
-
-    for n in rank:
-        visit(n)
+    waiting = [*reversed(rank)]
+    while waiting:
+        n = waiting[-1]
+        first = [owner[s] for s in sources_of(graph, steps[n]) if s in owner]
+        if missing := [m for m in first if m != n and m not in done]:
+            waiting += reversed(missing)
+            continue
+        waiting.pop()
+        if n not in done:
+            done.add(n)
+            result.append(steps[n])
     return result
 
 
@@ -316,7 +391,7 @@ def sources_of(graph: Graph, step: Step) -> list[Node]:
     own = set(nodes_of(step))
     found: dict[Node, None] = {}
     for node in nodes_of(step):
-        for source in map(graph.resolved, tensor_inputs(node)):
+        for source in graph.reads(node, isinstance(step, Opaque)):
             if source not in own and source not in graph.constants:
                 found.setdefault(source)
     return list(found)

@@ -13,7 +13,17 @@ from mucc.frontend.torch_import import operations
 from mucc.frontend.torch_import.capture import Captured, torch
 from mucc.frontend.torch_import.driver import Origin, driver_text
 from mucc.frontend.torch_import.emit import Kernel, emit_piece, module_of
-from mucc.frontend.torch_import.partition import Formats, Graph, Opaque, Piece, partition, returned
+from mucc.frontend.torch_import.lowering import Unsupported
+from mucc.frontend.torch_import.partition import (
+    Formats,
+    Graph,
+    Opaque,
+    Piece,
+    Step,
+    is_host,
+    partition,
+    returned,
+)
 from mucc.frontend.torch_import.work import Work, work_of
 
 operations.load()
@@ -71,7 +81,7 @@ class Program:
             else:
                 nodes, kernel, reason = step.piece.nodes, step.name, None
             for node in nodes:
-                if isinstance(node.target, torch._ops.OpOverload):
+                if isinstance(node.target, torch._ops.OpOverload) and not is_host(node):
                     name = f"{node.target._schema.name.replace('::', '.')}.{node.target._overloadname}"
                     found.append(Row(node.name, name, kernel, reason, work_of(node)))
         return found
@@ -86,20 +96,27 @@ def import_graph(
 ) -> Program:
     """The program of a captured module. With a `judge`, only what it lets pass becomes kernels."""
     graph = Graph(captured, formats, names=names or {})
+    steps = cut(graph, judge)
     leaving = returned(captured)
-
-    def judged(piece: Piece) -> str | None:
-        assert judge is not None
-        try:
-            return judge(kernel_text(emit_piece(graph, piece, "trial", leaving).op))
-        except SourceError as error:
-            return str(error)
-
-    steps = partition(graph, judged if judge else None)
     pieces = [s for s in steps if isinstance(s, Piece)]
     names_of = [name] if len(pieces) == 1 else [f"{name}_{n}" for n in range(len(pieces))]
     kernels = iter([emit_piece(graph, p, n, leaving) for p, n in zip(pieces, names_of, strict=True)])
     return Program(name, graph, [next(kernels) if isinstance(s, Piece) else s for s in steps])
+
+
+def cut(graph: Graph, judge: TextJudge | None = None) -> list[Step]:
+    """The steps of a graph in order. With a `judge`, only what it lets pass becomes kernels."""
+    if judge is None:
+        return partition(graph)
+    leaving = returned(graph.captured)
+
+    def judged(piece: Piece) -> str | None:
+        try:
+            return judge(kernel_text(emit_piece(graph, piece, "trial", leaving, plain=True).op))
+        except (SourceError, Unsupported) as error:
+            return str(error)
+
+    return partition(graph, judged)
 
 
 def formats(compute: str | None) -> Formats:

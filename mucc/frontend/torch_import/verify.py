@@ -48,10 +48,11 @@ class Interpreted:
 
     def __init__(self, kernels: Sequence[Kernel]):
         for kernel in kernels:
-            setattr(self, kernel.name, _caller(kernel))
+            setattr(self, kernel.name, interpreted(kernel))
 
 
-def _caller(kernel: Kernel) -> Any:
+def interpreted(kernel: Kernel) -> Any:
+    """A function that runs a kernel by the interpreter; gives a tensor, or a tuple of them."""
     types = [_TORCH[dtype_name(Shaped.of(t).element_type)] for t in kernel.op.output_types]
 
     def call(*args: Any) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from mucc.frontend.torch_import.capture import quiet, torch
+from mucc.frontend.torch_import.extents import typical
 
 
 @dataclass(frozen=True)
@@ -23,20 +25,21 @@ class Work:
 
 _aten = torch.ops.aten
 
-VIEWS = {
+VIEWS = frozenset(
     getattr(_aten, name)
     for name in ("view", "reshape", "_unsafe_view", "squeeze", "unsqueeze", "expand", "flatten", "unflatten")
-}
+)
 """What torch does without touching memory, on contiguous tensors."""
 
-_FREE = VIEWS | {
+ALIASES = VIEWS | {
     getattr(_aten, n) for n in ("permute", "transpose", "t", "slice", "select", "split", "alias")
 }
+"""What torch does without touching memory, whose results may not be contiguous."""
 
 
 def work_of(node: Any) -> Work:
     """Products are counted as torch.utils.flop_counter does, views not at all, the rest once an element."""
-    if getattr(node.target, "overloadpacket", None) in _FREE:
+    if getattr(node.target, "overloadpacket", None) in ALIASES:
         return Work()
     results = _tensors(node.meta.get("val"))
     operands = [t for n in node.all_input_nodes for t in _tensors(n.meta.get("val"))]
@@ -50,21 +53,31 @@ def _tensors(value: Any) -> list[Any]:
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
+def _sizes(tensor: Any) -> list[int]:
+    """The shape, with the usual sizes of extents that are open."""
+    return [typical(d) for d in tensor.shape]
+
+
 def _count(tensor: Any) -> int:
-    return math.prod(d if isinstance(d, int) else 1 for d in tensor.shape)
+    return math.prod(_sizes(tensor))
+
+
+def is_product(node: Any) -> bool:
+    """Whether a node multiplies matrices, or convolves."""
+    return _products(node) > 0
 
 
 def _products(node: Any) -> int:
     """Multiplications and additions of a product or a convolution; 0 for anything else."""
     shape = [
-        a.meta["val"].shape if isinstance(a, torch.fx.Node) and hasattr(a.meta.get("val"), "shape") else a
+        _sizes(a.meta["val"]) if isinstance(a, torch.fx.Node) and hasattr(a.meta.get("val"), "shape") else a
         for a in node.args
     ]
     match node.target:
         case _aten.linear.default:
             return 2 * math.prod(shape[0]) * shape[1][0]
         case _aten.matmul.default:
-            return 2 * math.prod(node.meta["val"].shape) * shape[0][-1]
+            return 2 * math.prod(_sizes(node.meta["val"])) * shape[0][-1]
         case _aten.scaled_dot_product_attention.default:
             q, k, v = shape[:3]
             return 2 * math.prod(q[:-1]) * k[-2] * (q[-1] + v[-1])
@@ -80,8 +93,19 @@ def _registered(node: Any) -> int:
     args = [_given(a) for a in node.args]
     kwargs = {k: _given(v) for k, v in node.kwargs.items()}
     with quiet():
-        return int(registry[packet](*args, **kwargs, out_val=node.meta["val"]))
+        return int(registry[packet](*args, **kwargs, out_val=_given(node)))
 
 
 def _given(argument: Any) -> Any:
-    return argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
+    """What a formula takes for an argument: of tensors their shapes."""
+    match argument:
+        case torch.fx.Node():
+            return _given(argument.meta.get("val"))
+        case torch.Tensor():
+            return tuple(_sizes(argument))
+        case list() | tuple():
+            return tuple(_given(a) for a in cast("Sequence[Any]", argument))
+        case torch.SymInt():
+            return typical(argument)
+        case _:
+            return argument

@@ -1,0 +1,94 @@
+"""A kernel as a call of torch: dtypes and memory as torch has them, PyTorch itself where it refuses."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mucc.runtime.build import MuccWarning
+from mucc.runtime.errors import MuccError
+
+ALIGNED = 16
+"""Bytes that kernels copy at a time: a view may begin elsewhere."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result as torch has it: its dtype where the kernel's is another, the order of axes in memory."""
+
+    dtype: Any | None
+    order: tuple[int, ...] | None
+
+    @property
+    def is_plain(self) -> bool:
+        return self.dtype is None and self.order is None
+
+    def of(self, value: Any) -> Any:
+        """The kernel's result, so converted."""
+        if self.dtype is not None:
+            value = value.to(self.dtype)
+        if self.order is None:
+            return value
+        back = [self.order.index(axis) for axis in range(len(self.order))]
+        return value.permute(self.order).contiguous().permute(back)
+
+
+@dataclass
+class Launch:
+    """Calls a kernel over torch tensors; gives a tensor, or a tuple of them.
+
+    `taken` has the dtype that each argument is converted to, or None. `reference` computes the same by
+    PyTorch: for calls that the kernel refuses, such as extents that it cannot copy, unless `strict`. It
+    takes the extents that come behind the arguments too.
+    """
+
+    name: str
+    kernel: Callable[..., Any]
+    taken: Sequence[Any | None]
+    results: Sequence[Result]
+    reference: Callable[..., Any]
+    strict: bool = False
+    warned: bool = False
+
+    def __call__(self, *args: Any) -> Any:
+        given = [
+            a.contiguous() if dtype is None else a.to(dtype).contiguous()
+            for a, dtype in zip(args, self.taken, strict=False)
+        ]
+        try:
+            made = self.kernel(*given)
+        except MuccError as error:
+            if self.strict:
+                raise
+            return self._otherwise(error, given, args)
+        return self._finished(made)
+
+    def _finished(self, made: Any) -> Any:
+        if len(self.results) == 1:
+            return self.results[0].of(made)
+        return tuple(r.of(m) for r, m in zip(self.results, made, strict=True))
+
+    def _otherwise(self, error: MuccError, given: Sequence[Any], args: Sequence[Any]) -> Any:
+        """The same on copies that begin where kernels can read, where that is what is wrong; else PyTorch."""
+        if any(g.data_ptr() % ALIGNED for g in given):
+            try:
+                return self._finished(self.kernel(*(g.clone() for g in given)))
+            except MuccError:
+                pass
+        if not self.warned:
+            self.warned = True
+            message = f"MU7063: PyTorch computes '{self.name}' for some arguments: {error}"
+            warnings.warn(message, MuccWarning, stacklevel=2)
+        return self.reference(*args)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """A function that a graph can call, with a name of its own there."""
+
+        def call(*args: Any) -> Any:
+            return self(*args)
+
+        call.__name__ = call.__qualname__ = name
+        call.__module__ = "mucc.kernels"
+        return call

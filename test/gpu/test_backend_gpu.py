@@ -1,0 +1,111 @@
+"""`torch.compile(model, backend="mucc")` on a GPU: values of eager PyTorch, and nothing compiled twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+
+import mucc
+
+torch: Any = pytest.importorskip("torch")
+nn: Any = torch.nn
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def layer(dtype: str = "bfloat16") -> Any:
+    return nn.Sequential(nn.Linear(256, 512), nn.GELU()).cuda().to(getattr(torch, dtype))
+
+
+def compiled(model: Any, **options: Any) -> tuple[Any, Any]:
+    backend = mucc.torch_backend(fallback="error")
+    return torch.compile(model, backend=backend, **options), backend
+
+
+def test_inference():
+    model, x = layer(), torch.randn(128, 256, device="cuda", dtype=torch.bfloat16)
+    function, backend = compiled(model)
+    with torch.no_grad():
+        torch.testing.assert_close(function(x), model(x), rtol=2e-2, atol=2e-2)
+    assert len(backend.programs[0].kernels) == 1
+
+
+def test_dynamic_batches_are_one_program():
+    model = layer()
+    function, backend = compiled(model, dynamic=True)
+    with torch.no_grad():
+        for rows in (128, 7, 1000):
+            x = torch.randn(rows, 256, device="cuda", dtype=torch.bfloat16)
+            torch.testing.assert_close(function(x), model(x), rtol=2e-2, atol=2e-2)
+    assert len(backend.programs) == 1
+
+
+def test_training():
+    model, x = layer("float32"), torch.randn(64, 256, device="cuda")
+    function, backend = compiled(model)
+    gradients: list[Any] = []
+    for forward in (model, function):
+        model.zero_grad()
+        forward(x).square().mean().backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
+    assert len(backend.programs) == 2
+
+
+def test_a_refused_extent_is_pytorchs():
+    def f(x: Any, w: Any) -> Any:
+        return torch.relu(x @ w.T)
+
+    function = torch.compile(f, backend=mucc.torch_backend(), dynamic=True)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", mucc.runtime.MuccWarning)
+        for k in (64, 63, 72):
+            x, w = (torch.randn(n, k, device="cuda", dtype=torch.bfloat16) for n in (128, 96))
+            torch.testing.assert_close(function(x, w), f(x, w), rtol=2e-2, atol=2e-2)
+
+
+def test_views_that_begin_anywhere():
+    model = layer()
+    function, _ = compiled(model)
+    whole = torch.randn(128 * 256 + 1, device="cuda", dtype=torch.bfloat16)
+    with torch.no_grad():
+        for start in (0, 1):
+            x = whole[start : start + 128 * 256].view(128, 256)
+            torch.testing.assert_close(function(x), model(x), rtol=2e-2, atol=2e-2)
+
+
+SCRIPT = """
+import torch, mucc
+import mucc.jobs
+run = mucc.jobs.run
+jobs = []
+mucc.jobs.run = lambda job, *args, **options: (jobs.append(job), run(job, *args, **options))[1]
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.SiLU()).cuda().bfloat16()
+function = torch.compile(model, backend=mucc.torch_backend(fallback="error"))
+with torch.no_grad():
+    print(float(function(torch.ones(32, 64, device="cuda", dtype=torch.bfloat16)).sum()))
+print("jobs:", len(jobs))
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Any):
+    environment = {**os.environ, "MUCC_CACHE_DIR": str(tmp_path)}
+    printed: list[list[str]] = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout.split("\n"))
+    assert printed[0][0] == printed[1][0]
+    assert printed[0][1] != "jobs: 0" and printed[1][1] == "jobs: 0"
