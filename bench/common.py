@@ -13,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from mucc.atomic import replace_file
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 
@@ -61,7 +63,23 @@ def write_result(
 
     `rows` are the measurements one by one; `summary` maps dotted figure names to numbers.
     """
-    result: dict[str, Any] = {
+    path = RESULTS / card / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = result(card, name, rows, summary, extra_versions=extra_versions)
+    replace_file(str(path), (json.dumps(made, indent=1) + "\n").encode())
+    return path
+
+
+def result(
+    card: str,
+    name: str,
+    rows: Sequence[Row],
+    summary: Mapping[str, float],
+    *,
+    extra_versions: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The contents of a result of `python -m bench.<name>`, with what it was measured with and when."""
+    return {
         "card": card,
         "versions": {**versions(), **(extra_versions or {})},
         "command": " ".join(["python", "-m", f"bench.{name}", *sys.argv[1:]]),
@@ -70,7 +88,3 @@ def write_result(
         "rows": list(rows),
         "summary": dict(summary),
     }
-    path = RESULTS / card / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    return path

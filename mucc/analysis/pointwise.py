@@ -42,7 +42,8 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case NormalizeOp():
             plain, dims = 6, Shaped.of(op.operand.type).dims
         case PoolOp():
-            plain, dims = 1, (*Shaped.of(op.result.type).dims, *(w.size for w in op.windows))
+            # Overlapping windows can share what they have in common; each new element is taken in once.
+            plain, dims = 1, (*Shaped.of(op.result.type).dims, *(min(w.size, w.stride) for w in op.windows))
         case AttentionOp():
             scores = (*Shaped.of(op.result.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
             special, plain, dims = 1, 4, scores

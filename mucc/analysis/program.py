@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc import frontend
 from mucc.analysis.bound import Rates
-from mucc.analysis.sol import Sol, analyse, complete
+from mucc.analysis.sol import Sol, analyse, complete, together
 from mucc.analysis.structure import Structure
 from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.dialects.mu.ops.kernel import KernelOp
@@ -29,10 +30,7 @@ def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: st
     Raises DiagnosticError: what the frontend finds, MU6051 for a name that is no dim, MU5403 where a dim has
     no value, MU5406 for a kernel that the file does not have.
     """
-    program, sink = frontend.parse(source)
-    sink.raise_if_errors()
-    module = frontend.lower(program, sink)
-    sink.raise_if_errors()
+    module = _module(source)
     kernels = _kernels(module)
     check_names(kernels, dims)
     if only is not None and only not in (names := [k.sym_name.data for k in kernels]):
@@ -42,18 +40,29 @@ def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: st
     return [s for s in analyse_module(module, card, dims) if only in (None, s.kernel)]
 
 
+def analyse_problem(source: Source, card: Card, name: str, inner: Mapping[str, Collection[str]]) -> Sol:
+    """The analysis of a module that was imported as one or more kernels, as a whole.
+
+    `inner` has, by kernel, the parameters and results that need not pass through memory. Raises
+    DiagnosticError as `analyse_source` does.
+    """
+    found = analyse_module(_module(source), card, {}, inner=inner)
+    return found[0] if len(found) == 1 else together(name, found, _rates(card))
+
+
 def analyse_module(
     module: ModuleOp,
     card: Card,
     dims: Mapping[str, int],
     inputs: Mapping[str, Structure] | None = None,
+    inner: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> list[Sol]:
     """The analysis of every kernel of a `mu` module, which is left as it is. See `analyse`."""
     primitive = module.clone()
     for step in (MuCanonicalize(), Decompose(), MuCanonicalize()):
         step.apply(None, primitive)  # pyright: ignore[reportArgumentType]
     stages = _stages(primitive, card.target.name)
-    rates = Rates(card.device, card.target.facts.multiprocessor)
+    rates = _rates(card)
     found: list[Sol] = []
     for kernel in _kernels(primitive):
         values = complete(dims, kernel)
@@ -62,8 +71,21 @@ def analyse_module(
             name = kernel.sym_name.data
             raise fault("MU5403", f"{name}: no value for {', '.join(missing)}", f"add --dims {example}")
         own = stages.get(kernel.sym_name.data, ())
-        found.append(analyse(kernel, rates, values, own, inputs))
+        found.append(analyse(kernel, rates, values, own, inputs, inner.get(kernel.sym_name.data, ())))
     return found
+
+
+def _module(source: Source) -> ModuleOp:
+    """The frontend's IR of a source. Raises DiagnosticError."""
+    program, sink = frontend.parse(source)
+    sink.raise_if_errors()
+    module = frontend.lower(program, sink)
+    sink.raise_if_errors()
+    return module
+
+
+def _rates(card: Card) -> Rates:
+    return Rates(card.device, card.target.facts.multiprocessor)
 
 
 def _kernels(module: ModuleOp) -> list[KernelOp]:

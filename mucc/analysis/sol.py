@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple
@@ -104,13 +104,15 @@ def analyse(
     dims: Dims,
     stages: Iterable[StageOp] = (),
     inputs: Mapping[str, Structure] | None = None,
+    inner: Collection[str] = (),
 ) -> Sol:
     """The analysis of a kernel of primitive operations.
 
     `dims` has a value for every dim (see `complete`), `stages` are those of the same kernel, `inputs` what is
-    known of parameters beside their types.
+    known of parameters beside their types; `inner` names parameters and results that need not pass through
+    memory, since the kernel is a part of something larger.
     """
-    counter = _Counter(kernel, dims, Structures(kernel, inputs))
+    counter = _Counter(kernel, dims, Structures(kernel, inputs), inner)
     moved = counter.bytes()
     operations = counter.operations()
     bound = rates.bound(operations, moved)
@@ -134,11 +136,39 @@ def analyse(
     )
 
 
+def together(name: str, parts: Sequence[Sol], rates: Rates) -> Sol:
+    """The analysis of several kernels as one: their operations and bytes added up, their stages in a row."""
+    names = dict.fromkeys(a.name for part in parts for a in part.assumptions)
+    measured = Rates(rates.device, rates.sm, measured=True)
+    assumptions = [
+        Assumption(n, _added([dict(p.assumptions).get(n, p.bound) for p in parts], rates)) for n in names
+    ]
+    return Sol(
+        name,
+        {},
+        rates.device.name,
+        assumptions[0].bound,
+        _added([p.reachable for p in parts], measured),
+        tuple(assumptions),
+        tuple(s._replace(name=f"{p.kernel}.{s.name}") for p in parts for s in p.stages),
+        (),
+        tuple(f"{p.kernel}: {fact}" for p in parts for fact in p.facts),
+    )
+
+
+def _added(bounds: Iterable[Bound], rates: Rates) -> Bound:
+    counts: dict[str, int] = {}
+    for limit in (x for bound in bounds for x in bound.limits):
+        counts[limit.unit] = counts.get(limit.unit, 0) + limit.amount
+    moved = counts.pop(DRAM, 0)
+    return rates.bound(counts, moved)
+
+
 class _Counter:
     """Counts what the results of a kernel need."""
 
-    def __init__(self, kernel: KernelOp, dims: Dims, structures: Structures):
-        self.kernel, self.dims, self.structures = kernel, dims, structures
+    def __init__(self, kernel: KernelOp, dims: Dims, structures: Structures, inner: Collection[str]):
+        self.kernel, self.dims, self.structures, self.inner = kernel, dims, structures, inner
         last = kernel.body.block.last_op
         assert isinstance(last, ReturnOp)
         self.results = tuple(last.operands)
@@ -178,13 +208,14 @@ class _Counter:
 
     def bytes(self) -> int:
         """Compulsory bytes: each needed input read once, each result written once."""
-        used = [a for a in self.kernel.body.block.args if a in self.needed]
-        read = sum(self.size(a) for a in used)
-        return read + sum(self.number([tensor_bytes(t)]) for t in self.result_types)
+        read = sum(self.size(a) for a, name in self.named_inputs() if name.data not in self.inner)
+        return read + sum(self.number([tensor_bytes(t)]) for t in self.written)
 
     @property
-    def result_types(self) -> list[TensorType]:
-        return [t for t in self.kernel.function_type.outputs if isinstance(t, TensorType)]
+    def written(self) -> list[TensorType]:
+        """The types of the results that go to memory."""
+        results = zip(self.kernel.function_type.outputs, self.kernel.result_names, strict=True)
+        return [t for t, name in results if isinstance(t, TensorType) and name.data not in self.inner]
 
     def size(self, argument: SSAValue) -> int:
         """Bytes of a parameter that have to be read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -71,13 +71,20 @@ def main(argv: list[str], reporter: Reporter) -> int:
         if value is not None and not 0 < value < float("inf"):
             raise usage_error(f"--{option} must be a time in milliseconds above 0, got {value:g}")
     from mucc.analysis import sol_report
-    from mucc.analysis.program import analyse_source
+    from mucc.analysis.program import analyse_problem, analyse_source
+    from mucc.cli.imports import kernel_name
     from mucc.dims import parse_dims
     from mucc.target.devices import get_card
 
     card = get_card(args.device)
-    source = _imported(args.file, reporter) if args.file.endswith(".py") else files.read_source(args.file)
-    found = analyse_source(source, card, parse_dims(args.dims), args.kernel)
+    if args.file.endswith(".py"):
+        source, inner = _imported(args.file, reporter)
+    else:
+        source, inner = files.read_source(args.file), None
+    if inner is None or args.kernel is not None:
+        found = analyse_source(source, card, parse_dims(args.dims), args.kernel)
+    else:
+        found = [analyse_problem(source, card, kernel_name(args.file), inner)]
     if args.measured is not None and len(found) > 1:
         names = ", ".join(s.kernel for s in found)
         raise usage_error("--measured is the time of one kernel", f"say which with --kernel: {names}")
@@ -94,8 +101,11 @@ def main(argv: list[str], reporter: Reporter) -> int:
     return 0
 
 
-def _imported(path: str, reporter: Reporter) -> Source:
-    """The program of a PyTorch problem file, with a note on what mucc cannot say and so is not bounded."""
+def _imported(path: str, reporter: Reporter) -> tuple[Source, Mapping[str, Sequence[str]]]:
+    """The program of a PyTorch problem file, and which values stay within it (see `Answer.inner`).
+
+    The reporter gets a note on what mucc cannot say, and so is not bounded.
+    """
     from mucc.cli.imports import kernel_name
     from mucc.frontend.torch_import.request import Request
     from mucc.frontend.torch_import.sandbox import run
@@ -119,7 +129,7 @@ def _imported(path: str, reporter: Reporter) -> Source:
     if left:
         message = f"the bound leaves out what stays PyTorch's: {', '.join(left)}"
         reporter.add([Diagnostic("MU5409", message, severity=Severity.WARNING)])
-    return Source(f"{kernel_name(path)}.mcu", answer.text)
+    return Source(f"{kernel_name(path)}.mcu", answer.text), answer.inner
 
 
 def _plot(args: Arguments, found: Sequence[Sol], card: Card) -> None:

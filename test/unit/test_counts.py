@@ -116,6 +116,8 @@ def test_operations_of_other_units() -> None:
     assert evaluate(counted(found)["special"], {"M": 3}) == 3 * 8 * 2
     pooled = kernel("kernel k[N](x: f32[N, 4, 8]) -> f32[N, 4, 4] { return cumsum(max_pool(x, 2), axis=2) }")
     assert counted(pooled) == {"fp32": [[4 * 4 * 2, "N"], [4 * 4, "N"]]}
+    overlapping = kernel("kernel k[N](x: f32[N, 4, 9]) -> f32[N, 4, 4] { return max_pool(x, 3, stride=2) }")
+    assert counted(overlapping) == {"fp32": [[4 * 4 * 2, "N"]]}
     product = kernel("kernel k[M](x: bf16[M, M]) -> bf16[M, M] { return relu(x @ x) }")
     assert counted(product) == {"tensor.bf16": [[2, "M", "M", "M"]], "fp32": [[1, "M", "M"]]}
     causal = kernel("kernel k[M](q: f16[M, 64]) -> f16[M, 64] { return attention(q, q, q, causal=on) }")

@@ -327,3 +327,33 @@ def test_a_pytorch_problem_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixt
     assert report["kernel"].startswith("layer")
     assert report["limits"]["fp32"]["amount"] == 2 * 128 * 256 * 256 + 2 * 128 * 256
     assert "MU5409" in out.err and "dropout" in out.err
+
+
+def test_values_inside_of_a_module_need_not_pass_through_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Two kernels around a call of PyTorch: both read x and w, and the second what comes between."""
+    pytest.importorskip("torch")
+    file = tmp_path / "Pair.py"
+    file.write_text(
+        "import torch\n"
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self, n):\n"
+        "        super().__init__()\n"
+        "        self.w = torch.nn.Parameter(torch.rand(n, n))\n"
+        "        self.d = torch.nn.Dropout(0.5)\n"
+        "    def forward(self, x):\n"
+        "        return self.d(torch.relu(x @ self.w)) @ self.w + x\n"
+        "def get_inputs():\n"
+        "    return [torch.rand(128, 256)]\n"
+        "def get_init_inputs():\n"
+        "    return [256]\n"
+    )
+    assert main(["sol", str(file), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["kernel"] == "pair"
+    assert report["limits"]["dram"]["amount"] == 4 * (128 * 256 + 256 * 256 + 128 * 256)
+    assert report["limits"]["fp32"]["amount"] == 2 * 2 * 128 * 256 * 256 + 2 * 128 * 256
+    assert main(["sol", str(file), "--kernel", "pair_1", "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert alone["limits"]["dram"]["amount"] == 4 * (128 * 256 + 256 * 256 + 2 * 128 * 256)

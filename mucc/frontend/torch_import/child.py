@@ -96,6 +96,7 @@ def serve(request: Request) -> Answer:
     program = _program(request, problem, answer)
     answer.text = program.text(_comment(request))
     answer.driver = program.driver(_origin(request))
+    answer.inner = program.inner()
     for row in program.rows():
         answer.rows.append(
             {

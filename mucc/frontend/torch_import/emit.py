@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.views import BroadcastOp
-from mucc.dialects.mu.types import DTYPES, Shaped, TensorType
+from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_name
 from mucc.frontend.names import Names
 from mucc.frontend.torch_import import partition
 from mucc.frontend.torch_import.lowering import Meta
@@ -135,6 +135,8 @@ def _stored(block: Block, value: SSAValue, meta: Meta) -> SSAValue:
         value = _add(block, e.CastOp(value, DTYPES["u8"]))
     if not isinstance(value.type, TensorType):
         value = _add(block, BroadcastOp(value, meta.dims))
+    if value.type != (wanted := stored_type(meta)):  # a transposed view: results are contiguous
+        value = _add(block, e.CastOp(value, DTYPES[dtype_name(wanted.element_type)]))
     return value
 
 

@@ -72,6 +72,25 @@ class Program:
         """The source of the driver."""
         return driver_text(self.graph, self.steps, origin, f"{self.name}, imported from PyTorch.")
 
+    def inner(self) -> dict[str, list[str]]:
+        """By kernel, the parameters and results that the module as a whole need not move through memory.
+
+        They are values between its operations, and inputs that an earlier kernel reads too.
+        """
+        leaves = returned(self.graph.captured)
+        leaving = {self.graph.resolved(n) for n in self.graph.nodes if n.name in leaves}
+        found: dict[str, list[str]] = {}
+        read: set[object] = set()
+        for kernel in self.kernels:
+            parameters = zip(kernel.op.arg_names, kernel.parameters, strict=True)
+            results = zip(kernel.op.result_names, kernel.results, strict=True)
+            found[kernel.name] = [
+                *(n.data for n, p in parameters if p in read or p.name not in self.graph.captured.inputs),
+                *(n.data for n, r in results if r not in leaving),
+            ]
+            read.update(kernel.parameters)
+        return found
+
     def rows(self) -> list[Row]:
         """Every operation, in the order in which it runs."""
         found: list[Row] = []

@@ -49,12 +49,14 @@ class Answer:
     """What came of an import.
 
     `rows` has each operation with its kernel, or the reason why it has none, and its work. `seconds` holds
-    the time of each step. `checked` says at which shapes `checks` were made.
+    the time of each step. `checked` says at which shapes `checks` were made. `inner` has, by kernel, the
+    parameters and results that the module as a whole need not move through memory.
     """
 
     text: str = ""
     driver: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    inner: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     inputs: list[str] = field(default_factory=list[str])
     checks: list[Check] = field(default_factory=list[Check])
     checked: list[str] = field(default_factory=list[str])

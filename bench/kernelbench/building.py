@@ -1,0 +1,34 @@
+"""The second stage: the programs that were imported become libraries, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.kernelbench.options import Options
+from mucc.atomic import replace_file
+from mucc.build import Request, build
+from mucc.diagnostics.core import DiagnosticError
+from mucc.pool import Pool
+
+
+def build_all(programs: Sequence[Path], options: Options) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Build the library beside each program, in their order, in as many jobs as memory allows."""
+    with Pool(cores=options.jobs) as pool:
+
+        def make(path: Path) -> bool:
+            request = Request(path.read_bytes(), str(path), "so", options.target, timeout=options.time_limit)
+            artefact = build(request, pool=pool)
+            replace_file(str(path.with_suffix(".so")), artefact.data, 0o777)
+            return artefact.cached
+
+        outcomes = pool.map(make, programs, str)
+        for path, outcome in zip(programs, outcomes, strict=True):
+            if isinstance(outcome.error, DiagnosticError):
+                yield path, {"built": False, "error": str(outcome.error)[:300]}
+            elif isinstance(outcome.error, Exception):
+                text = f"{type(outcome.error).__name__}: {outcome.error}"
+                yield path, {"built": False, "error": text[:300]}
+            else:
+                yield path, {"built": True, "cached": outcome.get()}

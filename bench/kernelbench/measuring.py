@@ -1,0 +1,154 @@
+"""The last stage: a candidate is judged, and timed against three baselines in turns.
+
+The baselines are PyTorch as it is (`default`: products of f32 in f32, convolutions in tf32), with all of them
+in tf32 (`tf32`), and torch.compile with all of them in tf32 (`compile`). Imports torch where it is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.kernelbench.children import Turn
+from bench.kernelbench.files import Problem
+from bench.kernelbench.importing import Values, folder_of
+from bench.kernelbench.options import Options
+from bench.kernelbench.verdicts import judge
+
+BASELINES = ("default", "tf32", "compile")
+
+SEED = 42
+
+TIMED_MS = 600.0
+"""What the runs of all contenders may take together; at least FEWEST of each."""
+
+FEWEST = 5
+
+TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
+"""By dtype, of (|reference| + its root mean square); what is computed in tf32 gets that of float16."""
+
+
+def measure(problem: Problem, options: Options, imported: Values, turn: Turn) -> Values:
+    """Judge and time what was built of a problem; times in ms. Runs in its process, on a GPU."""
+    folder = folder_of(problem, options)
+    row: Values = {}
+    if imported["compiled"] != "none" and options.audit:
+        driver = folder / f"{imported['name']}_driver.py"
+        bound = bound_ms(imported, options)
+        row |= judge(folder / "problem.py", driver, options, bound, tf32=in_tf32(imported, options))
+    row |= _timed(folder, imported, options, turn)
+    return row
+
+
+def bound_ms(imported: Values, options: Options) -> float | None:
+    """The bound of what was asked for: with products of f32 in tf32 where they may be."""
+    return imported.get("sol_ms" if options.compute in (None, "f32") else "sol_tf32_ms")
+
+
+def in_tf32(imported: Values, options: Options) -> bool:
+    """Whether a candidate multiplies f32 in tf32: where it was asked to, and as PyTorch does in convolutions."""
+    return options.compute in (None, "tf32") and "tensor.tf32" in imported.get("amounts", {})
+
+
+def _timed(folder: Path, imported: Values, options: Options, turn: Turn) -> Values:
+    torch: Any = importlib.import_module("torch")
+    row: Values = {"failed": {}}
+    with torch.no_grad():
+        with torch.device("cuda"):
+            problem = _module(folder / "problem.py", "mucc_problem")
+            model, inputs = _made(torch, problem, problem.Model)
+        contenders: dict[str, Callable[[], Any]] = {}
+
+        def try_out(name: str, make: Callable[[], Callable[[], Any]]) -> Any:
+            """The first result of a contender; None where it fails, which is its business alone."""
+            try:
+                call = make()
+                torch.manual_seed(SEED)
+                result = call()
+                torch.cuda.synchronize()
+            except Exception as error:
+                text = (str(error).strip() or "no message").splitlines()[0]
+                row["failed"][name] = f"{type(error).__name__}: {text}"[:300]
+                return None
+            contenders[name] = call
+            return result
+
+        expected = try_out("default", lambda: _call(torch, model, inputs, tf32=False))
+        try_out("tf32", lambda: _call(torch, model, inputs, tf32=True))
+        if imported["compiled"] != "none":
+            tf32 = options.compute == "tf32"
+
+            def candidate() -> Callable[[], Any]:
+                driver = _module(folder / f"{imported['name']}_driver.py", "mucc_driver")
+                with torch.device("cuda"):
+                    ours, _ = _made(torch, problem, driver.ModelNew)
+                return _call(torch, ours, inputs, tf32=tf32)
+
+            got = try_out("ms", candidate)
+            if got is not None and expected is not None and "correct" not in row:
+                row["agrees_on_gpu"] = _agree(torch, expected, got, in_tf32(imported, options))
+        try_out("compile", lambda: _call(torch, torch.compile(model), inputs, tf32=True))
+        del expected
+        turn()
+        times = _interleaved(torch, contenders, options.runs)
+    names = {"ms": "ms"} | {name: f"{name}_ms" for name in BASELINES}
+    return row | {names[name]: round(ms, 6) for name, ms in times.items()}
+
+
+def _module(path: Path, name: str) -> Any:
+    """A Python file as a module. Raises whatever it raises."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _made(torch: Any, problem: Any, model: Any) -> tuple[Any, Any]:
+    """A model and inputs on the GPU, the same for the same seed."""
+    torch.manual_seed(SEED)
+    init: list[Any] = problem.get_init_inputs() if hasattr(problem, "get_init_inputs") else []
+    made = model(*init).to("cuda")
+    return made, torch.utils._pytree.tree_map_only(torch.Tensor, _to_gpu, problem.get_inputs())
+
+
+def _to_gpu(tensor: Any) -> Any:
+    return tensor.to("cuda")
+
+
+def _call(torch: Any, model: Any, inputs: Any, *, tf32: bool) -> Callable[[], Any]:
+    def call() -> Any:
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        return model(*inputs)
+
+    return call
+
+
+def _agree(torch: Any, expected: Any, got: Any, tf32: bool) -> bool:
+    """Whether results are within what is tolerated; the audit's own judgement is stricter."""
+    leaves = torch.utils._pytree.tree_leaves
+    pairs = zip(leaves(expected), leaves(got), strict=True)
+    return all(_near(torch, e, g, tf32) for e, g in pairs if isinstance(e, torch.Tensor))
+
+
+def _near(torch: Any, expected: Any, got: Any, tf32: bool) -> bool:
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return False
+    if not expected.is_floating_point():
+        return bool((expected == got).all())
+    tolerance = TOLERANCE.get("float16" if tf32 else str(expected.dtype).removeprefix("torch."), 1e-4)
+    e, g = expected.double(), got.double()
+    scale = e.abs() + e.square().mean().sqrt()
+    return bool(((e - g).abs() <= tolerance * scale + 1e-30).all() or torch.equal(e, g))
+
+
+def _interleaved(torch: Any, contenders: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, float]:
+    """The median time of each contender in ms, in turns, each from a cold L2."""
+    from bench.timing import time_all
+
+    once = time_all(torch, contenders, 2)
+    each = min(runs, max(FEWEST, int(TIMED_MS / max(sum(once.values()), 1e-3))))
+    return time_all(torch, contenders, each)

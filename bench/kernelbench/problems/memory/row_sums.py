@@ -1,0 +1,20 @@
+"""Sums of rows."""
+
+import torch
+from torch import nn
+
+rows = 16384
+columns = 8192
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(dim=1)
+
+
+def get_inputs():
+    return [torch.rand(rows, columns)]
+
+
+def get_init_inputs():
+    return []
