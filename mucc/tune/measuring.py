@@ -23,16 +23,16 @@ SWEEP_US = 20_000.0
 FINAL_US = 60_000.0
 """… and each of the best in turns."""
 
-FINALISTS = 5
+FINALISTS = 8
 """Candidates in the last round at most, …"""
 
-CLOSE = 1.1
+CLOSE = 1.12
 """… which took no more than so many times as long as the best, …"""
 
 ALIKE = 2
 """… and so many of one kernel with other orders of tiles, while there are others."""
 
-HEAT_US = 150_000.0
+HEAT_US = 1e6
 """Microseconds under load before long launches take turns: a cold card runs at clocks that it does not hold,
 and which kernel is fastest depends on them."""
 
