@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -123,7 +122,9 @@ def _check_tensor(name: str, value: Any, dtype: Any, shape: Sequence[int | None]
 
 
 def _folder(driver: Imported) -> Path:
-    return Path(inspect.getfile(type(driver))).resolve().parent
+    # Not by inspect.getfile, which wants the module of the class to be registered.
+    run: Any = type(driver).run
+    return Path(run.__code__.co_filename).resolve().parent
 
 
 def _problem(driver: Imported) -> Any:

@@ -49,53 +49,61 @@ def bound_ms(imported: Values, options: Options) -> float | None:
 
 
 def in_tf32(imported: Values, options: Options) -> bool:
-    """Whether a candidate multiplies f32 in tf32: where it was asked to, and as PyTorch does in convolutions."""
+    """Whether a candidate multiplies f32 in tf32: where asked to, and as PyTorch does in convolutions."""
     return options.compute in (None, "tf32") and "tensor.tf32" in imported.get("amounts", {})
 
 
 def _timed(folder: Path, imported: Values, options: Options, turn: Turn) -> Values:
     torch: Any = importlib.import_module("torch")
-    row: Values = {"failed": {}}
+    found = _Contenders(torch, options.device)
+    row: Values = {"failed": found.failed}
     with torch.no_grad():
-        with torch.device("cuda"):
+        with torch.device(options.device):
             problem = _module(folder / "problem.py", "mucc_problem")
-            model, inputs = _made(torch, problem, problem.Model)
-        contenders: dict[str, Callable[[], Any]] = {}
-
-        def try_out(name: str, make: Callable[[], Callable[[], Any]]) -> Any:
-            """The first result of a contender; None where it fails, which is its business alone."""
-            try:
-                call = make()
-                torch.manual_seed(SEED)
-                result = call()
-                torch.cuda.synchronize()
-            except Exception as error:
-                text = (str(error).strip() or "no message").splitlines()[0]
-                row["failed"][name] = f"{type(error).__name__}: {text}"[:300]
-                return None
-            contenders[name] = call
-            return result
-
-        expected = try_out("default", lambda: _call(torch, model, inputs, tf32=False))
-        try_out("tf32", lambda: _call(torch, model, inputs, tf32=True))
+            model, inputs = _made(torch, problem, problem.Model, options.device)
+        expected = found.add("default", lambda: _call(torch, model, inputs, tf32=False))
+        found.add("tf32", lambda: _call(torch, model, inputs, tf32=True))
         if imported["compiled"] != "none":
-            tf32 = options.compute == "tf32"
 
             def candidate() -> Callable[[], Any]:
                 driver = _module(folder / f"{imported['name']}_driver.py", "mucc_driver")
-                with torch.device("cuda"):
-                    ours, _ = _made(torch, problem, driver.ModelNew)
-                return _call(torch, ours, inputs, tf32=tf32)
+                with torch.device(options.device):
+                    ours, _ = _made(torch, problem, driver.ModelNew, options.device)
+                return _call(torch, ours, inputs, tf32=options.compute == "tf32")
 
-            got = try_out("ms", candidate)
+            got = found.add("mucc", candidate)
             if got is not None and expected is not None and "correct" not in row:
                 row["agrees_on_gpu"] = _agree(torch, expected, got, in_tf32(imported, options))
-        try_out("compile", lambda: _call(torch, torch.compile(model), inputs, tf32=True))
+            del got
+        found.add("compile", lambda: _call(torch, torch.compile(model), inputs, tf32=True))
         del expected
         turn()
-        times = _interleaved(torch, contenders, options.runs)
-    names = {"ms": "ms"} | {name: f"{name}_ms" for name in BASELINES}
-    return row | {names[name]: round(ms, 6) for name, ms in times.items()}
+        times = _interleaved(torch, found.calls, options.runs)
+    return row | {"ms" if name == "mucc" else f"{name}_ms": round(ms, 6) for name, ms in times.items()}
+
+
+class _Contenders:
+    """What is timed, by name; what fails on its first call is left out, with its reason in `failed`."""
+
+    def __init__(self, torch: Any, device: str):
+        self.torch, self.device = torch, device
+        self.calls: dict[str, Callable[[], Any]] = {}
+        self.failed: dict[str, str] = {}
+
+    def add(self, name: str, make: Callable[[], Callable[[], Any]]) -> Any:
+        """The first result of a contender; None where it fails, which is its business alone."""
+        try:
+            call = make()
+            self.torch.manual_seed(SEED)
+            result = call()
+            if self.device == "cuda":
+                self.torch.cuda.synchronize()
+        except Exception as error:
+            text = (str(error).strip() or "no message").splitlines()[0]
+            self.failed[name] = f"{type(error).__name__}: {text}"[:300]
+            return None
+        self.calls[name] = call
+        return result
 
 
 def _module(path: Path, name: str) -> Any:
@@ -107,16 +115,16 @@ def _module(path: Path, name: str) -> Any:
     return module
 
 
-def _made(torch: Any, problem: Any, model: Any) -> tuple[Any, Any]:
-    """A model and inputs on the GPU, the same for the same seed."""
+def _made(torch: Any, problem: Any, model: Any, device: str) -> tuple[Any, Any]:
+    """A model and inputs on a device, the same for the same seed."""
     torch.manual_seed(SEED)
     init: list[Any] = problem.get_init_inputs() if hasattr(problem, "get_init_inputs") else []
-    made = model(*init).to("cuda")
-    return made, torch.utils._pytree.tree_map_only(torch.Tensor, _to_gpu, problem.get_inputs())
+    made = model(*init).to(device)
 
+    def moved(tensor: Any) -> Any:
+        return tensor.to(device)
 
-def _to_gpu(tensor: Any) -> Any:
-    return tensor.to("cuda")
+    return made, torch.utils._pytree.tree_map_only(torch.Tensor, moved, problem.get_inputs())
 
 
 def _call(torch: Any, model: Any, inputs: Any, *, tf32: bool) -> Callable[[], Any]:

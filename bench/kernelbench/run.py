@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -167,6 +168,7 @@ class Run:
 
 def load_torch() -> None:
     """Load what children need of torch, so that they find it loaded."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # there are many children
     for name in TORCH:
         import_module(name)
 

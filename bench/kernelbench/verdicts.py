@@ -15,8 +15,8 @@ def judge(
 ) -> dict[str, Any]:
     """The label of a candidate, whether it counts and is correct, and the findings.
 
-    `bound_ms` is the bound that a time is compared with, `tf32` says that products of f32 may be in tf32. A candidate that cannot be judged has no label, and
-    the reason as `unjudged`.
+    `bound_ms` is the bound that a time is compared with; `tf32` says that products of f32 may be in tf32. A
+    candidate that cannot be judged has no label, and the reason as `unjudged`.
     """
     try:
         auditing: Any = importlib.import_module("mucc.agent.audit")

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from bench.kernelbench import bounds, building, measuring, report
+from bench.kernelbench import bounds, building, importing, measuring, report
 from bench.kernelbench.__main__ import main
 from bench.kernelbench.children import Limits, Turn, run_each
 from bench.kernelbench.files import Problem, find_problems
+from bench.kernelbench.measuring import BASELINES
 from bench.kernelbench.options import Options
 from bench.kernelbench.records import Records
 from bench.kernelbench.rows import figures, geomean, row_of, speedup
@@ -269,6 +270,41 @@ def test_the_command_from_files_to_figures(
     assert main(command) == 0
     again = capsys.readouterr().out
     assert "import: 3 of 3 are done" in again and "measure: 1 of 1 are done" in again
+
+
+def test_a_candidate_is_compared_and_timed_beside_three_baselines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """On the CPU, with PyTorch as the stand-in for kernels, and another clock."""
+    torch: Any = pytest.importorskip("torch")
+    options = Options(tmp_path, "cpu", check=False, audit=False)
+    problem = Problem(PROBLEMS / "linear_gelu.py")
+    imported = importing.import_problem(problem, options)
+
+    class Kernels:
+        factor = 0.5
+
+        def linear_gelu(self, x: Any, w: Any, b: Any) -> Any:
+            return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)) * self.factor
+
+    def time_all(torch: Any, contenders: Any, iters: int) -> dict[str, float]:
+        assert iters <= options.runs
+        for call in contenders.values():
+            call()
+        return {name: 2.0 if name == "mucc" else 3.0 for name in contenders}
+
+    monkeypatch.setattr("mucc.runtime.imported.load_kernels", lambda *_: Kernels())
+    monkeypatch.setattr("bench.timing.time_all", time_all)
+    monkeypatch.setattr(torch, "compile", lambda model: model)
+    turns: list[int] = []
+    row = measuring.measure(problem, options, imported, lambda: turns.append(1))
+    assert turns == [1]
+    assert row == {"failed": {}, "agrees_on_gpu": True, "ms": 2.0} | {f"{b}_ms": 3.0 for b in BASELINES}
+    Kernels.factor = 0.499
+    assert not measuring.measure(problem, options, imported, lambda: None)["agrees_on_gpu"]
+    monkeypatch.setattr(torch, "compile", lambda model: 1 / 0)
+    failed = measuring.measure(problem, options, imported, lambda: None)
+    assert "compile_ms" not in failed and "ZeroDivisionError" in failed["failed"]["compile"]
 
 
 def test_without_a_gpu_it_says_that_nothing_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
