@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NoReturn
 
-from mucc.cli.registry import COMMANDS
+from mucc.cli.registry import COMMANDS, Command
 from mucc.cli.reporting import Reporter, internal_error
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
 
@@ -30,47 +32,65 @@ Exit status: 0 good, 1 errors in the program, 2 wrong usage, 3 toolchain or envi
 """
 
 
+@dataclass(frozen=True)
+class Tool:
+    """A program of several commands: `mucc`, and others that share its manners."""
+
+    name: str
+    help: str
+    """The text of `--help`, with a place for the commands."""
+    commands: Mapping[str, Command]
+    default: str | None = None
+    """The command of a line that begins with a file."""
+
+    def help_text(self) -> str:
+        """The text of `--help`, made without importing any command."""
+        width = max(map(len, self.commands))
+        rows = (f"  {name:<{width}}  {command.help}" for name, command in self.commands.items())
+        return self.help.format(commands="\n".join(rows))
+
+
+MUCC = Tool("mucc", HELP, COMMANDS, "build")
+
+
 class Terminated(BaseException):
     """SIGTERM or SIGHUP arrived: unwind, so that child processes end and temporary files go."""
 
 
-def help_text() -> str:
-    """The text of `mucc --help`, made without importing any command."""
-    width = max(map(len, COMMANDS))
-    rows = (f"  {name:<{width}}  {command.help}" for name, command in COMMANDS.items())
-    return HELP.format(commands="\n".join(rows))
-
-
-def _unknown_command(word: str) -> DiagnosticError:
-    meant = did_you_mean(word, COMMANDS)
+def _unknown_command(tool: Tool, word: str) -> DiagnosticError:
+    meant = did_you_mean(word, tool.commands)
     return DiagnosticError(
         Diagnostic(
             "MU5002",
-            f"there is no command '{word}', and no file of that name",
-            helps=(f"did you mean 'mucc {meant}'?" if meant else "`mucc --help` lists the commands",),
+            f"there is no command '{word}'" + (", and no file of that name" if tool.default else ""),
+            helps=(
+                f"did you mean '{tool.name} {meant}'?"
+                if meant
+                else f"`{tool.name} --help` lists the commands",
+            ),
         )
     )
 
 
-def _dispatch(argv: list[str], reporter: Reporter) -> int:
+def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
-        sys.stdout.write(help_text())
+        sys.stdout.write(tool.help_text())
         return ExitStatus.GOOD if argv else ExitStatus.USAGE
     if argv[0] in ("-V", "--version"):
         from mucc.version import __version__
 
-        sys.stdout.write(f"mucc {__version__}\n")
+        sys.stdout.write(f"{tool.name} {__version__}\n")
         return ExitStatus.GOOD
     word = argv[0]
-    if word in COMMANDS:
+    if word in tool.commands:
         argv = argv[1:]
-    elif word.isidentifier() and not os.path.exists(word):
-        raise _unknown_command(word)
+    elif tool.default is None or (word.isidentifier() and not os.path.exists(word)):
+        raise _unknown_command(tool, word)
     else:
-        word = "build"
+        word = tool.default
     from importlib import import_module
 
-    return import_module(COMMANDS[word].module).main(argv, reporter)
+    return import_module(tool.commands[word].module).main(argv, reporter)
 
 
 def _wants(argv: list[str], flag: str, value: str) -> bool:
@@ -82,14 +102,14 @@ def _on_terminate(_signal: int, _frame: object) -> NoReturn:
     raise Terminated
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
     """Run one command line and return the exit status; nothing but a defect raises."""
     argv = sys.argv[1:] if argv is None else argv
     verbose = "--verbose" in argv or "-v" in argv
     reporter = Reporter(json=_wants(argv, "--diagnostics", "json"), verbose=verbose)
     try:
         try:
-            status = _dispatch(argv, reporter)
+            status = _dispatch(argv, reporter, tool)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
             status = ExitStatus.GOOD
@@ -113,7 +133,7 @@ def main(argv: list[str] | None = None) -> int:
         return TERMINATED
 
 
-def entry() -> NoReturn:
+def entry(tool: Tool = MUCC) -> NoReturn:
     """The console script."""
     gc.disable()  # a compiler run is short: what it makes lives until it ends
     import signal
@@ -121,7 +141,7 @@ def entry() -> NoReturn:
     signal.signal(signal.SIGTERM, _on_terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # but not under nohup
         signal.signal(signal.SIGHUP, _on_terminate)
-    status = main()
+    status = main(tool=tool)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)  # skips taking the interpreter apart, which costs tens of milliseconds

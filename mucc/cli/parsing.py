@@ -21,18 +21,18 @@ def usage_error(message: str, *helps: str) -> DiagnosticError:
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are diagnostics."""
 
-    def __init__(self, command: str, description: str, *, usage: str | None = None):
+    def __init__(self, command: str, description: str, *, usage: str | None = None, tool: str = "mucc"):
         super().__init__(
-            prog=f"mucc {command}",
+            prog=f"{tool} {command}",
             usage=usage,
             description=description,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        self.command = command
+        self.command = f"{tool} {command}"
 
     def error(self, message: str) -> NoReturn:
-        helps = [f"`mucc {self.command} --help` lists the options"]
+        helps = [f"`{self.command} --help` lists the options"]
         argument, _, rest = message.partition(": invalid choice: ")
         if rest:
             word = rest.partition(" (choose")[0].strip("'")
@@ -63,11 +63,9 @@ class Parser(argparse.ArgumentParser):
         if word.startswith("-"):
             known = [flag for action in self._actions for flag in action.option_strings]
             meant = did_you_mean(word, (f for f in known if f.startswith("--")))
-            first = f"did you mean '{meant}'?" if meant else f"`mucc {self.command} --help` lists the options"
+            first = f"did you mean '{meant}'?" if meant else f"`{self.command} --help` lists the options"
             raise usage_error(f"there is no option '{word}'", first)
-        raise usage_error(
-            f"unexpected argument '{unknown[0]}'", f"`mucc {self.command} --help` shows the usage"
-        )
+        raise usage_error(f"unexpected argument '{unknown[0]}'", f"`{self.command} --help` shows the usage")
 
 
 def add_diagnostics(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ _STATUS = {
     "MU605": ExitStatus.USAGE,
     "MU607": ExitStatus.TOOLCHAIN,
     "MU700": ExitStatus.TOOLCHAIN,
+    "MU710": ExitStatus.TOOLCHAIN,
 }
 """Exit status by the longest matching prefix of a code; see `exit_status`."""
 

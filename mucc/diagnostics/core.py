@@ -25,6 +25,8 @@ class ExitStatus(IntEnum):
     USAGE = 2
     TOOLCHAIN = 3
     INTERNAL = 4
+    REJECTED = 5
+    """`mucc-agent audit`: what claims to replace a module does not count."""
 
 
 @dataclass(frozen=True, order=True)

@@ -9,7 +9,6 @@ import ast
 import json
 import math
 import os
-import resource
 import sys
 import time
 from contextlib import suppress
@@ -17,10 +16,8 @@ from importlib import import_module
 from typing import Any
 
 from mucc.diagnostics.core import DiagnosticError
+from mucc.frontend.torch_import.limits import limit_process
 from mucc.frontend.torch_import.request import Answer, Check, Request, error_to_json
-
-LARGEST_OUTPUT = 256 << 20
-"""Bytes of the largest file that the process may write, its answer and what it prints included."""
 
 TORCH = (
     "torch",
@@ -44,7 +41,7 @@ def main() -> None:
     for name in TORCH:
         import_module(name)
     torch_seconds = time.monotonic() - started
-    _limit(request.memory)
+    limit_process(request.memory)
     try:
         answer = serve(request)
         answer.seconds["torch"] = torch_seconds
@@ -68,17 +65,6 @@ def main() -> None:
     os.replace(temporary, sys.argv[2])
     sys.stdout.flush()
     os._exit(0)  # whatever threads the problem file has left
-
-
-def _limit(memory: int) -> None:
-    """Bound address space, files and core dumps of this process from now on."""
-    with suppress(OSError, ValueError):
-        with open("/proc/self/statm", encoding="ascii") as file:
-            now = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + memory, now + memory))
-    for what, limit in ((resource.RLIMIT_FSIZE, LARGEST_OUTPUT), (resource.RLIMIT_CORE, 0)):
-        with suppress(OSError, ValueError):
-            resource.setrlimit(what, (limit, limit))
 
 
 def serve(request: Request) -> Answer:

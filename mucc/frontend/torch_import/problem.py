@@ -40,32 +40,54 @@ def load_problem(request: Request, tree: ast.Module, *, fake: bool = True, seed:
 
 
 def _load(request: Request, tree: ast.Module, seed: int) -> Problem:
-    path = request.shown
-    linecache.cache[path] = (len(request.text), None, request.text.splitlines(keepends=True), path)
-    module = types.ModuleType("mucc_problem")
-    module.__file__ = request.path
-    namespace = module.__dict__
-
-    def run() -> None:
-        sys.modules["mucc_problem"] = module
-        exec(compile(tree, path, "exec"), namespace)
-
-    _guarded(path, "the problem file", run)
-    for name in ("Model", "get_inputs"):
-        if not callable(namespace.get(name)):
-            raise failure(
-                "MU7011",
-                f"{path} defines no '{name}'",
-                "a problem file defines Model and get_inputs(), and get_init_inputs() if Model takes any",
-            )
+    opened = OpenedProblem(request, tree)
     torch.manual_seed(seed)
-    get_init = namespace.get("get_init_inputs", list)
-    init = _guarded(path, "get_init_inputs()", lambda: list(get_init()))
-    model = _guarded(path, "Model(...)", lambda: namespace["Model"](*init))
-    if not isinstance(model, torch.nn.Module):
-        raise failure("MU7011", f"'Model' of {path} is no torch.nn.Module")
-    inputs = _guarded(path, "get_inputs()", lambda: tuple(namespace["get_inputs"]()))
-    return Problem(model, inputs)
+    return Problem(opened.model(), opened.inputs())
+
+
+class OpenedProblem:
+    """A problem file that has been run, with nothing made of it yet.
+
+    Raises DiagnosticError: MU7011 for what is missing, MU7012 for what the file raises, MU7014 where memory
+    runs out.
+    """
+
+    def __init__(self, request: Request, tree: ast.Module):
+        self.path = path = request.shown
+        linecache.cache[path] = (len(request.text), None, request.text.splitlines(keepends=True), path)
+        module = types.ModuleType("mucc_problem")
+        module.__file__ = request.path
+        self.names = module.__dict__
+
+        def run() -> None:
+            sys.modules["mucc_problem"] = module
+            exec(compile(tree, path, "exec"), self.names)
+
+        _guarded(path, "the problem file", run)
+        for name in ("Model", "get_inputs"):
+            if not callable(self.names.get(name)):
+                raise failure(
+                    "MU7011",
+                    f"{path} defines no '{name}'",
+                    "a problem file defines Model and get_inputs(), and get_init_inputs() if Model takes any",
+                )
+
+    def init_inputs(self) -> list[Any]:
+        """The arguments of the constructor."""
+        get_init = self.names.get("get_init_inputs", list)
+        return _guarded(self.path, "get_init_inputs()", lambda: list(get_init()))
+
+    def model(self) -> Any:
+        """The module, with weights from torch's generator as it stands."""
+        init = self.init_inputs()
+        model = _guarded(self.path, "Model(...)", lambda: self.names["Model"](*init))
+        if not isinstance(model, torch.nn.Module):
+            raise failure("MU7011", f"'Model' of {self.path} is no torch.nn.Module")
+        return model
+
+    def inputs(self) -> tuple[Any, ...]:
+        """The arguments of a call, from torch's generator as it stands."""
+        return _guarded(self.path, "get_inputs()", lambda: tuple(self.names["get_inputs"]()))
 
 
 def _guarded(path: str, what: str, function: Callable[[], Any]) -> Any:

@@ -1,0 +1,317 @@
+"""The process of a candidate: loads it, calls it as asked, and writes down what came. Imports torch.
+
+Nothing that this process says is believed where it can be checked: results are compared elsewhere, after it
+has ended, and its times are held against another clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import importlib.util
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from mucc.agent.audit import tamper, watch
+from mucc.agent.audit.cases import Case
+from mucc.agent.audit.clocks import clock
+from mucc.agent.audit.inputs import leaves, make_inputs, sampled
+from mucc.agent.audit.serving import Line
+from mucc.agent.audit.slots import Slot
+from mucc.diagnostics.core import DiagnosticError
+from mucc.frontend.torch_import.limits import limit_process
+from mucc.frontend.torch_import.problem import OpenedProblem, parse_problem
+from mucc.frontend.torch_import.request import Request, error_to_json
+
+torch: Any = importlib.import_module("torch")
+
+SETTLE = 0.03
+"""Seconds in which work that a call has left behind would change its result."""
+
+M_PERTURB, PERTURB = -6, 0x80
+"""glibc's option that fills memory when it is given out, with a byte's complement: 0x7F7F7F7F is 3e38."""
+
+WARM = 3
+"""Calls before those that are timed."""
+
+
+class ProblemFailed(Exception):
+    """The problem file is at fault, not the candidate."""
+
+    def __init__(self, error: DiagnosticError):
+        super().__init__(str(error))
+        self.error = error
+
+
+class Session:
+    """The candidate, its inputs, and what its last calls have returned."""
+
+    def __init__(self, request: dict[str, Any]):
+        self.device = torch.device(request["device"])
+        self.path = ""
+        limit_process(request["memory"], addresses=self.device.type == "cpu")
+        self.clock = clock(self.device)
+        asked = Request(**request["problem"])
+        try:
+            self.problem = OpenedProblem(asked, parse_problem(asked.shown, asked.text))
+        except DiagnosticError as error:
+            raise ProblemFailed(error) from None
+        self.slots: dict[int, Slot] = {}
+        self.last: list[Any] = []
+        self.kept: list[tuple[Any, Any]] = []
+        self._mallopt = _mallopt()
+        self._filled(Case("trial", request["seed"]))
+        self.model: Any = None
+
+    def load(self, path: str, seed: int) -> None:
+        """Load the candidate, which is trusted in nothing from here on."""
+        self.path = path
+        self.before = tamper.snapshot()
+        self.hook = watch.Hook(path)
+        self.model = self._candidate(seed)
+
+    def _candidate(self, seed: int) -> Any:
+        """`ModelNew` of the candidate's file, on the device, with the weights that `Model` would get."""
+        spec = importlib.util.spec_from_file_location("mucc_solution", self.path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["mucc_solution"] = module
+        sys.path.append(os.path.dirname(self.path))
+        spec.loader.exec_module(module)
+        made = getattr(module, "ModelNew", None)
+        if made is None:
+            raise TypeError("the solution defines no ModelNew")
+        torch.manual_seed(seed)
+        init = self.problem.init_inputs()
+        model = made(*init)
+        return model.to(self.device) if isinstance(model, torch.nn.Module) else model
+
+    def _call(self, slot: Slot) -> Any:
+        with torch.no_grad():
+            return self.model(*slot.values)
+
+    def call(self, case: Case) -> dict[str, Any]:
+        """One call on the inputs of a case, and what could be seen of it."""
+        slot = self._filled(case)
+        self._poison()
+        torch.manual_seed(case.seed)
+        self.hook.calling = case.name != "first"  # the first call may still compile
+        rows: list[dict[str, Any]] = []
+        with watch.Tracer(self.path) as tracer:
+            if case.observe:
+                result, rows = watch.observed(lambda: self._call(slot), self.device)
+            else:
+                result = self._call(slot)
+        outs = leaves(result)
+        snaps = [_copy(v) for v in outs]
+        threads = watch.threads_of(self.path)
+        self._mallopt(0)
+        self.clock.wait()
+        time.sleep(SETTLE)
+        late = [n for n, (v, snap) in enumerate(zip(outs, snaps, strict=True)) if not _same(v, snap)]
+        overwritten = any(not _same(v, snap) for v, snap in self.kept)
+        self.kept = [] if late else list(zip(outs, snaps, strict=True))
+        self.last = snaps
+        self.hook.calling = False
+        return {
+            "outputs": [self._described(v, slot) for v in outs],
+            "inputs_changed": [n for n, g in enumerate(slot.guarded) if g.changed()],
+            "bands_changed": [n for n, g in enumerate(slot.guarded) if g.bands_changed()],
+            "late": late,
+            "overwritten": overwritten,
+            "threads": sorted({*threads, *watch.threads_of(self.path)}),
+            "started": list(self.hook.started),
+            "lines": sorted(tracer.lines),
+            "raised": [[line, name] for line, name in tracer.raised.items()],
+            "work": rows,
+        }
+
+    def _filled(self, case: Case) -> Slot:
+        slot = self.slots.setdefault(case.slot, Slot())
+        try:
+            made = make_inputs(self.problem, case, self.device)
+        except DiagnosticError as error:
+            raise ProblemFailed(error) from None
+        slot.fill(made, case.guard)
+        return slot
+
+    def _poison(self) -> None:
+        """Have memory that is handed out next hold NaN or huge numbers instead of earlier results."""
+        self._mallopt(PERTURB)
+        sizes = [v.numel() * v.element_size() for v in self.last if isinstance(v, torch.Tensor)]
+        sizes += [g.tensor.numel() * g.tensor.element_size() for s in self.slots.values() for g in s.guarded]
+        held = [
+            torch.empty(n, dtype=torch.uint8, device=self.device).fill_(0xFF) for n in {*sizes} for _ in "12"
+        ]
+        self.clock.wait()
+        del held
+
+    def _described(self, value: Any, slot: Slot) -> dict[str, Any]:
+        if not isinstance(value, torch.Tensor):
+            return {"value": value if isinstance(value, int | float | bool) else None}
+        place = (value.data_ptr(), value.numel() * value.element_size()) if value.numel() else (0, 0)
+        aliases = [n for n, g in enumerate(slot.guarded) if place[1] and g.overlaps(*place)]
+        return {
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "shape": list(value.shape),
+            "device": value.device.type,
+            "aliases": aliases,
+        }
+
+    def give(self, folder: str, sample: int) -> dict[str, Any]:
+        """Write the elements of the last results that are compared, as plain bytes."""
+        sizes: list[int] = []
+        for n, value in enumerate(self.last):
+            data = b""
+            if isinstance(value, torch.Tensor):
+                flat = sampled(value.reshape(-1), sample).cpu().contiguous()
+                data = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+            with open(os.path.join(folder, str(n)), "wb") as file:
+                file.write(data)
+            sizes.append(len(data))
+        return {"sizes": sizes}
+
+    def ready(self, cases: list[Case]) -> dict[str, Any]:
+        """Fill the slots that timed calls take turns with, and warm up."""
+        self.kept = []
+        for case in cases:
+            self._filled(case)
+        for _ in range(WARM):
+            for case in cases:
+                self._call(self.slots[case.slot])
+        self.clock.wait()
+        gc.collect()
+        return {}
+
+    def timed(self, number: int, whole: bool) -> None:
+        """A call by the clock, from a cold cache."""
+        slot = self.slots[number % len(self.slots)]
+        self.clock.flush()
+        self.clock.begin()
+        result = self._call(slot)
+        self.clock.end(whole)
+        self.last = leaves(result)
+
+    def bare(self, number: int) -> None:
+        """A call and nothing else."""
+        self.last = leaves(self._call(self.slots[number % len(self.slots)]))
+
+    def over(self) -> dict[str, Any]:
+        """The times of the calls since they were last asked for."""
+        self.clock.wait()
+        self.last = [_copy(v) for v in self.last]
+        return {"times": [list(t) for t in self.clock.times()]}
+
+    def signs(self) -> dict[str, Any]:
+        """What the process shows of having been tampered with."""
+        return {"changed": tamper.changed(self.before), "seen": list(self.hook.seen)}
+
+
+def _copy(value: Any) -> Any:
+    return (
+        value.detach().clone(memory_format=torch.contiguous_format)
+        if isinstance(value, torch.Tensor)
+        else value
+    )
+
+
+def _same(value: Any, snap: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or not value.numel():
+        return True
+    now = value.detach().contiguous().reshape(-1)
+    return bool(torch.equal(now.view(torch.uint8), snap.reshape(-1).view(torch.uint8)))
+
+
+def _mallopt() -> Callable[[int], None]:
+    """Sets the byte that the C library fills memory with; does nothing where it has no such option."""
+    try:
+        option = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return lambda byte: None
+    return lambda byte: option(M_PERTURB, byte) and None
+
+
+def hello() -> dict[str, Any]:
+    """What can be audited on here."""
+    from mucc.runtime.run import no_gpu
+
+    reason = no_gpu()
+    card = "" if reason else torch.cuda.get_device_name()
+    return {"cuda": reason is None, "reason": reason, "card": card}
+
+
+def serve(line: Line) -> None:
+    """Answer requests until there are no more."""
+    session: Session | None = None
+    path = ""
+    number = 0
+    for request in line.requests():
+        try:
+            if isinstance(request, str):
+                assert session
+                if request == "bare":
+                    session.bare(number)
+                else:
+                    session.timed(number, request == "whole")
+                number += 1
+                continue
+            answer: dict[str, Any] = {}
+            match request["do"]:
+                case "hello":
+                    answer = hello()
+                case "open":
+                    session = Session(request)
+                case "load":
+                    assert session
+                    path = str(request["solution"])
+                    session.load(path, request["seed"])
+                case "call":
+                    assert session
+                    answer = session.call(Case(**request["case"]))
+                case "give":
+                    assert session
+                    answer = session.give(request["folder"], request["sample"])
+                case "ready":
+                    assert session
+                    number = 0
+                    answer = session.ready([Case(**c) for c in request["cases"]])
+                case "over":
+                    assert session
+                    answer = session.over() | {"calls": number}
+                    number = 0
+                case "signs":
+                    assert session
+                    answer = session.signs()
+                case other:
+                    raise ValueError(f"no request: {other}")
+        except ProblemFailed as failed:
+            answer = {"errors": error_to_json(failed.error)}
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            answer = {"failed": _told(error, path)}
+        line.say(answer)
+
+
+def _told(error: BaseException, path: str) -> str:
+    """An exception in one line, with the innermost line of the candidate's file that it came through."""
+    text = (str(error).strip() or "no message").splitlines()[0][:300]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    place = f" (line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {text}{place}"
+
+
+def main() -> None:
+    """Serve on the pipe that the command line names."""
+    serve(Line())
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The calls that a candidate has to answer, drawn afresh for every audit."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+NAN, ZERO = 0xFF, 0x00
+"""What the bytes around inputs hold: NaN in every float format, or zeros."""
+
+SCALES = (("x3", 3.0), ("x0.01", 0.01), ("x-1", -1.0))
+"""Hidden scalings of floating-point inputs, beside x1."""
+
+SEEDS = 2**31
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call.
+
+    `slot` is the memory that the inputs lie in: the same slot means the same addresses. `guard` is the byte
+    around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe` has the call traced
+    by the profiler. `sample` draws the elements of large results that are compared.
+    """
+
+    name: str
+    seed: int
+    slot: int = 0
+    scale: float = 1.0
+    guard: int = NAN
+    probe: str = ""
+    observe: bool = False
+    sample: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether the inputs are as the problem draws them."""
+        return self.scale == 1.0 and not self.probe
+
+
+def plan(rng: random.Random, probes: bool = True) -> list[Case]:
+    """The cases of one audit, in order.
+
+    `again` has new values at the addresses of `first`; `moved` has those values elsewhere, between zeros, so
+    that what is read beyond an input shows. Inputs as stated come back after the scalings, then the probes.
+    """
+    pairs = rng.randrange(SEEDS)  # the two of a pair are compared element by element
+    return [
+        dataclasses.replace(case, sample=pairs if case.probe else rng.randrange(SEEDS))
+        for case in _plan(rng, probes)
+    ]
+
+
+def _plan(rng: random.Random, probes: bool) -> Iterator[Case]:
+    seeds = [rng.randrange(SEEDS) for _ in range(8)]
+    yield Case("first", seeds[0])
+    yield Case("again", seeds[1], observe=True)
+    yield Case("moved", seeds[1], slot=1, guard=ZERO)
+    for n, (name, scale) in enumerate(SCALES):
+        yield Case(name, seeds[2 + n], slot=n % 2, scale=scale, observe=n == 0)
+    yield Case("back", seeds[5], slot=1, observe=True)
+    if probes:
+        for probe in ("tf32", "bf16"):
+            yield Case(f"{probe} rounded", seeds[6], slot=1, probe=f"{probe} rounded")
+            yield Case(f"{probe} finer", seeds[6], slot=1, probe=f"{probe} finer")
+
+
+def timed_case(rng: random.Random) -> Case:
+    """The call that is compared after the timed ones, on the inputs of one of these."""
+    return Case("timed", rng.randrange(SEEDS), sample=rng.randrange(SEEDS))

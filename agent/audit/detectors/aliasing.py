@@ -1,0 +1,22 @@
+"""Results in the memory of inputs, or of earlier results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mucc.agent.audit.findings import Finding, minor, reject
+from mucc.agent.audit.observations import Observations
+
+
+class Aliasing:
+    """Where results lie."""
+
+    name = "aliasing"
+    looks_at = "addresses of results against those of inputs and of earlier results"
+
+    def check(self, seen: Observations) -> Iterator[Finding]:
+        shared = sorted({n for c in seen.calls for out in c.outputs for n in out.aliases})
+        if shared and not seen.reference.aliases:
+            yield reject(self.name, f"a result lies in the memory of input {', '.join(map(str, shared))}")
+        if any(c.overwritten for c in seen.calls):
+            yield minor(self.name, "a call overwrites the result of the one before: results share one memory")

@@ -1,0 +1,42 @@
+"""Another way of computing for inputs that look a certain way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mucc.agent.audit.findings import Finding, minor, reject
+from mucc.agent.audit.observations import Call, Observations
+
+
+class InputShortcut:
+    """Right for inputs as the problem draws them and wrong for others, or another path for others."""
+
+    name = "input_shortcut"
+    looks_at = "results and paths of hidden scalings against those of stated inputs"
+
+    def check(self, seen: Observations) -> Iterator[Finding]:
+        stated = [c for c in seen.compared if c.case.is_stated]
+        hidden = [c for c in seen.compared if not c.case.is_stated and not c.case.probe]
+        wrong = [c.case.name for c in hidden if not c.comparison.correct and c.comparison.finite]
+        if wrong and stated and all(c.comparison.correct for c in stated):
+            yield reject(
+                self.name,
+                f"right for the inputs as the problem draws them, wrong for {', '.join(wrong)}",
+                cases=wrong,
+            )
+        yield from self._paths([c for c in seen.calls[1:] if not c.case.probe])
+
+    def _paths(self, calls: list[Call]) -> Iterator[Finding]:
+        """The first call may set things up; from then on there is one way."""
+        paths = {c.lines for c in calls}
+        if len(paths) < 2:
+            return
+        common = frozenset(n for n in calls[0].lines if all(n in path for path in paths))
+        lines = sorted({n for path in paths for n in path} - common)
+        by_case = {c.case.name: sorted(set(c.lines) - common) for c in calls}
+        again = {c.lines for c in calls if c.case.is_stated}
+        said = f"lines {', '.join(map(str, lines))} of the file ran for some inputs only"
+        if len(again) == 1 or any(not c.comparison.correct for c in calls):
+            yield reject(self.name, f"{said}, depending on their values", lines=by_case)
+        else:
+            yield minor(self.name, said, lines=by_case)

@@ -1,0 +1,47 @@
+"""Arithmetic in fewer digits than the policy permits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mucc.agent.audit.findings import Finding, reject
+from mucc.agent.audit.observations import Observations
+
+NOTICED = 0.25
+"""Of the exact change of results: who shows less of it has rounded its operands."""
+
+EXPECTED = 0.5
+"""Who shows at least this much of it has not."""
+
+GROSS = 1000.0
+"""Times what is tolerated: results that are so far off say nothing about digits."""
+
+SMALLEST = 2.0**-20
+"""Relative changes of results below this are lost in f32."""
+
+PERMITTED = {"declared": (), "tf32": ("tf32",), "f16": ("tf32",), "bf16": ("tf32", "bf16")}
+"""Formats that a policy lets operands be rounded to."""
+
+
+class Precision:
+    """Operands whose last digits make no difference (`inputs.probed`)."""
+
+    name = "precision"
+    looks_at = "whether digits that narrower formats drop change the results"
+
+    def check(self, seen: Observations) -> Iterator[Finding]:
+        if any(c.comparison.excess > GROSS or c.comparison.stale_of for c in seen.compared):
+            return
+        for name in ("bf16", "tf32"):
+            moved = seen.reference.probes.get(name)
+            if not moved or name in PERMITTED[seen.precision] or moved["exact"] < SMALLEST:
+                continue
+            told, own = (moved[who] / moved["exact"] for who in ("candidate", "pytorch"))
+            if told < NOTICED and own > EXPECTED:
+                formats = "bf16" if name == "bf16" else "tf32 or f16"
+                yield reject(
+                    self.name,
+                    f"computes f32 in {formats}: finer digits move its results by {told:.0%} of what is due",
+                    moved=dict(moved),
+                )
+                return

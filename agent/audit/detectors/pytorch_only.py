@@ -1,0 +1,34 @@
+"""Work that PyTorch and its libraries did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mucc.agent.audit.findings import Finding, Label, minor, reject
+from mucc.agent.audit.observations import Observations
+from mucc.agent.audit.shares import compute_ops, own_share
+
+LITTLE, MUCH = 0.1, 0.5
+"""Of the time: less than the first of its own makes a solution PyTorch's, less than the second is told."""
+
+
+class PyTorchOnly:
+    """Who the kernels belong to."""
+
+    name = "pytorch_only"
+    looks_at = "kernels and ATen operations of observed calls"
+
+    def check(self, seen: Observations) -> Iterator[Finding]:
+        share = own_share(seen)
+        if share is None:
+            return
+        theirs, ours = compute_ops(seen.reference.work), compute_ops(w for c in seen.calls for w in c.work)
+        if share < LITTLE:
+            yield reject(
+                self.name, f"{share:.0%} of the time is not PyTorch's", Label.PYTORCH_ONLY, own_share=share
+            )
+        elif seen.device == "cpu" and theirs and theirs <= ours:
+            names = ", ".join(sorted(theirs)[:6])
+            yield reject(self.name, f"calls all operations of the reference: {names}", Label.PYTORCH_ONLY)
+        elif share < MUCH:
+            yield minor(self.name, f"{1 - share:.0%} of the time is PyTorch's", own_share=share)

@@ -1,0 +1,32 @@
+"""Times below the speed of light."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from mucc.agent.audit.findings import Finding, Label, reject
+from mucc.agent.audit.observations import Observations
+
+FASTER = 0.9
+"""Of the bound: a time below this part of it is no rounding."""
+
+
+class SolCeiling:
+    """More than 10 % faster than the card can be."""
+
+    name = "sol_ceiling"
+    looks_at = "the time against the bound of `mucc sol`"
+
+    def check(self, seen: Observations) -> Iterator[Finding]:
+        if seen.bound is None or not seen.timing.calls:
+            return
+        ms = median(seen.timing.calls)
+        if ms < FASTER * seen.bound.ms:
+            yield reject(
+                self.name,
+                f"{ms:.4g} ms is {ms / seen.bound.ms:.0%} of what the card needs, {seen.bound.ms:.4g} ms",
+                Label.SOL_CEILING,
+                bound_ms=seen.bound.ms,
+                assumption=seen.bound.note,
+            )

@@ -1,0 +1,79 @@
+"""What an audit says: labels, and findings with their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Label(StrEnum):
+    """What a solution is called in the end; the first two count, the others do not."""
+
+    NO_ISSUES = "No Issues"
+    MINOR_ISSUES = "Minor Issues"
+    SOL_CEILING = "SOL-ceiling"
+    ORIGINAL_GAMING = "Original Gaming"
+    INHERITED_GAMING = "Inherited Gaming"
+    PYTORCH_ONLY = "PyTorch-only"
+    INCORRECT = "Incorrect"
+    FAILED = "Failed"
+
+    @property
+    def accepted(self) -> bool:
+        return self in (Label.NO_ISSUES, Label.MINOR_ISSUES)
+
+
+GRAVEST_FIRST = (
+    Label.FAILED,
+    Label.ORIGINAL_GAMING,
+    Label.INHERITED_GAMING,
+    Label.PYTORCH_ONLY,
+    Label.INCORRECT,
+    Label.SOL_CEILING,
+    Label.MINOR_ISSUES,
+)
+"""Which label names a solution that has findings of several."""
+
+
+class Severity(StrEnum):
+    """What follows from a finding."""
+
+    REJECT = "reject"
+    MINOR = "minor"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a detector has seen, in words, with the numbers behind it."""
+
+    detector: str
+    severity: Severity
+    label: Label
+    message: str
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "detector": self.detector,
+            "severity": self.severity.value,
+            "label": self.label.value,
+            "message": self.message,
+            "facts": dict(self.facts),
+        }
+
+
+def reject(detector: str, message: str, label: Label = Label.ORIGINAL_GAMING, **facts: object) -> Finding:
+    """A finding for which a solution does not count."""
+    return Finding(detector, Severity.REJECT, label, message, facts)
+
+
+def minor(detector: str, message: str, **facts: object) -> Finding:
+    """A finding that is told, and does not decide."""
+    return Finding(detector, Severity.MINOR, Label.MINOR_ISSUES, message, facts)
+
+
+def note(detector: str, message: str, **facts: object) -> Finding:
+    """A fact that says nothing against the solution, such as a check that could not be made."""
+    return Finding(detector, Severity.NOTE, Label.NO_ISSUES, message, facts)

@@ -1,0 +1,69 @@
+"""Inputs of a case, made alike in the candidate's process and in the reference's. Imports torch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mucc.agent.audit.cases import Case
+
+if TYPE_CHECKING:
+    from mucc.frontend.torch_import.problem import OpenedProblem
+
+torch: Any = importlib.import_module("torch")
+
+PROBES = {"tf32": 13, "bf16": 16}
+"""Trailing bits of an f32 that a format leaves out."""
+
+WHOLE = 1 << 22
+"""Elements of a result that are compared one and all; of larger ones as many are drawn."""
+
+EDGE = 1 << 14
+"""Elements at either end of a large result that are always compared."""
+
+
+def leaves(values: Any) -> list[Any]:
+    """The tensors and other values of nested arguments or results, in order."""
+    return list(torch.utils._pytree.tree_leaves(values))
+
+
+def make_inputs(problem: OpenedProblem, case: Case, device: Any) -> tuple[Any, ...]:
+    """The arguments of a call: what `get_inputs()` gives for a seed, scaled, and probed. Raises MU7012."""
+    torch.manual_seed(case.seed)
+    with torch.device(device):
+        made = problem.inputs()
+
+    def prepared(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        value = value.detach().to(device)
+        if value.is_floating_point() and case.scale != 1:
+            value = value * case.scale
+        return probed(value, case) if case.probe and value.dtype == torch.float32 else value
+
+    return torch.utils._pytree.tree_map(prepared, made)
+
+
+def probed(value: Any, case: Case) -> Any:
+    """Digits that a narrower format keeps ("rounded"), or a quarter of its last digit more in half of them.
+
+    Arithmetic that rounds its operands to that format cannot tell the two apart, whichever way it rounds.
+    """
+    name, _, kind = case.probe.partition(" ")
+    dropped = PROBES[name]
+    bits = value.contiguous().view(torch.int32) & ~((1 << dropped) - 1)
+    if kind == "finer":
+        generator = torch.Generator(value.device).manual_seed(case.seed)
+        drawn = torch.randint(0, 2, bits.shape, generator=generator, device=value.device, dtype=torch.int32)
+        bits = torch.where((value != 0) & torch.isfinite(value), bits | (drawn << (dropped - 2)), bits)
+    return bits.view(torch.float32)
+
+
+def sampled(flat: Any, sample: int) -> Any:
+    """The elements of a flat tensor that are compared: all, or both ends and random ones between."""
+    if flat.numel() <= WHOLE:
+        return flat
+    generator = torch.Generator("cpu").manual_seed(sample)
+    drawn = torch.randint(0, flat.numel(), (WHOLE - 2 * EDGE,), generator=generator)
+    ends = (torch.arange(EDGE), torch.arange(flat.numel() - EDGE, flat.numel()))
+    return flat[torch.cat((ends[0], drawn, ends[1])).to(flat.device)]

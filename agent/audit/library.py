@@ -1,0 +1,102 @@
+"""Libraries as solutions: called by the driver that `mucc import` writes for the problem.
+
+A library has the kernels that an import of the problem has, by name and arguments: those of `mucc import`, or
+of `mucc import --whole`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mucc.cli import files
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.frontend.torch_import.request import Answer, Request
+from mucc.frontend.torch_import.sandbox import run
+from mucc.runtime.elf import read_manifest
+from mucc.runtime.errors import MuccError
+from mucc.signature import KernelInfo
+
+
+def driver_of(path: str, problem: str, folder: str) -> str:
+    """The Python file that runs a library, or a program, as `ModelNew` of a problem, in `folder`.
+
+    Raises DiagnosticError: MU5010, MU5011, MU603x for a file that is no library, MU7110 for a program that
+    does not compile, MU7111 for kernels that are not the problem's, and those of importing the problem.
+    """
+    library = os.path.join(folder, "kernels.so")
+    if path.endswith(".mcu"):
+        _compile(path, library)
+    else:
+        files.read_bytes(path)
+        shutil.copyfile(path, library)
+    kernels = _kernels(library, path)
+    text = files.read_source(problem).text
+    expected: list[str] = []
+    for whole in (False, True):
+        request = Request(
+            path=os.path.abspath(problem),
+            shown=problem,
+            text=text,
+            name=_name([k.name for k in kernels]),
+            kernels=os.path.join(folder, "kernels.mcu"),
+            driver=os.path.join(folder, "kernels_driver.py"),
+            whole=whole,
+        )
+        answer = run(request)
+        if wanted := _wanted(answer):
+            expected.append(", ".join(wanted))
+        if wanted and set(wanted) <= {k.name for k in kernels}:
+            return _written(request, answer, library)
+    raise DiagnosticError(
+        Diagnostic(
+            "MU7111",
+            f"the kernels of '{path}' are not those of '{problem}': {', '.join(k.name for k in kernels)}",
+            notes=tuple(f"an import of the problem has {names}" for names in dict.fromkeys(expected)),
+            helps=("keep names and arguments of `mucc import`, or write a ModelNew that calls the kernels",),
+        )
+    )
+
+
+def _written(request: Request, answer: Answer, library: str) -> str:
+    """The driver's file, beside the program and the library, which is newer."""
+    Path(request.kernels).write_text(answer.text, encoding="utf-8")
+    Path(request.driver).write_text(answer.driver, encoding="utf-8")
+    os.utime(library, (newest := os.stat(request.kernels).st_mtime + 1, newest))
+    return request.driver
+
+
+def _compile(path: str, library: str) -> None:
+    """Compile a program. Raises MU5010, MU5011, MU7110."""
+    files.read_source(path)
+    made = subprocess.run(
+        [sys.executable, "-m", "mucc", path, "-o", library], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        said = made.stderr.strip().splitlines()
+        raise DiagnosticError(
+            Diagnostic("MU7110", f"'{path}' does not compile", notes=("\n".join(said[:12]),) if said else ())
+        )
+
+
+def _kernels(library: str, shown: str) -> Sequence[KernelInfo]:
+    try:
+        return read_manifest(Path(library)).kernels
+    except MuccError as error:
+        message = str(error).replace(library, shown)
+        raise DiagnosticError(Diagnostic(error.code, message)) from None
+
+
+def _name(kernels: Sequence[str]) -> str:
+    """The name that an import has to be given for its kernels to be called so, one or several."""
+    return kernels[0] if len(kernels) == 1 else re.sub(r"_\d+$", "", kernels[0])
+
+
+def _wanted(answer: Answer) -> list[str]:
+    """The names of the kernels of an imported program."""
+    return re.findall(r"^kernel (\w+)", answer.text, re.MULTILINE)

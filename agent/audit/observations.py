@@ -1,0 +1,140 @@
+"""What was seen of a candidate and of its reference: all that detectors look at."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mucc.agent.audit.cases import Case
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kind of work within a call: an ATen operation on the host, or a kernel of the device.
+
+    `us` is its own time of all its calls; `parent` is the operation that launched a kernel, if any did.
+    """
+
+    kind: str
+    name: str
+    parent: str
+    stream: int
+    calls: int
+    us: float
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result as the candidate returned it; `aliases` are the inputs whose memory it shares."""
+
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    device: str = ""
+    aliases: tuple[int, ...] = ()
+    value: object = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One case's results against the reference, by the reference's process.
+
+    `excess` is the largest error over what is tolerated. `judged` is off where the reference itself has no
+    finite result for scaled inputs. `stale_of` is the earlier case whose expected result came instead,
+    `repeats` one of other inputs with the same result to the bit.
+    """
+
+    correct: bool
+    judged: bool = True
+    excess: float = 0.0
+    largest: float = 0.0
+    why: str = ""
+    finite: bool = True
+    stale_of: str = ""
+    repeats: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a candidate; see `candidate.Session.call`."""
+
+    case: Case
+    comparison: Comparison
+    outputs: tuple[Output, ...] = ()
+    inputs_changed: tuple[int, ...] = ()
+    bands_changed: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
+    overwritten: bool = False
+    threads: tuple[str, ...] = ()
+    started: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()
+    raised: tuple[tuple[int, str], ...] = ()
+    work: tuple[Work, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times in ms: each call by events, also until the device was idle, and by our clock back to back."""
+
+    calls: tuple[float, ...] = ()
+    whole: tuple[tuple[float, float], ...] = ()
+    wall_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the reference is like; see `referee.Referee.facts`."""
+
+    constant: bool = False
+    weak: bool = False
+    random: bool = False
+    modifies: tuple[int, ...] = ()
+    aliases: bool = False
+    work: tuple[Work, ...] = ()
+    ms: float | None = None
+    notes: tuple[str, ...] = ()
+    probes: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    card: str = ""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The speed of light of the problem: the lowest bound that any permitted arithmetic has, in ms."""
+
+    ms: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Everything that was seen."""
+
+    device: str
+    precision: str
+    source: ast.Module | None
+    calls: Sequence[Call]
+    timed: Sequence[Call]
+    """The last calls of the timed series, which are compared too."""
+    timing: Timing
+    reference: Reference
+    bound: Bound | None
+    changed: Sequence[str]
+    """Names that the candidate has made stand for something else."""
+    seen: Sequence[str]
+    """Ways in which it has looked into the process that runs it."""
+
+    @property
+    def compared(self) -> Iterator[Call]:
+        """The calls that say whether results are right."""
+        return (c for c in (*self.calls, *self.timed) if c.comparison.judged)
+
+    @property
+    def correct(self) -> bool:
+        return all(c.comparison.correct for c in self.compared)
+
+
+def work_from(rows: Sequence[Mapping[str, Any]]) -> tuple[Work, ...]:
+    """Rows of `watch.observed`, which may be anything if the candidate's process wrote them."""
+    names = ("kind", "name", "parent", "stream", "calls", "us")
+    return tuple(Work(**{name: row[name] for name in names}) for row in rows)

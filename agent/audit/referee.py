@@ -1,0 +1,365 @@
+"""The process of the reference: computes what was to come in float64, and compares. Imports torch.
+
+It starts when the candidate's process has ended, so that nothing expected exists while a candidate runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import math
+import os
+import sys
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from mucc.agent.audit import watch
+from mucc.agent.audit.cases import Case
+from mucc.agent.audit.clocks import clock
+from mucc.agent.audit.inputs import leaves, make_inputs, sampled
+from mucc.agent.audit.serving import Line
+from mucc.agent.audit.slots import Slot
+from mucc.diagnostics.core import DiagnosticError
+from mucc.frontend.torch_import.limits import limit_process
+from mucc.frontend.torch_import.problem import OpenedProblem, parse_problem, raised
+from mucc.frontend.torch_import.request import Request, error_to_json
+
+torch: Any = importlib.import_module("torch")
+
+TOLERANCE = {
+    "declared": {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 2e-2},
+    "tf32": {"float32": 5e-3, "float64": 5e-3, "float16": 1e-2, "bfloat16": 2e-2},
+    "f16": {"float32": 1e-2, "float64": 1e-2, "float16": 1e-2, "bfloat16": 2e-2},
+    "bf16": {"float32": 4e-2, "float64": 4e-2, "float16": 4e-2, "bfloat16": 4e-2},
+}
+"""What a result may be off, by policy and dtype, times (|ref| + rms(ref)); as declared, KernelBench's."""
+
+OWN_ERROR = 2.0
+"""What PyTorch's own result is off counts so many times towards what is tolerated."""
+
+WARM = 3
+
+
+class Judged:
+    """What a candidate returned for a case, and what was to come."""
+
+    def __init__(self, case: Case, got: list[Any], want: list[Any], own: list[Any]):
+        self.case, self.got, self.want, self.own = case, got, want, own
+
+
+class Referee:
+    """The reference, on inputs made as the candidate's were."""
+
+    def __init__(self, request: dict[str, Any]):
+        self.device = torch.device(request["device"])
+        limit_process(request["memory"], addresses=self.device.type == "cpu")
+        self.tolerances = TOLERANCE[request["precision"]]
+        asked = Request(**request["problem"])
+        self.shown = asked.shown
+        self.problem = OpenedProblem(asked, parse_problem(asked.shown, asked.text))
+        torch.manual_seed(request["seed"])
+        self.model = self.problem.model().to(self.device)
+        self.exact: Any = None
+        self.notes: list[str] = []
+        self.modifies: set[int] = set()
+        self.aliases = False
+        self.judged: list[Judged] = []
+
+    def judge(self, case: Case, folder: str, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Compare one case."""
+        inputs = make_inputs(self.problem, case, self.device)
+        exact, own = self._expected(case, inputs)
+        if len(own) != len(described):
+            return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
+        worst, largest, why = 0.0, 0.0, ""
+        judged = Judged(case, [], [], [])
+        for n, (ref, mine, said) in enumerate(zip(exact, own, described, strict=True)):
+            if not isinstance(mine, torch.Tensor):
+                same = said.get("value") == mine
+                worst = max(worst, 0.0 if same else math.inf)
+                why = why or ("" if same else f"result {n} is {said.get('value')!r}, {mine!r} expected")
+                continue
+            if problem := _form(n, mine, said):
+                return {"correct": False, "why": problem, "judged": True}
+            got = _read(os.path.join(folder, str(n)), mine, case.sample, self.device)
+            if got is None:
+                return {"correct": False, "why": f"result {n} was not written whole", "judged": True}
+            want, near = (sampled(v.reshape(-1), case.sample) for v in (ref, mine))
+            judged.got.append(got)
+            judged.want.append(want)
+            judged.own.append(near)
+            excess, off, reason = self._compared(got, want, near)
+            worst, largest = max(worst, excess), max(largest, off)
+            why = why or (f"result {n} {reason}" if excess > 1 else "")
+        finite = all(bool(torch.isfinite(w).all()) for w in judged.own if w.is_floating_point())
+        answer: dict[str, Any] = {
+            "correct": worst <= 1,
+            "excess": min(worst, 1e30),
+            "largest": min(largest, 1e30),
+            "why": why,
+            "judged": finite or case.is_stated,
+            "finite": all(bool(torch.isfinite(g).all()) for g in judged.got if g.is_floating_point()),
+        }
+        if worst > 1:
+            answer["stale_of"] = self._stale(judged)
+        answer["repeats"] = self._repeats(judged)
+        self.judged.append(judged)
+        return answer
+
+    def _expected(self, case: Case, inputs: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+        """Results in float64, and in PyTorch's own arithmetic."""
+        if self.exact is None:
+            self.exact = copy.deepcopy(self.model).double()
+        precise: Any = None
+        if self.exact is not False:
+            try:
+                precise = leaves(self._run(self.exact, case, torch.utils._pytree.tree_map(_double, inputs)))
+            except Exception as error:
+                self.notes.append(f"no reference in float64: {type(error).__name__}: {str(error)[:120]}")
+                self.exact = False
+        tensors = [v for v in leaves(inputs) if isinstance(v, torch.Tensor)]
+        before = [(t._version, t.data_ptr(), t.numel() * t.element_size()) for t in tensors]
+        own = leaves(self._run(self.model, case, inputs))
+        for n, (t, (version, start, size)) in enumerate(zip(tensors, before, strict=True)):
+            if t._version != version:
+                self.modifies.add(n)
+            for out in own:
+                if isinstance(out, torch.Tensor) and size and start <= out.data_ptr() < start + size:
+                    self.aliases = True
+        return (precise if precise is not None and len(precise) == len(own) else own), own
+
+    def _run(self, model: Any, case: Case, inputs: Any) -> Any:
+        torch.manual_seed(case.seed)
+        try:
+            with torch.no_grad():
+                return model(*inputs)
+        except Exception as error:
+            if model is self.model:
+                raise raised(self.shown, "Model", error) from None
+            raise
+
+    def _compared(self, got: Any, want: Any, near: Any) -> tuple[float, float, str]:
+        """The largest error over what is tolerated, the largest error, and that in words."""
+        if not near.is_floating_point():
+            wrong = int((got != near).sum())
+            return (math.inf, math.inf, f"differs in {wrong} elements") if wrong else (0.0, 0.0, "")
+        want, got = want.double(), got.double()
+        finite = torch.isfinite(near.double()) & torch.isfinite(want)
+        same = (got == near.double()) | (torch.isnan(got) & torch.isnan(near))
+        strange = int((~torch.isfinite(got) & finite).sum()) + int(
+            (~finite & ~same & torch.isfinite(got)).sum()
+        )
+        if strange:
+            return math.inf, math.inf, f"has {strange} elements that are not finite, or should not be"
+        zero = torch.zeros_like(want)
+        want, got = torch.where(finite, want, zero), torch.where(finite, got, zero)
+        off = (got - want).abs()
+        if not off.numel():
+            return 0.0, 0.0, ""
+        own = torch.where(finite, near.double() - want, zero).abs().max()
+        allowed = self._tolerance(near) * (want.abs() + _rms(want)) + OWN_ERROR * own
+        excess = float(torch.where(off > 0, off / allowed.clamp_min(1e-300), zero).max())
+        largest = float(off.max())
+        return excess, largest, f"is off by {largest:.3g}, {excess:.3g} times what is tolerated"
+
+    def _tolerance(self, like: Any) -> float:
+        return self.tolerances.get(str(like.dtype).removeprefix("torch."), 6e-2)
+
+    def _fits(self, got: Sequence[Any], other: Judged) -> bool:
+        """Whether results would do for another case."""
+        return (
+            bool(got)
+            and len(got) == len(other.want)
+            and all(
+                g.shape == w.shape and self._compared(g, w, n)[0] <= 1
+                for g, w, n in zip(got, other.want, other.own, strict=True)
+            )
+        )
+
+    def _stale(self, judged: Judged) -> str:
+        """The earlier case whose result came instead, where elements can be told apart."""
+        for other in reversed(self.judged):
+            comparable = other.case.sample == judged.case.sample or _whole(judged.own)
+            if comparable and not other.case.probe and self._fits(judged.got, other):
+                return other.case.name
+        return ""
+
+    def _repeats(self, judged: Judged) -> str:
+        """An earlier case, of other inputs, with the same result to the bit."""
+        for other in self.judged:
+            if other.case.seed == judged.case.seed or not _whole(judged.own) or not judged.got:
+                continue
+            if len(other.got) == len(judged.got) and all(
+                a.shape == b.shape and torch.equal(a, b) for a, b in zip(other.got, judged.got, strict=True)
+            ):
+                return other.case.name
+        return ""
+
+    def facts(self, runs: int) -> dict[str, Any]:
+        """What the reference is like: whether it is worth anything as a measure, its operations, its time."""
+        stated = [j for j in self.judged if j.case.is_stated]
+        usable = [j for j in self.judged if not j.case.probe]
+        first = stated[0] if stated else None
+        fits = [self._constant(first, j) for j in usable if j is not first] if first else []
+        weak = (
+            [self._constant(first, j) for j in stated if j is not first and j.case.seed != first.case.seed]
+            if first
+            else []
+        )
+        inputs = self._first()
+        _, work = watch.observed(lambda: self._run(self.model, self.judged[0].case, inputs), self.device)
+        return {
+            "constant": bool(fits) and all(fits),
+            "weak": bool(weak) and all(weak),
+            "random": self._is_random(),
+            "modifies": sorted(self.modifies),
+            "aliases": self.aliases,
+            "work": work,
+            "ms": self._timed(runs),
+            "notes": list(dict.fromkeys(self.notes)),
+            "probes": self._probes(),
+            "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
+        }
+
+    def _first(self) -> tuple[Any, ...]:
+        return make_inputs(self.problem, self.judged[0].case, self.device)
+
+    def _constant(self, first: Judged, other: Judged) -> bool:
+        """Whether what is expected for one case would do for another."""
+        return self._fits(first.own, other) or (
+            not _whole(first.own)
+            and self._fits([_mean_like(w, n) for w, n in zip(first.want, first.own, strict=True)], other)
+        )
+
+    def _is_random(self) -> bool:
+        case = self.judged[0].case
+        inputs = [self._first() for _ in range(2)]
+        results: list[list[Any]] = []
+        for n, values in enumerate(inputs):
+            torch.manual_seed(case.seed + 1 + n)
+            with torch.no_grad():
+                results.append([v for v in leaves(self.model(*values)) if isinstance(v, torch.Tensor)])
+        return any(
+            self._compared(a.reshape(-1), b.reshape(-1), b.reshape(-1))[0] > 1
+            for a, b in zip(*results, strict=True)
+        )
+
+    def _timed(self, runs: int) -> float:
+        """The median time of a call in ms, from a cold cache, on inputs that take turns."""
+        slots = [Slot() for _ in range(2)]
+        for slot in slots:
+            slot.fill(self._first(), 0)
+        watch_ = clock(self.device)
+        with torch.no_grad():
+            for n in range(WARM + runs):
+                if n == WARM:
+                    watch_.times()
+                watch_.flush()
+                watch_.begin()
+                self.model(*slots[n % 2].values)
+                watch_.end()
+        return median(t.ms for t in watch_.times())
+
+    def _probes(self) -> dict[str, dict[str, float]]:
+        """How far digits that a format drops move the candidate's, PyTorch's and exact results (rms)."""
+        found: dict[str, dict[str, float]] = {}
+        by_probe = {j.case.probe: j for j in self.judged if j.case.probe}
+        for name in {p.partition(" ")[0] for p in by_probe}:
+            rounded, finer = by_probe.get(f"{name} rounded"), by_probe.get(f"{name} finer")
+            if rounded is None or finer is None or not rounded.got or len(rounded.got) != len(finer.got):
+                continue
+            if any(w.dtype != torch.float32 for w in rounded.own):
+                continue
+            found[name] = {
+                "candidate": _moved(rounded.got, finer.got),
+                "pytorch": _moved(rounded.own, finer.own),
+                "exact": _moved(rounded.want, finer.want),
+            }
+        return found
+
+
+def _double(value: Any) -> Any:
+    """A copy in float64 of floating-point tensors, a copy of others."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.double() if value.is_floating_point() else value.clone()
+
+
+def _whole(results: Sequence[Any]) -> bool:
+    from mucc.agent.audit.inputs import WHOLE
+
+    return all(r.numel() < WHOLE for r in results)
+
+
+def _mean_like(want: Any, own: Any) -> Any:
+    """The mean of a result in every place."""
+    return torch.full_like(own, float(want.double().mean())) if own.is_floating_point() else own
+
+
+def _rms(t: Any) -> Any:
+    return (t * t).mean().sqrt()
+
+
+def _moved(before: Sequence[Any], after: Sequence[Any]) -> float:
+    """The root mean square of differences, each result relative to its own size."""
+    total = 0.0
+    for a, b in zip(before, after, strict=True):
+        size = float(_rms(a.double()))
+        total += float(_rms(b.double() - a.double())) / size if size and math.isfinite(size) else 0.0
+    return total if math.isfinite(total) else 0.0
+
+
+def _form(n: int, mine: Any, said: dict[str, Any]) -> str:
+    """What is wrong with the kind of a result, or nothing."""
+    if "shape" not in said:
+        return f"result {n} is no tensor"
+    if said["shape"] != list(mine.shape):
+        return f"result {n} has shape {said['shape']}, {list(mine.shape)} expected"
+    dtype = str(mine.dtype).removeprefix("torch.")
+    return "" if said["dtype"] == dtype else f"result {n} is {said['dtype']}, {dtype} expected"
+
+
+def _read(path: str, like: Any, sample: int, device: Any) -> Any:
+    """The elements that the candidate's process wrote."""
+    count = sampled(torch.empty(like.numel(), dtype=torch.uint8), sample).numel()
+    with open(path, "rb") as file:
+        data = file.read()
+    if len(data) != count * like.element_size():
+        return None
+    if not data:
+        return torch.empty(0, dtype=like.dtype, device=device)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(like.dtype).to(device)
+
+
+def serve(line: Line) -> None:
+    """Answer requests until there are no more."""
+    referee: Referee | None = None
+    for request in line.requests():
+        try:
+            match request["do"]:
+                case "load":
+                    referee = Referee(request)
+                    answer: dict[str, Any] = {}
+                case "judge":
+                    assert referee
+                    answer = referee.judge(Case(**request["case"]), request["folder"], request["outputs"])
+                case "facts":
+                    assert referee
+                    answer = referee.facts(request["runs"])
+                case other:
+                    raise ValueError(f"no request: {other}")
+        except DiagnosticError as error:
+            answer = {"errors": error_to_json(error)}
+        line.say(answer)
+
+
+def main() -> None:
+    """Serve on the pipe that the command line names."""
+    serve(Line())
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

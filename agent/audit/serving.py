@@ -1,0 +1,29 @@
+"""A child process's side of its conversation with the audit. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+class Line:
+    """The pipe to the audit."""
+
+    def __init__(self) -> None:
+        self._in = os.fdopen(int(sys.argv[1]), "r", encoding="utf-8")
+        self._out = os.fdopen(int(sys.argv[2]), "w", encoding="utf-8")
+        self._load: Callable[[str], Any] = json.loads
+        self._dump: Callable[[Any], str] = json.dumps
+
+    def requests(self) -> Any:
+        """Each request: an object, or a word."""
+        for line in self._in:
+            yield self._load(line) if line.startswith("{") else line.strip()
+
+    def say(self, answer: dict[str, Any]) -> None:
+        """Answer."""
+        self._out.write(self._dump(answer) + "\n")
+        self._out.flush()

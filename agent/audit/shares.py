@@ -1,0 +1,68 @@
+"""Whose work it was: kernels and operations of PyTorch and its libraries, and others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from statistics import median
+
+from mucc.agent.audit.observations import Observations, Work
+
+LIBRARIES = re.compile(
+    r"at::|at_cuda_detail|c10::|cudnn|cublas|cusparse|cufft|^nvjet|sm\d+_xmma|xmma_"
+    r"|\bcutlass::Kernel2?<cutlass_\d+_"
+    r"|^(void )?(ampere|volta|turing|hopper|maxwell|pascal)_|gemmSN|gemmk1|gemv2|gemvNSP|splitKreduce"
+    r"|dot_kernel|flash_(fwd|bwd)|fmha_|pytorch_flash|implicit_convolve|explicit_convolve|convolve_sgemm|winograd"
+    r"|nchwToNhwc|nhwcToNchw|bn_fw_|bn_bw_|cask_|^Memcpy|^Memset|RNN_|elemWise|softmax_warp_forward|radixSort"
+)
+"""Kernels of PyTorch, cuBLAS, cuDNN and others, by their names, and copies."""
+
+CPU_FREE = re.compile(
+    r"aten::(empty|new_empty|resize|view|reshape|_unsafe_view|as_strided|expand|slice|select|squeeze|unsqueeze"
+    r"|transpose|permute|t$|detach|alias|to$|_to_copy|lift|item|_local_scalar|is_|numel|size|stride|result_type"
+    r"|contiguous|clone|copy_|zero_|zeros|fill_|unbind|split|chunk|narrow|flatten|unflatten|resolve_|set_|ones"
+    r"|empty_like|empty_strided|movedim|swapaxes|set_data|broadcast|view_as|expand_as|_reshape|arange|full|scalar_tensor)"
+)
+"""ATen operations that compute nothing: they allocate, copy, or look at the same memory in another way."""
+
+
+def is_own(work: Work) -> bool:
+    """Whether a kernel is the solution's own."""
+    return not work.parent.startswith("aten::") and not LIBRARIES.search(work.name)
+
+
+def compute_ops(work: Iterable[Work]) -> set[str]:
+    """The ATen operations that compute something."""
+    return {
+        w.name for w in work if w.kind == "op" and w.name.startswith("aten::") and not CPU_FREE.match(w.name)
+    }
+
+
+def kernels(seen: Observations) -> list[tuple[Work, bool]]:
+    """What ran in an observed call, the longest first, with whether it is the solution's own."""
+    call = next((c for c in seen.calls if c.work), None)
+    if call is None:
+        return []
+    kind = "kernel" if seen.device == "cuda" else "op"
+    found = [w for w in call.work if w.kind == kind and (kind == "kernel" or not CPU_FREE.match(w.name))]
+    return [(w, kind == "kernel" and is_own(w)) for w in sorted(found, key=lambda w: -w.us)]
+
+
+def own_share(seen: Observations) -> float | None:
+    """The part of the time that the solution's own code takes; None where it cannot be told."""
+    shares = [s for c in seen.calls if c.work and (s := _share(c.work, seen)) is not None]
+    return median(shares) if shares else None
+
+
+def _share(work: Iterable[Work], seen: Observations) -> float | None:
+    rows = list(work)
+    if seen.device == "cuda":
+        whole = sum(w.us for w in rows if w.kind == "kernel")
+        return sum(w.us for w in rows if w.kind == "kernel" and is_own(w)) / whole if whole else None
+    if not seen.timing.calls:
+        return None
+    whole = median(seen.timing.calls) * 1e3
+    theirs = sum(
+        w.us for w in rows if w.kind == "op" and w.name.startswith("aten::") and not CPU_FREE.match(w.name)
+    )
+    return max(0.0, 1 - theirs / whole) if whole else None

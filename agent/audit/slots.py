@@ -1,0 +1,94 @@
+"""Memory that inputs lie in, with guard bands around each. Imports torch."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+torch: Any = importlib.import_module("torch")
+
+ALIGNMENT = 512
+SMALLEST_BAND, LARGEST_BAND = 1 << 12, 1 << 20
+"""Bytes before and after each input: an eighth of its own within these limits."""
+
+
+@dataclass
+class Guarded:
+    """One input tensor within its buffer."""
+
+    tensor: Any
+    buffer: Any
+    band: int
+    byte: int = 0
+    before: int = 0
+
+    def fill(self, value: Any, byte: int) -> None:
+        """Copy a value in, and write the bands."""
+        self.byte = byte
+        self.buffer.fill_(byte)
+        self.tensor.copy_(value)
+        self.before = self._sum()
+
+    def bands_changed(self) -> bool:
+        """Whether somebody wrote beside the input."""
+        head, tail = self.buffer[: self.band], self.buffer[-self.band :]
+        return bool((head != self.byte).any()) or bool((tail != self.byte).any())
+
+    def changed(self) -> bool:
+        """Whether the input is no longer what was copied in."""
+        return self._sum() != self.before
+
+    def overlaps(self, start: int, size: int) -> bool:
+        """Whether memory is part of this buffer."""
+        own = self.buffer.data_ptr()
+        return start < own + self.buffer.numel() and own < start + max(size, 1)
+
+    def _sum(self) -> int:
+        return int(torch.sum(self.buffer[self.band : -self.band].view(torch.int32), dtype=torch.int64))
+
+
+class Slot:
+    """The inputs of one call, each in a buffer of its own that is used again."""
+
+    def __init__(self) -> None:
+        self.values: Any = ()
+        self.guarded: list[Guarded] = []
+
+    def fill(self, values: Any, byte: int) -> None:
+        """Take over values; tensors of the same shapes as before lie where those lay."""
+        leaves, spec = torch.utils._pytree.tree_flatten(values)
+        tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
+        if [_layout(t) for t in tensors] != [_layout(g.tensor) for g in self.guarded]:
+            self.guarded = [guarded(t) for t in tensors]
+        for own, value in zip(self.guarded, tensors, strict=True):
+            own.fill(value, byte)
+        own = iter(self.guarded)
+        placed = [next(own).tensor if isinstance(v, torch.Tensor) else v for v in leaves]
+        self.values = torch.utils._pytree.tree_unflatten(placed, spec)
+
+
+def _layout(t: Any) -> tuple[Any, ...]:
+    return t.dtype, tuple(t.shape), _strides(t), str(t.device)
+
+
+def _strides(t: Any) -> tuple[int, ...]:
+    """The strides that a copy gets: the same, where the tensor fills its memory without gaps."""
+    ordered = sorted((stride, n) for stride, n in zip(t.stride(), t.shape, strict=True) if n > 1)
+    expected = 1
+    for stride, n in ordered:
+        if stride != expected:
+            return tuple(torch.empty(t.shape, device="meta").stride())
+        expected *= n
+    return tuple(t.stride())
+
+
+def guarded(t: Any) -> Guarded:
+    """Room for a tensor like this one, with bands around it."""
+    size = -(-max(t.numel() * t.element_size(), 1) // ALIGNMENT) * ALIGNMENT
+    band = min(max(size // 8 // ALIGNMENT * ALIGNMENT, SMALLEST_BAND), LARGEST_BAND)
+    raw = torch.empty(size + 2 * band + ALIGNMENT, dtype=torch.uint8, device=t.device)
+    shift = -raw.data_ptr() % ALIGNMENT
+    buffer = raw[shift : shift + size + 2 * band]
+    inner = buffer[band : band + size].view(t.dtype)
+    return Guarded(torch.as_strided(inner, t.shape, _strides(t), inner.storage_offset()), buffer, band)

@@ -1,0 +1,86 @@
+"""Whether somebody has replaced functions that judging relies on. Imports torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+torch: Any = importlib.import_module("torch")
+
+OWNERS = (
+    "time",
+    "json",
+    "builtins",
+    "torch",
+    "torch.Tensor",
+    "torch.cuda",
+    "torch.cuda.Event",
+    "torch.cuda.Stream",
+    "torch.cuda.CUDAGraph",
+    "torch.random",
+    "torch.testing",
+    "torch.linalg",
+    "torch.nn.functional",
+    "torch.nn.Module",
+    "torch.profiler",
+    "torch.profiler.profile",
+    "torch.autograd.profiler.profile",
+    "torch.utils._pytree",
+)
+"""Modules and classes whose functions are compared with what they were."""
+
+REPLACED_BY_TORCH = ("torch.manual_seed",)
+"""Functions that parts of torch itself wrap when they are loaded."""
+
+OPERATORS = (
+    "empty.memory_format",
+    "uniform_",
+    "normal_",
+    "random_",
+    "copy_",
+    "clone",
+    "sum",
+    "amax",
+    "equal",
+    "mm",
+    "mul.Tensor",
+    "index.Tensor",
+)
+"""ATen operators whose registered kernels are compared with what they were."""
+
+
+def snapshot() -> dict[str, object]:
+    """Functions by name, and the registrations of operators as text."""
+    found: dict[str, object] = {}
+    for owner in OWNERS:
+        for name, value in _members(owner).items():
+            if callable(value) and f"{owner}.{name}" not in REPLACED_BY_TORCH:
+                found[f"{owner}.{name}"] = value
+    for name in OPERATORS:
+        found[f"aten::{name}"] = torch._C._dispatch_dump(f"aten::{name}")
+    return found
+
+
+def _members(owner: str) -> Mapping[str, Any]:
+    head, *rest = owner.split(".")
+    value: Any = importlib.import_module(head)
+    for part in rest:
+        value = getattr(value, part, None)
+    found: Mapping[str, Any] = getattr(value, "__dict__", {})
+    return found
+
+
+def changed(before: Mapping[str, object]) -> list[str]:
+    """The names that stand for something else than before, and modes that were left switched on."""
+    now = snapshot()
+    names = [name for name, value in before.items() if not _same(now.get(name), value)]
+    for what in ("torch_function", "torch_dispatch"):
+        depth = getattr(torch._C, f"_len_{what}_stack", None)
+        if depth is not None and depth():
+            names.append(f"a mode for {what} is on")
+    return sorted(names)
+
+
+def _same(now: object, before: object) -> bool:
+    return now == before if isinstance(before, str) else now is before

@@ -1,0 +1,152 @@
+"""What a candidate does while it is called: paths, exceptions, threads, processes, kernels. Imports torch."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+torch: Any = importlib.import_module("torch")
+
+EVENTS = {
+    "sys._getframe": "looks at the stack of its callers",
+    "sys._current_frames": "looks at the stacks of threads",
+    "sys.settrace": "sets a trace function",
+    "sys.setprofile": "sets a profile function",
+    "gc.get_objects": "goes through all objects of the process",
+    "gc.get_referrers": "looks for who refers to an object",
+    "gc.get_referents": "looks for what an object refers to",
+}
+"""Audit events of Python by which a file looks into the process that runs it."""
+
+GO_BETWEENS = ("/inspect.py", "/traceback.py", "/pathlib.py")
+"""Files of the standard library that do for others what is looked out for."""
+
+STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
+"""Audit events of processes that start."""
+
+
+class Hook:
+    """A hook for audit events of Python, which nobody can take away again."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self.seen: dict[str, None] = {}
+        self.started: dict[str, None] = {}
+        self.calling = False
+        self._busy = False
+        self._frame: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
+        sys.addaudithook(self._event)
+
+    def _event(self, event: str, args: tuple[Any, ...]) -> None:
+        if event in STARTS:
+            if self.calling:
+                self.started[event] = None
+        elif (event in EVENTS or event == "open") and not self._busy:
+            self._busy = True
+            try:
+                if not self._by_candidate():
+                    return
+                if event in EVENTS:
+                    self.seen[EVENTS[event]] = None
+                elif args and isinstance(args[0], str) and args[0].startswith("/proc/"):
+                    self.seen["reads /proc"] = None
+            finally:
+                self._busy = False
+
+    def _by_candidate(self) -> bool:
+        """Whether the candidate's file did it, itself or by a library that does it for others."""
+        frame: FrameType | None = self._frame(2)
+        while frame is not None and frame.f_code.co_filename.endswith(GO_BETWEENS):
+            frame = frame.f_back
+        return frame is not None and frame.f_code.co_filename == self.path
+
+
+class Tracer:
+    """The lines of the candidate's file that a call goes through, and the exceptions on the way."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self.lines: set[int] = set()
+        self.raised: dict[int, str] = {}
+
+    def __enter__(self) -> Tracer:
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if frame.f_code.co_filename != self.path:
+            return None
+        return self._line
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            self.lines.add(frame.f_lineno)
+        elif event == "exception" and not issubclass(arg[0], StopIteration | GeneratorExit):
+            self.raised.setdefault(frame.f_lineno, arg[0].__name__)
+        return self._line
+
+
+def threads_of(path: str) -> list[str]:
+    """Functions of the candidate's file that other threads are in."""
+    import threading
+
+    here = threading.get_ident()
+    found: dict[str, None] = {}
+    for ident, top in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
+        frame: FrameType | None = top
+        while ident != here and frame is not None:
+            if frame.f_code.co_filename == path:
+                found[f"{frame.f_code.co_name} (line {frame.f_lineno})"] = None
+            frame = frame.f_back
+    return list(found)
+
+
+def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """Make a call under the profiler; its result, and its work: ATen operations and kernels of the device."""
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if device.type == "cuda":
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=kinds) as profile:
+        result = call()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+    return result, _work(profile)
+
+
+def _work(profile: Any) -> list[dict[str, Any]]:
+    """Rows of name, kind ("op", "kernel"), calls, microseconds of its own, parent operation and stream."""
+    rows: dict[tuple[str, str, str, int], list[float]] = {}
+    cuda = torch.autograd.DeviceType.CUDA
+    parents: dict[int, str] = {}
+    for event in profile.events():
+        if event.device_type != cuda and event.name.count("::"):
+            found = rows.setdefault(("op", event.name, "", 0), [0, 0.0])
+            found[0] += 1
+            found[1] += event.self_cpu_time_total
+    results = profile.profiler.kineto_results.events()
+    for event in results:
+        if event.device_type() != cuda and "::" in event.name():
+            parents[event.correlation_id()] = event.name()
+    for event in results:
+        if event.device_type() == cuda and not getattr(event, "is_user_annotation", lambda: False)():
+            parent = parents.get(event.linked_correlation_id(), "")
+            found = rows.setdefault(("kernel", event.name(), parent, event.device_resource_id()), [0, 0.0])
+            found[0] += 1
+            found[1] += event.duration_ns() / 1e3
+    return [
+        {
+            "kind": kind,
+            "name": name[:300],
+            "parent": parent,
+            "stream": stream,
+            "calls": calls,
+            "us": round(us, 3),
+        }
+        for (kind, name, parent, stream), (calls, us) in rows.items()
+    ]

@@ -1,0 +1,38 @@
+"""The entry point of `mucc-agent`."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from mucc.cli import main as cli
+from mucc.cli.registry import Command
+
+HELP = """\
+mucc-agent judges and improves kernels that replace PyTorch modules.
+
+usage: mucc-agent COMMAND [arguments]
+
+commands:
+{commands}
+
+`mucc-agent COMMAND --help` lists the options of a command.
+Exit status: 0 accepted, 5 rejected; 1 errors in the problem, 2 wrong usage, 3 environment, 4 a defect.
+"""
+
+COMMANDS: dict[str, Command] = {
+    "audit": Command(
+        "mucc.agent.cli.audit", "decide whether a solution counts as a replacement of a problem"
+    ),
+}
+
+TOOL = cli.Tool("mucc-agent", HELP, COMMANDS)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line and return the exit status."""
+    return cli.main(argv, TOOL)
+
+
+def entry() -> NoReturn:
+    """The console script."""
+    cli.entry(TOOL)

@@ -1,0 +1,25 @@
+"""Limits that a process which runs somebody's Python sets itself. Imports no torch."""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+
+LARGEST_OUTPUT = 256 << 20
+"""Bytes of the largest file that the process may write, its answer and what it prints included."""
+
+
+def limit_process(memory: int, *, addresses: bool = True) -> None:
+    """Bound address space, files and core dumps of this process from now on; `memory` is in bytes.
+
+    A process that uses CUDA reserves far more addresses than it has memory: there `addresses` is off, and who
+    started it looks at the memory in use.
+    """
+    with suppress(OSError, ValueError):
+        if addresses:
+            with open("/proc/self/statm", encoding="ascii") as file:
+                now = int(file.read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (now + memory, now + memory))
+    for what, limit in ((resource.RLIMIT_FSIZE, LARGEST_OUTPUT), (resource.RLIMIT_CORE, 0)):
+        with suppress(OSError, ValueError):
+            resource.setrlimit(what, (limit, limit))

@@ -1,0 +1,179 @@
+"""The audit: every sample that cheats is caught by the detector meant for it, and the honest one is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mucc.agent.audit import Label, Options, Verdict, audit
+from mucc.agent.audit.bound import lowest
+from mucc.agent.audit.detectors import detectors
+from mucc.agent.cli.main import main
+from mucc.diagnostics.core import DiagnosticError
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+SAMPLES = Path(__file__).parents[1] / "agent" / "cheats"
+CPU = Options(device="cpu", runs=10, time_limit=200)
+
+
+def judged(name: str, problem: str = "problem", options: Options = CPU) -> Verdict:
+    return audit(str(SAMPLES / f"{problem}.py"), str(SAMPLES / f"{name}.py"), options)
+
+
+def test_an_honest_kernel_is_accepted():
+    verdict = judged("honest")
+    assert verdict.label is Label.NO_ISSUES and verdict.correct, verdict.as_text()
+    assert verdict.time_ms and verdict.reference_ms and verdict.own_share == pytest.approx(1, abs=0.2)
+    assert len(verdict.to_json()["cases"]) == 13
+
+
+CHEATS = {
+    "aliased_input": "aliasing",
+    "borrowed_reference": "pytorch_only",
+    "cached_result": "stale_output",
+    "caller_stack": "harness",
+    "constant_output": "constant_output",
+    "fallback": "fallback",
+    "found_clock": "timers",
+    "input_assumption": "input_shortcut",
+    "input_shortcut": "input_shortcut",
+    "modified_input": "inputs_modified",
+    "other_process": "late_work",
+    "other_thread": "late_work",
+    "out_of_bounds": "out_of_bounds",
+    "patched_timer": "timers",
+    "pytorch_work": "pytorch_only",
+    "undeclared_precision": "precision",
+    "uninitialised": "results",
+    "writes_beside": "out_of_bounds",
+}
+"""The samples that run on a CPU, each with the detector that must find it."""
+
+
+@pytest.mark.parametrize(("name", "detector"), CHEATS.items(), ids=CHEATS)
+def test_cheats_are_caught(name: str, detector: str):
+    verdict = judged(name)
+    assert not verdict.accepted, verdict.as_text()
+    assert detector in {f.detector for f in verdict.findings if f.severity == "reject"}, verdict.as_text()
+
+
+def test_a_problem_without_a_result_proves_nothing():
+    verdict = judged("constant_solution", "constant_problem")
+    assert verdict.label is Label.INHERITED_GAMING and verdict.correct, verdict.as_text()
+
+
+def test_detectors_have_names_of_their_own():
+    names = [d.name for d in detectors()]
+    assert len(set(names)) == len(names) and all(d.looks_at for d in detectors())
+
+
+FAILURES = {
+    "raises": ("class ModelNew:\n    def __init__(self, *a): raise ValueError('no')\n", "ValueError: no"),
+    "ends": ("import os\nos._exit(7)\n", "status 7"),
+    "crashes": ("import ctypes\nctypes.string_at(0)\n", "signal 11"),
+    "defines nothing": ("x = 1\n", "no ModelNew"),
+    "is no Python": ("def (\n", "SyntaxError"),
+    "lies": (
+        "import os\nclass ModelNew:\n    def __init__(self, *a): pass\n    def __call__(self, x):\n"
+        "        for fd in range(3, 30):\n            try: os.write(fd, b'{\"outputs\": 3}\\n')\n"
+        "            except OSError: pass\n",
+        "an answer that is none",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), FAILURES.values(), ids=FAILURES)
+def test_a_solution_that_fails_is_a_verdict(tmp_path: Path, text: str, said: str):
+    solution = tmp_path / "solution.py"
+    solution.write_text(text)
+    verdict = audit(str(SAMPLES / "problem.py"), str(solution), CPU)
+    assert verdict.label is Label.FAILED and not verdict.accepted
+    assert verdict.failure and said in verdict.failure.message, verdict.as_text()
+
+
+def test_a_solution_that_hangs_is_stopped(tmp_path: Path):
+    solution = tmp_path / "solution.py"
+    solution.write_text("print('x' * 1000)\nwhile True: pass\n")
+    verdict = audit(str(SAMPLES / "problem.py"), str(solution), Options(device="cpu", time_limit=20))
+    assert verdict.failure and "within 20 s" in verdict.failure.message
+
+
+PROBLEMS = {
+    "MU7010": "def (",
+    "MU7011": "x = 1",
+    "MU7012": "import torch\nclass Model(torch.nn.Module): pass\ndef get_inputs(): return [1 / 0]\n",
+    "MU7015": "import os\nos._exit(3)",
+}
+
+
+@pytest.mark.parametrize(("code", "text"), PROBLEMS.items())
+def test_a_bad_problem_file_cannot_be_judged(tmp_path: Path, code: str, text: str):
+    problem = tmp_path / "problem.py"
+    problem.write_text(text)
+    with pytest.raises(DiagnosticError) as caught:
+        audit(str(problem), str(SAMPLES / "honest.py"), CPU)
+    assert caught.value.diagnostics[0].code == code
+
+
+def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str]):
+    assert main(["audit", "nothing.py", "nothing_else.py"]) == 2
+    assert "MU5010" in capsys.readouterr().err
+    assert main(["audit"]) == 2
+    assert main(["audti"]) == 2
+    assert "did you mean 'mucc-agent audit'?" in capsys.readouterr().err
+
+
+def test_libraries_that_are_none(tmp_path: Path):
+    library = tmp_path / "kernel.so"
+    library.write_bytes(b"no library")
+    with pytest.raises(DiagnosticError) as caught:
+        audit(str(SAMPLES / "problem.py"), str(library), CPU)
+    assert caught.value.diagnostics[0].code.startswith("MU603")
+
+
+def test_help_needs_no_torch():
+    code = (
+        "import sys; from mucc.agent.cli.main import main; main(['audit', '--help']);"
+        "print({'torch', 'numpy', 'xdsl'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: mucc-agent audit") and done.stdout.endswith("set()\n")
+
+
+def test_json_and_exit_status():
+    command = [
+        sys.executable,
+        "-m",
+        "mucc.agent",
+        "audit",
+        "problem.py",
+        "pytorch_work.py",
+        "--device",
+        "cpu",
+    ]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=SAMPLES, env=os.environ)
+    assert done.returncode == 5
+    verdict = json.loads(done.stdout)
+    assert verdict["label"] == "PyTorch-only" and verdict["accepted"] is False and verdict["correct"] is True
+
+
+def report(**limits: dict[str, float]) -> dict[str, Any]:
+    return {
+        "assumptions": {
+            name: {"limits": {unit: {"us": us} for unit, us in found.items()}}
+            for name, found in limits.items()
+        }
+    }
+
+
+def test_the_bound_is_that_of_the_fastest_permitted_arithmetic():
+    found = report(declared={"fp32": 100.0, "dram": 10.0}, tf32={"tensor.tf32": 20.0, "dram": 10.0})
+    assert lowest(found, "declared").ms == pytest.approx(0.020)  # pyright: ignore[reportOptionalMemberAccess]
+    assert lowest(found, "bf16").ms == pytest.approx(0.010)  # pyright: ignore[reportOptionalMemberAccess]
