@@ -211,6 +211,17 @@ def test_without_a_gpu_it_checks_the_lowered_program_and_says_so(command: Any, c
     assert "seed" in text and " 7\n" in text
 
 
+def test_interpreting_needs_no_compiler(command: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(request: Any, progress: Any) -> Any:
+        raise AssertionError("a library was built")
+
+    monkeypatch.setattr(mucc.build, "build", build)
+    assert command("--dims", "M=5,N=16,K=24", "--device", "cpu") == 0
+    text = capsys.readouterr().out
+    assert "good: error" in text
+    assert "note: nothing ran on a GPU: --device cpu was given" in text
+
+
 def test_json(command: Any, capsys: Any) -> None:
     assert command("--dims", "M=5", "--dims", "N=16,K=24", "--json") == 0
     report = json.loads(capsys.readouterr().out)
