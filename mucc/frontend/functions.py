@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar, cast
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.mu import ops, rules
 from mucc.dialects.mu.ops.contraction import (
@@ -82,14 +82,23 @@ def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation
     if compute in choices:
         op = MatmulOp(values[0], values[1], ComputeAttr(Compute(compute)), scales=values[2:])
         return _accumulated(op, options.get("acc"))
-    dtype = dtype_name(Shaped.of(lhs).element_type)
-    operand_dtype = next(d for d in STORABLE if compute in ComputeAttr.choices(DTYPES[d], DTYPES[d]))
+    sparse = "sparse " if rules.is_sparse(lhs) or rules.is_sparse(rhs) else ""
+    operands = f"{sparse}{dtype_name(Shaped.of(lhs).element_type)} operands"
     raise TypeRuleError(
         "MU1010",
-        f"{dtype} operands cannot compute in {compute}",
-        notes=(f"{dtype} operands of a contraction compute in {_any_of(choices)}",),
-        helps=(f"leave `compute` out, or cast both operands to {operand_dtype}",),
+        f"{operands} cannot compute in {compute}",
+        notes=(f"{operands} of a contraction compute in {_any_of(choices)}",),
+        helps=(f"leave `compute` out{_otherwise(compute, lhs, rhs, bool(sparse))}",),
     )
+
+
+def _otherwise(compute: Option, lhs: Attribute, rhs: Attribute, is_sparse: bool) -> str:
+    """What else makes operands compute in a format that they have not."""
+    dense = ComputeAttr.choices(Shaped.of(lhs).element_type, Shaped.of(rhs).element_type)
+    if is_sparse:
+        return ", or `sparse` out of the type of the matrix" if compute in dense else ""
+    dtype = next(d for d in STORABLE if compute in ComputeAttr.choices(DTYPES[d], DTYPES[d]))
+    return f", or cast both operands to {dtype}"
 
 
 def _any_of(words: Sequence[str]) -> str:
