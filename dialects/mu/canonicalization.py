@@ -10,7 +10,9 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.dialects.mu.ops.views import TransposeOp
+from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.views import VIEWS, RegroupOp, TransposeOp
+from mucc.dialects.mu.types import Shaped
 
 
 def _constant(value: SSAValue) -> float | None:
@@ -44,6 +46,18 @@ class TransposedProduct(RewritePattern):
         rewriter.insert((rhs, lhs, turned))
         rewriter.replace_all_uses_with(op.result, turned.result, safe_erase=False)
         rewriter.erase(op)
+
+
+class PinnedView(RewritePattern):
+    """`pin(regroup(x))` -> `regroup(pin(x))`: the elements of a computed x are stored once, in that order."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, PinOp) or not isinstance(view := op.operand.owner, RegroupOp):
+            return
+        if not isinstance(view.operand.owner, Operation) or isinstance(view.operand.owner, VIEWS):
+            return
+        pin = PinOp(op.stage.data, view.operand)
+        rewriter.replace(op, [pin, RegroupOp(pin, Shaped.of(op.result.type).dims)])
 
 
 def _same(op: e.ElementwiseOp, value: SSAValue) -> SSAValue | None:
@@ -130,6 +144,7 @@ class SquareOfPow(RewritePattern):
 PATTERNS: tuple[RewritePattern, ...] = (
     DoubleTranspose(),
     TransposedProduct(),
+    PinnedView(),
     NeutralOperand(),
     DoubleNegation(),
     SameCast(),

@@ -29,7 +29,7 @@ from xdsl.utils.str_enum import StrEnum
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
-from mucc.dialects.mu.ops.pointwise import ValueConstraint
+from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
@@ -49,6 +49,8 @@ class PinOp(FormattedOp):
     result = result_def(TensorType)
 
     FORMAT: ClassVar[str] = "$stage $operand attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(CanonicalizationTrait())
 
     def __init__(self, stage: str, operand: SSAValue | Operation):
         value = SSAValue.get(operand)

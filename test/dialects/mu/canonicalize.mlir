@@ -251,3 +251,19 @@ mu.kernel @dead(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
   %3 = mu.reduce sum %2 axes [0] : (!mu.tensor<[M, M], f32>) -> !mu.tensor<[M], f32>
   mu.return %x : !mu.tensor<[M, M], f32>
 }
+
+// -----
+
+// What is pinned under another shape is stored once, and read under that shape.
+
+// CHECK-LABEL: @pinned_view(
+// CHECK-NEXT: %[[E:[0-9]+]] = mu.exp %x : (!mu.tensor<[M, 2, 8], bf16>) -> !mu.tensor<[M, 2, 8], bf16>
+// CHECK-NEXT: %[[P:[0-9]+]] = mu.pin "h" %[[E]] : (!mu.tensor<[M, 2, 8], bf16>) -> !mu.tensor<[M, 2, 8], bf16>
+// CHECK-NEXT: %{{.*}} = mu.regroup %[[P]] : (!mu.tensor<[M, 2, 8], bf16>) -> !mu.tensor<[M, 16], bf16>
+mu.kernel @pinned_view(%x: !mu.tensor<[M, 2, 8], bf16>) -> !mu.tensor<[M, 16], bf16>
+    attributes {arg_names = ["x"], result_names = ["out"], dims = ["M"]} {
+  %0 = mu.exp %x : (!mu.tensor<[M, 2, 8], bf16>) -> !mu.tensor<[M, 2, 8], bf16>
+  %1 = mu.regroup %0 : (!mu.tensor<[M, 2, 8], bf16>) -> !mu.tensor<[M, 16], bf16>
+  %2 = mu.pin "h" %1 : (!mu.tensor<[M, 16], bf16>) -> !mu.tensor<[M, 16], bf16>
+  mu.return %2 : !mu.tensor<[M, 16], bf16>
+}
