@@ -352,4 +352,19 @@ def compile_text(source: Source, options: Options | None = None) -> Compilation:
 
     Raises DiagnosticError with everything found where the program has errors.
     """
-    return _Compiler(source, options or Options()).run()
+    try:
+        return _Compiler(source, options or Options()).run()
+    except RecursionError:
+        raise too_deep() from None
+
+
+def too_deep() -> DiagnosticError:
+    """MU2011: some part of mucc walks along values that depend on each other, and came to no end."""
+    return DiagnosticError(
+        Diagnostic(
+            "MU2011",
+            "a kernel has too many operations that follow on each other",
+            notes=("mucc follows a value through some hundreds of operations within a stage",),
+            helps=("store a value on the way with `stage h = ...`, or write two kernels",),
+        )
+    )

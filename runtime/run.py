@@ -101,6 +101,8 @@ def _parse(argv: list[str]) -> Arguments:
         )
     if args.iters < 1:
         raise usage_error("--iters needs a number of at least 1")
+    if args.seed is not None and args.seed < 0:
+        raise usage_error("--seed needs a number of at least 0")
     return args
 
 
@@ -130,6 +132,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     request = Request(data, source.name, "so", args.target, nvcc=args.nvcc, cached=not args.no_cache)
     try:
         if problem:
+            _check_memory(info, dims)
             report = _on_cpu(compilation, info, dims, seed, reporter.progress)
             report.notes.append(f"nothing ran on a GPU: {problem}")
             if not asked:
@@ -149,6 +152,23 @@ def main(argv: list[str], reporter: Reporter) -> int:
         f"{info.name}: {bad} differs from the float64 interpreter",
         f"the same inputs again: --seed {seed}",
     )
+
+
+def _check_memory(info: KernelInfo, dims: dict[str, int]) -> None:
+    """Raise MU5109 where float64 copies of the arguments alone are more than the machine has room for."""
+    from math import prod
+
+    from mucc.machine import available_memory
+
+    needed = 8 * sum(prod(a.extents(dims)) for a in (*info.inputs, *info.outputs))
+    room = available_memory()
+    if room is not None and needed > room:
+        sizes = ",".join(f"{name}={max(value // 16, 1)}" for name, value in dims.items())
+        raise fault(
+            "MU5109",
+            f"interpreting takes {needed / 2**30:.0f} GiB and more, and {room / 2**30:.0f} GiB are free",
+            f"smaller sizes check the program as well: --dims {sizes}",
+        )
 
 
 def _on_cpu(

@@ -34,7 +34,11 @@ def parser() -> Parser:
         usage="mucc device [list | show CARD | calibrate] [options]",
     )
     p.add_argument(
-        "action", nargs="?", choices=("list", "show", "calibrate"), help="what to do (default: list)"
+        "action",
+        nargs="?",
+        choices=("list", "show", "calibrate"),
+        metavar="list|show|calibrate",
+        help="what to do (default: list)",
     )
     p.add_argument("card", nargs="?", metavar="CARD", help="a card of the list, such as h200")
     p.add_argument("--json", action="store_true", help="print figures as JSON")

@@ -25,18 +25,25 @@ def read_bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:
-        directory, name = os.path.split(path)
-        try:
-            meant = did_you_mean(name, os.listdir(directory or "."))
-        except OSError:
-            meant = None
-        helps = (f"did you mean '{os.path.join(directory, meant)}'?",) if meant else ()
+        helps = (f"did you mean '{meant}'?",) if (meant := _meant(path)) else ()
         _fail("MU5010", f"there is no file '{path}'", *helps)
     except IsADirectoryError:
         _fail("MU5011", f"'{path}' is a directory, not a .mcu file")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         _fail("MU5011", f"cannot read '{path}': {reason}")
+
+
+def _meant(path: str) -> str | None:
+    """A file that could be meant by the name of one that is not there."""
+    directory, name = os.path.split(path)
+    program = f"{os.path.splitext(name)[0]}.mcu"
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return None
+    meant = program if program in names else did_you_mean(name, names)
+    return os.path.join(directory, meant) if meant else None
 
 
 def read_source(path: str) -> Source:
@@ -46,6 +53,8 @@ def read_source(path: str) -> Source:
 
 def _no_directory(path: str) -> NoReturn:
     directory = os.path.dirname(path)
+    if os.path.isdir(directory or "."):
+        _fail("MU5014", f"cannot write '{path}': '{directory or '.'}' takes no new files")
     _fail("MU5012", f"cannot write '{path}': there is no directory '{directory}'", f"mkdir -p {directory}")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from mucc.cli import streams
 from mucc.cli.registry import COMMANDS, Command
 from mucc.cli.reporting import Reporter, internal_error
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
@@ -52,13 +53,17 @@ class Tool:
 
 MUCC = Tool("mucc", HELP, COMMANDS, "build")
 
+SOURCE = ".mcu"
+"""How the names of programs end."""
+
 
 class Terminated(BaseException):
     """SIGTERM or SIGHUP arrived: unwind, so that child processes end and temporary files go."""
 
 
 def _unknown_command(tool: Tool, word: str) -> DiagnosticError:
-    meant = did_you_mean(word, tool.commands)
+    program = word + SOURCE if tool.default else ""
+    meant = program if os.path.exists(program) else did_you_mean(word, tool.commands)
     return DiagnosticError(
         Diagnostic(
             "MU5002",
@@ -73,6 +78,8 @@ def _unknown_command(tool: Tool, word: str) -> DiagnosticError:
 
 
 def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
+    if argv[:1] == ["help"] and len(argv) > 1 and argv[1] in tool.commands:
+        argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
         sys.stdout.write(tool.help_text())
         return ExitStatus.GOOD if argv else ExitStatus.USAGE
@@ -91,6 +98,31 @@ def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
     from importlib import import_module
 
     return import_module(tool.commands[word].module).main(argv, reporter)
+
+
+def _unexpected(error: Exception, verbose: bool) -> Diagnostic:
+    """What nobody expected, as a diagnostic: of a program, a full disk, too little memory, or a defect."""
+    if isinstance(error, RecursionError):
+        from mucc.driver import too_deep
+
+        return too_deep().diagnostics[0]
+    if isinstance(error, MemoryError):
+        helps = ("give it smaller sizes, or a machine with more memory",)
+        return Diagnostic("MU5109", "mucc ran out of memory", helps=helps)
+    if streams.takes_no_more(error):
+        return Diagnostic("MU5014", f"cannot write the output: {error.args[1]}")
+    return internal_error(error, verbose)
+
+
+def _flush(reporter: Reporter) -> None:
+    """Write out what stdout still holds. A failure is reported once, and nothing is tried again."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        streams.drop_output()
+        reporter.add([_unexpected(error, False)])
 
 
 def _wants(argv: list[str], flag: str, value: str) -> bool:
@@ -118,14 +150,14 @@ def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
         except (BrokenPipeError, KeyboardInterrupt):
             raise
         except Exception as error:
-            reporter.add([internal_error(error, verbose)])
-            status = ExitStatus.INTERNAL
+            reporter.add([_unexpected(error, verbose)])
+            status = ExitStatus.GOOD
+        _flush(reporter)
         reporter.close()
-        sys.stdout.flush()
         return max(int(status), int(reporter.status))
     except BrokenPipeError:
-        # Whoever read our output has left. Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has left.
+        streams.drop_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -135,6 +167,7 @@ def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
 
 def entry(tool: Tool = MUCC) -> NoReturn:
     """The console script."""
+    streams.open_closed()
     gc.disable()  # a compiler run is short: what it makes lives until it ends
     import signal
 

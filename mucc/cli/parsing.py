@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import NoReturn, TypeVar
 
@@ -11,6 +12,9 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 T = TypeVar("T")
 
 DEFAULT_TARGET = "sm_90a"
+
+_NUMBERS = re.compile(r"argument ([^:]+): invalid (int|float) value: '(.*)'", re.DOTALL)
+"""What argparse says of an argument that is no number."""
 
 
 def usage_error(message: str, *helps: str) -> DiagnosticError:
@@ -44,6 +48,9 @@ class Parser(argparse.ArgumentParser):
                     if meant := did_you_mean(word, choices):
                         helps.insert(0, f"did you mean '{meant}'?")
                     helps.insert(len(helps) - 1, f"choose from {', '.join(choices)}")
+        if (found := _NUMBERS.fullmatch(message)) is not None:
+            kind = "a whole number" if found[2] == "int" else "a number"
+            message = f"{found[1]} takes {kind}, not '{found[3]}'"
         raise usage_error(message, *helps)
 
     def parse(self, argv: Sequence[str], into: T) -> T:

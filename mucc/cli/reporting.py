@@ -16,6 +16,9 @@ _STATUS = {
     "MU50": ExitStatus.USAGE,
     "MU502": ExitStatus.PROGRAM,
     "MU5": ExitStatus.TOOLCHAIN,
+    "MU5401": ExitStatus.USAGE,
+    "MU5403": ExitStatus.USAGE,
+    "MU5406": ExitStatus.USAGE,
     "MU605": ExitStatus.USAGE,
     "MU607": ExitStatus.TOOLCHAIN,
     "MU700": ExitStatus.TOOLCHAIN,
@@ -27,12 +30,13 @@ _STATUS = {
 def exit_status(code: str) -> ExitStatus:
     """The exit status that an error of this code leads to.
 
-    MU50xx is wrong usage, but for MU502x, which is about a file's contents; the rest of MU5xxx is
-    the toolchain or the environment; MU9xxx is a defect of mucc; all else is an error in the program.
+    MU50xx is wrong usage, but for MU502x, which is about a file's contents; so are unknown cards and kernels,
+    and dims without a value. The rest of MU5xxx is the toolchain or the environment; MU9xxx is a defect of
+    mucc; all else is an error in the program.
     """
     if code.startswith("MU9"):
         return ExitStatus.INTERNAL
-    for size in (5, 4, 3):
+    for size in (6, 5, 4, 3):
         if (status := _STATUS.get(code[:size])) is not None:
             return status
     return ExitStatus.PROGRAM
@@ -64,6 +68,7 @@ class Reporter:
         self.json = json
         self.verbose = verbose
         self.seen: list[tuple[Diagnostic, Source | None]] = []
+        self._known: set[tuple[Diagnostic, Source | None]] = set()
 
     def add(self, diagnostics: Iterable[Diagnostic], source: Source | None = None) -> None:
         """Report diagnostics whose spans point into `source` unless they name their own.
@@ -71,8 +76,9 @@ class Reporter:
         One that was reported already is not reported again.
         """
         for diagnostic in diagnostics:
-            if (diagnostic, source) in self.seen:
+            if (diagnostic, source) in self._known:
                 continue
+            self._known.add((diagnostic, source))
             if not self.json:
                 from mucc.diagnostics.render import render_text, use_colour
 

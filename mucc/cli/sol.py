@@ -142,5 +142,6 @@ def _plot(args: Arguments, found: Sequence[Sol], card: Card) -> None:
         helps = ("pip install matplotlib",)
         raise DiagnosticError(Diagnostic("MU5404", "--plot needs matplotlib", helps=helps)) from problem
     except (OSError, ValueError) as problem:
-        message = f"cannot write '{args.plot}': {problem}"
+        reason = (problem.strerror if isinstance(problem, OSError) else None) or problem
+        message = f"cannot write '{args.plot}': {reason}"
         raise DiagnosticError(Diagnostic("MU5405", message)) from None

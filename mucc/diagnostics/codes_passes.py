@@ -340,6 +340,12 @@ _STAGES: dict[str, tuple[str, str]] = {
 }
 
 _KERNELS: dict[str, tuple[str, str]] = {
+    "MU2011": (
+        "operations that follow on each other without end",
+        "mucc walks from a value to those that it is computed of, and takes a few hundred steps between "
+        "values that are stored. Programs that people write are far from that; one that a script wrote may "
+        "not be. Store a value on the way with `stage h = ...`, or write two kernels.\n",
+    ),
     "MU2010": entry(
         "operation without a kernel",
         "The program is right, and the interpreter computes it, but mucc cannot compile this operation yet. "

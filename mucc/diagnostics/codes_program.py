@@ -100,6 +100,11 @@ _SYNTAX: dict[str, tuple[str, str]] = {
         body("return clamp(lo=0, x, hi=1)"),
         body("return clamp(x, lo=0, hi=1)"),
     ),
+    "MU0015": (
+        "too many errors",
+        "A hundred problems are reported at a time: mend these, or the one that the others follow from, and "
+        "run mucc again.\n",
+    ),
 }
 
 _PROGRAM: dict[str, tuple[str, str]] = {

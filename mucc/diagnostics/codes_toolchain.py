@@ -259,6 +259,20 @@ error[MU5108]: nvcc did not end within 1 s and was stopped
 A kernel takes about a minute on a small machine. Mend it by giving more time.
 """,
     ),
+    "MU5109": (
+        "mucc ran out of memory",
+        """
+mucc itself, not a compiler that it runs (MU5106), got no more memory. Mostly that is the interpreter, which
+computes every element in float64 on the CPU: `mucc run` without a GPU, or with `--device cpu`. It shows as
+much with small sizes.
+
+```
+$ mucc run kernel.mcu --dims M=100000,N=100000,K=100000 --device cpu
+error[MU5109]: interpreting takes 224 GiB and more, and 20 GiB are free
+  = help: smaller sizes check the program as well: --dims M=6250,N=6250,K=6250
+```
+""",
+    ),
     "MU5110": (
         "a compiler rejected what mucc generated",
         """

@@ -114,6 +114,10 @@ class DiagnosticError(Exception):
         super().__init__("\n".join(str(d) for d in items))
 
 
+MOST = 100
+"""Diagnostics of one program that are reported; who has mended these runs it again."""
+
+
 @dataclass
 class DiagnosticSink:
     """Collects diagnostics, so that one run can report several errors."""
@@ -122,9 +126,16 @@ class DiagnosticSink:
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def emit(self, diagnostic: Diagnostic) -> None:
-        """Add one diagnostic; an equal one is not added twice."""
-        if diagnostic not in self.diagnostics:
-            self.diagnostics.append(diagnostic)
+        """Add one diagnostic; an equal one is not added twice.
+
+        Raises `DiagnosticError` with all of them, and MU0015, once there are too many.
+        """
+        if diagnostic in self.diagnostics:
+            return
+        self.diagnostics.append(diagnostic)
+        if len(self.diagnostics) >= MOST and self.has_errors:
+            message = f"more than {MOST - 1} problems: the rest is left out"
+            raise DiagnosticError((*self.diagnostics, Diagnostic("MU0015", message, severity=Severity.NOTE)))
 
     @property
     def has_errors(self) -> bool:

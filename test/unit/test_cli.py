@@ -174,7 +174,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
         (["k.mcu", "-q"], "MU5001", "there is no option '-q'"),
         (["k.mcu", "--emit", "cutlas"], "MU5001", "did you mean 'cutlass'?"),
         (["k.mcu", "--emit"], "MU5001", "expected one argument"),
-        (["k.mcu", "--timeout", "soon"], "MU5001", "invalid float value"),
+        (["k.mcu", "--timeout", "soon"], "MU5001", "--timeout takes a number, not 'soon'"),
         (["k.mcu", "--timeout", "-1"], "MU5001", "above 0"),
         (["k.mcu", "k.mcu", "-o", "k.so"], "MU5001", "2 input files"),
         (["--emit=cu"], "MU5001", "no input file"),

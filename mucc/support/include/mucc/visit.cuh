@@ -187,24 +187,23 @@ struct Output<cutlass::half_t> {
   }
 };
 
-template <>
-struct Output<cutlass::float_e4m3_t> {
+template <class T>
+struct OutputFloat8 {
   static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
   static CUTLASS_DEVICE uint16_t pack(Pair p) {
     uint16_t both;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(p.y), "f"(p.x));
+    if constexpr (cute::is_same_v<T, cutlass::float_e4m3_t>) {
+      asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(p.y), "f"(p.x));
+    } else {
+      asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(both) : "f"(p.y), "f"(p.x));
+    }
     return both;
   }
 };
 template <>
-struct Output<cutlass::float_e5m2_t> {
-  static constexpr CUtensorMapDataType kType = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  static CUTLASS_DEVICE uint16_t pack(Pair p) {
-    uint16_t both;
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(both) : "f"(p.y), "f"(p.x));
-    return both;
-  }
-};
+struct Output<cutlass::float_e4m3_t> : OutputFloat8<cutlass::float_e4m3_t> {};
+template <>
+struct Output<cutlass::float_e5m2_t> : OutputFloat8<cutlass::float_e5m2_t> {};
 
 template <class T>
 struct OutputInteger8 {
