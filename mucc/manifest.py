@@ -118,6 +118,7 @@ def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] =
                 "symbol": f"mucc_{name}",
                 "ffi": name,
                 "dims": [{"name": d, "value": bound.get(d)} for d in program.dim_names],
+                **({"each": True} if program.is_each else {}),
                 "args": _args(program),
                 "promises": promises(program),
                 **({"typical": hints} if hints else {}),

@@ -100,6 +100,8 @@ class KernelInfo:
     """Operations by unit."""
     bytes: Terms
     """Compulsory bytes of device memory."""
+    each: bool = False
+    """Whether calls may give lists of problems."""
 
     @property
     def inputs(self) -> tuple[Arg, ...]:
@@ -117,7 +119,8 @@ class KernelInfo:
         inputs = ", ".join(a.signature for a in self.inputs)
         outputs = [a.signature for a in self.outputs]
         result = outputs[0].split(": ", 1)[1] if len(outputs) == 1 else f"({', '.join(outputs)})"
-        return f"{self.name}{f'[{dims}]' if dims else ''}({inputs}) -> {result}"
+        name = f"{'each ' * self.each}{self.name}"
+        return f"{name}{f'[{dims}]' if dims else ''}({inputs}) -> {result}"
 
 
 def quotient(dim: str) -> tuple[str, int] | None:
@@ -201,6 +204,7 @@ def _kernel(data: Any) -> KernelInfo:
         bool(data["workspace"]),
         {_str(unit): _terms(terms) for unit, terms in sol["flops"].items()},
         _terms(sol["bytes"]),
+        bool(data.get("each")),
     )
     used = {e for a in kernel.args for e in a.shape if isinstance(e, str)}
     used |= {

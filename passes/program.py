@@ -105,6 +105,7 @@ class ProgramBuilder:
             "dims": kernel.dims,
             "bound": kernel.bound,
             "promises": kernel.promises,
+            "each": kernel.each,
         }
         self.program = c.ProgramOp([*inputs, *outputs], attributes, None)
         self.program.location = kernel.location

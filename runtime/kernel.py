@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mucc.runtime.errors import MuccRuntimeError, MuccTypeError, translated
+from mucc.runtime.lists import flattened, has_lists, is_list
 from mucc.signature import KernelInfo
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ class Kernel:
     * `kernel.ffi(x, w, b, y)`: the same without a Python layer; errors are plain TypeError and ValueError.
 
     All run on the tensors' device, on the framework's current stream of that device, asynchronously.
-    Results are not differentiable.
+    Results are not differentiable. A `kernel each` also takes lists, of one item for each problem, and then
+    returns lists; what is no list is the same for all problems. The leanest way takes all arguments of the
+    first problem, then those of the second, and so on.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class Kernel:
         if named:
             tensors = self._by_name(tensors, named)
         if glue.compiling():
+            if any(map(is_list, tensors)):
+                raise TypeError("MU6040: under torch.compile a kernel takes no lists")
             if out is None and workspace is None and stream is None:
                 return glue.op(*tensors)
             # A plain exception: torch.compile cannot trace the constructor of a coded one.
@@ -70,14 +75,14 @@ class Kernel:
         per device and stream. Raises as `__call__` does.
         """
         try:
-            self.ffi(*args)
+            self.ffi(*(flattened(self.info, args) if has_lists(self.info, args) else args))
         except Exception as error:
             raise translated(error) from None
 
     def workspace_bytes(self, *args: Any) -> int:
         """The bytes of workspace that `launch` with these arguments needs."""
         try:
-            return self.ffi_workspace(*args)
+            return self.ffi_workspace(*(flattened(self.info, args) if has_lists(self.info, args) else args))
         except Exception as error:
             raise translated(error) from None
 

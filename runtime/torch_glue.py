@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mucc.runtime.errors import MuccTypeError, translated
+from mucc.runtime.lists import has_lists, is_list, problems
 from mucc.signature import ITEM_BYTES, PACKED, Arg
 
 if TYPE_CHECKING:
@@ -111,9 +112,12 @@ class TorchKernel:
         """What `Kernel.__call__` returns. Tensors without memory (fake ones) go through the operator."""
         if stream is not None:
             with torch.cuda.stream(self._stream(stream, tensors)):
-                return self.run(tensors, out, workspace)
-        if not _PLAIN.issuperset(map(type, tensors)) and any(map(_has_own_rules, tensors)):
-            return self.op(*tensors)
+                return self.call(tensors, out, workspace, None)
+        if not _PLAIN.issuperset(map(type, tensors)):
+            if has_lists(self.kernel.info, tensors):
+                return self.run_lists(tensors, out, workspace)
+            if any(map(_has_own_rules, tensors)):
+                return self.op(*tensors)
         return self.run(tensors, out, workspace)
 
     def run(self, tensors: Sequence[Any], out: Any = None, workspace: Any = None) -> Any:
@@ -140,11 +144,38 @@ class TorchKernel:
             raise self._blame(tensors, outs) or translated(error) from None
         return outs[0] if self.n_outputs == 1 else tuple(outs)
 
+    def run_lists(self, tensors: Sequence[Any], out: Any, workspace: Any) -> Any:
+        """As `run`, for lists of problems: each output is a list. Of no problems, an empty one."""
+        info = self.kernel.info
+        if len(tensors) != self.n_inputs:
+            raise self._blame(tensors) or AssertionError
+        given = problems(info, [a.name for a in info.inputs], tensors)
+        if out is None:
+            outs = [self.allocate(problem) for problem in given]
+        else:
+            lists = [out] if self.n_outputs == 1 else list(out)
+            if len(lists) != self.n_outputs or any(not is_list(o) or len(o) != len(given) for o in lists):
+                what = f"out= is a list of {len(given)} tensors for each of {self.n_outputs} outputs"
+                raise MuccTypeError("MU6044", f"{info.name}: {what}")
+            outs = [list(of_problem) for of_problem in zip(*lists, strict=True)]
+        if given:
+            *first, last = [[*problem, *own] for problem, own in zip(given, outs, strict=True)]
+            flat = [value for problem in first for value in problem] + last
+            try:
+                if self.needs_workspace and workspace is None:
+                    workspace = self._workspace(flat[: -self.n_outputs], outs[-1])
+                self.ffi(*flat, *([] if workspace is None else [workspace]))
+            except Exception as error:
+                raise translated(error) from None
+        found = [[own[i] for own in outs] for i in range(self.n_outputs)]
+        return found[0] if self.n_outputs == 1 else tuple(found)
+
     def _stream(self, stream: Any, tensors: Sequence[Any]) -> Any:
         if isinstance(stream, torch.cuda.Stream):
             return stream
         if isinstance(stream, int):
-            return torch.cuda.ExternalStream(stream, device=tensors[self.first_tensor].device)
+            first = tensors[self.first_tensor]
+            return torch.cuda.ExternalStream(stream, device=(first[0] if is_list(first) else first).device)
         raise MuccTypeError(
             "MU6040", f"{self.kernel.name}: stream must be a torch stream or a handle, got {stream!r}"
         )

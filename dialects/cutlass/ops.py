@@ -60,8 +60,10 @@ from mucc.dialects.mu.rules import block_scales, group_scales, is_sparse, narrow
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
     EpilogueTileAttr,
+    Mainloop,
     MainloopAttr,
     SchedulerAttr,
+    SchedulerKind,
     Switch,
     SwitchAttr,
     TileAttr,
@@ -344,6 +346,35 @@ class GemmOp(DeviceKernelOp):
     def is_pair(self) -> bool:
         """Whether the kernel multiplies with two right operands."""
         return self.b2 is not None
+
+    @property
+    def may_be_listed(self) -> bool:
+        """Whether a kernel could compute the products of all problems that a call lists, in one launch.
+
+        That is so for plain contractions which are all that their program launches.
+        """
+        program = self.parent_op()
+        if not isinstance(program, ProgramOp) or not program.is_each:
+            return False
+        special = (
+            self.is_grouped or self.is_sparse or self.narrow is not None or self.blocks or self.parts > 1
+        )
+        if special or self.shape.extents[3] or len(list(program.kernels)) != 1:
+            return False
+        return self.compute.data not in (Compute.S8, Compute.U8) or len(self.stores) == 1
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the kernel that was chosen computes all problems of a call in one launch."""
+        if self.mainloop is None or self.scheduler is None or self.tile is None:
+            return False
+        return (
+            self.may_be_listed
+            and self.mainloop.data is Mainloop.COOPERATIVE
+            and self.scheduler.kind.data == SchedulerKind.PERSISTENT
+            and not (self.is_exchanged or self.is_dependent or self.epilogue)
+            and self.tile.sizes[1] % 16 == 0
+        )
 
     def verify_(self) -> None:
         for kind in (StoreDOp, ScatterDOp, SrcFetchOp):

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import (
     FunctionType,
     IntegerAttr,
     StringAttr,
+    UnitAttr,
 )
 from xdsl.ir import Attribute, Region
 from xdsl.irdl import IRDLOperation, attr_def, opt_attr_def, region_def
@@ -27,7 +28,8 @@ class EntryOp(IRDLOperation, ABC):
     """Base of `mu.kernel` and `cutlass.program`, written like a function.
 
     `dims` are its symbols in order, `bound` the ones with a fixed value, `promises` what the caller
-    guarantees about them: a set over the dims in order.
+    guarantees about them: a set over the dims in order. `each` says that a call may be for a list of
+    problems, with dims of their own.
     """
 
     sym_name = attr_def(StringAttr)
@@ -36,11 +38,17 @@ class EntryOp(IRDLOperation, ABC):
     dims = attr_def(ArrayAttr[StringAttr])
     bound = opt_attr_def(DictionaryAttr)
     promises = opt_attr_def(AffineSetAttr)
+    each = opt_attr_def(UnitAttr)
     body = region_def("single_block")
 
     @property
     def dim_names(self) -> tuple[str, ...]:
         return tuple(d.data for d in self.dims)
+
+    @property
+    def is_each(self) -> bool:
+        """Whether a call may be for a list of problems."""
+        return self.each is not None
 
     @property
     def bound_dims(self) -> dict[str, int]:

@@ -257,6 +257,13 @@ Checked as MU6022 is. Without the check, gather gives zeros for such a row, and 
 Checked as MU6022 is. Without the check, one of the rows is stored, no one knows which.
 """,
     ),
+    "MU6026": (
+        "results of a list of problems overlap",
+        """
+A call of a `kernel each` computes all problems of its lists at the same time, so that each needs memory of
+its own for its results. Two of the tensors that it would write share bytes.
+""",
+    ),
     "MU6030": (
         "the kernel library cannot be read",
         """
@@ -362,6 +369,18 @@ them along the last axis. `mucc.unpack_s4` takes such bytes, uint8 or int8.
 ```python
 w = torch.randint(-8, 8, (n, k), dtype=torch.int8)
 y = mod.linear(x, mucc.pack_s4(w), scales)      # for `w: s4[N, K]`: bytes [n, k/2]
+```
+""",
+    ),
+    "MU6044": (
+        "the lists of a call do not fit",
+        """
+A kernel that is declared `kernel each` takes lists: one item for each problem, in every list as many. What is
+no list is the same for all problems.
+
+```python
+ys = mod.linear(xs, ws, b)             # xs and ws of one length, b for all of them
+mod.linear(xs, ws, b, out=ys)
 ```
 """,
     ),

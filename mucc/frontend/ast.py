@@ -233,7 +233,8 @@ class Statement(Node):
 class Kernel(Node):
     """One kernel. `results` is a bare type, or named results in order.
 
-    The spans of its lists include their brackets; `open` is the brace that begins the body.
+    The spans of its lists include their brackets; `open` is the brace that begins the body. `each` says that
+    calls may give lists of problems.
     """
 
     name: Ident
@@ -247,6 +248,7 @@ class Kernel(Node):
     results_span: Span
     open: Span
     return_span: Span
+    each: bool = False
 
     @property
     def result_names(self) -> tuple[str, ...]:

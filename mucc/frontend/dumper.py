@@ -29,7 +29,7 @@ class _Dumper:
         self.lines.append(f"{'  ' * depth}{text} @{line}:{col}")
 
     def kernel(self, kernel: ast.Kernel) -> None:
-        self.line(1, f"kernel {kernel.name.text}", kernel)
+        self.line(1, f"kernel {'each ' * kernel.each}{kernel.name.text}", kernel)
         for dim in kernel.dims:
             self.line(2, f"dim {dim_text(dim)}", dim)
         for param in kernel.params:

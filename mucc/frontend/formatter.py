@@ -82,7 +82,7 @@ class Formatter:
     def _header(self, kernel: ast.Kernel, where: Span) -> None:
         """Everything up to the opening brace; each list is broken if it holds comments or does not fit."""
         dims = f"[{', '.join(map(dim_text, kernel.dims))}]" if kernel.dims else ""
-        start = f"kernel {kernel.name.text}{dims}("
+        start = f"kernel {'each ' * kernel.each}{kernel.name.text}{dims}("
         params = ", ".join(map(param_text, kernel.params))
         named = kernel.results if isinstance(kernel.results, tuple) else ()
         if isinstance(kernel.results, tuple):

@@ -140,6 +140,7 @@ class KernelGen:
             bound,
             promises,
             Region(block),
+            each=kernel.each,
         )
         op.location = self.context.location(kernel.span)
         return op

@@ -10,7 +10,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Source, Span
 KEYWORDS = frozenset({"kernel", "schedule", "for", "where", "stage", "return", "and", "or", "not", "None"})
 """Reserved words; `where` doubles as a function in expressions."""
 
-CONTEXT_WORDS = frozenset({"T", "_", "row_major", "col_major", "strides", "sparse"})
+CONTEXT_WORDS = frozenset({"T", "_", "row_major", "col_major", "strides", "sparse", "each"})
 """Names that the grammar gives a meaning in one place, free elsewhere."""
 
 PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : .""".split())  # noqa: SIM905

@@ -48,12 +48,15 @@ class Parser(ExpressionParser):
 
     def kernel(self) -> ast.Kernel:
         """
-        kernel = "kernel" name [ dims ] "(" [ param { "," param } [ "," ] ] ")" "->" results
+        kernel = "kernel" [ "each" ] name [ dims ] "(" [ param { "," param } [ "," ] ] ")" "->" results
                  [ where ] block ;
         """
         start = self.advance().start
         try:
             name = self.name("the name of a kernel")
+            each = name.text == "each" and self.kind == "name"
+            if each:
+                name = self.name("the name of a kernel")
             dims = self.dims() if self.kind == "[" else ()
             bracket = self.expect("(")
             params = self.items(bracket, lambda: self.param("a parameter"))
@@ -86,6 +89,7 @@ class Parser(ExpressionParser):
             results_span,
             opener.span,
             return_span,
+            each,
         )
 
     def dims(self) -> tuple[ast.Dim, ...]:

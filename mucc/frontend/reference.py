@@ -42,6 +42,7 @@ schedule linear_gelu for sm_90a {
   exists inside expressions only. Parameter layouts: `row_major` (default), `col_major` (last two axes
   swapped), `strides(_, 1)` (elements, `_` = run-time). Results are row-major. `w: bf16[N, K] sparse` (2:4
   along K, packed by `mucc.sparsify(w)`) can be used in `x @ w.T` only; sm_90a.
+* `kernel each NAME`: callers give lists, of one item for each problem.
 * Several results: `-> (y: bf16[M, N], amax: f32[])` and `return h, amax(h)`. A returned value must have
   exactly the declared shape; its dtype is converted.
 * `stage h = expr` stores h between two device kernels and names the stage. Without it the compiler cuts by

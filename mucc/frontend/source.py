@@ -82,7 +82,8 @@ class _Writer:
         params = ", ".join(f"{n.data}: {type_text(t)}" for n, t in zip(kernel.arg_names, inputs, strict=True))
         results = [f"{n.data}: {type_text(t)}" for n, t in zip(kernel.result_names, outputs, strict=True)]
         text = type_text(outputs.data[0]) if len(results) == 1 else f"({', '.join(results)})"
-        return f"kernel {kernel.sym_name.data}{f'[{dims}]' if dims else ''}({params}) -> {text}"
+        name = f"{'each ' * kernel.is_each}{kernel.sym_name.data}"
+        return f"kernel {name}{f'[{dims}]' if dims else ''}({params}) -> {text}"
 
     def _operation(self, op: Operation) -> None:
         if isinstance(op, PinOp):

@@ -298,6 +298,11 @@ class Target(ABC):
         """The mainloops of contractions whose rows are grouped; none for most targets."""
         return ()
 
+    @property
+    def list_mainloops(self) -> tuple[str, ...]:
+        """The mainloops whose kernels compute a list of problems in one launch; none for most targets."""
+        return ()
+
     def grouped_violations(self, config: GemmConfig) -> list[Violation]:
         """What is wrong with a grouped contraction: a mainloop that has none."""
         mainloops = self.grouped_mainloops

@@ -67,6 +67,10 @@ def _everything(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> 
     return _unique(target, problem, pinned, all_of)
 
 
+_APART = {"mainloop", "scheduler", "exchanged", "pdl", "epilogue_tile"}
+"""Settings that may ask for a kernel which runs once for each problem of a list."""
+
+
 def _unique(
     target: Target,
     problem: Problem,
@@ -75,6 +79,7 @@ def _unique(
 ) -> list[Schedule]:
     """Schedules with the pinned fields; a mainloop that is pinned is left to the family that has it."""
     grouped = target.grouped_mainloops if problem.grouped else ()
+    listed = target.list_mainloops if problem.listed and not pinned.keys() & _APART else ()
     own = next((f for f in target.families if pinned.get("mainloop") in f.mainloops), None)
     schedules = (
         _with(s, {"exchanged": exchanged, **pinned})
@@ -82,6 +87,7 @@ def _unique(
         for exchanged in _ways_round(family, problem, pinned)
         for s in proposals(family, problem.transposed if exchanged else problem)
         if own or not grouped or s.mainloop in grouped
+        if not listed or (s.mainloop in listed and s.scheduler == "persistent")
     )
     return list(dict.fromkeys(schedules))
 

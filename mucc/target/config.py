@@ -124,6 +124,8 @@ class GemmConfig:
     pdl: bool = False
     sparse: str = ""
     """The operand that is sparse, `a` or `b`; tile K counts its columns with their zeros."""
+    listed: bool = False
+    """Whether one launch may be for a list of problems."""
 
     @property
     def transposed(self) -> GemmConfig:
@@ -216,6 +218,8 @@ class Problem(NamedTuple):
     sparse: str = ""
     """The operand that is sparse, `a` or `b`."""
     mixed: Mixed | None = None
+    listed: bool = False
+    """Whether calls may list problems, which one launch of some kernels computes."""
 
     @property
     def transposed(self) -> Problem:
@@ -249,6 +253,7 @@ class Problem(NamedTuple):
             grouped=seen.grouped,
             sparse=seen.sparse,
             mixed=seen.mixed,
+            listed=seen.listed,
             **shared,
         )
 

@@ -51,6 +51,11 @@ def _arg(index: int, arg: Arg) -> str:
 
 def _kernel(k: KernelInfo) -> str:
     lines = [k.signature, "", *(_arg(i, a) for i, a in enumerate(k.args)), ""]
+    if k.each:
+        lines[-1:] = [
+            f"  args[{len(k.args)}]  and so on: the same of further problems, as many as there are",
+            "",
+        ]
     lines += [f"  needs {text} ({why})" for text, why in k.promises]
     result = "It returns 0, or non-zero: nothing was launched."
     lines += [

@@ -61,6 +61,10 @@ class Sm90(Target):
         return GROUPED
 
     @property
+    def list_mainloops(self) -> tuple[str, ...]:
+        return ("cooperative",)
+
+    @property
     def pair_mainloops(self) -> tuple[str, ...]:
         from mucc.target.sm90_rules import PAIR_MAINLOOPS
 

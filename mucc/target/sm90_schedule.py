@@ -117,7 +117,7 @@ class Sm90Tma(TmaFamily):
         """
         if problem.sparse:
             return (problem.sparse == "b",)
-        if problem.grouped or problem.rights == 2:
+        if problem.grouped or problem.listed or problem.rights == 2:
             return (False,)
         if problem.mixed is not None:
             return (not problem.mixed.first,)

@@ -60,17 +60,21 @@ def test_program(path: Path, library: Any) -> None:
     rng = random.Random(seed)
     for kernel in module.kernels:
         info = kernel.info
-        cases = [smallest_dims(info), *(draw_dims(info, rng) for _ in range(8))]
-        for dims in cases:
-            inputs = random_inputs(info, dims, rng.randrange(2**31), "cuda")
-            outputs = [empty(a, dims, "cuda") for a in info.outputs]
-            for output in outputs:
+        cases = [[smallest_dims(info)], *([draw_dims(info, rng)] for _ in range(8))]
+        if info.each:
+            cases += [[draw_dims(info, rng) for _ in range(count)] for count in (2, 7, 40)]
+        for problems in cases:
+            inputs = [random_inputs(info, dims, rng.randrange(2**31), "cuda") for dims in problems]
+            outputs = [[empty(a, dims, "cuda") for a in info.outputs] for dims in problems]
+            for output in (o for own in outputs for o in own):
                 poison(output)
-            kernel.launch(*inputs, *outputs)
+            given = [[*a, *b] for a, b in zip(inputs, outputs, strict=True)]
+            kernel.launch(*(given[0] if len(given) == 1 else map(list, zip(*given, strict=True))))
             torch.cuda.synchronize()
-            arrays = [torch.tensor(v, device="cuda") if isinstance(v, float) else v for v in inputs]
-            expected = compilation.interpret(info.name, arrays)
-            for arg, out, ref in zip(info.outputs, outputs, expected, strict=True):
-                rounded = TorchArrays("cuda").round_to(ref, arg.dtype)
-                verdict = compare(arg.name, arg.dtype, out.double(), rounded, torch)
-                assert verdict.good, f"{info.name} {dims} seed {seed}: {verdict}"
+            for dims, own, results in zip(problems, inputs, outputs, strict=True):
+                arrays = [torch.tensor(v, device="cuda") if isinstance(v, float) else v for v in own]
+                expected = compilation.interpret(info.name, arrays)
+                for arg, out, ref in zip(info.outputs, results, expected, strict=True):
+                    rounded = TorchArrays("cuda").round_to(ref, arg.dtype)
+                    verdict = compare(arg.name, arg.dtype, out.double(), rounded, torch)
+                    assert verdict.good, f"{info.name} {dims} of {len(given)} seed {seed}: {verdict}"

@@ -97,6 +97,14 @@ int record(const mucc::Call& c) {
   }
 }
 
+// All problems at once: a launch, and the pointers of the last problem.
+int record_all(const mucc::Call* calls, int count) {
+  int const launches = int(state.launches);
+  int const failed = record(calls[count - 1]);
+  state.launches = launches + 100 * count;
+  return failed;
+}
+
 int64_t workspace(const mucc::Call& c) { return c.sm_count > 0 ? state.need : -1; }
 
 namespace linear {
@@ -131,5 +139,7 @@ constexpr mucc::DimSpec dims[] = {{"N", -1}, {"K", -1}};
 
 MUCC_KERNEL(linear, linear::args, linear::dims, linear::promises, record, workspace)
 MUCC_KERNEL(laid, laid::args, laid::dims, mucc::none, record, workspace)
+MUCC_KERNEL(each_linear, linear::args, linear::dims, linear::promises, record, workspace, true, record_all)
+MUCC_KERNEL(each_alone, linear::args, linear::dims, linear::promises, record, workspace, true, nullptr)
 MUCC_KERNEL(thinned, thinned::args, thinned::dims, mucc::none, record, workspace)
 MUCC_MODULE(MANIFEST)

@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 M, N, K = 3, 16, 24
 
 
-KERNELS = ("linear", "laid", "thinned")
+KERNELS = ("linear", "laid", "thinned", "each_linear", "each_alone")
 """The kernels of the test library."""
 
 

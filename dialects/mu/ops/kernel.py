@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
     FunctionType,
     IntegerAttr,
     StringAttr,
+    UnitAttr,
     i1,
     i64,
 )
@@ -66,6 +67,7 @@ class KernelOp(EntryOp):
         bound: dict[str, int] | None = None,
         promises: AffineSet | None = None,
         body: Region | None = None,
+        each: bool = False,
     ):
         types = [t for _, t in args]
         if body is None:
@@ -83,6 +85,7 @@ class KernelOp(EntryOp):
                 if bound
                 else None,
                 "promises": AffineSetAttr(promises) if promises else None,
+                "each": UnitAttr() if each else None,
             },
             regions=[body],
         )

@@ -16,7 +16,7 @@ from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, MapOp, ProgramOp, 
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.target.cuda.families import gemm_of
 from mucc.target.cuda.gemm import Headers, Skeleton
-from mucc.target.cuda.host import host_side, workspace_struct
+from mucc.target.cuda.host import host_side, launches_lists, workspace_struct
 from mucc.target.cuda.memory import EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, raw_string_literal, words
 from mucc.target.cuda.packing import pack_texts
@@ -26,11 +26,13 @@ from mucc.target.cuda.pointwise import Texts, pointwise_texts
 _LOCALS = words(
     """
     c p op Op Work to arguments skeleton stage code codes image offsets scratch Workspace describe run fill
-    count scratch_bytes Kernel
+    run_list calls count scratch_bytes Kernel
     """
 )
 
-_PROGRAM_NAMES = words("args dims promises launch workspace Workspace scratch failed need c d")
+_PROGRAM_NAMES = words(
+    "args dims promises launch launch_each calls count workspace Workspace scratch failed need c d"
+)
 
 
 def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None = None) -> str:
@@ -262,7 +264,10 @@ def _program(program: ProgramOp, name: str, stages: _Stages, entries: Namer) -> 
             ("promises", program.promises is not None or program.requirements),
         )
     )
-    parts.append(f"MUCC_KERNEL({program.sym_name.data}, {tables}, {scope}::launch, {scope}::workspace)")
+    each = ""
+    if program.is_each:
+        each = f", true, {f'{scope}::launch_each' if launches_lists(program) else 'nullptr'}"
+    parts.append(f"MUCC_KERNEL({program.sym_name.data}, {tables}, {scope}::launch, {scope}::workspace{each})")
     return "\n\n".join(parts)
 
 

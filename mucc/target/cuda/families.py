@@ -32,6 +32,10 @@ GROUPED: dict[Mainloop, tuple[str, str]] = {
 """The same for contractions whose rows are grouped."""
 
 
+LISTED = ("mucc.target.cuda.list_gemm", "ListGemm")
+"""The same for contractions that one launch computes for a list of problems."""
+
+
 MIXED: dict[Mainloop, tuple[str, str]] = {
     Mainloop.COOPERATIVE: ("mucc.target.cuda.mixed_gemm", "MixedGemm"),
     Mainloop.PINGPONG: ("mucc.target.cuda.mixed_gemm", "MixedGemm"),
@@ -51,5 +55,5 @@ def gemm_of(op: GemmOp, places: Places, *, canonical: bool = False) -> Gemm:
     families = GROUPED if op.is_grouped else FAMILIES if op.narrow is None else MIXED
     if mainloop is None or mainloop not in families:
         raise EmissionError(f"no kernel for mainloop {mainloop or 'unset'}")
-    module, name = SPARSE if op.is_sparse else families[mainloop]
+    module, name = SPARSE if op.is_sparse else LISTED if op.is_listed else families[mainloop]
     return getattr(import_module(module), name)(op, places, canonical=canonical)

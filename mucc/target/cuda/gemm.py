@@ -325,6 +325,8 @@ class Gemm(ABC):
             lines += used_locals(self.places, *self.epilogue.fills)
             lines.append("  if (" + " ||\n      ".join(self.epilogue.fills) + ")\n    return 1;")
         lines += [f"  return {skeleton}.run(c, stage, scratch);", "}"]
+        if self.op.is_listed:
+            lines += ["", *self._run_list(skeleton)]
         if needs_scratch(self.op):
             lines += [
                 "",
@@ -333,6 +335,16 @@ class Gemm(ABC):
                 "}",
             ]
         return lines
+
+    def _run_list(self, skeleton: str) -> list[str]:
+        """What launches the kernel for a list of problems."""
+        filled: list[str] = []
+        lines = ["int run_list(mucc::Call const* calls, int count) {"]
+        if fills := self.epilogue.fills:
+            filled = ["int fill(mucc::Call const& c) {", *used_locals(self.places, *fills)]
+            filled += ["  return " + " ||\n         ".join(fills) + ";", "}", ""]
+            lines += ["  for (int i = 0; i < count; ++i)", "    if (fill(calls[i])) return 1;"]
+        return [*filled, *lines, f"  return {skeleton}.run_list(calls, count, stage);", "}"]
 
     def summary(self) -> str:
         """One line about the choices that were made."""

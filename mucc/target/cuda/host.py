@@ -138,7 +138,16 @@ def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list
             for i, (text, _, why) in enumerate(conditions)
         ]
         lines.append("};")
-    return [*lines, "", *_launch(program, places, stages), "", *_workspace(program, stages)]
+    lines += ["", *_launch(program, places, stages)]
+    if launches_lists(program):
+        lines += ["", "int launch_each(mucc::Call const* calls, int count) {"]
+        lines += [f"  return {stages[0]}::run_list(calls, count);", "}"]
+    return [*lines, "", *_workspace(program, stages)]
+
+
+def launches_lists(program: ProgramOp) -> bool:
+    """Whether all problems that a call lists are computed by one kernel."""
+    return any(isinstance(op, GemmOp) and op.is_listed for op in program.kernels)
 
 
 def _scratch_stages(program: ProgramOp, stages: Sequence[str]) -> list[str]:

@@ -110,7 +110,7 @@ class LeanEpilogue(Epilogue):
                 case _:
                     continue
         parts = list(loads.values())
-        if not self.op.is_pair or self._is_plain():
+        if self._is_plain():
             if not self.bodies:
                 self.passing_body("acc")
             work = self.bodies[0].name
@@ -119,7 +119,8 @@ class LeanEpilogue(Epilogue):
         types = ["TileShape", str(self.warpgroups), "ElementD", "StrideD", work]
         types += [node.type for node in parts]
         arguments = ", ".join(node.arguments for node in parts)
-        self.root = Node(f"mucc::gemm::{self.template}<{', '.join(types)}>", f"{{{arguments}}}")
+        type = f"{self.wrapper}mucc::gemm::{self.template}<{', '.join(types)}>{'>' * bool(self.wrapper)}"
+        self.root = Node(type, f"{{{arguments}}}")
         return self
 
     @property
@@ -128,25 +129,32 @@ class LeanEpilogue(Epilogue):
         return "PairEpilogue" if self.op.is_pair else "Epilogue"
 
     @property
+    def wrapper(self) -> str:
+        """What is put around it, up to its `<`."""
+        return ""
+
+    @property
     def thread_rows(self) -> int:
         """Rows of a tile of which a thread holds elements."""
         return 2 * self.tile[0] // (_ROWS * self.warpgroups)
 
     def _is_plain(self) -> bool:
-        """Whether a pair stores one matrix that one body computes."""
+        """Whether one matrix is stored that one body computes, or the accumulator."""
         destination = self.op.destination
-        return (
-            len(self.op.stores) == 1
-            and isinstance(destination, StoreDOp)
-            and _is_single(self.op, destination.value)
-        )
+        if destination is None or len(self.op.stores) != 1:
+            return False
+        if isinstance(destination.value.owner, AccFetchOp):
+            return not self.bodies and not self.op.is_pair
+        return _is_single(self.op, destination.value)
 
     def _graph_of(self, loads: list[Operation], parts: list[Node]) -> str:
         """The type of what several bodies compute; appends to `parts` what is done with further values."""
         fetched = {
             node.second is not None: node.result for node in self.nodes if isinstance(node, AccFetchOp)
         }
-        values: list[SSAValue | None] = [fetched.get(False), fetched.get(True)]
+        values: list[SSAValue | None] = [
+            fetched.get(second) for second in (False, True)[: 1 + self.op.is_pair]
+        ]
         values += [op.results[0] for op in loads]
         steps: list[str] = []
         for op, node in self.nodes.items():

@@ -35,6 +35,8 @@ struct Kernel {
   Table<Promise> promises;
   int (*launch)(const Call&);
   int64_t (*workspace)(const Call&);
+  bool each = false;                                         // a call may be for a list of problems,
+  int (*launch_each)(const Call* calls, int count) = nullptr;  // which this launches at once
 };
 
 // Sets the error of this thread; returns non-zero, so that a launch can `return mucc::fail(...)`.

@@ -5,9 +5,11 @@
 
 #include <mucc/call.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <vector>
 
 namespace mucc {
 
@@ -302,7 +304,15 @@ MUCC_COLD inline int fail_count(const Kernel& k, int got) {
   Message m("TypeError", "MU6001");
   m.add("%s takes %d arguments (", k.name, k.args.size);
   for (int i = 0; i < k.args.size; ++i) m.add("%s%s", i ? ", " : "", k.args[i].name);
-  m.add("), got %d", got);
+  m.add(")%s, got %d", k.each ? " for each problem" : "", got);
+  return 1;
+}
+
+// Says of an error which problem of a list it is in.
+MUCC_COLD inline int fail_problem(int problem, int count) {
+  if (count == 1) return 1;
+  size_t const used = std::strlen(last_error.text);
+  std::snprintf(last_error.text + used, sizeof(last_error.text) - used, " (problem %d of %d)", problem + 1, count);
   return 1;
 }
 
@@ -404,6 +414,45 @@ inline int check_scalar(Call& c, int i, const MuccTensor& t) {
 
 inline void start_dims(Call& c) {
   for (int d = 0; d < c.kernel->dims.size; ++d) c.dims[d] = c.kernel->dims[d].value;
+}
+
+// ---- lists of problems ------------------------------------------------------------------------------------
+
+// Results of different problems share no memory, or one problem's would overwrite another's.
+inline int check_apart(const std::vector<Call>& calls) {
+  struct Range {
+    uintptr_t begin, end;
+    int problem, argument;
+  };
+  const Kernel& k = *calls[0].kernel;
+  std::vector<Range> ranges;
+  for (size_t p = 0; p < calls.size(); ++p) {
+    for (int i = 0; i < k.args.size; ++i) {
+      if (k.args[i].role != Role::kOutput) continue;
+      uint64_t bytes = k.args[i].dtype.bits / 8;
+      for (int a = 0; a < k.args[i].ndim; ++a) bytes *= uint64_t(calls[p].extent(i, a));
+      auto const begin = reinterpret_cast<uintptr_t>(calls[p].pointers[i]);
+      ranges.push_back({begin, begin + bytes, int(p), i});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (size_t r = 1; r < ranges.size(); ++r) {
+    const Range &a = ranges[r - 1], &b = ranges[r];
+    if (a.end <= b.begin) continue;
+    about(k, b.argument, "ValueError", "MU6026")
+        .add("in problem %d it overlaps '%s' in problem %d", b.problem + 1, k.args[a.argument].name, a.problem + 1);
+    return 1;
+  }
+  return 0;
+}
+
+// All problems are on the device of the first one.
+inline int check_device(const Call& first, const Call& c) {
+  if (first.device == c.device) return 0;
+  Message("ValueError", "MU6005")
+      .add("%s: the tensors are on cuda:%d, those of the first problem on cuda:%d", c.kernel->name, c.device,
+           first.device);
+  return 1;
 }
 
 // ---- indices: what a call reads on the device is checked on request only, for it means to wait for the device ------

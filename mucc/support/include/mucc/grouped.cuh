@@ -26,6 +26,23 @@ struct Groups {
 
 struct GroupedTiles {};  // the tag by which kernels ask for the scheduler
 
+// How many clusters of tiles along M run at once, so that both operands are shared in L2.
+template <int kClusterM>
+uint32_t band_of(int swizzle) {
+  constexpr int kBand = 8;
+  return uint32_t(kBand * swizzle / kClusterM > 0 ? kBand * swizzle / kClusterM : 1);
+}
+
+// The row and the column of a tile, of those that lie in bands: down the rows of a band, then on to the next column.
+struct Cell {
+  uint32_t row, column;
+};
+CUTLASS_DEVICE Cell in_bands(uint32_t tile, uint32_t rows, uint32_t columns, uint32_t band) {
+  uint32_t const full = band * columns, top = tile / full * band, rest = tile % full;
+  uint32_t const height = rows - top < band ? rows - top : band;
+  return {top + rest % height, rest / height};
+}
+
 // Hands out the tiles of one group after the other, those that run at once in bands of kBand tiles along M, times the
 // swizzle, so that both operands are shared in L2. A warp knows the tiles of 32 groups at a time.
 template <class TileShape, class ClusterShape>
@@ -52,8 +69,7 @@ class GroupedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
     Params p{};
     p.groups = a.groups;
     p.columns = uint32_t((int(cute::get<1>(shape)) + kColumns - 1) / kColumns);
-    constexpr int kBand = 8;
-    p.band = uint32_t(kBand * a.max_swizzle_size / kClusterM > 0 ? kBand * a.max_swizzle_size / kClusterM : 1);
+    p.band = band_of<kClusterM>(a.max_swizzle_size);
     return p;
   }
   static bool can_implement(Arguments const&) { return true; }
@@ -92,12 +108,9 @@ class GroupedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
     int const lane = __popc(__ballot_sync(~0u, upto_ <= within));  // of the group that holds the tile
     uint32_t const end = __shfl_sync(~0u, upto_, lane), rows = __shfl_sync(~0u, rows_, lane);
     uint32_t const tile = within - (end - rows * params_.columns);
-    uint32_t const full = params_.band * params_.columns;
-    uint32_t const top = tile / full * params_.band, rest = tile % full;
-    uint32_t const height = rows - top < params_.band ? rows - top : params_.band;
+    auto const [row, column] = in_bands(tile, rows, params_.columns, params_.band);
     auto const at = cute::block_id_in_cluster();
-    return {int32_t((top + rest % height) * kClusterM + at.x), int32_t(rest / height * kClusterN + at.y),
-            int32_t(first_ + lane), true};
+    return {int32_t(row * kClusterM + at.x), int32_t(column * kClusterN + at.y), int32_t(first_ + lane), true};
   }
 
   CUTLASS_DEVICE void advance_to_next_work(uint32_t count = 1) { next_ += step_ * count; }

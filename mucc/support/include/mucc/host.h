@@ -248,6 +248,51 @@ inline int check_ffi(Call& c, const ffi::Any* args, int n) {
   return check_promises(c);
 }
 
+// The calls of a kernel for lists: the arguments of one problem after the other. `check` reads those of one.
+template <class Arg, class Check>
+int check_each(const Kernel& k, const Arg* args, int n, Check check, std::vector<Call>& calls) {
+  int const own = k.args.size, count = n / own;
+  if (!args || count < 1 || n % own != 0) return fail_count(k, args ? n : 0);
+  calls.reserve(size_t(count));
+  for (int p = 0; p < count; ++p) {
+    Call& c = calls.emplace_back(k);
+    if (check(c, args + p * own, own) || check_device(calls[0], c)) return fail_problem(p, count);
+  }
+  return count > 1 ? check_apart(calls) : 0;
+}
+
+// The bytes that they need: problems that are not launched together run one after the other in the same workspace.
+inline int64_t need_of(std::vector<Call>& calls) {
+  int64_t most = 0;
+  for (size_t p = 0; p < calls.size(); ++p) {
+    int64_t const need = need_of(calls[p]);
+    if (need < 0) return fail_problem(int(p), int(calls.size())), -1;
+    most = at_least(most, need);
+  }
+  return most;
+}
+
+inline int run(std::vector<Call>& calls, void* stream, const Workspace& given) {
+  DeviceScope scope;
+  Call& first = calls[0];
+  first.stream = stream;
+  if (scope.enter(first.device)) return 1;
+  int64_t const need = need_of(calls);
+  if (need < 0) return 1;
+  if (need > 0 && give_workspace(first, size_t(need), given)) return 1;
+  for (Call& c : calls) {
+    c.stream = stream;
+    c.workspace = first.workspace;
+    c.workspace_bytes = first.workspace_bytes;
+    c.key.push(reinterpret_cast<intptr_t>(c.workspace));
+  }
+  const Kernel& k = *first.kernel;
+  if (k.launch_each) return k.launch_each(calls.data(), int(calls.size()));
+  for (size_t p = 0; p < calls.size(); ++p)
+    if (k.launch(calls[p])) return fail_problem(int(p), int(calls.size()));
+  return 0;
+}
+
 // The trailing workspace tensor of the tvm-ffi door, or None.
 inline int read_workspace(const Call& c, const ffi::Any& a, Workspace& out) {
   if (a.type == ffi::kNone) return 0;
@@ -282,6 +327,10 @@ auto guarded(const Kernel& k, F&& body, decltype(body()) failed) noexcept -> dec
 MUCC_SHARED int call_c(const Kernel& k, const MuccTensor* args, int n, void* workspace, size_t bytes,
                   void* stream) noexcept {
   auto body = [&]() -> int {
+    if (k.each) {
+      std::vector<Call> calls;
+      return check_each(k, args, n, check_c, calls) || run(calls, stream, {workspace, bytes, false});
+    }
     Call c(k);
     if (check_c(c, args, n)) return 1;
     c.stream = stream;
@@ -292,14 +341,30 @@ MUCC_SHARED int call_c(const Kernel& k, const MuccTensor* args, int n, void* wor
 
 MUCC_SHARED int64_t workspace_c(const Kernel& k, const MuccTensor* args, int n) noexcept {
   auto body = [&]() -> int64_t {
+    if (k.each) {
+      std::vector<Call> calls;
+      return check_each(k, args, n, check_c, calls) ? -1 : need_of(calls);
+    }
     Call c(k);
     return check_c(c, args, n) ? -1 : need_of(c);
   };
   return guarded(k, body, -1);
 }
 
+inline int call_each_ffi(const Kernel& k, const ffi::Any* args, int n) {
+  std::vector<Call> calls;
+  int const own = k.args.size, extra = n % own;  // a workspace after all problems
+  if (extra > 1) return fail_count(k, n);
+  if (check_each(k, args, n - extra, check_ffi, calls)) return 1;
+  Workspace given;
+  if (extra > 0 && read_workspace(calls[0], args[n - 1], given)) return 1;
+  given.cached = !given.data;
+  return run(calls, ffi::current_stream(calls[0].device), given);
+}
+
 MUCC_SHARED int call_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
   auto body = [&]() -> int {
+    if (k.each) return call_each_ffi(k, args, n);
     Call c(k);
     int own = k.args.size;
     if (n != own && n != own + 1) return fail_count(k, n);
@@ -317,6 +382,10 @@ MUCC_SHARED int call_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any*
 
 MUCC_SHARED int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
   auto body = [&]() -> int64_t {
+    if (k.each) {
+      std::vector<Call> calls;
+      return check_each(k, args, n, check_ffi, calls) ? -1 : need_of(calls);
+    }
     Call c(k);
     if (n != k.args.size) return fail_count(k, n), -1;
     return check_ffi(c, args, n) ? -1 : need_of(c);

@@ -46,6 +46,8 @@ struct Skeleton {
   // The parameter block of a launch, for tests; `out` has room for `parameter_bytes`.
   int (*parameters)(Call const&, Stage const&, void* scratch, void* out);
   int64_t parameter_bytes;
+  // Of kernels that take lists: calls that differ in arguments only, on one device and stream.
+  int (*run_list)(Call const* calls, int count, Stage const&) = nullptr;
 };
 
 // One launch in a program.

@@ -8,7 +8,9 @@
 //
 //   MUCC_KERNEL(linear_gelu, args, dims, promises, launch, workspace)   // at file scope, once per kernel
 //
-// `launch` and `workspace` get a checked `mucc::Call`. An empty table is `mucc::none`. Compile with
+// `launch` and `workspace` get a checked `mucc::Call`. An empty table is `mucc::none`. A kernel for lists of problems
+// adds `true` and a function that launches all of them, or null; it takes the arguments of one problem after the other,
+// as many as the caller likes. Compile with
 // -fvisibility=hidden: the doors are exported, nothing else is.
 #pragma once
 
@@ -43,9 +45,9 @@ int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) n
 
 }  // namespace mucc
 
-#define MUCC_KERNEL(NAME, ARGS, DIMS, PROMISES, LAUNCH, WORKSPACE)                                                  \
+#define MUCC_KERNEL(NAME, ARGS, DIMS, PROMISES, LAUNCH, ...)                                                        \
   namespace {                                                                                                       \
-  constexpr ::mucc::Kernel mucc_kernel_##NAME{#NAME, ARGS, DIMS, PROMISES, LAUNCH, WORKSPACE};                      \
+  constexpr ::mucc::Kernel mucc_kernel_##NAME{#NAME, ARGS, DIMS, PROMISES, LAUNCH, __VA_ARGS__};                    \
   static_assert(mucc_kernel_##NAME.args.size <= ::mucc::kMaxArgs, "too many arguments");                            \
   static_assert(mucc_kernel_##NAME.dims.size <= ::mucc::kMaxDims, "too many dims");                                 \
   }                                                                                                                 \
