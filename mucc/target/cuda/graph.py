@@ -266,7 +266,12 @@ class Epilogue:
     def operand(self, value: str) -> str:
         """Hands a tensor or a number to the problem; the C++ name by which CUTLASS's arguments find it."""
         self.operands.append(value)
-        return f"p.extra[{len(self.operands) - 1}]"
+        return self.place(len(self.operands) - 1)
+
+    @staticmethod
+    def place(index: int) -> str:
+        """The C++ name by which CUTLASS's arguments find an operand."""
+        return f"p.extra[{index}]"
 
     def number(self, op: LoadNode) -> tuple[str, str]:
         """Hands a number to the problem: what to call the type of the node, and where it finds it."""

@@ -7,7 +7,7 @@ and store several.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from xdsl.ir import Operation, SSAValue
@@ -29,7 +29,7 @@ from mucc.dialects.cutlass.nodes import (
 from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.schedule import Mainloop
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, ordered
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, EmissionError
 from mucc.target.cuda.pointwise import REDUCTIONS
@@ -89,6 +89,8 @@ class LeanEpilogue(Epilogue):
 
     warpgroups: int = 1
     tile: tuple[int, ...] = ()
+    fetched: list[str] = field(default_factory=list[str])
+    """A C++ initializer of a `mucc::gemm::Fetched` for each matrix that is read."""
 
     def build(self) -> Self:
         """Write the loads and the body; `root` has the collective's arguments."""
@@ -196,7 +198,13 @@ class LeanEpilogue(Epilogue):
     def load_matrix(self, op: SrcFetchOp | AuxLoadOp) -> Node:
         """A whole matrix."""
         node = self._matrix(op.source, "Matrix", f"Matrix<{{element}}, {self.thread_rows}{{columns}}>")
-        self.names[op.result] = self.problem.matrix(op.source).memory.name
+        matrix = self.problem.matrix(op.source)
+        self.names[op.result] = matrix.memory.name
+        size = dtype_bytes(matrix.memory.type.element_type)
+        place, line = self.place(len(self.operands) - 1), 0 if matrix.is_row_major else 1
+        strides = f"{place}.stride[{line}] * {size}, {place}.stride[2] * {size}"
+        columns = "false" if matrix.is_row_major else "true"
+        self.fetched.append(f"{{{place}.data, {strides}, {size}, {columns}, p.m, p.n}}")
         return node
 
     def _matrix(self, value: SSAValue, prefix: str, type: str) -> Node:

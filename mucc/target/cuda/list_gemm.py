@@ -49,6 +49,10 @@ class ListGemm(Sm90Gemm):
         ).build()
 
     @property
+    def fetched(self) -> list[str]:
+        return []
+
+    @property
     def tile_scheduler(self) -> str:
         return "mucc::gemm::ListTiles"
 

@@ -262,8 +262,15 @@ class Sm90Gemm(Gemm):
 
     @property
     def mainloop_wrapper(self) -> str:
-        """What is put around CUTLASS's mainloop, up to its `<`."""
+        """What is put around CUTLASS's mainloop, up to it."""
+        if self.fetched:
+            return f"mucc::gemm::Ahead<TileShape, {len(self.fetched)}, "
         return "mucc::gemm::Promoted<" if self.op.parts > 1 else ""
+
+    @property
+    def fetched(self) -> list[str]:
+        """What is fetched into L2 for the epilogue: initializers of `mucc::gemm::Fetched`, one for a matrix."""
+        return self.epilogue.fetched if self.op.is_pair and isinstance(self.epilogue, LeanEpilogue) else []
 
     @property
     def accumulator(self) -> str:
@@ -284,6 +291,7 @@ class Sm90Gemm(Gemm):
         given = self.epilogue.root.arguments
         begin = ["mucc::gemm::begin_arguments<Kernel>(p, to);", *self._scale_arguments()]
         lines = [*begin, *self.epilogue.locals]
+        lines += [f"to.mainloop.ahead[{i}] = {text};" for i, text in enumerate(self.fetched)]
         if given != "{}":
             lines.append(f"to.epilogue.thread = {given};")
         if self.mainloop is not Mainloop.WARPSPECIALIZED:

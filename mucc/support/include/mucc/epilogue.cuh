@@ -235,7 +235,7 @@ class RowsEpilogue {
     Place const p{thread,
                   kThreads,
                   rows.first,
-                  int(cute::front(cute::get<1>(at))) * kTileN,
+                  column_tile(cute::get<1>(at), int(cute::front(cute::get<1>(shape)))) * kTileN,
                   int(cute::get<3>(at)),
                   first + fragment::row(in_group),
                   kBoxM,
@@ -318,6 +318,7 @@ class RowsEpilogue {
         }
         if (box + 1 < kBoxes && only < 0) fetch(box + 1);
         if constexpr (All::kFolds) {
+          All::end_box(work, p, m, n * kBoxN, kBoxN / 8);
           if (m + 1 == kBoxesM || only >= 0) All::end_columns(work, p, n * kBoxN, kBoxN / 8);
         }
         if constexpr (!kStores) continue;
@@ -377,6 +378,16 @@ class RowsEpilogue {
   }
 
  private:
+  // Which tile of columns it is. Of a pair the coordinate is one in (tiles, 1): a cluster's tile after the last one, where
+  // nothing is loaded, stored or reduced, has become the first one again.
+  template <class Coordinate>
+  CUTLASS_DEVICE static int column_tile(Coordinate const& at, int columns) {
+    if constexpr (kIsPair)
+      return int(cute::get<0>(at)) + int(cute::get<1>(at)) * ((columns + kTileN - 1) / kTileN);
+    else
+      return int(at);
+  }
+
   static constexpr int kOuter = kColMajor ? 1 : 0;  // the axis that is not contiguous
 
   // Stores a warp's rows of a box, `first` of the tile and those after it, in pieces of 16 bytes, as far as rows and

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cutlass/fast_math.h>
+#include <mucc/ahead.cuh>
 #include <mucc/epilogue.cuh>
 
 namespace mucc::gemm {

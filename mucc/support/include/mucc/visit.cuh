@@ -224,8 +224,8 @@ struct Output<int32_t> {
 
 // ---- what is reduced or stored besides ------------------------------------------------------------------------
 //
-// Of a value. `add` takes two neighbours, `end_columns` comes after all rows of a box of columns, and `end` after the tile. Results
-// are combined with what memory holds, which is filled before the launch.
+// Of a value. `add` takes two neighbours, `end_box` comes after a box, `end_columns` after all boxes of the same columns, and
+// `end` after the tile. What is reduced is combined with what memory holds, which is filled before the launch.
 
 template <class Kind>
 struct Fold : Ready {
@@ -238,6 +238,8 @@ struct Fold : Ready {
   float* to;
 
   CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) { to = a.data + p.l * a.batch; }
+
+  CUTLASS_DEVICE void end_box(Place const&, int, int, int) {}
 
   static CUTLASS_DEVICE void combine(float& sum, float x) { sum = Kind::combine(sum, Kind::first(x)); }
   // Over lanes whose numbers differ in these bits.
@@ -326,7 +328,8 @@ struct FoldAll : Fold<Kind> {
   }
 };
 
-// A further matrix that is stored, by each thread where it belongs; lies as a Matrix does.
+// A further matrix that is stored, which lies as a Matrix does. Threads store what they hold where it belongs; of rows
+// of 16-bit elements the four lanes that hold pieces of the same row exchange them first, so that each has 16 bytes.
 template <class T, bool kColumns = false>
 struct Stored : Ready {
   struct Arguments {
@@ -334,9 +337,10 @@ struct Stored : Ready {
     int64_t line, batch;
   };
   struct Storage {};
-  static constexpr bool kShared = false;
+  static constexpr bool kShared = false, kExchanges = sizeof(T) == 2 && !kColumns;
   T* to;
   int64_t line;
+  uint32_t box[4][2];
 
   CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
     to = a.data + p.l * a.batch + (kColumns ? p.n * a.line : p.n);
@@ -344,12 +348,37 @@ struct Stored : Ready {
   }
   CUTLASS_DEVICE void add(Place const& p, Spot const& at, Pair x) {
     int64_t const m = p.row_of(at.i);
+    if constexpr (kExchanges) {
+      box[at.g][at.h] = Output<T>::pack(x);
+      return;
+    }
     if (m >= p.M || p.n + at.n >= p.N) return;
     if constexpr (kColumns) {
       to[at.n * line + m] = narrowed(x).x;
       if (p.n + at.n + 1 < p.N) to[(at.n + 1) * line + m] = narrowed(x).y;
     } else {
       *reinterpret_cast<Two*>(to + m * line + at.n) = narrowed(x);
+    }
+  }
+  // Columns past the last one come in eights, as rows are whole multiples of 16 bytes.
+  CUTLASS_DEVICE void end_box(Place const& p, int m, int n, int groups) {
+    if constexpr (!kExchanges) return;
+    int const own = p.thread % 4;  // the eight columns that this lane stores
+    CUTLASS_PRAGMA_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      uint32_t piece[4] = {};
+      CUTLASS_PRAGMA_UNROLL
+      for (int step = 0; step < 4; ++step) {
+        int const other = own ^ step;
+        uint32_t const sent = other == 0 ? box[0][h] : other == 1 ? box[1][h] : other == 2 ? box[2][h] : box[3][h];
+        uint32_t const got = __shfl_xor_sync(~0u, sent, step);
+        CUTLASS_PRAGMA_UNROLL
+        for (int i = 0; i < 4; ++i) piece[i] = i == other ? got : piece[i];
+      }
+      int64_t const row = p.row_of(2 * m + h);
+      int const column = n + own * 8;
+      if (own < groups && row < p.M && p.n + column < p.N)
+        *reinterpret_cast<uint4*>(to + row * line + column) = {piece[0], piece[1], piece[2], piece[3]};
     }
   }
   CUTLASS_DEVICE void end_columns(Place const&, int, int) {}
@@ -454,6 +483,11 @@ struct Work<Graph<kLoads, kStored, cute::seq<kFolded...>, Steps...>, Part...>
       if constexpr (i >= kLoads) part.add(p, at, v[kFoldedValues[i - kLoads]]);
     });
     return v[kStored < 0 ? 0 : kStored];
+  }
+  static CUTLASS_DEVICE void end_box(State& s, Place const& p, int m, int n, int groups) {
+    Base::each(s, [&](auto i, auto& part) {
+      if constexpr (i >= kLoads) part.end_box(p, m, n, groups);
+    });
   }
   static CUTLASS_DEVICE void end_columns(State& s, Place const& p, int n, int groups) {
     Base::each(s, [&](auto i, auto& part) {
