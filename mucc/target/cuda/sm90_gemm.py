@@ -269,7 +269,7 @@ class Sm90Gemm(Gemm):
 
     @property
     def fetched(self) -> list[str]:
-        """What is fetched into L2 for the epilogue: initializers of `mucc::gemm::Fetched`, one for a matrix."""
+        """What is fetched into L2 for the epilogue: an initializer of `Fetched` for each matrix."""
         return self.epilogue.fetched if self.op.is_pair and isinstance(self.epilogue, LeanEpilogue) else []
 
     @property
