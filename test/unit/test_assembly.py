@@ -95,6 +95,35 @@ def test_stages_share_a_skeleton_and_have_bodies_of_their_own() -> None:
     )
 
 
+LAYERS = (
+    "kernel mu[M, N](x: bf16[M, N], w1: bf16[N, N], w2: bf16[N, N]) -> bf16[M, N] {\n"
+    "    return relu(relu(x @ w1.T) @ w2.T)\n}\n"
+)
+
+
+def test_equal_kernels_share_an_image() -> None:
+    made = parts(LAYERS)
+    (image,) = made.images
+    assert image.title == "mu.s0"
+    assert made.program.count("mucc::Image image{mucc_image_0};") == 1
+    assert 'mucc::Code code{"mu_mu_s0", &::mu::mu_::s0::image};' in made.program
+    other = parts(LAYERS.replace("return relu(relu", "return tanh(relu"))
+    assert [image.entry for image in other.images] == ["mu_mu_s0", "mu_mu_out"]
+
+
+@pytest.mark.parametrize("body", ["relu(x) + 1", "x.T", "sum(x, axis=1)"])
+def test_equal_kernels_of_programs_share_an_image(body: str) -> None:
+    result = "f32[M]" if "sum" in body else "bf16[N, M]" if ".T" in body else "bf16[M, N]"
+    kernels = [
+        f"kernel {name}[M, N](x: bf16[M, N]) -> {result} {{\n    return {body}\n}}\n"
+        for name in ("f", "g", "h")
+    ]
+    kernels[2] = kernels[2].replace("bf16[M, N])", "f16[M, N])")
+    made = parts("".join(kernels))
+    assert [image.title for image in made.images] == ["f.out", "h.out"]
+    assert made.program.count('"mu_f_out_') % 2 == 0 and "mu_g_out_" not in made.program
+
+
 # Whose epilogue
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
@@ -175,54 +176,81 @@ class _Whole(_Stages):
         return "\n".join([*comment, text])
 
 
+class _Code(NamedTuple):
+    """Where a stage's kernels are: in the image of this C++ name, under names that begin with `entry`."""
+
+    image: str
+    entry: str
+
+
 @dataclass
 class _Apart(_Stages):
-    """Machine code for the device apart from the program; collects what is to be compiled."""
+    """Machine code for the device apart from the program; collects what is to be compiled.
+
+    Stages whose kernels are equal but for their names share the image of the first.
+    """
 
     images: list[Image] = field(default_factory=list[Image])
     skeletons: list[str] = field(default_factory=list[str])
+    _codes: dict[tuple[str, str], _Code] = field(default_factory=dict[tuple[str, str], _Code])
 
     def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
         gemm = gemm_of(op, places, canonical=True)
-        if texts := gemm.texts(entry):
-            return self._light(op, places, scope, gemm.headers.device, texts, entry)
+        if gemm.texts(entry):
+            return self._light(op, places, scope, gemm.headers.device, gemm.texts, entry)
         skeleton = gemm.skeleton()
         if skeleton.symbol not in self.skeletons:
             self.skeletons.append(skeleton.symbol)
         texts = [b.text for b in gemm.bodies] + [b.entry(i) for i, b in enumerate(gemm.bodies)]
         source = "\n\n".join(["#include <mucc/math.cuh>", *texts]) + "\n" if texts else ""
-        code = f'mucc::Code code{{"{entry}", &image}};'
-        lines = [code, "", *gemm.launch(skeleton.symbol)]
-        return self._stage(op, places, scope, source, lines, entry, skeleton)
+        code, own = self._code(op, places, scope, source, entry, skeleton)
+        table = f'mucc::Code code{{"{code.entry}", &{code.image}}};'
+        return _namespace(scope, [*own, table, "", *gemm.launch(skeleton.symbol)])
 
     def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
-        if texts := _pack_texts(op, places, entry):
-            return self._light(op, places, scope, "mucc/pack.cuh", texts, entry)
-        texts = pointwise_texts(op, places, entry)
+        if _pack_texts(op, places, entry):
+            return self._light(
+                op, places, scope, "mucc/pack.cuh", lambda e: _pack_texts(op, places, e), entry
+            )
         header = "mucc/reduce.cuh" if isinstance(op, ReduceOp) else "mucc/map.cuh"
-        return self._light(op, places, scope, header, texts, entry)
+        return self._light(op, places, scope, header, lambda e: pointwise_texts(op, places, e), entry)
 
     def _light(
-        self, op: DeviceKernelOp, places: Places, scope: str, header: str, texts: Texts, entry: str
+        self,
+        op: DeviceKernelOp,
+        places: Places,
+        scope: str,
+        header: str,
+        texts_of: Callable[[str], Texts | None],
+        entry: str,
     ) -> str:
         """A stage whose kernels are compiled with their bodies."""
-        lines = [texts.data, "", texts.codes("image"), "", texts.launch]
-        return self._stage(op, places, scope, f"#include <{header}>\n\n{texts.device}\n", lines, entry)
+        texts = texts_of(entry)
+        assert texts is not None
+        code, own = self._code(op, places, scope, f"#include <{header}>\n\n{texts.device}\n", entry)
+        if code.entry != entry:
+            texts = texts_of(code.entry)
+            assert texts is not None
+        return _namespace(scope, [*own, texts.data, "", texts.codes(code.image), "", texts.launch])
 
-    def _stage(
+    def _code(
         self,
         op: DeviceKernelOp,
         places: Places,
         scope: str,
         source: str,
-        lines: list[str],
         entry: str,
         skeleton: Skeleton | None = None,
-    ) -> str:
+    ) -> tuple[_Code, list[str]]:
+        """What to call a stage's kernels, and the line that defines their image where no other has it."""
+        key = (re.sub(rf"\b{entry}(?![A-Za-z0-9])", "", source), skeleton.symbol if skeleton else "")
+        if (found := self._codes.get(key)) is not None:
+            return found, []
         symbol = f"mucc_image_{len(self.images)}"
         title = f"{places.program.sym_name.data}.{op.stage.data}"
         self.images.append(Image(title, symbol, source, entry, skeleton))
-        return _namespace(scope, [f"mucc::Image image{{{symbol}}};", *lines])
+        self._codes[key] = _Code(f"::{scope}::image", entry)
+        return _Code("image", entry), [f"mucc::Image image{{{symbol}}};"]
 
 
 def _pack_texts(op: MapOp | ReduceOp, places: Places, entry: str) -> Texts | None:
