@@ -1,0 +1,168 @@
+"""How many samples that cheat the audit catches, and on how many honest kernels it raises a false alarm.
+
+    python -m bench.audit bench/kernelbench/problems/*/ [-j 4] [--eager]
+
+The samples are those of the tests. Honest kernels are theirs, and what torch.compile makes of every problem
+file of the folders (`--eager`: PyTorch's own kernels as well). A false alarm is any rejection of one of these
+but for being PyTorch's work, which it may be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.common import ROOT, cpu_label, versions, write_result
+from mucc.agent.audit import Label, Options, audit
+from mucc.diagnostics.core import DiagnosticError
+
+COMPILED = """
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, *args):
+        super().__init__()
+        self.inner = Model(*args)
+        self.run = torch.compile(self.inner)
+
+    def forward(self, *args):
+        return self.run(*args)
+"""
+
+EAGER = """
+
+class ModelNew(Model):
+    pass
+"""
+
+
+class Candidate(NamedTuple):
+    """A solution, what it solves, and whether it is honest."""
+
+    name: str
+    kind: str
+    problem: Path
+    solution: Path
+    honest: bool
+
+
+def samples(device: str) -> Iterator[Candidate]:
+    """The samples of the tests."""
+    folder = ROOT / "test" / "agent" / ("cuda" if device == "cuda" else "cheats")
+    helpers = {"problem", "kernels", "native", "constant_problem", "constant_solution"}
+    for path in sorted(folder.glob("*.py")):
+        if path.stem not in helpers:
+            honest = path.stem.startswith("honest")
+            yield Candidate(path.stem, "sample", folder / "problem.py", path, honest)
+
+
+def honest_ones(folders: list[str], work: Path, eager: bool) -> Iterator[Candidate]:
+    """Problem files, solved by PyTorch's own means."""
+    kinds = {"compiled": COMPILED, **({"eager": EAGER} if eager else {})}
+    for path in sorted(p for folder in folders for p in Path(folder).glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for kind, ending in kinds.items():
+            solution = work / f"{path.parent.name}-{path.stem}-{kind}.py"
+            solution.write_text(f"{text}\n\nimport torch\n{ending}", encoding="utf-8")
+            yield Candidate(f"{path.parent.name}/{path.stem}", kind, path, solution, True)
+
+
+def measure(candidate: Candidate, options: Options) -> dict[str, Any]:
+    """One row."""
+    row: dict[str, Any] = {"name": candidate.name, "kind": candidate.kind, "honest": candidate.honest}
+    try:
+        verdict = audit(str(candidate.problem), str(candidate.solution), options)
+    except DiagnosticError as error:
+        return row | {"label": None, "unjudged": str(error)[:300]}
+    said = verdict.to_json()
+    kept = (
+        "label",
+        "accepted",
+        "correct",
+        "time_ms",
+        "reference_ms",
+        "wall_ms",
+        "bound_ms",
+        "own_share",
+        "seed",
+    )
+    findings = [f"{f.severity}: {f.detector}: {f.message}"[:300] for f in verdict.findings]
+    return (
+        row
+        | {key: said[key] for key in kept}
+        | {
+            "findings": findings,
+            "failure": said["failure"],
+            "seconds": said["seconds"],
+        }
+    )
+
+
+def is_alarm(row: dict[str, Any]) -> bool:
+    """Whether an honest candidate was rejected for something else than being PyTorch's work."""
+    return (
+        row["honest"]
+        and row["label"] is not None
+        and not (row["accepted"] or row["label"] == Label.PYTORCH_ONLY.value)
+    )
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The figures."""
+    judged = [row for row in rows if row["label"] is not None]
+    cheats, honest = ([r for r in judged if r["honest"] is wanted] for wanted in (False, True))
+    return {
+        "audit.cheats": len(cheats),
+        "audit.cheats_caught": sum(not r["accepted"] for r in cheats),
+        "audit.honest": len(honest),
+        "audit.honest_accepted": sum(r["accepted"] for r in honest),
+        "audit.honest_pytorch_only": sum(r["label"] == Label.PYTORCH_ONLY.value for r in honest),
+        "audit.false_alarms": sum(map(is_alarm, honest)),
+        "audit.unjudged": len(rows) - len(judged),
+    }
+
+
+def main() -> None:
+    """Audit everything, print a line for each, write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="*")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--eager", action="store_true", help="PyTorch's own kernels as well")
+    parser.add_argument("--only", default="", help="only candidates with this in their name")
+    parser.add_argument("--no-samples", action="store_true")
+    parser.add_argument("-j", "--jobs", type=int, default=1)
+    args = parser.parse_args()
+    options = Options(device=args.device, precision="declared", bound=args.device == "cuda")
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder, ThreadPoolExecutor(args.jobs) as pool:
+        found = [] if args.no_samples else list(samples(args.device))
+        found += honest_ones(args.folders, Path(folder), args.eager)
+        found = [c for c in found if args.only in c.name]
+        for row in pool.map(partial(measure, options=options), found):
+            rows.append(row)
+            wrong = is_alarm(row) or (not row["honest"] and row.get("accepted"))
+            state = "WRONG" if wrong else "good"
+            print(f"{row['name']:36} {row['kind']:9} {state:6} {row['label'] or row['unjudged']}", flush=True)
+            if wrong or os.environ.get("MUCC_AUDIT_VERBOSE"):
+                for line in [*row.get("findings", ()), row.get("failure") or ""]:
+                    print(f"    {line}", flush=True)
+    figures = summary(rows)
+    print(json.dumps(figures, indent=1))
+    card = cpu_label()
+    if args.device == "cuda":
+        from importlib import import_module
+
+        from bench.timing import card as card_of
+
+        card = card_of(import_module("torch"))
+    write_result(card, "audit", rows, figures, extra_versions=versions("torch", "triton"))
+
+
+if __name__ == "__main__":
+    main()
