@@ -130,6 +130,11 @@ class Observations:
         return (c for c in (*self.calls, *self.timed) if c.comparison.judged)
 
     @property
+    def observed(self) -> Sequence[Call]:
+        """The calls that ran under the profiler."""
+        return [c for c in self.calls if c.case.observe]
+
+    @property
     def correct(self) -> bool:
         return all(c.comparison.correct for c in self.compared)
 

@@ -40,7 +40,7 @@ def compute_ops(work: Iterable[Work]) -> set[str]:
 
 def kernels(seen: Observations) -> list[tuple[Work, bool]]:
     """What ran in an observed call, the longest first, with whether it is the solution's own."""
-    call = next((c for c in seen.calls if c.work), None)
+    call = next(iter(seen.observed), None)
     if call is None:
         return []
     kind = "kernel" if seen.device == "cuda" else "op"
@@ -50,7 +50,7 @@ def kernels(seen: Observations) -> list[tuple[Work, bool]]:
 
 def own_share(seen: Observations) -> float | None:
     """The part of the time that the solution's own code takes; None where it cannot be told."""
-    shares = [s for c in seen.calls if c.work and (s := _share(c.work, seen)) is not None]
+    shares = [s for c in seen.observed if (s := _share(c.work, seen)) is not None]
     return median(shares) if shares else None
 
 

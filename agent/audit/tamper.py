@@ -22,7 +22,6 @@ OWNERS = (
     "torch.testing",
     "torch.linalg",
     "torch.nn.functional",
-    "torch.nn.Module",
     "torch.profiler",
     "torch.profiler.profile",
     "torch.autograd.profiler.profile",

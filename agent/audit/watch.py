@@ -125,7 +125,7 @@ def _work(profile: Any) -> list[dict[str, Any]]:
     cuda = torch.autograd.DeviceType.CUDA
     parents: dict[int, str] = {}
     for event in profile.events():
-        if event.device_type != cuda and event.name.count("::"):
+        if event.device_type != cuda and ("::" in event.name or "GraphLaunch" in event.name):
             found = rows.setdefault(("op", event.name, "", 0), [0, 0.0])
             found[0] += 1
             found[1] += event.self_cpu_time_total

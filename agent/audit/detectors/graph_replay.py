@@ -15,8 +15,8 @@ class GraphReplay:
     looks_at = "kernels of observed calls"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
-        observed = [c for c in seen.calls if c.work]
-        if seen.device != "cuda" or not observed or not _kernels(seen):
+        observed = seen.observed
+        if seen.device != "cuda" or not _kernels(seen):
             return
         idle = [c.case.name for c in observed if not any(w.kind == "kernel" for w in c.work)]
         if idle:

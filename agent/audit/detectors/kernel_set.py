@@ -15,7 +15,7 @@ class KernelSet:
     looks_at = "names and numbers of kernels, and of operations on a CPU, in several calls"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
-        observed = [c for c in seen.calls if c.work]
+        observed = seen.observed
         sets = {c.case.name: _set(c, seen.device) for c in observed}
         if len(set(sets.values())) < 2:
             return
