@@ -36,6 +36,7 @@ def driver_of(path: str, problem: str, folder: str) -> str:
         files.read_bytes(path)
         shutil.copyfile(path, library)
     kernels = _kernels(library, path)
+    there = [f"{k.name}({', '.join(a.name for a in k.inputs)})" for k in kernels]
     text = files.read_source(problem).text
     expected: list[str] = []
     for whole in (False, True):
@@ -51,12 +52,12 @@ def driver_of(path: str, problem: str, folder: str) -> str:
         answer = run(request)
         if wanted := _wanted(answer):
             expected.append(", ".join(wanted))
-        if wanted and set(wanted) <= {k.name for k in kernels}:
+        if wanted and set(wanted) <= set(there):
             return _written(request, answer, library)
     raise DiagnosticError(
         Diagnostic(
             "MU7111",
-            f"the kernels of '{path}' are not those of '{problem}': {', '.join(k.name for k in kernels)}",
+            f"the kernels of '{path}' are not those of '{problem}': {', '.join(there)}",
             notes=tuple(f"an import of the problem has {names}" for names in dict.fromkeys(expected)),
             helps=("keep names and arguments of `mucc import`, or write a ModelNew that calls the kernels",),
         )
@@ -98,5 +99,7 @@ def _name(kernels: Sequence[str]) -> str:
 
 
 def _wanted(answer: Answer) -> list[str]:
-    """The names of the kernels of an imported program."""
-    return re.findall(r"^kernel (\w+)", answer.text, re.MULTILINE)
+    """The kernels of an imported program, with the names of their arguments."""
+    found = re.findall(r"^kernel (\w+)(?:\[.*?\])?\((.*?)\)\s*->", answer.text, re.MULTILINE | re.DOTALL)
+    arguments = re.compile(r"(\w+):")
+    return [f"{name}({', '.join(arguments.findall(between))})" for name, between in found]

@@ -35,8 +35,8 @@ their names and arguments. The notes list them.
 
 ```
 $ mucc-agent audit mlp.py gemm.so
-error[MU7111]: the kernels of 'gemm.so' are not those of 'mlp.py': gemm
-  = note: an import of the problem has gemm_0, gemm_1
+error[MU7111]: the kernels of 'gemm.so' are not those of 'mlp.py': gemm(a, b)
+  = note: an import of the problem has gemm(x, up_weight, down_weight)
 ```
 
 Start from what `mucc import problem.py -o kernel.mcu` writes, and change what is inside the kernels and their

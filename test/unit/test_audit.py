@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostlib import MANIFEST, build, host_library, raw_string
 
 from mucc.agent.audit import Label, Options, Verdict, audit
 from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.detectors import detectors
+from mucc.agent.audit.library import driver_of
 from mucc.agent.cli.main import main
 from mucc.diagnostics.core import DiagnosticError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 SAMPLES = Path(__file__).parents[1] / "agent" / "cheats"
+HOST_ABI = Path(__file__).with_name("host_abi.cpp")
 CPU = Options(device="cpu", runs=10, time_limit=200)
 
 
@@ -69,9 +72,12 @@ def test_a_problem_without_a_result_proves_nothing():
     assert verdict.label is Label.INHERITED_GAMING and verdict.correct, verdict.as_text()
 
 
-def test_detectors_have_names_of_their_own():
+def test_detectors_are_described():
     names = [d.name for d in detectors()]
-    assert len(set(names)) == len(names) and all(d.looks_at for d in detectors())
+    assert len(set(names)) == len(names)
+    described = (SAMPLES.parents[2] / "docs" / "audit.md").read_text()
+    for detector in detectors():
+        assert f"| `{detector.name}` | {detector.looks_at} |" in described
 
 
 FAILURES = {
@@ -113,6 +119,13 @@ PROBLEMS = {
 }
 
 
+def test_a_problem_file_that_hangs_is_stopped():
+    problem = SAMPLES.parents[2] / "bench" / "kernelbench" / "problems" / "bad" / "hangs.py"
+    with pytest.raises(DiagnosticError) as caught:
+        audit(str(problem), str(SAMPLES / "honest.py"), Options(device="cpu", time_limit=15))
+    assert caught.value.diagnostics[0].code == "MU7013"
+
+
 @pytest.mark.parametrize(("code", "text"), PROBLEMS.items())
 def test_a_bad_problem_file_cannot_be_judged(tmp_path: Path, code: str, text: str):
     problem = tmp_path / "problem.py"
@@ -136,6 +149,35 @@ def test_libraries_that_are_none(tmp_path: Path):
     with pytest.raises(DiagnosticError) as caught:
         audit(str(SAMPLES / "problem.py"), str(library), CPU)
     assert caught.value.diagnostics[0].code.startswith("MU603")
+
+
+def test_libraries_of_other_kernels(tmp_path: Path):
+    with pytest.raises(DiagnosticError) as caught:
+        audit(str(SAMPLES / "problem.py"), str(host_library()), CPU)
+    (found,) = caught.value.diagnostics
+    assert found.code == "MU7111" and "linear(x, w, alpha)" in found.message
+    assert found.notes == ("an import of the problem has linear(x, linear_weight, linear_bias)",)
+
+
+def test_programs_that_do_not_compile(tmp_path: Path):
+    program = tmp_path / "kernel.mcu"
+    program.write_text("kernel k(")
+    with pytest.raises(DiagnosticError) as caught:
+        audit(str(SAMPLES / "problem.py"), str(program), CPU)
+    assert caught.value.diagnostics[0].code == "MU7110"
+
+
+def test_a_library_is_called_by_the_driver_of_an_import(tmp_path: Path):
+    named = {"w": "linear_weight", "alpha": "linear_bias"}
+    kernel: dict[str, Any] = MANIFEST["kernels"][0]  # pyright: ignore[reportAssignmentType, reportIndexIssue]
+    args = [{**arg, "name": named.get(arg["name"], arg["name"])} for arg in kernel["args"]]
+    manifest = {**MANIFEST, "kernels": [{**kernel, "args": args}]}
+    library = build(HOST_ABI, tmp_path / "kernel.so", defines=[raw_string(manifest)])
+    driver = Path(driver_of(str(library), str(SAMPLES / "problem.py"), str(tmp_path)))
+    assert "class ModelNew(Imported):" in driver.read_text()
+    program, built = (driver.with_name(f"kernels.{ending}") for ending in ("mcu", "so"))
+    assert "kernel linear(" in program.read_text()
+    assert built.read_bytes() == library.read_bytes() and built.stat().st_mtime > program.stat().st_mtime
 
 
 def test_help_needs_no_torch():
