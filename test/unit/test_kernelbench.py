@@ -111,7 +111,7 @@ def ends(task: str, turn: Turn) -> dict[str, Any]:
         case "hangs":
             time.sleep(60)
         case "allocates":
-            held = bytearray(600 << 20)
+            held = b"\1" * (600 << 20)
             time.sleep(20)
             return {"held": len(held)}
         case "asks for too much":
