@@ -7,6 +7,7 @@ of its inputs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from fractions import Fraction
@@ -37,12 +38,22 @@ class Pattern(StrEnum):
 
 
 class Structure(NamedTuple):
-    """What is known of a value. `constant` is the number that all elements are, None where they differ."""
+    """What is known of a value. `constant` is the number that all elements are, None where they differ.
+
+    No element that is a number is below `low` or above `high`.
+    """
 
     pattern: Pattern = Pattern.GENERAL
     constant: float | None = None
     depends: bool = True
     """Whether it depends on an input."""
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the largest that an element may be."""
+        return (self.low, self.high) if self.constant is None else (self.constant, self.constant)
 
     @property
     def is_zero(self) -> bool:
@@ -89,16 +100,28 @@ class Structures:
         found = _transfer(op, operands)
         constant = found.constant
         depends = constant is None and (not operands or any(s.depends for s in operands))
-        return Structure(found.pattern, constant, depends)
+        return found._replace(depends=depends)
 
 
 def _transfer(op: Operation, x: list[Structure]) -> Structure:
     rule: Callable[[Operation, list[Structure]], Structure] | None = _RULES.get(type(op))
     if rule is not None:
         return rule(op, x)
+    low, high = _RANGES.get(type(op), (-math.inf, math.inf))
+    if isinstance(op, e.CastOp):
+        low, high = x[0].limits
     if isinstance(op, _ZERO_KEEPING) and len(x) == 1:
-        return Structure(x[0].pattern, 0.0 if x[0].is_zero else None)
-    return GENERAL
+        return Structure(x[0].pattern, 0.0 if x[0].is_zero else None, low=low, high=high)
+    return Structure(low=low, high=high)
+
+
+_RANGES: dict[type[Operation], tuple[float, float]] = {
+    **dict.fromkeys((e.AbsOp, e.SqrtOp, e.RsqrtOp, e.ExpOp, e.SoftplusOp), (0.0, math.inf)),
+    **dict.fromkeys((e.TanhOp, e.ErfOp), (-1.0, 1.0)),
+    e.SigmoidOp: (0.0, 1.0),
+    e.Expm1Op: (-1.0, math.inf),
+}
+"""What elements of functions lie between, whatever their operand is."""
 
 
 def _sum(op: Operation, x: list[Structure]) -> Structure:
@@ -153,26 +176,25 @@ def _matmul(op: Operation, x: list[Structure]) -> Structure:
 
 
 def _extreme(op: Operation, x: list[Structure]) -> Structure:
-    a, b = x[0].constant, x[1].constant
-    if a is None or b is None:
-        return GENERAL
-    return Structure(constant=max(a, b) if isinstance(op, e.MaxOp) else min(a, b))
+    choose = max if isinstance(op, e.MaxOp) else min
+    low, high = (choose(ends) for ends in zip(x[0].limits, x[1].limits, strict=True))
+    return Structure(constant=low if low == high else None, low=low, high=high)
 
 
 def _transpose(op: Operation, x: list[Structure]) -> Structure:
-    return Structure(x[0].pattern.transposed, x[0].constant)
+    return x[0]._replace(pattern=x[0].pattern.transposed)
 
 
 def _keep_constant(op: Operation, x: list[Structure]) -> Structure:
-    return Structure(constant=x[0].constant)
+    return x[0]._replace(pattern=Pattern.GENERAL)
 
 
 def _reduce(op: Operation, x: list[Structure]) -> Structure:
     assert isinstance(op, ReduceOp)
-    constant = x[0].constant
-    if constant is None:
-        return GENERAL
-    return Structure(constant=constant if op.kind.data != "sum" or constant == 0.0 else None)
+    low, high = x[0].limits
+    if op.kind.data in ("max", "min", "mean"):
+        return Structure(constant=x[0].constant, low=low, high=high)
+    return Structure(constant=0.0) if x[0].is_zero else GENERAL
 
 
 _RULES: dict[type[Operation], Callable[[Operation, list[Structure]], Structure]] = {

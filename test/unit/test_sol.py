@@ -170,6 +170,9 @@ ZEROS = {
     "0 * x": "0 * x",
     "zeros through relu": "relu(x - x)",
     "a product with zeros": "(x - x) @ x.T @ x",
+    "a clamp whose limits meet": "clamp(min(x, 0), 0, 1)",
+    "a clamp beyond a range": "max(tanh(x), 1)",
+    "the mean of a range that is a point": "mean(min(relu(x), 0), axis=-1)[:, None] + 0 * x",
 }
 
 
@@ -178,6 +181,15 @@ def test_what_is_zero_needs_no_input(body: str):
     found = sol(f"kernel f[M](x: f32[M, M]) -> f32[M, M] {{ return {body} }}", M=1024)
     assert found.bound.limit(DRAM).amount == 4 * 1024 * 1024  # pyright: ignore[reportOptionalMemberAccess]
     assert any("whatever the inputs are" in fact for fact in found.facts)
+
+
+@pytest.mark.parametrize(
+    "body", ["clamp(x, 0, 1)", "max(sigmoid(x), 0.5)", "sum(relu(x), axis=-1)[:, None] + x"]
+)
+def test_what_has_a_range_still_needs_its_input(body: str):
+    found = sol(f"kernel f[M](x: f32[M, M]) -> f32[M, M] {{ return {body} }}", M=1024)
+    assert found.bound.limit(DRAM).amount == 8 * 1024 * 1024  # pyright: ignore[reportOptionalMemberAccess]
+    assert not found.facts
 
 
 def _structured(a: Pattern, b: Pattern, n: int = 64) -> Sol:

@@ -97,6 +97,18 @@ def test_dtypes_are_those_of_torch():
     assert ".to(torch.int64)" in answer.driver and ".to(torch.bool)" in answer.driver
 
 
+def test_a_number_that_the_module_makes_is_a_number_of_the_program():
+    from mucc.frontend.torch_import import from_torch
+
+    class Capped(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.minimum(x, torch.tensor(0.5))
+
+    made = from_torch(Capped(), (torch.rand(8, 8),))
+    assert "return min(x, 0.5)\n" in made.text
+    assert torch.equal(made.interpreted()(x := torch.rand(8, 8)), torch.clamp(x, max=0.5))
+
+
 def test_work_is_counted():
     answer = imported("linear_gelu")
     linear = answer.rows[0]

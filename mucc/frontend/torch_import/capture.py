@@ -18,6 +18,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
 # Untyped, since mucc is also type-checked where there is no torch.
 torch: Any = importlib.import_module("torch")
+FakeTensor: Any = importlib.import_module("torch._subclasses.fake_tensor").FakeTensor
 
 KEPT = (
     "linear.default",
@@ -107,6 +108,16 @@ class Captured:
     fixed: dict[int, object] = field(default_factory=dict[int, object])
     """Arguments that the graph holds for one value of theirs, by position among the leaves."""
     training: bool = True
+
+    def number(self, name: str) -> float | None:
+        """The value of an input that is a constant tensor of one float without axes; None of others."""
+        given = self.inputs.get(name)
+        if given is None or given.source is not Source.CONSTANT:
+            return None
+        value: Any = self.constants.get(given.path)
+        if isinstance(value, FakeTensor):
+            value = value.constant
+        return float(value) if value is not None and not value.dim() and value.is_floating_point() else None
 
 
 @dataclass(frozen=True)

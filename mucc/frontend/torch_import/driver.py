@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from mucc.frontend.torch_import.capture import Input, Ref, Source, failure, torch
+from mucc.frontend.torch_import.capture import FakeTensor, Input, Ref, Source, failure, torch
 from mucc.frontend.torch_import.emit import Kernel
 from mucc.frontend.torch_import.lowering import INTEGERS, Meta
 from mucc.frontend.torch_import.partition import Graph, Node, Opaque
@@ -51,8 +50,6 @@ def driver_text(graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin, 
 
 WRITTEN_OUT = 64
 """Elements of a constant tensor that a driver holds as text."""
-
-FakeTensor: Any = importlib.import_module("torch._subclasses.fake_tensor").FakeTensor
 
 
 class _Driver:

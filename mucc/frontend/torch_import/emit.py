@@ -48,7 +48,8 @@ def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], pl
     """
     own = set(piece.nodes)
     leaving = set(leaving)
-    parameters = partition.sources_of(graph, piece)
+    numbers = {n: graph.captured.number(n.name) for n in partition.sources_of(graph, piece)}
+    parameters = [node for node, number in numbers.items() if number is None]
     results = [n for n in piece.nodes if _leaves(graph, n, own, leaving)]
     names = Names("out")
     wanted = ["x" if plain else argument_name(graph, p) for p in parameters]
@@ -61,6 +62,9 @@ def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], pl
     for node in parameters:
         if not graph.is_number(node) and graph.meta(node).dtype == "bool":
             values[node] = _add(block, e.CmpOp("ne", values[node], _add(block, e.ConstantOp(0.0))))
+    for node, number in numbers.items():
+        if number is not None:
+            values[node] = _add(block, e.ConstantOp(number))
     for node in piece.nodes:
         for constant in partition.made_of(graph, node):
             if constant not in values:
