@@ -140,6 +140,8 @@ def test_a_zero_reference_wants_zeros() -> None:
     zero = np.zeros((4, 4))
     assert compare("y", "f32", zero, zero, np).good
     assert not compare("y", "f32", zero + 1e-9, zero, np).good
+    assert compare("y", "f32", zero - 1e-22, zero, np).good
+    assert compare("y", "f32", zero[:0], zero[:0], np).good
 
 
 def test_shapes_must_agree() -> None:
