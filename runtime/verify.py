@@ -22,7 +22,7 @@ COMPUTE_ROUNDOFF = 2.0**-11
 """What f32 inputs lose when the tensor cores read them as tf32, and what fast tanh and exp lose."""
 
 NEGLIGIBLE = 1e-20
-"""What an output may have where its whole reference is 0: gelu(-50) is 0 in float64, and -1e-22 in a kernel."""
+"""What may stand where a whole reference is 0: gelu(-50) is 0 in float64, and -1e-22 in a kernel."""
 
 
 def tolerance(dtype: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from math import exp
@@ -24,8 +25,9 @@ from mucc.version import __version__
 
 TARGET = "sm_90a"
 
-LONG, TRIED = 120, 16
-"""How many schedules of the model's are looked at for a size, and how many are measured."""
+LONG, TRIED, ORDERS = 160, 16, 2
+"""How many schedules of the model's are looked at for a size, and how many are measured; the best so many
+orders of tiles of each skeleton come before others of any."""
 
 FALL, LEFT = 0.05, 0.25
 """A skeleton's worth falls by a factor of e for each 5 % that it is slower than the best; where a perfect one
@@ -78,7 +80,7 @@ def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
     chosen = skeletons(lists, budget)
     estimates: dict[Schedule, list[float | None]] = {}
     for i, (problem, seconds) in enumerate(zip(problems, lists, strict=True)):
-        kept = [s for s in seconds if s.compiled in chosen][:TRIED]
+        kept = varied([s for s in seconds if s.compiled in chosen], TRIED)
         default = target.default_schedule(problem)
         for schedule in dict.fromkeys([default, *kept]):
             found = estimates.setdefault(schedule, [None] * len(problems))
@@ -88,6 +90,17 @@ def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
         choice = {stage: schedule_settings(schedule)}
         made.append(Candidate(candidate_id(analysis.kernel, choice), stage, choice, tuple(times)))
     return tuple(made)
+
+
+def varied(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
+    """So many of what comes best first, without crowding out skeletons by orders of tiles of others."""
+    seen = Counter[Schedule]()
+    first: list[Schedule] = []
+    rest: list[Schedule] = []
+    for schedule in schedules:
+        seen[schedule.compiled] += 1
+        (first if seen[schedule.compiled] <= ORDERS else rest).append(schedule)
+    return [*first, *rest][:count]
 
 
 def skeletons(lists: Sequence[Mapping[Schedule, float]], budget: int) -> set[Schedule]:
