@@ -14,7 +14,8 @@ from bench.gemm.cases import Case
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.passes.select_schedule import schedule_settings
 from mucc.target import get_target
-from mucc.target.config import Schedule
+from mucc.target.base import Target
+from mucc.target.config import Problem, Schedule
 from mucc.tune import Program, results
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.choosing import candidate_id
@@ -28,6 +29,10 @@ TARGET = "sm_90a"
 LONG, TRIED, ORDERS = 160, 16, 2
 """How many schedules of the model's are looked at for a size, and how many are measured; the best so many
 orders of tiles of each skeleton come before others of any."""
+
+FACTOR = 1.5
+"""Skeletons that other sizes asked for are measured too where they should take no longer than so many times
+the best: they are there anyway."""
 
 FALL, LEFT = 0.05, 0.25
 """A skeleton's worth falls by a factor of e for each 5 % that it is slower than the best; where a perfect one
@@ -81,6 +86,7 @@ def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
     estimates: dict[Schedule, list[float | None]] = {}
     for i, (problem, seconds) in enumerate(zip(problems, lists, strict=True)):
         kept = varied([s for s in seconds if s.compiled in chosen], TRIED)
+        kept += others(target, problem, chosen - {s.compiled for s in kept}, FACTOR * min(seconds.values()))
         default = target.default_schedule(problem)
         for schedule in dict.fromkeys([default, *kept]):
             found = estimates.setdefault(schedule, [None] * len(problems))
@@ -101,6 +107,12 @@ def varied(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
         seen[schedule.compiled] += 1
         (first if seen[schedule.compiled] <= ORDERS else rest).append(schedule)
     return [*first, *rest][:count]
+
+
+def others(target: Target, problem: Problem, chosen: set[Schedule], most: float) -> list[Schedule]:
+    """Those of the skeletons that are legal for a problem and should take no more than so many seconds."""
+    legal = [s for s in chosen if target.is_legal(problem.config(s), s.stages)]
+    return sorted((s for s in legal if target.estimate(problem, s).seconds <= most), key=str)
 
 
 def skeletons(lists: Sequence[Mapping[Schedule, float]], budget: int) -> set[Schedule]:
