@@ -62,11 +62,12 @@ class Run:
             if program is None:
                 continue
             depends = digest(package_fingerprint(), program.read_text(), self.options.target)
-            if program.with_suffix(".so").exists() and self._done(problem, "build", depends):
+            if self._library(problem) and self._done(problem, "build", depends):
                 continue
             programs[program] = problem, depends
         for n, (path, values) in enumerate(building.build_all(list(programs), self.options), 1):
             problem, depends = programs[path]
+            values = {**values, "program": digest(path.read_text())}
             self.records.add(problem.key, "build", depends, values)
             self._tell("build", n, len(programs), problem, values)
 
@@ -75,10 +76,9 @@ class Run:
         options = self.options
         depends: dict[Problem, str] = {}
         for problem in self.problems:
-            program = self._program(problem)
-            library = program and program.with_suffix(".so")
-            if library is None or not library.exists():
+            if (library := self._library(problem)) is None:
                 continue
+            os.utime(library)  # a driver takes no library that is older than its program, as copies may be
             said = (str(options.audit), str(options.runs), str(options.compute))
             depends[problem] = digest(problem.digest(), library.read_bytes(), *said)
         limits = options.limits(address_space=False)
@@ -123,6 +123,15 @@ class Run:
         if values.get("compiled", "none") == "none":
             return None
         return folder_of(problem, self.options) / f"{values['name']}.mcu"
+
+    def _library(self, problem: Problem) -> Path | None:
+        """The library of a problem; None where it has none that was built from its present program."""
+        program = self._program(problem)
+        built = self.records.find(problem.key, "build") or {}
+        if program is None or built.get("program") != digest(program.read_text()):
+            return None
+        library = program.with_suffix(".so")
+        return library if built["built"] and library.exists() else None
 
     def _tell(self, stage: str, n: int, of: int, problem: Problem, values: Values) -> None:
         self.say(f"[{n}/{of}] {stage} {problem.key}: {_word(stage, values)}")

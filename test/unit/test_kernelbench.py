@@ -230,6 +230,14 @@ import: no end within 300 s
 """
 
 
+def test_speeds_are_drawn(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    rows = [row(problem="a", default_ms=2.0, default_speedup=2.0), row(problem="b")]
+    assert report.plot(rows, tmp_path / "x.png", "speed")
+    assert (tmp_path / "x.png").stat().st_size > 5000
+    assert not report.plot(rows[1:], tmp_path / "y.png", "speed")
+
+
 # The whole command, with a stand-in for what needs a compiler and a GPU
 
 
@@ -270,6 +278,10 @@ def test_the_command_from_files_to_figures(
     assert main(command) == 0
     again = capsys.readouterr().out
     assert "import: 3 of 3 are done" in again and "measure: 1 of 1 are done" in again
+    program = tmp_path / "work" / "problems" / "linear_gelu" / "linear_gelu.mcu"
+    program.write_text(program.read_text() + "// changed\n")
+    assert main([*command, "--measure-only"]) == 0
+    assert "measure" not in capsys.readouterr().out.partition("\n\n")[0]  # built from another program
 
 
 def test_a_candidate_is_compared_and_timed_beside_three_baselines(
