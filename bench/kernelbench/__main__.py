@@ -96,6 +96,9 @@ def main(argv: list[str] | None = None) -> int:
     except DiagnosticError as error:
         print(f"bench.kernelbench: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"stopped; the same command goes on where this was: {options.folder}", file=sys.stderr)
+        return 130
     return 0
 
 
