@@ -78,7 +78,7 @@ def figures(rows: Iterable[Values]) -> dict[str, float]:
         ratios = [row["over_other"] for row in own if row.get("over_other")]
         found |= {
             f"bounds.{group}.problems": len(own),
-            f"bounds.{group}.bounded": sum(bool(row.get("sol_ms")) for row in own),
+            f"bounds.{group}.bounded": sum("sol_ms" in row for row in own),
             f"bounds.{group}.above_a_time": sum(bool(row.get("above")) for row in own),
         }
         if least:
