@@ -381,6 +381,8 @@ def _operand_fixes(expr: ast.Binary, lhs: SSAValue, rhs: SSAValue) -> tuple[Fix,
         ):
             return (_insertion(expr.lhs, ".T"),)
         return ()
+    if _fits(lambda: rules.elementwise([lhs.type, rhs.type])):
+        return ()
     for operand, value, other in ((expr.rhs, rhs, lhs), (expr.lhs, lhs, rhs)):
         if isinstance(operand, ast.Name) and len(Shaped.of(value.type).dims) == 1:
             column = rules.expand(value.type, [1])

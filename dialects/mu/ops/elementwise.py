@@ -284,42 +284,32 @@ class CmpOp(ElementwiseOp):
 
 
 class LogicalOp(ElementwiseOp, ABC):
+    """Base of operations on bools; stands before the base that says how many there are."""
+
     @classmethod
     def infer(cls, operands: list[Attribute]) -> Attribute:
         return rules.logical(operands)
 
 
 @irdl_op_definition
-class AndOp(BinaryOp, LogicalOp):
+class AndOp(LogicalOp, BinaryOp):
     """Both bools hold."""
 
     name = "mu.and"
 
-    @classmethod
-    def infer(cls, operands: list[Attribute]) -> Attribute:
-        return rules.logical(operands)
-
 
 @irdl_op_definition
-class OrOp(BinaryOp, LogicalOp):
+class OrOp(LogicalOp, BinaryOp):
     """One of two bools holds."""
 
     name = "mu.or"
 
-    @classmethod
-    def infer(cls, operands: list[Attribute]) -> Attribute:
-        return rules.logical(operands)
-
 
 @irdl_op_definition
-class NotOp(UnaryOp, LogicalOp):
+class NotOp(LogicalOp, UnaryOp):
     """The bool does not hold."""
 
     name = "mu.not"
-
-    @classmethod
-    def infer(cls, operands: list[Attribute]) -> Attribute:
-        return rules.logical(operands)
 
 
 @irdl_op_definition
