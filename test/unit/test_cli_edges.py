@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +111,11 @@ def test_sizes_that_no_memory_holds(capsys: pytest.CaptureFixture[str]):
 def test_help_of_a_command(capsys: pytest.CaptureFixture[str]):
     assert main(["help", "check"]) == 0
     assert capsys.readouterr().out.startswith("usage: mucc check FILE...")
+
+
+def test_targets_as_json(capsys: pytest.CaptureFixture[str]):
+    assert main(["targets", "--json"]) == 0
+    targets = {target["name"]: target for target in json.loads(capsys.readouterr().out)}
+    assert list(targets) == ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"]
+    assert {"key": "h200", "name": "NVIDIA H200"} in targets["sm_90a"]["cards"]
+    assert any("cooperative" in f["mainloops"] and f["sparse"] for f in targets["sm_90a"]["families"])
