@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from mucc.agent.audit import tamper, watch
@@ -145,9 +146,10 @@ class Session:
         self._mallopt(PERTURB)
         sizes = [v.numel() * v.element_size() for v in self.last if isinstance(v, torch.Tensor)]
         sizes += [g.tensor.numel() * g.tensor.element_size() for s in self.slots.values() for g in s.guarded]
-        held = [
-            torch.empty(n, dtype=torch.uint8, device=self.device).fill_(0xFF) for n in {*sizes} for _ in "12"
-        ]
+        fill = {"fill_value": 0xFF, "dtype": torch.uint8, "device": self.device}
+        held: list[Any] = []
+        with suppress(RuntimeError):  # there is no room for more
+            held += (torch.full((n,), **fill) for n in {*sizes} for _ in range(2))
         self.clock.wait()
         del held
 
@@ -223,8 +225,9 @@ def _copy(value: Any) -> Any:
 def _same(value: Any, snap: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not value.numel():
         return True
-    now = value.detach().contiguous().reshape(-1)
-    return bool(torch.equal(now.view(torch.uint8), snap.reshape(-1).view(torch.uint8)))
+    now, before = (t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (value, snap))
+    words = torch.int64 if now.numel() % 8 == 0 else torch.uint8
+    return bool(torch.equal(now.view(words), before.view(words)))
 
 
 def _mallopt() -> Callable[[int], None]:

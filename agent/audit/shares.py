@@ -9,7 +9,7 @@ from statistics import median
 from mucc.agent.audit.observations import Observations, Work
 
 LIBRARIES = re.compile(
-    r"at::|at_cuda_detail|c10::|cudnn|cublas|cusparse|cufft|^nvjet|sm\d+_xmma|xmma_"
+    r"\bat::|at_cuda_detail|\bc10::|cudnn|cublas|cusparse|cufft|^nvjet|sm\d+_xmma|xmma_"
     r"|\bcutlass::Kernel2?<cutlass_\d+_"
     r"|^(void )?(ampere|volta|turing|hopper|maxwell|pascal)_|gemmSN|gemmk1|gemv2|gemvNSP|splitKreduce"
     r"|dot_kernel|flash_(fwd|bwd)|fmha_|pytorch_flash|implicit_convolve|explicit_convolve|convolve_sgemm|winograd"
