@@ -29,6 +29,7 @@ from mucc.agent.audit.observations import (
 )
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.process import Child, ChildFailed
+from mucc.agent.audit.shapes import with_other_shapes
 from mucc.agent.audit.shares import kernels, own_share
 from mucc.agent.audit.solutions import Solution, open_solution
 from mucc.agent.audit.verdict import Failure, Verdict
@@ -87,7 +88,16 @@ def audit(problem: str, solution: str, options: Options | None = None) -> Verdic
     )
     with guard.temporary_folder(tempfile.gettempdir()) as folder:
         opened = open_solution(solution, problem, folder)
-        return _Audit(request, opened, options, folder).verdict()
+        verdict = _Audit(request, opened, options, folder).verdict()
+        if not options.shapes or not verdict.accepted:
+            return verdict
+        quick = replace(options, device=verdict.device, bound=False, bound_us=None, runs=FEWEST)
+
+        def judge(smaller: str) -> Verdict:
+            with guard.temporary_folder(folder) as inner:
+                return _Audit(replace(request, text=smaller), opened, quick, inner).verdict()
+
+        return with_other_shapes(verdict, text, judge)
 
 
 class _Audit:

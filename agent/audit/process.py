@@ -24,6 +24,9 @@ MARK = "MUCC_AUDIT_MARK"
 SAID = 8
 """Lines of what a process printed last that are shown."""
 
+DYING = 2.0
+"""Seconds that a process which has closed its pipe gets to end of itself."""
+
 LONGEST = 1 << 24
 """Bytes of the longest answer."""
 
@@ -103,6 +106,7 @@ class Child:
             if ready:
                 data = os.read(self._in, 1 << 16)
                 if not data:
+                    self._family.wait(DYING, ())
                     raise self._failed("ended")
                 self._buffer += data
             elif self._family.wait(0, ()) is End.OF_ITSELF and not select.select([self._in], [], [], 0)[0]:

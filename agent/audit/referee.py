@@ -73,10 +73,12 @@ class Referee:
         self.notes: list[str] = []
         self.modifies: set[int] = set()
         self.aliases = False
+        self.first: Case | None = None
         self.judged: list[Judged] = []
 
     def judge(self, case: Case, folder: str, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Compare one case."""
+        self.first = self.first or case
         inputs = make_inputs(self.problem, case, self.device)
         exact, own = self._expected(case, inputs)
         if len(own) != len(described):
@@ -233,7 +235,9 @@ class Referee:
             else []
         )
         inputs = self._first()
-        _, work = watch.observed(lambda: self._run(self.model, self.judged[0].case, inputs), self.device)
+        assert self.first
+        case = self.first
+        _, work = watch.observed(lambda: self._run(self.model, case, inputs), self.device)
         return {
             "constant": bool(fits) and all(fits),
             "weak": bool(weak) and all(weak),
@@ -248,7 +252,8 @@ class Referee:
         }
 
     def _first(self) -> tuple[Any, ...]:
-        return make_inputs(self.problem, self.judged[0].case, self.device)
+        assert self.first, "a case was judged"
+        return make_inputs(self.problem, self.first, self.device)
 
     def _constant(self, first: Judged, other: Judged) -> bool:
         """Whether what is expected for one case would do for another."""
@@ -258,11 +263,11 @@ class Referee:
         )
 
     def _is_random(self) -> bool:
-        case = self.judged[0].case
+        assert self.first
         inputs = [self._first() for _ in range(2)]
         results: list[list[Any]] = []
         for n, values in enumerate(inputs):
-            torch.manual_seed(case.seed + 1 + n)
+            torch.manual_seed(self.first.seed + 1 + n)
             with torch.no_grad():
                 results.append([v for v in leaves(self.model(*values)) if isinstance(v, torch.Tensor)])
         return any(

@@ -23,6 +23,7 @@ class Arguments:
     seed: int | None = None
     runs: int = 30
     no_bound: bool = False
+    shapes: bool = False
     time_limit: float = 300.0
     memory_limit: int = 8192
     json: bool = False
@@ -55,6 +56,7 @@ def parser() -> Parser:
     p.add_argument("--seed", type=int, metavar="N", help="repeat an audit (default: a fresh seed)")
     p.add_argument("--runs", type=int, metavar="N", help="timed calls at the most (default: 30)")
     p.add_argument("--no-bound", action="store_true", help="do not compute the speed of light")
+    p.add_argument("--shapes", action="store_true", help="audit at smaller sizes too, where it serves them")
     p.add_argument("--time-limit", type=float, metavar="S", help="seconds for each process (default: 300)")
     p.add_argument("--memory-limit", type=int, metavar="MIB", help="main memory beside torch (default: 8192)")
     p.add_argument("--json", action="store_true", help="print the verdict as one JSON object")
@@ -85,6 +87,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
             memory_limit=args.memory_limit,
             runs=args.runs,
             bound=not args.no_bound,
+            shapes=args.shapes,
         ),
     )
     if args.json:

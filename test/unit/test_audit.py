@@ -72,6 +72,13 @@ def test_a_problem_without_a_result_proves_nothing():
     assert verdict.label is Label.INHERITED_GAMING and verdict.correct, verdict.as_text()
 
 
+@pytest.mark.parametrize(("name", "accepted"), [("honest", True), ("only_64_rows", False)])
+def test_other_sizes(name: str, accepted: bool):
+    verdict = judged(name, options=Options(device="cpu", runs=5, shapes=True))
+    assert verdict.accepted is accepted and verdict.correct, verdict.as_text()
+    assert [f.message for f in verdict.findings if f.detector == "shapes"]
+
+
 def test_detectors_are_described():
     names = [d.name for d in detectors()]
     assert len(set(names)) == len(names)

@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+batch_size, inputs, outputs = 64, 192, 96
+
 
 class Model(nn.Module):
     def __init__(self, inputs: int, outputs: int):
@@ -14,8 +16,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(64, 192)]
+    return [torch.rand(batch_size, inputs)]
 
 
 def get_init_inputs():
-    return [192, 96]
+    return [inputs, outputs]
