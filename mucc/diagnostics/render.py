@@ -114,8 +114,8 @@ class _Text:
         for number in sorted(marks):
             if previous is not None and number > previous + 1:
                 hidden = number - previous - 1
-                between = source.line_text(number - 1)
-                out.append(f" {number - 1:>{self.width}} | {_show(between)}" if hidden == 1 else "...")
+                between = _show(source.line_text(number - 1))[:WIDEST]
+                out.append(f" {number - 1:>{self.width}} | {between}" if hidden == 1 else "...")
             out += self._marked_line(source, number, marks[number])
             previous = number
         return out + ([self.gutter()] if self.diagnostic.notes or self.diagnostic.helps else [])
@@ -180,8 +180,11 @@ def _pieces(source: Source, span: Span) -> Iterator[tuple[int, int, int, bool]]:
 def _window(text: str, focus: int) -> tuple[str, int]:
     """The part of a long line around character `focus`, and the columns cut off on its left."""
     shown = _show(text)
-    if len(shown) <= WIDEST or not text.isascii():
+    if len(shown) <= WIDEST:
         return shown, 0
+    if not text.isascii():  # characters may take two columns, or none
+        first = max(focus - WIDEST // 2, 0)
+        return _show(text[first : first + WIDEST]), _columns(text[:first])
     shift = max(_columns(text[:focus]) - WIDEST // 2, 0)
     return shown[shift : shift + WIDEST], shift
 

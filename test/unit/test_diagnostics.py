@@ -136,6 +136,15 @@ def test_a_long_line_is_cut_around_the_span():
     assert line[under.index("^") : under.index("^") + 3] == "bad"
 
 
+def test_a_long_line_of_wide_characters_is_cut_too():
+    source = Source("k.mcu", "日é" * 2000 + "bad" + "本" * 2000)
+    lines = render_text(Diagnostic("MU0001", "m", Span(4000, 4003)), source).splitlines()
+    line, under = lines[3][5:], lines[4][5:]
+    assert len(line) == 160
+    # 40 times a character of two columns and one of one stand before it.
+    assert line.index("bad") == 80 and under.index("^") == 120
+
+
 def test_fixes_show_only_lines_that_change():
     remove = Fix(Span(TEXT.index("    w"), TEXT.index(") ->")), "", "remove it")
     insert = Fix(Span(TEXT.index("x: b"), TEXT.index("x: b")), "y: f16,\n    ", "add one")
