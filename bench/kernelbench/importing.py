@@ -19,6 +19,7 @@ from bench.kernelbench.options import Options
 from mucc.analysis.bound import DRAM, FP32, Rates
 from mucc.analysis.program import analyse_problem
 from mucc.analysis.sol import Sol
+from mucc.analysis.structure import Structure
 from mucc.atomic import replace_file
 from mucc.cli.imports import kernel_name
 from mucc.diagnostics.core import DiagnosticError, Source
@@ -40,7 +41,9 @@ def import_problem(problem: Problem, options: Options) -> Values:
     folder.mkdir(parents=True, exist_ok=True)
     text = problem.path.read_text()
     replace_file(str(folder / "problem.py"), text.encode())
-    asked = request_of(problem, folder, text, target=options.target, compute=options.compute)
+    asked = request_of(
+        problem, folder, text, target=options.target, compute=options.compute, structure=not options.check
+    )
     name = asked.name
     row: Values = {"imported": False, "name": name}
     try:
@@ -49,7 +52,7 @@ def import_problem(problem: Problem, options: Options) -> Values:
         _write(folder, name, made)
         whole = made
         if row["compiled"] != "whole" or options.check:
-            whole = serve(dataclasses.replace(asked, whole=True, verify=options.check))
+            whole = serve(dataclasses.replace(asked, whole=True, verify=options.check, structure=True))
         row |= _said(whole) | bound_of(whole, name, options.card)
         if options.check:
             row |= {
@@ -127,7 +130,8 @@ def bound_of(whole: Answer, name: str, card: str) -> Values:
     """
     if not whole.text:
         return {}
-    sol = analyse_problem(Source(f"{name}.mcu", whole.text), get_card(card), name, whole.inner)
+    inputs = {name: Structure.of(said) for name, said in whole.structure.items()}
+    sol = analyse_problem(Source(f"{name}.mcu", whole.text), get_card(card), name, whole.inner, inputs)
     return {
         "sol_ms": _ms(sol, "as declared"),
         "sol_tf32_ms": _ms(sol, "f32 products in tf32"),

@@ -40,13 +40,19 @@ def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: st
     return [s for s in analyse_module(module, card, dims) if only in (None, s.kernel)]
 
 
-def analyse_problem(source: Source, card: Card, name: str, inner: Mapping[str, Collection[str]]) -> Sol:
+def analyse_problem(
+    source: Source,
+    card: Card,
+    name: str,
+    inner: Mapping[str, Collection[str]],
+    inputs: Mapping[str, Structure] | None = None,
+) -> Sol:
     """The analysis of a module that was imported as one or more kernels, as a whole.
 
-    `inner` has, by kernel, the parameters and results that need not pass through memory. Raises
-    DiagnosticError as `analyse_source` does.
+    `inner` has, by kernel, the parameters and results that need not pass through memory; `inputs` says what
+    is known of arguments. Raises DiagnosticError as `analyse_source` does.
     """
-    found = analyse_module(_module(source), card, {}, inner=inner)
+    found = analyse_module(_module(source), card, {}, inputs, inner)
     return found[0] if len(found) == 1 else together(name, found, _rates(card))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 
 if TYPE_CHECKING:
     from mucc.analysis.sol import Sol
+    from mucc.frontend.torch_import.request import Answer
     from mucc.target.devices import Card
 
 IMPORT_SECONDS = 120.0
@@ -72,19 +73,21 @@ def main(argv: list[str], reporter: Reporter) -> int:
             raise usage_error(f"--{option} must be a time in milliseconds above 0, got {value:g}")
     from mucc.analysis import sol_report
     from mucc.analysis.program import analyse_problem, analyse_source
+    from mucc.analysis.structure import Structure
     from mucc.cli.imports import kernel_name
     from mucc.dims import parse_dims
     from mucc.target.devices import get_card
 
     card = get_card(args.device)
     if args.file.endswith(".py"):
-        source, inner = _imported(args.file, reporter)
+        source, answer = _imported(args.file, reporter)
     else:
-        source, inner = files.read_source(args.file), None
-    if inner is None or args.kernel is not None:
+        source, answer = files.read_source(args.file), None
+    if answer is None or args.kernel is not None:
         found = analyse_source(source, card, parse_dims(args.dims), args.kernel)
     else:
-        found = [analyse_problem(source, card, kernel_name(args.file), inner)]
+        inputs = {name: Structure.of(said) for name, said in answer.structure.items()}
+        found = [analyse_problem(source, card, kernel_name(args.file), answer.inner, inputs)]
     if args.measured is not None and len(found) > 1:
         names = ", ".join(s.kernel for s in found)
         raise usage_error("--measured is the time of one kernel", f"say which with --kernel: {names}")
@@ -101,8 +104,8 @@ def main(argv: list[str], reporter: Reporter) -> int:
     return 0
 
 
-def _imported(path: str, reporter: Reporter) -> tuple[Source, Mapping[str, Sequence[str]]]:
-    """The program of a PyTorch problem file, and which values stay within it (see `Answer.inner`).
+def _imported(path: str, reporter: Reporter) -> tuple[Source, Answer]:
+    """The program of a PyTorch problem file, and what else is known of it.
 
     The reporter gets a note on what mucc cannot say, and so is not bounded.
     """
@@ -119,6 +122,7 @@ def _imported(path: str, reporter: Reporter) -> tuple[Source, Mapping[str, Seque
         kernels="",
         driver="",
         whole=True,
+        structure=True,
     )
     answer = run(request, IMPORT_SECONDS)
     left = sorted({str(row["operation"]) for row in answer.rows if not row["kernel"]})
@@ -129,7 +133,7 @@ def _imported(path: str, reporter: Reporter) -> tuple[Source, Mapping[str, Seque
     if left:
         message = f"the bound leaves out what stays PyTorch's: {', '.join(left)}"
         reporter.add([Diagnostic("MU5409", message, severity=Severity.WARNING)])
-    return Source(f"{kernel_name(path)}.mcu", answer.text), answer.inner
+    return Source(f"{kernel_name(path)}.mcu", answer.text), answer
 
 
 def _plot(args: Arguments, found: Sequence[Sol], card: Card) -> None:

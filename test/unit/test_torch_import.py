@@ -109,6 +109,37 @@ def test_a_number_that_the_module_makes_is_a_number_of_the_program():
     assert torch.equal(made.interpreted()(x := torch.rand(8, 8)), torch.clamp(x, max=0.5))
 
 
+STRUCTURED = """
+import torch
+n = 4096
+class Model(torch.nn.Module):
+    def forward(self, upper, lower, both, mirrored, zeros, plain, row, places):
+        return upper @ lower @ both @ mirrored + zeros + plain + row + places
+def get_inputs():
+    x = torch.rand(n, n)
+    made = [torch.triu(x), torch.tril(x), torch.diag(torch.rand(n)), x + x.T, torch.zeros(n, n)]
+    return [*made, torch.rand(n, n), torch.rand(1, n), torch.eye(n, dtype=torch.int64)]
+"""
+
+
+def test_what_inputs_have_in_common_is_seen(tmp_path: Path):
+    from mucc.frontend.torch_import.child import serve
+
+    path = tmp_path / "p.py"
+    path.write_text(STRUCTURED)
+    answer = serve(request(path, whole=True, structure=True))
+    patterns = {name: said["pattern"] for name, said in answer.structure.items()}
+    assert patterns.pop("zeros") == "general" and answer.structure["zeros"]["constant"] == 0
+    assert patterns == {
+        "upper": "upper triangular",
+        "lower": "lower triangular",
+        "both": "diagonal",
+        "mirrored": "symmetric",
+    }
+    path.write_text(STRUCTURED.replace("n = 4096", 'n = int("4096")'))  # nothing to reduce
+    assert serve(request(path, whole=True, structure=True)).structure == {}
+
+
 def test_work_is_counted():
     answer = imported("linear_gelu")
     linear = answer.rows[0]

@@ -83,6 +83,11 @@ def serve(request: Request) -> Answer:
     answer.text = program.text(_comment(request))
     answer.driver = program.driver(_origin(request))
     answer.inner = program.inner()
+    if request.structure:
+        from mucc.frontend.torch_import.inputs import structures
+
+        found = structures(request, tree, program.graph.captured)
+        answer.structure = {name: {"pattern": s.pattern, "constant": s.constant} for name, s in found.items()}
     for row in program.rows():
         answer.rows.append(
             {

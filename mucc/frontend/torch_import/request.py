@@ -14,7 +14,7 @@ class Request:
     """One import of a problem file, which messages call `shown`.
 
     `whole` keeps everything that `mu` says in kernels, compiled or not. `scale_down` imports the file at
-    small sizes. `memory` is in bytes, beyond what torch itself takes.
+    small sizes. `structure` looks at values of inputs. `memory` is in bytes, beyond what torch itself takes.
     """
 
     path: str
@@ -28,6 +28,7 @@ class Request:
     compute: str | None = None
     verify: bool = False
     scale_down: bool = False
+    structure: bool = False
     memory: int = 8 << 30
     seed: int = 42
 
@@ -50,13 +51,15 @@ class Answer:
 
     `rows` has each operation with its kernel, or the reason why it has none, and its work. `seconds` holds
     the time of each step. `checked` says at which shapes `checks` were made. `inner` has, by kernel, the
-    parameters and results that the module as a whole need not move through memory.
+    parameters and results that the module as a whole need not move through memory; `structure`, by argument,
+    what its values have in common (`mucc.analysis.structure`), where that was asked for.
     """
 
     text: str = ""
     driver: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     inner: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    structure: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     inputs: list[str] = field(default_factory=list[str])
     checks: list[Check] = field(default_factory=list[Check])
     checked: list[str] = field(default_factory=list[str])
