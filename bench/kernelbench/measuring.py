@@ -37,15 +37,10 @@ def measure(problem: Problem, options: Options, imported: Values, turn: Turn) ->
     row: Values = {}
     if imported["compiled"] != "none" and options.audit:
         driver = folder / f"{imported['name']}_driver.py"
-        bound = bound_ms(imported, options)
+        bound = imported.get("sol_tf32_ms") or None  # the lowest: f32 may be made of several tf32 products
         row |= judge(folder / "problem.py", driver, options, bound, tf32=in_tf32(imported, options))
     row |= _timed(folder, imported, options, turn)
     return row
-
-
-def bound_ms(imported: Values, options: Options) -> float | None:
-    """The bound of what was asked for: with products of f32 in tf32 where they may be."""
-    return imported.get("sol_ms" if options.compute in (None, "f32") else "sol_tf32_ms")
 
 
 def in_tf32(imported: Values, options: Options) -> bool:
