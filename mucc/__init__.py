@@ -17,7 +17,17 @@ from mucc.version import __version__
 if TYPE_CHECKING:
     from mucc.frontend.torch_backend import explain, torch_backend
     from mucc.frontend.torch_import import from_torch
-    from mucc.runtime import check, compile, densify, load, pack_s4, sparsify, unpack_s4
+    from mucc.runtime import (
+        check,
+        compile,
+        densify,
+        load,
+        pack_s4,
+        pack_u4,
+        sparsify,
+        unpack_s4,
+        unpack_u4,
+    )
 
 __all__ = [
     "__version__",
@@ -28,9 +38,11 @@ __all__ = [
     "from_torch",
     "load",
     "pack_s4",
+    "pack_u4",
     "sparsify",
     "torch_backend",
     "unpack_s4",
+    "unpack_u4",
 ]
 
 _LAZY: dict[str, str] = {

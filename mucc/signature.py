@@ -15,11 +15,11 @@ from typing import Any, Literal
 ABI_VERSION = 1
 """How arguments are passed. A library of another number is not loaded."""
 
-_SINGLES = {"e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s4": 1}
+_SINGLES = {"e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s4": 1, "u4": 1}
 ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "s32": 4, **_SINGLES}
 """Bytes of what an array has for elements: one number, or for `PACKED` dtypes two."""
 
-PACKED = ("s4",)
+PACKED = ("s4", "u4")
 """Dtypes of which a byte holds two neighbours along the last axis: an array of them is one of bytes."""
 
 Layout = Literal["row_major", "col_major", "sparse"] | tuple[int | None, ...]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mucc.runtime.errors import MuccError, MuccRuntimeError, MuccTypeError, MuccValueError
     from mucc.runtime.kernel import Kernel
     from mucc.runtime.module import Module, load
-    from mucc.runtime.packing import pack_s4, unpack_s4
+    from mucc.runtime.packing import pack_s4, pack_u4, unpack_s4, unpack_u4
     from mucc.runtime.sparse import densify, sparsify
 
 __all__ = [
@@ -34,8 +34,10 @@ __all__ = [
     "densify",
     "load",
     "pack_s4",
+    "pack_u4",
     "sparsify",
     "unpack_s4",
+    "unpack_u4",
 ]
 
 _HOMES = {
@@ -48,7 +50,9 @@ _HOMES = {
     "densify": "sparse",
     "load": "module",
     "pack_s4": "packing",
+    "pack_u4": "packing",
     "unpack_s4": "packing",
+    "unpack_u4": "packing",
     "sparsify": "sparse",
 }
 

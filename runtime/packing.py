@@ -1,7 +1,8 @@
-"""Integers of 4 bits, two to a byte: how weights are given to parameters of dtype s4."""
+"""Integers of 4 bits, two to a byte: how weights are given to parameters of dtype s4 and u4."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mucc.runtime.errors import MuccValueError
@@ -14,31 +15,45 @@ def pack_s4(values: Any) -> Any:
     of NumPy or a torch tensor, of any integer dtype; the result is of the same library and device. Raises
     `MuccValueError` MU6043 for numbers out of range, an odd extent, or what is no integer.
     """
+    return _packed(values, "s4", -8)
+
+
+def pack_u4(values: Any) -> Any:
+    """As `pack_s4`, for whole numbers from 0 to 15."""
+    return _packed(values, "u4", 0)
+
+
+def _packed(values: Any, dtype: str, least: int) -> Any:
     kind = str(getattr(values, "dtype", type(values).__name__))
     if "int" not in kind or not values.ndim or values.shape[-1] % 2:
         shape = tuple(getattr(values, "shape", ()))
         raise MuccValueError("MU6043", f"expected integers with an even last extent, got {kind}{list(shape)}")
-    if values.shape[-1] and (int(values.min()) < -8 or int(values.max()) > 7):
+    if math.prod(values.shape) and (int(values.min()) < least or int(values.max()) > least + 15):
         found = f"{int(values.min())} to {int(values.max())}"
-        raise MuccValueError("MU6043", f"s4 holds -8 to 7, got numbers from {found}")
+        raise MuccValueError("MU6043", f"{dtype} holds {least} to {least + 15}, got numbers from {found}")
     return _bytes((values[..., ::2] & 15) | ((values[..., 1::2] & 15) << 4))
 
 
 def unpack_s4(packed: Any) -> Any:
     """The numbers that `pack_s4` was given, as int8: `[..., K]` from bytes `[..., K/2]` (uint8 or int8)."""
+    return _unpacked(packed, 8)
+
+
+def unpack_u4(packed: Any) -> Any:
+    """The numbers that `pack_u4` was given, as int8: `[..., K]` from bytes `[..., K/2]` (uint8 or int8)."""
+    return _unpacked(packed, 0)
+
+
+def _unpacked(packed: Any, sign: int) -> Any:
+    """The halves of bytes; the bit `sign` counts as its negative."""
     kind = str(getattr(packed, "dtype", type(packed).__name__))
     if not kind.endswith("int8"):
         raise MuccValueError("MU6043", f"expected bytes (uint8 or int8), got {kind}")
     wide = _bytes(packed)
     low, high = wide & 15, wide >> 4
     result = _signed(wide, (*packed.shape[:-1], 2 * packed.shape[-1]))
-    result[..., ::2], result[..., 1::2] = _nibble(low), _nibble(high)
+    result[..., ::2], result[..., 1::2] = (_as(half ^ sign, "int8") - sign for half in (low, high))
     return result
-
-
-def _nibble(x: Any) -> Any:
-    """Bytes below 16 as numbers from -8 to 7, of either library."""
-    return _as(x ^ 8, "int8") - 8
 
 
 def _bytes(x: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mucc.build import build
 from mucc.dialects.mu.arrays import TorchArrays
 from mucc.runtime.indices import draw_indices
-from mucc.runtime.packing import pack_s4
+from mucc.runtime.packing import pack_s4, pack_u4
 from mucc.runtime.report import Report
 from mucc.runtime.sparse import sparsify
 from mucc.runtime.timing import interleaved_us
@@ -60,7 +60,7 @@ def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any
             inputs.append(sparsify(rounded.to(DTYPES[arg.dtype]), prune=True))
             continue
         if arg.dtype in PACKED:
-            rounded = pack_s4(rounded.to(torch.int8))
+            rounded = (pack_s4 if arg.dtype == "s4" else pack_u4)(rounded.to(torch.int8))
         inputs.append(empty(arg, dims, device).copy_(rounded))
     return inputs
 

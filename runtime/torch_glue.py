@@ -29,6 +29,7 @@ DTYPES = {
     "u8": torch.uint8,
     "s32": torch.int32,
     "s4": torch.uint8,
+    "u4": torch.uint8,
 }
 _PLAIN = {torch.Tensor, torch.nn.Parameter, float, int, bool}
 _LIBRARY = torch.library.Library("mucc", "FRAGMENT")

@@ -15,7 +15,7 @@ ROUNDOFF = {"bf16": 2.0**-9, "f16": 2.0**-12, "f32": 2.0**-25, "e4m3": 2.0**-4, 
 UNIT = {"s8": 1.0, "u8": 1.0, "s32": 0.0}
 """By how much an integer may be off where what was rounded lay between two. s32 holds exact sums."""
 
-SPREAD = {"s4": 3.0, "s8": 16.0, "u8": 16.0, "s32": 1000.0}
+SPREAD = {"s4": 3.0, "u4": 6.0, "s8": 16.0, "u8": 16.0, "s32": 1000.0}
 """The standard deviation that random integers are drawn with."""
 
 COMPUTE_ROUNDOFF = 2.0**-11

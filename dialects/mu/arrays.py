@@ -24,14 +24,15 @@ class NarrowFloat(NamedTuple):
 NARROW_FLOATS = {"e4m3": NarrowFloat(3, -6, 448.0), "e5m2": NarrowFloat(2, -14, 57344.0)}
 """Open Compute Project, OCP 8-bit Floating Point Specification (OFP8), revision 1.0."""
 
-INTEGERS = {"s4": (-8, 7), "s8": (-128, 127), "u8": (0, 255), "s32": (-(2**31), 2**31 - 1)}
+INTEGERS = {"s4": (-8, 7), "u4": (0, 15), "s8": (-128, 127), "u8": (0, 255), "s32": (-(2**31), 2**31 - 1)}
 """The smallest and the largest integer of each dtype."""
 
 
-def unpacked(xp: Any, bytes: Any) -> Any:
+def unpacked(xp: Any, bytes: Any, dtype: str) -> Any:
     """The integers of 4 bits in bytes (whole numbers of either sign): twice as many along the last axis."""
     halves = xp.stack((bytes, xp.floor(bytes / 16)), -1).reshape((*bytes.shape[:-1], 2 * bytes.shape[-1]))
-    return xp.remainder(halves + 8, 16) - 8
+    least = INTEGERS[dtype][0]
+    return xp.remainder(halves - least, 16) + least
 
 
 class Arrays(Protocol):

@@ -346,7 +346,7 @@ def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any])
         value = arrays.float64(given)
         is_bytes = str(getattr(given, "dtype", "")).endswith("int8")
         if is_bytes and isinstance(type, TensorType) and is_packed(type.element_type):
-            value = unpacked(arrays.xp, value)
+            value = unpacked(arrays.xp, value, type.dtype)
         values.append(value)
     return values
 

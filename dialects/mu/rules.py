@@ -230,7 +230,7 @@ def dense(operands: Sequence[Attribute]) -> None:
 
 NARROW_FLOATS = (DTYPES["e4m3"], DTYPES["e5m2"])
 NARROW_INTEGERS = (DTYPES["s8"], DTYPES["u8"])
-WEIGHTS = (*NARROW_FLOATS, *NARROW_INTEGERS, DTYPES["s4"])
+WEIGHTS = (*NARROW_FLOATS, *NARROW_INTEGERS, DTYPES["s4"], DTYPES["u4"])
 """The dtypes of weights that 16-bit activations multiply with."""
 HALVES = (DTYPES["bf16"], DTYPES["f16"])
 
@@ -266,7 +266,9 @@ def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
     raise TypeRuleError(
         "MU1025",
         f"operands of @ have dtypes {dtype_name(lhs)} and {dtype_name(rhs)}, but both must have the same one",
-        notes=("e4m3 and e5m2 also multiply with each other, s8 and u8 too; bf16 and f16 with all, and s4",),
+        notes=(
+            "e4m3 and e5m2 also multiply with each other, s8 and u8 too; bf16 and f16 with all, s4 and u4",
+        ),
         helps=(f"convert one: `cast(..., {dtype_name(lhs)})`",),
     )
 
@@ -375,7 +377,7 @@ def dequantize(operands: Sequence[Attribute]) -> TensorType:
         raise TypeRuleError(
             "MU1064",
             f"weights {weights} cannot be dequantised by scales {scales}",
-            notes=("weights are e4m3, e5m2, s8, u8 or s4; scales are bf16, f16 or f32",),
+            notes=("weights are e4m3, e5m2, s8, u8, s4 or u4; scales are bf16, f16 or f32",),
         )
     if not isinstance(type := operands[0], TensorType) or not type.layout.is_row_major or type.rank < 2:
         raise TypeRuleError("MU1064", f"weights {type} must be a row-major matrix of groups along its rows")

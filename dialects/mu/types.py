@@ -47,6 +47,7 @@ _MEMORY: dict[str, tuple[ElementType, int]] = {
     "u8": (IntegerType(8, Signedness.UNSIGNED), 8),
     "s32": (IntegerType(32, Signedness.SIGNED), 32),
     "s4": (IntegerType(4, Signedness.SIGNED), 4),
+    "u4": (IntegerType(4, Signedness.UNSIGNED), 4),
 }
 """What a tensor in memory may hold: the surface name of each dtype, its type, its bits."""
 
@@ -56,7 +57,7 @@ DTYPES: dict[str, ElementType] = {**{name: type for name, (type, _) in _MEMORY.i
 STORABLE = tuple(_MEMORY)
 """The dtypes that a tensor in memory may have."""
 
-PACKED = ("s4",)
+PACKED = ("s4", "u4")
 """Those of which a byte holds two neighbours, the first one in its low half. Only parameters have them."""
 
 WIDE = (bf16, f16, f32)

@@ -211,15 +211,16 @@ _SHAPES: dict[str, tuple[str, str]] = {
     ),
     "MU1064": entry(
         "these weights cannot be dequantised",
-        "`dequantize(w, scales, zeros)` takes row-major weights of e4m3, e5m2, s8, u8 or s4, and scales of "
-        "bf16, f16 or f32; the result has the dtype of the scales.",
+        "`dequantize(w, scales, zeros)` takes row-major weights of e4m3, e5m2, s8, u8, s4 or u4, and scales "
+        "of bf16, f16 or f32; the result has the dtype of the scales.",
         "kernel f[N, K](w: bf16[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
         "kernel f[N, K](w: s8[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
     ),
     "MU1066": entry(
         "numbers that share bytes are parameters only",
-        "Two s4 share a byte along the last axis of a parameter, the first one in its low half, so that axis "
-        "is contiguous and of even extent. Kernels read such numbers, as f32 or as weights, but write none.",
+        "Two s4, or u4, share a byte along the last axis of a parameter, the first one in its low half, so "
+        "that axis is contiguous and of even extent. Kernels read such numbers, as f32 or as weights, but "
+        "write none.",
         "kernel f[N, K](w: s4[N, K]) -> s4[N, K] {\n    return w\n}",
         "kernel f[N, K](w: s4[N, K]) -> s8[N, K] {\n    return w\n}",
     ),
@@ -322,8 +323,8 @@ _SHAPES: dict[str, tuple[str, str]] = {
     ),
     "MU1092": entry(
         "operand with too few axes",
-        "The function works along axes of a tensor, and its operand does not have as many; or it is of s4, "
-        "whose elements share bytes.",
+        "The function works along axes of a tensor, and its operand does not have as many; or it is of 4 "
+        "bits, whose elements share bytes.",
         "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return tril(x)\n}",
         "kernel f[M](x: bf16[M, M]) -> bf16[M, M] {\n    return tril(x)\n}",
     ),

@@ -363,8 +363,9 @@ Mend it with `pip install torch`, or allocate the outputs yourself and call `ker
     "MU6043": (
         "numbers cannot be packed",
         """
-`mucc.pack_s4` puts two whole numbers from -8 to 7 into a byte, so it takes integers, and an even number of
-them along the last axis. `mucc.unpack_s4` takes such bytes, uint8 or int8.
+`mucc.pack_s4` puts two whole numbers from -8 to 7 into a byte, `mucc.pack_u4` two from 0 to 15, so they take
+integers, and an even number of them along the last axis. `mucc.unpack_s4` and `mucc.unpack_u4` take such
+bytes, uint8 or int8.
 
 ```python
 w = torch.randint(-8, 8, (n, k), dtype=torch.int8)

@@ -13,7 +13,7 @@ from mucc.frontend.expressions import ExpressionParser
 from mucc.frontend.lexer import KEYWORDS, Token
 from mucc.frontend.stream import ITEM_WORDS, Bail
 
-DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32", "s4")
+DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32", "s4", "u4")
 LAYOUTS = ("row_major", "col_major", "strides", "sparse")
 _PROMISES = ("==", "<=", ">=", "<", ">")
 _ENDS = ("name", "}", "eof", *KEYWORDS)  # what may follow a statement

@@ -38,11 +38,11 @@ schedule linear_gelu for sm_90a {
   unbound one is not). Every unbound dim must appear in a parameter's type. `where K % 8 == 0, M >= 1`
   states promises that callers must keep (checked at each call; affine: `+ - *`, `/ %` by a number).
 * Types: `bf16[M, K]`, `f16[8, K]`, `f32[]` (tensor with one number), `f32` (scalar passed by value; only
-  f32). Also e4m3, e5m2, s8, u8, s32: their stores saturate; s4 (`mucc.pack_s4`): parameters only. bool
+  f32). Also e4m3, e5m2, s8, u8, s32: their stores saturate; s4, u4 (`mucc.pack_s4`): parameters only. bool
   exists inside expressions only. Parameter layouts: `row_major` (default), `col_major` (last two axes
   swapped), `strides(_, 1)` (elements, `_` = run-time). Results are row-major. `w: bf16[N, K] sparse` (2:4
   along K, packed by `mucc.sparsify(w)`) can be used in `x @ w.T` only; sm_90a.
-* `kernel each NAME`: callers give lists, of one item for each problem.
+* `kernel each NAME`: callers give lists, an item for each problem.
 * Several results: `-> (y: bf16[M, N], amax: f32[])` and `return h, amax(h)`. A returned value must have
   exactly the declared shape; its dtype is converted.
 * `stage h = expr` stores h between two device kernels and names the stage. Without it the compiler cuts by

@@ -108,8 +108,8 @@ NARROW = ("e4m3", "e5m2", "s8", "u8")
 PAIRS = [
     *((d, d) for d in ("bf16", "f16", "f32")),
     *((a, b) for family in (NARROW[:2], NARROW[2:]) for a in family for b in family),
-    *((a, b) for a in ("bf16", "f16") for b in (*NARROW, "s4")),
-    *((a, b) for a in (*NARROW, "s4") for b in ("bf16", "f16")),
+    *((a, b) for a in ("bf16", "f16") for b in (*NARROW, "s4", "u4")),
+    *((a, b) for a in (*NARROW, "s4", "u4") for b in ("bf16", "f16")),
 ]
 
 
@@ -119,7 +119,7 @@ def test_only_some_dtypes_multiply_with_each_other(a: str, b: str) -> None:
     if (a, b) in PAIRS:
         compile_text(Source("f.mcu", kernel(a, b, "f32"))).emit("cu")
     else:
-        code = "MU1060" if (a, b) == ("s4", "s4") else "MU1025"
+        code = "MU1060" if (a, b) in (("s4", "s4"), ("u4", "u4")) else "MU1025"
         assert errors(kernel(a, b, "f32"))[0][0] == code
 
 

@@ -45,7 +45,7 @@ def product(
     return f"kernel f[M, N, K](x: bf16[M, K], w: {w}, s: {s}{more}) -> bf16[M, N] {{ return {body} }}"
 
 
-@pytest.mark.parametrize("dtype", ["s4", "s8", "u8", "e4m3", "e5m2"])
+@pytest.mark.parametrize("dtype", ["s4", "u4", "s8", "u8", "e4m3", "e5m2"])
 @pytest.mark.parametrize("group", [16, 32, 64, 128, 256])
 def test_the_product_converts_groups_of_its_weights(dtype: str, group: int) -> None:
     text = product(f"{dtype}[N, K]", f"bf16[N, K/{group}]")
@@ -97,7 +97,7 @@ def test_what_is_pinned_is_converted_before_without_a_note() -> None:
 def quantised(
     random: np.random.Generator, dtype: str, shape: tuple[int, int], group: int
 ) -> tuple[np.ndarray, ...]:
-    least, most = {"s4": (-8, 8), "s8": (-128, 128), "u8": (0, 256)}[dtype]
+    least, most = {"s4": (-8, 8), "u4": (0, 16), "s8": (-128, 128), "u8": (0, 256)}[dtype]
     weights = random.integers(least, most, shape).astype(np.float64)
     scales = ARRAYS.round_to(random.standard_normal((shape[0], shape[1] // group)), "bf16")
     zeros = random.integers(0, 8, scales.shape).astype(np.float64)
@@ -105,7 +105,7 @@ def quantised(
     return weights, scales, zeros, ARRAYS.round_to((weights - zero) * scale, "bf16")
 
 
-@pytest.mark.parametrize("dtype", ["s4", "s8", "u8"])
+@pytest.mark.parametrize("dtype", ["s4", "u4", "s8", "u8"])
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_every_level_means_the_same(dtype: str, target: str) -> None:
     text = product(f"{dtype}[N, K]", "bf16[N, K/32]", "x @ dequantize(w, s, z).T", ", z: u8[N, K/32]")
@@ -114,7 +114,8 @@ def test_every_level_means_the_same(dtype: str, target: str) -> None:
     w, s, z, wide = quantised(random, dtype, (16, 96), 32)
     x = ARRAYS.round_to(random.standard_normal((5, 96)), "bf16")
     wanted = ARRAYS.round_to(x @ wide.T, "bf16")
-    given_as = [w, mucc.pack_s4(w.astype(np.int8))] if dtype == "s4" else [w]
+    pack = {"s4": mucc.pack_s4, "u4": mucc.pack_u4}.get(dtype)
+    given_as = [w, pack(w.astype(np.int8))] if pack else [w]
     for weights in given_as:
         for interpret in (compilation.interpret, compilation.interpret_lowered):
             (got,) = interpret("f", [x, weights, s, z])
@@ -135,6 +136,16 @@ def test_packing_is_undone_by_unpacking(values: list[int]) -> None:
     turned = mucc.pack_s4(torch.tensor(values, dtype=torch.int8))
     assert turned.dtype == torch.uint8 and turned.tolist() == packed.tolist()
     assert mucc.unpack_s4(turned).tolist() == values
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 15), min_size=2, max_size=40).map(lambda v: v[: len(v) // 2 * 2]))
+def test_packing_without_a_sign_is_undone_by_unpacking(values: list[int]) -> None:
+    packed = mucc.pack_u4(np.array(values))
+    assert [int(b) for b in packed] == [a | b << 4 for a, b in zip(values[::2], values[1::2], strict=True)]
+    assert mucc.unpack_u4(packed).tolist() == values
+    with pytest.raises(MuccValueError, match="u4 holds 0 to 15"):
+        mucc.pack_u4(np.array([*values, -1, 0]))
 
 
 @pytest.mark.parametrize("values", [np.array([8, 0]), np.array([1, 2, 3]), np.array([1.0, 2.0]), np.array(1)])
@@ -228,7 +239,7 @@ def test_explanations_hold(code: str) -> None:
 # The skinny mainloop
 
 
-@pytest.mark.parametrize("dtype", ["s4", "s8", "u8", "e4m3", "e5m2"])
+@pytest.mark.parametrize("dtype", ["s4", "u4", "s8", "u8", "e4m3", "e5m2"])
 @pytest.mark.parametrize("group", [16, 32, 128])
 def test_a_skinny_kernel_converts_what_it_reads_once(dtype: str, group: int) -> None:
     text = product(f"{dtype}[N, K]", f"bf16[N, K/{group}]")

@@ -24,6 +24,7 @@ CUTLASS_TYPES = {
     "u8": "uint8_t",
     "s32": "int32_t",
     "s4": "cutlass::int4b_t",
+    "u4": "cutlass::uint4b_t",
 }
 VIEW_TYPES = {
     "bf16": "mucc::bf16",
@@ -35,6 +36,7 @@ VIEW_TYPES = {
     "u8": "uint8_t",
     "s32": "int32_t",
     "s4": "mucc::s4",
+    "u4": "mucc::u4",
 }
 
 

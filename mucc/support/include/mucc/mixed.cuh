@@ -52,6 +52,10 @@ template <>
 struct OwnOf<cutlass::int4b_t> {
   using Type = s4;
 };
+template <>
+struct OwnOf<cutlass::uint4b_t> {
+  using Type = u4;
+};
 
 // `Scale` and `Zero` are the types of scales and zeros, void where there are none. `kGroup` elements along K share them.
 template <int kGroup, class Scale, class Zero, class Base>

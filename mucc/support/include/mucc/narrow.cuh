@@ -76,6 +76,19 @@ struct Widen<s4, f16> {
   }
 };
 
+template <>
+struct Widen<u4, bf16> {
+  static MUCC_DEVICE uint32_t pair(uint32_t x) {
+    return minus<bf16>(((x | x << 12) & 0x000f000fu) | 0x43004300u, 0x43004300u);
+  }
+};
+template <>
+struct Widen<u4, f16> {
+  static MUCC_DEVICE uint32_t pair(uint32_t x) {
+    return minus<f16>(((x | x << 12) & 0x000f000fu) | 0x64006400u, 0x64006400u);
+  }
+};
+
 // The two bytes in the low half of x, each in the low byte of a half.
 MUCC_DEVICE uint32_t spread(uint32_t x) { return __byte_perm(x, 0, 0x4140); }
 

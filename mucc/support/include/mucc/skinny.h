@@ -30,6 +30,8 @@ template <class T>
 inline constexpr int bits_of = 8 * int(sizeof(T));
 template <>
 inline constexpr int bits_of<s4> = 4;
+template <>
+inline constexpr int bits_of<u4> = 4;
 
 // Scales, or zeros, of groups along K: one for each row of the weights and each group. None where T is void.
 template <class T>

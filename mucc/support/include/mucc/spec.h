@@ -45,6 +45,7 @@ inline constexpr DType kE5M2{MUCC_E5M2, 8, "e5m2"};
 inline constexpr DType kS8{MUCC_INT, 8, "s8"};
 inline constexpr DType kU8{MUCC_UINT, 8, "u8"};
 inline constexpr DType kS4{MUCC_INT, 4, "s4"};  // two to a byte along the last axis, passed as bytes
+inline constexpr DType kU4{MUCC_UINT, 4, "u4"};
 inline constexpr DType kS32{MUCC_INT, 32, "s32"};
 
 constexpr bool is_packed(DType const& dtype) { return dtype.bits < 8; }

@@ -86,12 +86,15 @@ template <class T>
 inline constexpr bool shares_bytes = false;
 template <>
 inline constexpr bool shares_bytes<s4> = true;
+template <>
+inline constexpr bool shares_bytes<u4> = true;
 
 // The i-th integer of those that share bytes.
 MUCC_DEVICE float widen(s4 const* data, int64_t i) {
   int const x = data[i >> 1].bits >> 4 * int(i & 1) & 15;
   return float((x ^ 8) - 8);
 }
+MUCC_DEVICE float widen(u4 const* data, int64_t i) { return float(data[i >> 1].bits >> 4 * int(i & 1) & 15); }
 
 // The same where elements share bytes.
 template <int V, class View, class P>

@@ -42,6 +42,9 @@ struct e5m2 {
 struct s4 {
   uint8_t bits;
 };
+struct u4 {
+  uint8_t bits;
+};
 
 // Elements that a kernel only moves.
 template <int kSize>
