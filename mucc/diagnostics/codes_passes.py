@@ -284,10 +284,10 @@ _GRID: dict[str, tuple[str, str]] = {
         scheduled("mainloop = multistage", "cluster = 1x1"),
     ),
     "MU3023": entry(
-        "multistage has no stream-K",
-        "A thread block of the multistage mainloop computes one tile, or with `split_k(n)` one of n equal "
-        "parts of it along K. It cannot share out the tiles of the last wave.",
-        scheduled("mainloop = multistage", "scheduler = stream_k()"),
+        "stream-K of the multistage mainloop in parts",
+        "With `stream_k` the blocks of the multistage mainloop share the tiles of the last waves evenly, "
+        "wherever that cuts K. Parts of one size are what `split_k(n)` makes.",
+        scheduled("mainloop = multistage", "scheduler = stream_k(splits=2)"),
         scheduled("mainloop = multistage", "scheduler = split_k(2)"),
     ),
     "MU3009": entry(

@@ -193,7 +193,7 @@ class Multistage(Family):
 
     mainloops = (MAINLOOP,)
     computes = COMPUTES
-    schedulers = ("persistent", "split_k")
+    schedulers = ("persistent", "stream_k", "split_k")
 
     def __init__(self, beside: tuple[str, ...] = ()):
         """`beside` are the formats of faster kernels, which are chosen instead where rows are aligned."""
@@ -247,6 +247,8 @@ class Multistage(Family):
         places = device.multiprocessors * resident
         waves = tiles / places
         rounds = ceil(waves) if extents.exact else max(waves, 1.0)
+        if config.scheduler == "stream_k":
+            rounds = max(waves, 1.0 / max(1, depth // k))
         # In the last round fewer blocks share a multiprocessor.
         busy = min(resident, ceil(tiles / device.multiprocessors))
         clock = device.clock(sm)
@@ -255,6 +257,9 @@ class Multistage(Family):
             "mainloop": rounds * busy * depth * step * slack / clock,
             "fill": rounds * LATENCY / clock,
         }
+        if config.scheduler == "stream_k" and waves % 1:
+            # Each block writes the sums of two tiles, which others read.
+            parts["reduction"] = 4 * 4 * m * n * resident / sm.l2_bytes_per_cycle / clock
         moved = extents.moved(size, config.epilogue)
         return Estimate.of(parts, limit, waves, rounds, places, extents.flops, moved)
 

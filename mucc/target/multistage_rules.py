@@ -173,12 +173,12 @@ def _tile(config: GemmConfig) -> Iterator[Broken]:
 
 def _scheduler(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
     fixes = partial(_schedulers, limits=limits)
-    if config.scheduler == "stream_k":
+    if config.scheduler == "stream_k" and config.splits != 1:
         yield Broken(
             "MU3023",
             "scheduler",
-            "the multistage mainloop takes no stream_k scheduler",
-            ("each of its blocks computes one tile, or one of equal parts of it along K",),
+            f"stream_k of the multistage mainloop does not divide K into {config.splits} parts",
+            ("its blocks share all tiles evenly, wherever that cuts K; parts of one size are split_k's",),
             fixes,
         )
     yield from rules.swizzles(limits, config, fixes)

@@ -46,7 +46,6 @@ CASES: list[tuple[str, str, str, dict[str, object]]] = [
     ("MU3025", "tile", "64x256x32", {"tile": (64, 256, 64), "granules": Granules(2, 2, False)}),
     ("MU3022", "cluster", "1x1", {"cluster": (2, 1)}),
     ("MU3023", "scheduler", "split_k(4)", {"scheduler": "stream_k", "splits": 4}),
-    ("MU3023", "scheduler", "persistent", {"scheduler": "stream_k"}),
     ("MU3024", "stages", "2", {"stages": 3, "granules": Granules(2, 2, False)}),
     ("MU3004", "stages", "7", {"stages": 8}),
     ("MU3012", "scheduler", "persistent(swizzle=2)", {"swizzle": 3}),

@@ -114,10 +114,11 @@ class Skeleton:
             f"namespace mucc_skeleton {{\n\n{types}\n\n"
             f"}}  // namespace mucc_skeleton\n\nMUCC_GEMM_CODE({ENTRY}, mucc_skeleton::Kernel)\n"
         )
+        # Nameless, since the types of another skeleton may have the same names.
         host = (
             f"{headers.lines(headers.host)}\n"
-            f"namespace mucc_skeleton {{\n\n{types}\n\n"
-            f"{arguments}\n\n}}  // namespace mucc_skeleton\n\n"
+            f"namespace mucc_skeleton {{\nnamespace {{\n\n{types}\n\n"
+            f"{arguments}\n\n}}  // namespace\n}}  // namespace mucc_skeleton\n\n"
             f'extern "C" mucc::gemm::Skeleton const {symbol};\n'
             f"mucc::gemm::Skeleton const {symbol} =\n"
             f"    {headers.driver}<mucc_skeleton::Kernel, mucc_skeleton::arguments>::skeleton;\n"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from xdsl.ir import Operation
 
-from mucc.dialects.mu.schedule import Raster
+from mucc.dialects.mu.schedule import Raster, SchedulerKind
 from mucc.dialects.mu.types import dtype_bytes
 from mucc.target import multistage
 from mucc.target.cuda.gemm import Gemm, Headers, needs_scratch, wrapped
@@ -93,9 +93,14 @@ class Sm80Gemm(Gemm):
             *self.vectors.struct(),
             "",
             f"using Kernel = mucc::multistage::Kernel<Mainloop, {units}, Visitor, "
-            f"{'true' if needs_scratch(self.op) else 'false'}>;",
+            f"{'true' if needs_scratch(self.op) else 'false'}{', true' * self.streams}>;",
             f"static_assert(Kernel::kShared <= {self.target.smem_bytes}, {string_literal(too_much)});",
         ]
+
+    @property
+    def streams(self) -> bool:
+        """Whether blocks share tiles evenly, wherever that cuts K."""
+        return self.scheduler.kind.data == SchedulerKind.STREAM_K
 
     def _access(self, granule: int) -> int:
         """Elements of an operand in one copy; kernels without tensor cores copy them one by one."""

@@ -1,5 +1,6 @@
 // Contraction kernels around CUTLASS 2.x mainloops (mma.sync or plain multiply-adds; cp.async or plain loads), which
-// run on every GPU from Ampere on. One thread block computes one tile, or a part of it along K. The tile then passes
+// run on every GPU from Ampere on. One thread block computes one tile, or a part of it along K, or (stream-K) as many
+// steps along K as any other, of one tile after the other. The tile then passes
 // through shared memory, where a Visitor does the rest on vectors of neighbours: whatever the alignment and the layout
 // of what it reads and writes, and with few copies of its bodies, so that it compiles fast.
 #pragma once
@@ -63,7 +64,7 @@ struct Fragment<Operator, Simt> {
 // ---- the kernel -----------------------------------------------------------------------------------------------
 
 // `Visitor_` does what comes after the product: see `types` in target/cuda/sm80_gemm.py.
-template <class Mma_, class Class, class Visitor_, bool kSplits_>
+template <class Mma_, class Class, class Visitor_, bool kSplits_, bool kStreams_ = false>
 struct Kernel {
   using Mma = Mma_;
   using Visitor = Visitor_;
@@ -73,7 +74,8 @@ struct Kernel {
   using Lanes = Fragment<typename Mma::Operator, Class>;
   using IteratorA = typename Mma::IteratorA;
   using IteratorB = typename Mma::IteratorB;
-  static constexpr bool kSplits = kSplits_;
+  static constexpr bool kSplits = kSplits_;    // K is divided among blocks,
+  static constexpr bool kStreams = kStreams_;  // the first `streamed` tiles' anywhere
   static constexpr int kThreads = 32 * WarpCount::kCount;
   static constexpr int MaxThreadsPerBlock = kThreads, MinBlocksPerMultiprocessor = 1;
 
@@ -111,21 +113,28 @@ struct Kernel {
     int64_t batch_a, batch_b;
     float* partials;
     unsigned* arrived;
+    int blocks;                // of stream-K, those that work,
+    int64_t tiles, streamed;   // how many tiles there are, and how many of them blocks share
     typename Visitor::Params visitor;
   };
+
+  // Stream-K: the steps of the first `streamed` tiles, one after the other, are divided evenly among the blocks.
+  CUTLASS_HOST_DEVICE static int64_t steps(Params const& p) { return (p.k + Block::kK - 1) / Block::kK; }
+  CUTLASS_HOST_DEVICE static int64_t first_step(Params const& p, int block) {
+    return p.streamed * steps(p) * block / p.blocks;
+  }
+  CUTLASS_HOST_DEVICE static int block_of(Params const& p, int64_t step) {
+    return int(((step + 1) * p.blocks - 1) / (p.streamed * steps(p)));
+  }
 
   // What a thread block computes.
   struct Part {
     int m, n, split, batch;
     int64_t tile;
   };
-  CUTLASS_DEVICE static Part part(Params const& p) {
+  CUTLASS_DEVICE static Part part(Params const& p, int index, int split) {
     int const tiles = p.tiles_m * p.tiles_n;
-    int index = blockIdx.x;
-    Part part{0, 0, 0, 0, 0};
-    part.split = kSplits ? index % p.splits : 0;
-    if constexpr (kSplits) index /= p.splits;
-    part.tile = index;
+    Part part{0, 0, split, 0, index};
     part.batch = index / tiles;
     index %= tiles;
     // Bands of `swizzle` tiles across; in a band, tile after tile across and then along.
@@ -140,10 +149,29 @@ struct Kernel {
 
   CUTLASS_DEVICE void operator()(Params const& p, char* memory) {
     auto& shared = *reinterpret_cast<Shared*>(memory);
-    int const thread = threadIdx.x, lane = thread % 32, warp = __shfl_sync(~0u, thread / 32, 0);
-    Part const at = part(p);
+    if constexpr (kStreams) {
+      int64_t step = first_step(p, blockIdx.x);
+      int64_t const end = first_step(p, blockIdx.x + 1), depth = steps(p);
+      while (step < end) {
+        int64_t const tile = step / depth, last = cutlass::const_min(end, (tile + 1) * depth);
+        int const from = int(step - tile * depth) * Block::kK, to = int(last - tile * depth) * Block::kK;
+        compute(p, part(p, int(tile), 0), from, cutlass::const_min(p.k, to), shared);
+        step = last;
+      }
+      for (int64_t tile = p.streamed + blockIdx.x; tile < p.tiles; tile += p.blocks)
+        compute(p, part(p, int(tile), 0), 0, p.k, shared);
+    } else {
+      int const split = kSplits ? blockIdx.x % p.splits : 0;
+      int const from = kSplits ? split * p.k_part : 0;
+      int const to = kSplits ? cutlass::const_min(p.k, from + p.k_part) : p.k;
+      compute(p, part(p, kSplits ? blockIdx.x / p.splits : blockIdx.x, split), from, to, shared);
+    }
+  }
 
-    int const from = kSplits ? at.split * p.k_part : 0, to = kSplits ? cutlass::const_min(p.k, from + p.k_part) : p.k;
+  // Columns `from` to `to` of a tile's K.
+  CUTLASS_DEVICE static void compute(Params const& p, Part const& at, int from, int to, Shared& shared) {
+    int const thread = threadIdx.x, lane = thread % 32, warp = __shfl_sync(~0u, thread / 32, 0);
+    if constexpr (kStreams) __syncthreads();  // others may still read the tile before
     IteratorA a(p.a, p.data_a + at.batch * p.batch_a, {p.m, to}, thread, {at.m * Block::kM, from});
     IteratorB b(p.b, p.data_b + at.batch * p.batch_b, {to, p.n}, thread, {from, at.n * Block::kN});
     typename Mma::FragmentC sums;
@@ -152,32 +180,54 @@ struct Kernel {
       Mma mma(shared.mainloop, thread, warp, lane);
       mma((to - from + Block::kK - 1) / Block::kK, sums, a, b, sums);
     }
-    if constexpr (kSplits) {
-      if (p.splits > 1 && !is_last(p, at, thread, shared, sums)) return;
+    if constexpr (kStreams) {
+      if ((from > 0 || to < p.k) && !is_last_of_stream(p, at, thread, shared, sums)) return;
+    } else if constexpr (kSplits) {
+      float* const own = p.partials + at.tile * p.splits * kPartial;
+      auto slot = [&](int split) { return own + split * kPartial; };
+      if (p.splits > 1 && !is_last(p.arrived + at.tile, p.splits, at.split, slot, thread, shared, sums)) return;
     }
     epilogue(p, at, thread, lane, warp, shared, sums);
   }
 
-  // Leaves the partial sums in memory. In the block that comes last, adds up those of all, in order.
-  CUTLASS_DEVICE static bool is_last(Params const& p, Part const& at, int thread, Shared& shared,
+  // The blocks that share a tile are those that its steps belong to. Each leaves sums of its first tile, or of its last one.
+  CUTLASS_DEVICE static bool is_last_of_stream(Params const& p, Part const& at, int thread, Shared& shared,
+                                               typename Mma::FragmentC& sums) {
+    int64_t const depth = steps(p);
+    int const first = block_of(p, at.tile * depth), last = block_of(p, (at.tile + 1) * depth - 1);
+    auto slot = [&](int i) {
+      int const block = first + i;
+      bool const is_first = first_step(p, block) / depth == at.tile;
+      return p.partials + (int64_t(block) * 2 + !is_first) * kPartial;
+    };
+    return is_last(p.arrived + at.tile, last - first + 1, int(blockIdx.x) - first, slot, thread, shared, sums);
+  }
+
+  static constexpr int64_t kPartial = int64_t(Mma::FragmentC::kElements) * kThreads;  // floats of a block's sums
+
+  // Leaves the partial sums in memory. In the block that comes last, adds up those of all, in order: those of the i-th
+  // are at `slot(i)`.
+  template <class Slot>
+  CUTLASS_DEVICE static bool is_last(unsigned* arrived, int count, int own, Slot const& slot, int thread, Shared& shared,
                                      typename Mma::FragmentC& sums) {
     static constexpr int kCount = Mma::FragmentC::kElements;
-    float* const own = p.partials + at.tile * p.splits * int64_t(kCount * kThreads) + thread;
+    float* const mine = slot(own) + thread;
     CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < kCount; ++i) __stcg(own + (int64_t(at.split) * kCount + i) * kThreads, sums[i]);
+    for (int i = 0; i < kCount; ++i) __stcg(mine + i * kThreads, sums[i]);
     __threadfence();
     __syncthreads();
     auto& ticket = *reinterpret_cast<unsigned*>(&shared);
-    if (thread == 0) ticket = atomicAdd(p.arrived + at.tile, 1u);
+    if (thread == 0) ticket = atomicAdd(arrived, 1u);
     __syncthreads();
-    bool const last = ticket == unsigned(p.splits - 1);
+    bool const last = ticket == unsigned(count - 1);
     __syncthreads();
     if (!last) return false;
     __threadfence();
     sums.clear();
-    for (int split = 0; split < p.splits; ++split) {
+    for (int other = 0; other < count; ++other) {
+      float const* const theirs = slot(other) + thread;
       CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < kCount; ++i) sums[i] += __ldcg(own + (int64_t(split) * kCount + i) * kThreads);
+      for (int i = 0; i < kCount; ++i) sums[i] += __ldcg(theirs + i * kThreads);
     }
     return true;
   }

@@ -26,12 +26,25 @@ struct Host {
     return typename Iterator::Params(typename Iterator::Layout(x.stride[along_k ? 0 : 1]));
   }
 
+  // Of partial sums: for each part of a tile, or two for each block that streams.
   static int64_t partial_bytes(Params const& p, int64_t count) {
-    return count * p.splits * Block::kMN * int64_t(sizeof(float));
+    return (Kernel::kStreams ? 2 * int64_t(p.blocks) : count * p.splits) * Block::kMN * int64_t(sizeof(float));
+  }
+  // The tiles that blocks share: those of the last wave, which is not full, with the one before it.
+  static void stream(Call const& c, int64_t count, Params& p) {
+    int const fitting = 227 * 1024 / (Kernel::kShared + 1024), resident = fitting < 1 ? 1 : fitting > 2 ? 2 : fitting;
+    int64_t const steps = Kernel::steps(p);
+    p.blocks = int(at_most(int64_t(c.sm_count) * resident, count * steps));
+    p.tiles = count;
+    int64_t const rest = count % p.blocks;
+    p.streamed = rest == 0 ? 0 : at_most(count, rest + p.blocks);
   }
   static int64_t tile_count(Problem const& problem, Params const& p) {
     return int64_t(p.tiles_m) * p.tiles_n * problem.batch;
   }
+
+  // Whether blocks leave partial sums.
+  static bool shares(Params const& p) { return Kernel::kStreams ? p.streamed > 0 : Kernel::kSplits && p.splits > 1; }
 
   static int describe(Call const& c, Stage const& stage, Problem& problem, Params& p) {
     if (stage.describe(c, problem)) return 1;
@@ -39,8 +52,9 @@ struct Host {
     p.tiles_m = tiles(p.m, Block::kM), p.tiles_n = tiles(p.n, Block::kN);
     p.along_m = problem.raster == Raster::kAlongM || (problem.raster == Raster::kHeuristic && p.tiles_m > p.tiles_n);
     p.swizzle = problem.swizzle;
-    p.k_part = tiles(tiles(p.k, Block::kK), Kernel::kSplits ? problem.splits : 1) * Block::kK;
+    p.k_part = tiles(tiles(p.k, Block::kK), Kernel::kSplits && !Kernel::kStreams ? problem.splits : 1) * Block::kK;
     p.splits = tiles(p.k, p.k_part);
+    if constexpr (Kernel::kStreams) stream(c, tile_count(problem, p), p);
     if (tile_count(problem, p) * p.splits > INT32_MAX)
       return fail("MU6010", "%s, stage %s: more than 2147483647 thread blocks", c.kernel->name, stage.name);
     return 0;
@@ -68,9 +82,9 @@ struct Host {
     if (prepare(c, stage, workspace, problem, p)) return 1;
     int64_t const count = tile_count(problem, p);
     // The bits of an unsigned 0 are those of 0.0f.
-    if (Kernel::kSplits && p.splits > 1 && fill(c, reinterpret_cast<float*>(p.arrived), 0.0f, count)) return 1;
+    if (shares(p) && fill(c, reinterpret_cast<float*>(p.arrived), 0.0f, count)) return 1;
     void* parameters[] = {&p};
-    Geometry geometry{{unsigned(count * p.splits), 1, 1}, Kernel::kThreads};
+    Geometry geometry{{unsigned(Kernel::kStreams ? p.blocks : count * p.splits), 1, 1}, Kernel::kThreads};
     geometry.shared = Kernel::kShared;
     return start(c, stage.name, *stage.code, geometry, parameters);
   }
@@ -80,7 +94,7 @@ struct Host {
     Params p{};
     if (describe(c, stage, problem, p)) return -1;
     int64_t const count = tile_count(problem, p);
-    return p.splits > 1 ? partial_bytes(p, count) + count * int64_t(sizeof(unsigned)) : 0;
+    return shares(p) ? partial_bytes(p, count) + count * int64_t(sizeof(unsigned)) : 0;
   }
 
   static int parameters(Call const& c, Stage const& stage, void* workspace, void* out) {
