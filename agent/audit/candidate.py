@@ -21,7 +21,7 @@ from typing import Any
 from mucc.agent.audit import tamper, watch
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
-from mucc.agent.audit.inputs import leaves, make_inputs, sampled
+from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
 from mucc.agent.audit.serving import Line
 from mucc.agent.audit.slots import Slot
 from mucc.diagnostics.core import DiagnosticError
@@ -159,6 +159,7 @@ class Session:
         place = (value.data_ptr(), value.numel() * value.element_size()) if value.numel() else (0, 0)
         aliases = [n for n, g in enumerate(slot.guarded) if place[1] and g.overlaps(*place)]
         return {
+            "subclass": "" if type(value) is torch.Tensor else type(value).__name__,
             "dtype": str(value.dtype).removeprefix("torch."),
             "shape": list(value.shape),
             "device": value.device.type,
@@ -192,7 +193,7 @@ class Session:
 
     def timed(self, number: int, whole: bool) -> None:
         """A call by the clock, from a cold cache."""
-        slot = self.slots[number % len(self.slots)]
+        slot = self.drift(number)
         self.clock.flush()
         self.clock.begin()
         result = self._call(slot)
@@ -200,8 +201,15 @@ class Session:
         self.last = leaves(result)
 
     def bare(self, number: int) -> None:
-        """A call and nothing else."""
-        self.last = leaves(self._call(self.slots[number % len(self.slots)]))
+        """A call and nothing else but new inputs."""
+        self.last = leaves(self._call(self.drift(number)))
+
+    def drift(self, number: int) -> Slot:
+        """The inputs of a timed call, changed where they lie, so that no result has been computed before."""
+        slot = self.slots[number % len(self.slots)]
+        for own in slot.guarded:
+            drift(own.tensor)
+        return slot
 
     def over(self) -> dict[str, Any]:
         """The times of the calls since they were last asked for."""
@@ -259,6 +267,8 @@ def serve(line: Line) -> None:
                 assert session
                 if request == "bare":
                     session.bare(number)
+                elif request == "drift":
+                    session.drift(number)
                 else:
                     session.timed(number, request == "whole")
                 number += 1

@@ -23,7 +23,8 @@ class Case:
 
     `slot` is the memory that the inputs lie in: the same slot means the same addresses. `guard` is the byte
     around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe` has the call traced
-    by the profiler. `sample` draws the elements of large results that are compared.
+    by the profiler. `sample` draws the elements of large results that are compared. `drift` says how often
+    the inputs were changed a little where they lie, as before each timed call.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Case:
     probe: str = ""
     observe: bool = False
     sample: int = 0
+    drift: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -48,7 +50,7 @@ def plan(rng: random.Random, probes: bool = True) -> list[Case]:
     """The cases of one audit, in order.
 
     `again` has new values at the addresses of `first`; `moved` has those values elsewhere, between zeros, so
-    that what is read beyond an input shows. Inputs as stated come back after the scalings, then the probes.
+    that what is read beyond an input shows. Inputs as stated come `back` after the scalings, and `same` again.
     """
     pairs = rng.randrange(SEEDS)  # the two of a pair are compared element by element
     return [
@@ -65,6 +67,7 @@ def _plan(rng: random.Random, probes: bool) -> Iterator[Case]:
     for n, (name, scale) in enumerate(SCALES):
         yield Case(name, seeds[2 + n], slot=n % 2, scale=scale, observe=n == 0)
     yield Case("back", seeds[5], slot=1, observe=True)
+    yield Case("same", seeds[5], slot=1, observe=True)
     if probes:
         for probe in ("tf32", "bf16"):
             yield Case(f"{probe} rounded", seeds[6], slot=1, probe=f"{probe} rounded")

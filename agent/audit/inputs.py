@@ -22,6 +22,10 @@ EDGE = 1 << 14
 """Elements at either end of a large result that are always compared."""
 
 
+DRIFT = 1 + 2.0**-6
+"""What floating-point inputs are multiplied by between timed calls: bf16 shows it too."""
+
+
 def leaves(values: Any) -> list[Any]:
     """The tensors and other values of nested arguments or results, in order."""
     return list(torch.utils._pytree.tree_leaves(values))
@@ -39,9 +43,18 @@ def make_inputs(problem: OpenedProblem, case: Case, device: Any) -> tuple[Any, .
         value = value.detach().to(device)
         if value.is_floating_point() and case.scale != 1:
             value = value * case.scale
+        value = value.clone() if case.drift else value
+        for _ in range(case.drift):
+            drift(value)
         return probed(value, case) if case.probe and value.dtype == torch.float32 else value
 
     return torch.utils._pytree.tree_map(prepared, made)
+
+
+def drift(value: Any) -> None:
+    """Change a tensor of floating-point numbers a little, in place."""
+    if value.is_floating_point():
+        value.mul_(DRIFT)
 
 
 def probed(value: Any, case: Case) -> Any:

@@ -27,13 +27,17 @@ class Work:
 
 @dataclass(frozen=True)
 class Output:
-    """One result as the candidate returned it; `aliases` are the inputs whose memory it shares."""
+    """One result as the candidate returned it; `aliases` are the inputs whose memory it shares.
+
+    `subclass` is the class of a tensor that is no plain one.
+    """
 
     dtype: str = ""
     shape: tuple[int, ...] = ()
     device: str = ""
     aliases: tuple[int, ...] = ()
     value: object = None
+    subclass: str = ""
 
 
 @dataclass(frozen=True)

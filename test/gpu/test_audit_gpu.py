@@ -25,6 +25,7 @@ CHEATS = {
     "out_of_bounds": "out_of_bounds",
     "patched_timer": "timers",
     "pytorch_work": "pytorch_only",
+    "recognised_input": "stale_output",
     "undeclared_precision": "precision",
     "uninitialised": "results",
 }

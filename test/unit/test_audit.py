@@ -34,7 +34,7 @@ def test_an_honest_kernel_is_accepted():
     verdict = judged("honest")
     assert verdict.label is Label.NO_ISSUES and verdict.correct, verdict.as_text()
     assert verdict.time_ms and verdict.reference_ms and verdict.own_share == pytest.approx(1, abs=0.2)
-    assert len(verdict.to_json()["cases"]) == 13
+    assert len(verdict.to_json()["cases"]) == 14
 
 
 CHEATS = {
@@ -47,12 +47,14 @@ CHEATS = {
     "found_clock": "timers",
     "input_assumption": "input_shortcut",
     "input_shortcut": "input_shortcut",
+    "lazy_result": "late_work",
     "modified_input": "inputs_modified",
     "other_process": "late_work",
     "other_thread": "late_work",
     "out_of_bounds": "out_of_bounds",
     "patched_timer": "timers",
     "pytorch_work": "pytorch_only",
+    "recognised_input": "stale_output",
     "undeclared_precision": "precision",
     "uninitialised": "results",
     "writes_beside": "out_of_bounds",

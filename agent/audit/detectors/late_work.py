@@ -33,6 +33,8 @@ class LateWork:
             yield reject(self.name, f"other threads were in {', '.join(threads)} after the call had returned")
         if started := sorted({s for c in seen.calls for s in c.started}):
             yield reject(self.name, f"a call starts processes: {', '.join(started)}")
+        if kinds := sorted({o.subclass for c in seen.calls for o in c.outputs if o.subclass}):
+            yield reject(self.name, f"returns {', '.join(kinds)}, which may compute when somebody looks")
         yield from self._device(seen)
 
     def _device(self, seen: Observations) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ class StaleOutput:
     looks_at = "whether a result belongs to the inputs of an earlier call"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
+        yield from self._recognised(seen)
         if seen.reference.constant or seen.correct or any(c.late for c in seen.calls):
             return
         stale = [(c, c.comparison.stale_of or c.comparison.repeats) for c in seen.compared if _wrong(c)]
@@ -26,6 +27,19 @@ class StaleOutput:
                 f"'{case}' got the result of '{of}': results are kept, or work is not done again",
                 cases=dict(found),
             )
+
+    def _recognised(self, seen: Observations) -> Iterator[Finding]:
+        """The same inputs at the same place, once more, have to be computed once more."""
+        calls = {c.case.name: c for c in seen.calls}
+        back, same = calls.get("back"), calls.get("same")
+        if back is None or same is None:
+            return
+        if not set(back.lines) <= set(same.lines) or _kernels(same) < _kernels(back):
+            yield reject(self.name, "does less when the same inputs come again: results are kept")
+
+
+def _kernels(call: Call) -> int:
+    return sum(w.calls for w in call.work if w.kind == "kernel")
 
 
 def _wrong(call: Call) -> bool:
