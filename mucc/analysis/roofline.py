@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 from mucc.analysis.bound import DRAM, Rates
@@ -11,8 +12,8 @@ from mucc.analysis.sol import Sol
 from mucc.target.devices import Card
 
 
-def draw(path: str, found: Sequence[Sol], card: Card, measured_ms: float | None = None) -> None:
-    """Write a plot of operations per second over operations per byte, both axes logarithmic.
+def draw(form: str, found: Sequence[Sol], card: Card, measured_ms: float | None = None) -> bytes:
+    """A plot of operations per second over operations per byte, both axes logarithmic, as a file of a format.
 
     Every unit that a program uses is a roof. A program is a point on its roof, and one below where it was
     measured. Raises ImportError without matplotlib, ValueError for a format that it does not write.
@@ -46,7 +47,9 @@ def draw(path: str, found: Sequence[Sol], card: Card, measured_ms: float | None 
     )
     axes.grid(True, which="both", alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=120)
+    file = BytesIO()
+    figure.savefig(file, format=form, dpi=120)
+    return file.getvalue()
 
 
 def _main(sol: Sol) -> Any:

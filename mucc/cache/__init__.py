@@ -339,7 +339,7 @@ class Cache:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         self._warn_once(
             "MU5203",
-            f"the cache cannot be written, so nothing is kept: {error}",
+            f"the cache cannot be written, so nothing is kept: {error.strerror or error}",
             "free some space on that disk, or set MUCC_CACHE_SIZE to keep less"
             if full
             else "set MUCC_CACHE_DIR to a directory that can be written, or use --no-cache",

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 DEFAULT_TARGET = "sm_90a"
 
-_NUMBERS = re.compile(r"argument ([^:]+): invalid (int|float) value: '(.*)'", re.DOTALL)
+_NO_NUMBER = r"argument ([^:]+): invalid (int|float) value: '((?s:.*))'"
 """What argparse says of an argument that is no number."""
 
 
@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
                     if meant := did_you_mean(word, choices):
                         helps.insert(0, f"did you mean '{meant}'?")
                     helps.insert(len(helps) - 1, f"choose from {', '.join(choices)}")
-        if (found := _NUMBERS.fullmatch(message)) is not None:
+        if (found := re.fullmatch(_NO_NUMBER, message)) is not None:
             kind = "a whole number" if found[2] == "int" else "a number"
             message = f"{found[1]} takes {kind}, not '{found[3]}'"
         raise usage_error(message, *helps)

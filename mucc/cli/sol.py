@@ -71,6 +71,8 @@ def main(argv: list[str], reporter: Reporter) -> int:
         value: float | None = getattr(args, option)
         if value is not None and not 0 < value < float("inf"):
             raise usage_error(f"--{option} must be a time in milliseconds above 0, got {value:g}")
+    if args.plot:
+        files.check_output(args.plot, (args.file,))
     from mucc.analysis import sol_report
     from mucc.analysis.program import analyse_problem, analyse_source
     from mucc.analysis.structure import Structure
@@ -140,12 +142,14 @@ def _plot(args: Arguments, found: Sequence[Sol], card: Card) -> None:
     from mucc.analysis.roofline import draw
 
     assert args.plot is not None
+    form = os.path.splitext(args.plot)[1].removeprefix(".").lower() or "png"
     try:
-        draw(args.plot, found, card, args.measured)
+        data = draw(form, found, card, args.measured)
     except ImportError as problem:
         helps = ("pip install matplotlib",)
         raise DiagnosticError(Diagnostic("MU5404", "--plot needs matplotlib", helps=helps)) from problem
-    except (OSError, ValueError) as problem:
-        reason = (problem.strerror if isinstance(problem, OSError) else None) or problem
-        message = f"cannot write '{args.plot}': {reason}"
-        raise DiagnosticError(Diagnostic("MU5405", message)) from None
+    except ValueError:
+        message = f"cannot write '{args.plot}': matplotlib knows no format '{form}'"
+        helps = ("let its name end in .png, .svg or .pdf",)
+        raise DiagnosticError(Diagnostic("MU5405", message, helps=helps)) from None
+    files.write_output(args.plot, data)

@@ -43,10 +43,10 @@ error[MU5403]: f: no value for N, K
 """,
     ),
     "MU5405": (
-        "a plot cannot be written",
+        "a plot cannot be drawn",
         """
-The file that `--plot` names cannot be written, or its name ends in no format that matplotlib writes: png, pdf
-and svg are some that it does.
+The name of the file that `--plot` names ends in no format that matplotlib writes: png, pdf and svg are some
+that it does.
 """,
     ),
     "MU5406": (

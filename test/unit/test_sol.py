@@ -284,7 +284,8 @@ def test_the_command_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["--dims=Q=1"], "MU6051"),
         (["--kernel=g", "--dims=M=1,N=1,K=1"], "MU5406"),
         (["--measured=0", "--dims=M=1,N=1,K=1"], "MU5001"),
-        (["--plot=/nowhere/x.png", "--dims=M=1,N=1,K=1"], "MU540"),
+        (["--plot=/nowhere/x.png", "--dims=M=1,N=1,K=1"], "MU5012"),
+        (["--plot=x.mcu", "--dims=M=1,N=1,K=1"], "MU540"),
     ],
 )
 def test_mistakes_are_errors_with_codes(
@@ -300,9 +301,11 @@ def test_a_roofline_is_drawn(tmp_path: Path):
     pytest.importorskip("matplotlib")
     from mucc.analysis.roofline import draw
 
-    path = tmp_path / "r.png"
-    draw(str(path), [sol(linear("bf16"), M=M, N=N, K=K)], H200, 0.7)
-    assert path.read_bytes().startswith(b"\x89PNG")
+    found = [sol(linear("bf16"), M=M, N=N, K=K)]
+    assert draw("png", found, H200, 0.7).startswith(b"\x89PNG")
+    assert b"<svg" in draw("svg", found, H200)
+    with pytest.raises(ValueError, match="format"):
+        draw("mcu", found, H200)
 
 
 def test_cards_are_listed_and_shown(capsys: pytest.CaptureFixture[str]):
