@@ -16,7 +16,7 @@ from xdsl.ir import Block, Region, SSAValue
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu import rules
-from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
+from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.kernel import KernelOp
@@ -35,6 +35,7 @@ from mucc.passes.access import (
 from mucc.passes.bodies import Body
 from mucc.passes.program import ProgramBuilder
 from mucc.passes.support import Pass, locate
+from mucc.target import get_target
 
 
 class _Kernel(ProgramBuilder):
@@ -103,7 +104,8 @@ class _Kernel(ProgramBuilder):
         lhs, rhs = Shaped.of(product.lhs.type).dims, Shaped.of(product.rhs.type).dims
         wide = dtype_bytes(Shaped.of(product.lhs.type).element_type) == 4
         problem = problem_of(stage)
-        a = self.operand(stage, lhs_access(stage, product), problem, lhs, k_major=wide)
+        picks = self.picks(product)
+        a = self.operand(stage, lhs_access(stage, product), problem, lhs, k_major=wide, picks=picks)
         right = rhs_access(stage, product)
         b = self.operand(stage, right, problem, rhs, is_right=True, groups=True, k_major=wide)
         offsets = self.vector(stage, product.offsets)
@@ -152,7 +154,9 @@ class _Kernel(ProgramBuilder):
             is_sparse and dtype_bytes(Shaped.of(matmul.lhs.type).element_type) == 4
         )
         left = lhs_access(stage, matmul)
-        a = self.operand(stage, left, problem, Shaped.of(matmul.lhs.type).dims, k_major=along)
+        picks = self.picks(matmul) and len(stage.contractions) == 1 and not (along or is_sparse)
+        dims = Shaped.of(matmul.lhs.type).dims
+        a = self.operand(stage, left, problem, dims, k_major=along, picks=picks)
         b, *second = (
             self.operand(stage, right, problem, Shaped.of(op.rhs.type).dims, is_right=True, k_major=along)
             for op in stage.contractions
@@ -186,6 +190,10 @@ class _Kernel(ProgramBuilder):
         gemm.acc = matmul.acc
         gemm.location = matmul.location
         self.block.add_op(gemm)
+
+    def picks(self, product: ContractionOp) -> bool:
+        """Whether the target has kernels that pick rows of a product's left operand by number."""
+        return get_target(self.target).picks(product.compute.data.value)
 
     def epilogue_reduction(self, body: Body, op: ReduceOp, target: SSAValue, rank: int) -> None:
         axes = set(op.axes.get_values())

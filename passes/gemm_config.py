@@ -70,6 +70,7 @@ def _described(gemm: c.GemmOp) -> Problem:
         sparse="a" if is_sparse(gemm.a.type) else "b" if is_sparse(gemm.b.type) else "",
         mixed=_mixed_of(gemm),
         listed=gemm.may_be_listed,
+        gathered="a" if gemm.picked is not None else "",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, ModuleOp, i64
 from xdsl.ir import Operation, SSAValue
@@ -10,7 +12,7 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits, is_packed
-from mucc.passes.gemm_config import problem_of
+from mucc.passes.gemm_config import config_of, problem_of
 from mucc.passes.granules import held, may_be_wide, multiple_of
 from mucc.passes.promises import promised_multiple
 from mucc.passes.support import Finding, Pass, PassError
@@ -85,6 +87,11 @@ def _shared_bytes(program: c.ProgramOp) -> dict[str, c.RequirementAttr]:
     return found
 
 
+def _copies(program: c.ProgramOp, gemm: c.GemmOp) -> Mapping[str, int]:
+    """Operands that threads of a kernel copy, and by how many bytes."""
+    return get_target(program.target.data).copies(config_of(gemm))
+
+
 def _legalise(program: c.ProgramOp) -> list[Finding]:
     granule = get_target(program.target.data).copy_granule
     found = _shared_bytes(program)
@@ -98,7 +105,19 @@ def _legalise(program: c.ProgramOp) -> list[Finding]:
         if mainloop is Mainloop.MULTISTAGE:
             kernel.granules = DenseArrayBase.from_list(i64, [held(kernel, v) for v, _ in kernel.matrices])
             continue
+        copies = _copies(program, kernel)
+        if any(size < granule for size in copies.values()):
+            sizes = [copies.get(name, granule) for name in ("a", "b")]
+            sizes += [granule] * (len(list(kernel.matrices)) - len(sizes))
+            kernel.granules = DenseArrayBase.from_list(i64, sizes)
+        narrow = [
+            value
+            for name, value in zip("ab", kernel.read, strict=False)
+            if copies.get(name, granule) < granule
+        ]
         for value, op in kernel.matrices:
+            if value in narrow:
+                continue
             match _check(program, kernel, value, op, granule):
                 case Finding() as finding:
                     findings.append(finding)

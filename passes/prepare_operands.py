@@ -1,13 +1,14 @@
 """Prepare what a contraction's kernel cannot read or write where it lies, once its schedule is chosen.
 
-Matrices with rows that TMA cannot copy get copies with padded rows. f32 operands that tensor cores multiply
-in parts of tf32 become those parts. Both are map kernels around the contraction, which says what it reads.
+Matrices with rows that TMA cannot copy get copies with padded rows, and so do rows that are picked by number,
+if the kernel does not pick them itself. f32 operands that tensor cores multiply in parts of tf32 become those
+parts. All are map kernels around the contraction, which says what it reads.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from xdsl.context import Context
@@ -82,6 +83,15 @@ class _Preparation:
         a, b = (self.split(v, parts, what) for (v, what), parts in zip(operands, n.PARTS, strict=True))
         self.replace(self.gemm.reading((a, b)))
 
+    # Rows by number
+
+    def picked(self) -> SSAValue:
+        """A copy of A's rows that an index names, with padded rows."""
+        place = self.place(self.gemm.a)
+        dims = Shaped.of(self.gemm.a.type).dims
+        self.add(self.map("pick", dims, self.gemm.a, lambda x: n.StoreOp(x, place)))
+        return place
+
     # Padding
 
     def is_narrow(self, value: SSAValue) -> bool:
@@ -102,11 +112,21 @@ class _Preparation:
         self.add(self.map(what, Shaped.of(value.type).dims, value, lambda x: n.StoreOp(x, place)))
         return place
 
-    def pad_operands(self) -> None:
-        """`A @ B` -> `A' @ B` where A' is a copy with padded rows."""
+    def copy_operands(self, pads: bool, own: Collection[str]) -> None:
+        """`A @ B` -> `A' @ B` where A' is a copy: of rows that are picked, and with `pads` of narrow rows.
+
+        The kernel's `own` operands are those that it copies itself.
+        """
         given = self.gemm.operands_given
-        read = tuple(self.copied(v, w) for v, w in zip(given, ("pad_a", "pad_b", "pad_b"), strict=False))
-        if read != given:
+        read = list(given)
+        for i, name in enumerate(("a", "b", "b")[: len(given)]):
+            if name in own:
+                continue
+            if name == "a" and self.gemm.picked is not None:
+                read[i] = self.picked()
+            elif pads:
+                read[i] = self.copied(given[i], f"pad_{name}")
+        if tuple(read) != given:
             self.replace(self.gemm.reading(read))
 
     def pad_outer(self) -> None:
@@ -137,7 +157,7 @@ class PrepareOperands(Pass):
             preparation = _Preparation(gemm)
             if target.splits(config):
                 preparation.split_operands()
-            elif target.pads(config):
-                preparation.pad_operands()
+            else:
+                preparation.copy_operands(target.pads(config), target.copies(config))
             if target.pads(config):
                 preparation.pad_outer()

@@ -7,6 +7,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.views import Indexed, view_of
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -87,11 +88,30 @@ def build_view(access: Access, rank: int, block: Block) -> SSAValue:
     return value
 
 
+def _is_picked(access: Access, rank: int) -> bool:
+    """Whether an access is to whole rows, each contiguous, that a vector names."""
+    view = view_of(access.base)
+    if view.rows is None or access.axes != (rank - 2, rank - 1):
+        return False
+    rows, matrix = view_of(view.rows), view.base.type
+    return (
+        isinstance(matrix, TensorType)
+        and (view.axes, view.row_axis) == ((Indexed(0), 1), 0)
+        and matrix.rank == 2
+        and matrix.unit_axis == 1
+        and rows.axes == (0,)
+        and isinstance(rows.base.type, TensorType)
+        and rows.base.type.rank == 1
+        and rows.base.type.unit_axis == 0
+    )
+
+
 class ProgramBuilder:
     """The program of one kernel, and the views, copies and workspace that its device kernels need."""
 
     def __init__(self, kernel: KernelOp, target: str):
         self.kernel = kernel
+        self.target = target
         last = kernel.body.block.last_op
         assert isinstance(last, ReturnOp)
         self.returned = list(last.operands)
@@ -188,14 +208,17 @@ class ProgramBuilder:
         is_right: bool = False,
         groups: bool = False,
         k_major: bool = False,
+        picks: bool = False,
     ) -> SSAValue:
         """A contraction's operand as a view that the kernel can read, copied first where it cannot.
 
         A right operand has extent 1 along the batch axes that are folded into rows; `groups` says that it has
         an axis for groups of rows. Matrix instructions take operands of 8 bits contiguous along K only;
-        `k_major` asks that of others too.
+        `k_major` asks that of others too. `picks` says that a kernel may pick rows by number.
         """
         access, space, batch = self.at(access), stage.space, len(problem.batch)
+        if picks and not problem.batch and not problem.folded and _is_picked(access, len(space)):
+            return access.base
         rank = len(space)
         if groups:
             space, rank, batch = dims, len(dims), 1

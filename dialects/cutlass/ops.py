@@ -52,6 +52,7 @@ from mucc.dialects.cutlass.nodes import (
     StoreOp,
     StorePartsOp,
 )
+from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.contraction import AccumulationAttr, Compute, ComputeAttr
 from mucc.dialects.mu.ops.elementwise import ConstantOp
@@ -183,6 +184,7 @@ class GemmOp(DeviceKernelOp):
     `a` is [.., M, K] and `b` is [.., K, N] as views; their layouts say what is contiguous.
     `granules` says by how many bytes each of the `matrices` may be accessed; without it TMA copies them,
     by 16.
+    Rows of `a` may be those that an index names, a `mu.gather`.
     `flat` says that leading axes of A are taken as rows (`shape.m` has several factors).
     A pair has a second right operand `b2`, which lies in memory as `b` does; each element of the tile then
     has two accumulators.
@@ -278,6 +280,17 @@ class GemmOp(DeviceKernelOp):
     def read(self) -> tuple[SSAValue, ...]:
         """The same as the kernel reads them: what was prepared of them, where something was."""
         return tuple(self.prepared) or self.operands_given
+
+    @property
+    def picked(self) -> View | None:
+        """A as a view of the rows that an index names; None where its rows lie one after the other."""
+        view = view_of(self.a)
+        return view if view.rows is not None else None
+
+    @property
+    def picks(self) -> bool:
+        """Whether the kernel itself picks rows of A; else they are copied before it."""
+        return self.picked is not None and not self.prepared
 
     @property
     def parts(self) -> int:

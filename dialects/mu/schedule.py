@@ -105,6 +105,7 @@ class Mainloop(StrEnum):
     COOPERATIVE = "cooperative"
     PINGPONG = "pingpong"
     WARPSPECIALIZED = "warpspecialized"
+    CPASYNC = "cpasync"
     MULTISTAGE = "multistage"
     SKINNY = "skinny"
     ONE_SM = "one_sm"

@@ -293,6 +293,14 @@ class Target(ABC):
         """Whether matrices whose rows the kernel cannot copy are copied with padded rows for it."""
         return False
 
+    def picks(self, compute: str) -> bool:
+        """Whether a kernel that multiplies in a format can pick rows of its left operand by number."""
+        return False
+
+    def copies(self, config: GemmConfig) -> Mapping[str, int]:
+        """Operands, `a` or `b` of the program, that threads of the kernel copy, with the bytes of a copy."""
+        return {}
+
     @property
     def grouped_mainloops(self) -> tuple[str, ...]:
         """The mainloops of contractions whose rows are grouped; none for most targets."""

@@ -126,6 +126,8 @@ class GemmConfig:
     """The operand that is sparse, `a` or `b`; tile K counts its columns with their zeros."""
     listed: bool = False
     """Whether one launch may be for a list of problems."""
+    gathered: str = ""
+    """The operand whose rows are picked by number, `a` or `b`."""
 
     @property
     def transposed(self) -> GemmConfig:
@@ -140,6 +142,7 @@ class GemmConfig:
             mixed=self.mixed and self.mixed.transposed,
             granules=self.granules.transposed,
             sparse=OTHER[self.sparse],
+            gathered=OTHER[self.gathered],
         )
 
     @property
@@ -220,6 +223,8 @@ class Problem(NamedTuple):
     mixed: Mixed | None = None
     listed: bool = False
     """Whether calls may list problems, which one launch of some kernels computes."""
+    gathered: str = ""
+    """The operand whose rows are picked by number, `a` or `b`."""
 
     @property
     def transposed(self) -> Problem:
@@ -234,6 +239,7 @@ class Problem(NamedTuple):
             granules=self.granules.transposed,
             sparse=OTHER[self.sparse],
             mixed=self.mixed and self.mixed.transposed,
+            gathered=OTHER[self.gathered],
         )
 
     def config(self, schedule: Schedule) -> GemmConfig:
@@ -254,6 +260,7 @@ class Problem(NamedTuple):
             sparse=seen.sparse,
             mixed=seen.mixed,
             listed=seen.listed,
+            gathered=seen.gathered,
             **shared,
         )
 

@@ -10,7 +10,16 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from mucc.target.config import WIDEST_ACCESS, Epilogue, Problem, Schedule, operand_bytes
+from mucc.target.base import Device, Facts
+from mucc.target.config import (
+    ALIGNED,
+    WIDEST_ACCESS,
+    Epilogue,
+    Estimate,
+    Problem,
+    Schedule,
+    operand_bytes,
+)
 
 LARGE, DEEP = 8192, 4096
 """Extents assumed for M and N, and for K, where they are known only at run time."""
@@ -118,20 +127,41 @@ class Prepared(NamedTuple):
 def prepared_bytes(problem: Problem, extents: Extents) -> Prepared:
     """What it takes to prepare the matrices of a kernel that reads and writes by TMA.
 
-    f32 operands that are split are read once, and written in three parts. Of a problem that is not wide, what
-    may have other rows than TMA takes is copied, and so is the result.
+    f32 operands that are split are read once, and written in three parts. Rows that are picked by number are
+    copied. Of a problem that is not wide, what may have other rows than TMA takes is copied, and so is the
+    result.
     """
     granules, epilogue, size = problem.granules, problem.epilogue, operand_bytes(problem.compute)
     moved: list[float] = []
-    for extent, granule in ((extents.m, granules.a), (extents.n, granules.b)):
+    for name, extent, granule in (("a", extents.m, granules.a), ("b", extents.n, granules.b)):
+        narrow = not granules.wide and granule < WIDEST_ACCESS
         if problem.compute == "tf32x3":
             moved.append(4.0 * size * extent * extents.k)
-        elif not granules.wide and granule < WIDEST_ACCESS:
+        elif narrow or problem.gathered == name:
             moved.append(2.0 * size * extent * extents.k)
     if not granules.wide and not granules.outer:
         outer = (epilogue.source, epilogue.destination, *epilogue.aux_loads, *epilogue.aux_stores)
         moved += [2.0 * size * extents.m * extents.n for size in outer if size]
     return Prepared(extents.batch * sum(moved), len(moved))
+
+
+def preparing(facts: Facts, device: Device, prepared: Prepared) -> float:
+    """Seconds of kernels that prepare operands."""
+    bandwidth = facts.cost["dram_share"] * device.datasheet["dram_bandwidth"]
+    return prepared.bytes / bandwidth + prepared.kernels * facts.cost["launch"]
+
+
+def with_gather(facts: Facts, device: Device, problem: Problem, estimate: Estimate) -> Estimate:
+    """The estimate of a kernel that reads operands as they are, with the copy of picked rows before it."""
+    if not problem.gathered:
+        return estimate
+    prepared = prepared_bytes(problem._replace(granules=ALIGNED), Extents.of(problem))
+    seconds = preparing(facts, device, prepared)
+    return estimate._replace(
+        seconds=estimate.seconds + seconds,
+        parts={"preparation": seconds, **estimate.parts},
+        bytes=estimate.bytes + prepared.bytes,
+    )
 
 
 class Division(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mucc.target.base import Device, Facts, Family
 from mucc.target.config import Estimate, GemmConfig, Problem, Schedule, Violation, operand_bytes
-from mucc.target.cost import Extents
+from mucc.target.cost import Extents, with_gather
 
 MAINLOOP = "multistage"
 
@@ -261,7 +261,8 @@ class Multistage(Family):
             # Each block writes the sums of two tiles, which others read.
             parts["reduction"] = 4 * 4 * m * n * resident / sm.l2_bytes_per_cycle / clock
         moved = extents.moved(size, config.epilogue)
-        return Estimate.of(parts, limit, waves, rounds, places, extents.flops, moved)
+        estimate = Estimate.of(parts, limit, waves, rounds, places, extents.flops, moved)
+        return with_gather(facts, device, problem, estimate)
 
     def smem_bytes(self, config: GemmConfig, stages: int) -> int:
         return smem_bytes(config, stages)

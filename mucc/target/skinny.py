@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from mucc.target import rules
 from mucc.target.base import Device, Facts, Family
 from mucc.target.config import Estimate, GemmConfig, Mixed, Problem, Schedule, Violation, operand_bytes
-from mucc.target.cost import epilogue_bytes
+from mucc.target.cost import epilogue_bytes, with_gather
 
 MAINLOOP = "skinny"
 
@@ -338,7 +338,9 @@ class Skinny(Family):
         }
         rounds = max(ceil(blocks / places), 1)
         limit = "L2" if parts["L2"] else "DRAM"
-        return Estimate.of(parts, limit, blocks / places, rounds, places, 2.0 * m * n * k * batch, moved)
+        flops = 2.0 * m * n * k * batch
+        estimate = Estimate.of(parts, limit, blocks / places, rounds, places, flops, moved)
+        return with_gather(facts, device, problem, estimate)
 
     def smem_bytes(self, config: GemmConfig, stages: int) -> int:
         return smem_bytes(config, stages)

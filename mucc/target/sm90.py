@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mucc.target import multistage, skinny
 from mucc.target.base import Family, Target
 from mucc.target.config import GemmConfig, Violation
@@ -15,9 +17,10 @@ class Sm90(Target):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
 
     def refusal(self, config: GemmConfig) -> Violation | None:
+        from mucc.target.copied_rules import MAINLOOP
         from mucc.target.sm90_rules import BLOCK_MAINLOOPS, MAINLOOPS
 
-        if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
+        if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP, MAINLOOP):
             return None
         if config.mixed is not None and config.mainloop != skinny.MAINLOOP:
             message = f"the {config.mainloop} mainloop does not convert weights"
@@ -33,17 +36,31 @@ class Sm90(Target):
         return config.compute in SPLIT and config.mainloop in MAINLOOPS
 
     def pads(self, config: GemmConfig) -> bool:
+        from mucc.target.copied_rules import MAINLOOP
         from mucc.target.sm90_rules import MAINLOOPS
 
         plain = not config.sparse and config.mixed is None
-        return plain and not config.granules.wide and config.mainloop in MAINLOOPS
+        return plain and not config.granules.wide and config.mainloop in (*MAINLOOPS, MAINLOOP)
 
     @property
     def families(self) -> tuple[Family, ...]:
+        from mucc.target.copied import COPIED
         from mucc.target.sm90_rules import COMPUTES
         from mucc.target.sm90_schedule import TMA
 
-        return TMA, multistage.Multistage(beside=COMPUTES), skinny.Skinny()
+        return TMA, COPIED, multistage.Multistage(beside=COMPUTES), skinny.Skinny()
+
+    def picks(self, compute: str) -> bool:
+        from mucc.target.copied_rules import COMPUTES
+
+        return compute in COMPUTES
+
+    def copies(self, config: GemmConfig) -> Mapping[str, int]:
+        from mucc.target.copied_rules import MAINLOOP, granule
+
+        if config.mainloop != MAINLOOP or not (size := granule(config.granules)):
+            return {}
+        return {"b" if config.exchanged else "a": size}
 
     @property
     def mixes(self) -> bool:
@@ -56,9 +73,10 @@ class Sm90(Target):
 
     @property
     def grouped_mainloops(self) -> tuple[str, ...]:
+        from mucc.target import copied_rules
         from mucc.target.sm90_rules import GROUPED
 
-        return GROUPED
+        return *GROUPED, copied_rules.MAINLOOP
 
     @property
     def list_mainloops(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Device, Facts
 from mucc.target.config import Estimate, Problem, Schedule, operand_bytes, stored_bytes
-from mucc.target.cost import Extents, Walk, divide, epilogue_bytes, larger, prepared_bytes
+from mucc.target.cost import Extents, Walk, divide, epilogue_bytes, larger, prepared_bytes, preparing
 from mucc.target.sm90_rules import SPLIT
 
 NEVER = Estimate(inf, {}, "nothing", 0.0, 0, 0.0, 0.0, 0.0)
@@ -60,8 +60,7 @@ class Sm90Cost:
         if problem.sparse:
             self.flops_per_cycle *= 2  # of two products one is left out
         self.prepared = prepared_bytes(problem, exact)
-        bandwidth = self.cost["dram_share"] * device.datasheet["dram_bandwidth"]
-        self.preparation = self.prepared.bytes / bandwidth + self.prepared.kernels * self.cost["launch"]
+        self.preparation = preparing(facts, device, self.prepared)
         self.read, self.written = epilogue_bytes(problem.epilogue)
         self._kernels: dict[object, tuple[int, int]] = {}
         self._estimates: dict[Schedule, Estimate] = {}

@@ -13,6 +13,7 @@ FAMILIES: dict[Mainloop, tuple[str, str]] = {
     Mainloop.COOPERATIVE: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
     Mainloop.PINGPONG: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
     Mainloop.WARPSPECIALIZED: ("mucc.target.cuda.sm90_gemm", "Sm90Gemm"),
+    Mainloop.CPASYNC: ("mucc.target.cuda.copied_gemm", "CopiedGemm"),
     Mainloop.SKINNY: ("mucc.target.cuda.skinny", "SkinnyGemm"),
     Mainloop.ONE_SM: ("mucc.target.cuda.sm100_gemm", "Sm100Gemm"),
     Mainloop.TWO_SM: ("mucc.target.cuda.sm100_gemm", "Sm100Gemm"),
@@ -28,6 +29,7 @@ SPARSE = ("mucc.target.cuda.sparse_gemm", "SparseGemm")
 GROUPED: dict[Mainloop, tuple[str, str]] = {
     Mainloop.COOPERATIVE: ("mucc.target.cuda.grouped_gemm", "GroupedGemm"),
     Mainloop.PINGPONG: ("mucc.target.cuda.grouped_gemm", "GroupedGemm"),
+    Mainloop.CPASYNC: ("mucc.target.cuda.copied_gemm", "CopiedGroupedGemm"),
 }
 """The same for contractions whose rows are grouped."""
 

@@ -146,7 +146,7 @@ class Gemm(ABC):
                 self.tile, self.cluster, self.stages = tile, cluster, stages.value.data
             case _:
                 raise EmissionError("a gemm without a schedule: select-schedule has not run")
-        self.mainloop = mainloop.data
+        self.mainloop = self.kernel_mainloop(mainloop.data)
         self.scheduler = scheduler_of(op)
         self.m, self.n, self.k, self.batch = op.shape.extents
         self.a = self._operand("a", self.m, self.batch)
@@ -181,6 +181,10 @@ class Gemm(ABC):
     @abstractmethod
     def arguments(self) -> list[str]:
         """`void arguments(Problem const&, Kernel::Arguments&)`: from a problem to the kernel's arguments."""
+
+    def kernel_mainloop(self, mainloop: Mainloop) -> Mainloop:
+        """The mainloop by which CUTLASS knows the kernel."""
+        return mainloop
 
     def schedule(self) -> list[str]:
         """What `describe` says of the scheduler: assignments to members of a problem `p`."""
@@ -356,9 +360,10 @@ class Gemm(ABC):
         shape += " of a pair" * self.op.is_pair
         if self.op.is_grouped:
             batch = f", rows in {str(count(self.op.groups)).replace(' ', '')} groups"
+        assert self.op.mainloop is not None
         return (
             f"{self.op.compute.data.value} gemm {shape}{batch}: tile {self.tile}, cluster {self.cluster}, "
-            f"{self.mainloop.value}, {self.stages} stages, {self.scheduler}"
+            f"{self.op.mainloop.data.value}, {self.stages} stages, {self.scheduler}"
         )
 
 

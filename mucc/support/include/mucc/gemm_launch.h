@@ -121,9 +121,14 @@ inline bool is_made(cute::TmaDescriptor const* map) {
   static constexpr char none[sizeof(cute::TmaDescriptor)] = {};
   return std::memcmp(map, none, sizeof(none)) != 0;
 }
+template <class Params, class = void>
+inline constexpr bool loads_a = false;
+template <class Params>
+inline constexpr bool loads_a<Params, std::void_t<decltype(Params::tma_load_a)>> = true;
 template <class Kernel>
 bool maps_are_made(typename Kernel::Params const& p) {
-  bool good = is_made(p.mainloop.tma_load_a.get_tma_descriptor()) && is_made(p.mainloop.tma_load_b.get_tma_descriptor());
+  bool good = is_made(p.mainloop.tma_load_b.get_tma_descriptor());
+  if constexpr (loads_a<typename Kernel::MainloopParams>) good = good && is_made(p.mainloop.tma_load_a.get_tma_descriptor());
   if constexpr (is_sparse<Kernel>) good = good && is_made(p.mainloop.tma_load_e.get_tma_descriptor());
   if constexpr (!cute::is_void_v<typename Kernel::ElementC>)
     good = good && is_made(p.epilogue.tma_load_c.get_tma_descriptor());

@@ -30,6 +30,8 @@ struct Problem {
   Operand b2;          // a second right operand, of which only the data counts
   Operand groups, rows;  // of a grouped contraction, as int32: the ends of its groups; where each row of D goes
   int row_count = 0;     // rows that D has then
+  Operand picked;        // as int32: which row of A each row of the product is made from; no data where it is its own
+  int picked_count = 0;  // rows that A has then
   Operand extra[kMaxArgs];
   Raster raster = Raster::kHeuristic;
   int swizzle = 1, splits = 1;
