@@ -89,6 +89,8 @@ def _shared_bytes(program: c.ProgramOp) -> dict[str, c.RequirementAttr]:
 
 def _copies(program: c.ProgramOp, gemm: c.GemmOp) -> Mapping[str, int]:
     """Operands that threads of a kernel copy, and by how many bytes."""
+    if gemm.mainloop is None or gemm.mainloop.data is not Mainloop.CPASYNC:
+        return {}
     return get_target(program.target.data).copies(config_of(gemm))
 
 

@@ -22,8 +22,6 @@ WARPS = 2
 class Copied(TmaFamily):
     """CUTLASS's Sm90 kernels with A by cp.async."""
 
-    schedulers = ("persistent",)
-
     def __init__(self) -> None:
         super().__init__(rules, rules)
 
@@ -32,13 +30,14 @@ class Copied(TmaFamily):
         wanted = pinned.get("mainloop") == rules.MAINLOOP
         if not wanted and not _helps(problem):
             return
-        rest = {name: value for name, value in pinned.items() if name != "mainloop"}
+        sizes = {name: pinned[name] for name in ("tile", "cluster") if name in pinned}
         found: dict[Schedule, None] = {}
-        for schedule in TMA.proposals(facts, _by_tma(problem), rest):
-            fits = schedule.scheduler == "persistent" and schedule.cluster[1] == 1
-            if fits and schedule.mainloop == rules.kernel(schedule.tile):
+        for schedule in TMA.proposals(facts, _by_tma(problem), sizes):
+            shared = "cluster" not in pinned and schedule.cluster[1] > 1  # A would be copied by each block
+            kernel = rules.kernel(schedule.tile)
+            if not shared and schedule.mainloop == kernel:
                 found[replace(schedule, mainloop=rules.MAINLOOP)] = None
-        yield from found
+        yield from found or (Schedule((128, 128, 64), mainloop=rules.MAINLOOP),)
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         """That of the kernel with A by TMA, and what the copies take beyond its arithmetic."""
@@ -59,8 +58,7 @@ def _helps(problem: Problem) -> bool:
     suits = problem.compute in rules.COMPUTES and problem.a_k_major and problem.rights == 1
     if not suits or problem.mixed or problem.blocks or problem.sparse or problem.gathered == "b":
         return False
-    granules = problem.granules
-    return problem.gathered == "a" or (not granules.wide and rules.LEAST <= granules.a < WIDEST_ACCESS)
+    return problem.gathered == "a"
 
 
 def _by_tma(problem: Problem) -> Problem:

@@ -55,26 +55,28 @@ def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[V
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    """The broken rules; those of the kernel only where A can be copied."""
+    """The broken rules; those of the kernel only where it multiplies in the format."""
     if config.mainloop != MAINLOOP:
         yield from sm90_rules.broken(limits, config, stages)
         return
-    own = list(_own(limits, config))
+    own = list(_own(config))
     yield from own
-    if not any(rule.setting == "mainloop" for rule in own):
+    if config.compute in COMPUTES:
         known = {rule.setting for rule in own}
         theirs = sm90_rules.broken(limits, as_tma(config), stages)
         yield from (_named(rule, config) for rule in theirs if rule.setting not in known)
 
 
 def _named(rule: Broken, config: GemmConfig) -> Broken:
-    """A rule of another mainloop's kernel as one of this."""
+    """A rule of another mainloop's kernel as one of this, which says what the kernel follows from."""
+    if rule.code == "MU3010":
+        rule = rule._replace(notes=("only tiles with a multiple of 128 rows are added up from parts",))
     return rule._replace(
         message=rule.message.replace(f"the {kernel(config.tile)} mainloop", f"the {MAINLOOP} mainloop")
     )
 
 
-def _own(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
+def _own(config: GemmConfig) -> Iterator[Broken]:
     if config.compute not in COMPUTES:
         yield rules.no_format("wgmma multiplies what cp.async has copied in", config, COMPUTES, _others)
         return
@@ -89,20 +91,11 @@ def _own(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
             message = f"the {MAINLOOP} mainloop copies rows of A, but A is not contiguous along K"
             note = "the other mainloops take 16-bit operands of either order"
         yield Broken("MU3026", "mainloop", message, (note,), _others)
-        return
     step = SPAN // config.element_bytes
     if (k := config.tile[2]) < 1 or k % step:
         message = f"tile K = {k} is not a multiple of {step}, as the {MAINLOOP} mainloop needs"
         note = f"rows of A are copied {SPAN} bytes at a time"
         yield Broken("MU3027", "tile", message, (note,), _tiles)
-    if config.scheduler != "persistent":
-        yield Broken(
-            "MU3010",
-            "scheduler",
-            f"the {MAINLOOP} mainloop cannot divide K: it takes no {config.scheduler} scheduler",
-            ("only the cooperative mainloop adds up partial tiles of several thread blocks",),
-            partial(rules.nearest_swizzles, limits=limits),
-        )
 
 
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:

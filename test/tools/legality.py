@@ -33,6 +33,7 @@ from mucc.passes.gemm_config import problem_of
 from mucc.passes.select_schedule import settings_of
 from mucc.target import get_target
 from mucc.target.config import Schedule
+from mucc.target.tma import TmaFamily
 from mucc.toolchain.assembly import host_flags
 from mucc.toolchain.discover import Toolchain, find_toolchain
 from mucc.toolchain.flags import flags
@@ -96,7 +97,7 @@ def draw(rng: random.Random, mainloops: tuple[str, ...], wild: bool) -> Schedule
 def cases(target: str, rng: random.Random, accepted: int, rejected: int) -> Iterator[Case]:
     """So many of each, each schedule once."""
     machine = get_target(target)
-    mainloops = machine.families[0].mainloops
+    mainloops = tuple(m for f in machine.families if isinstance(f, TmaFamily) for m in f.mainloops)
     compiled = {text: _compiled(text, target, mainloops[0]) for text in KERNELS}
     seen: set[tuple[str, Schedule]] = set()
     left = {True: accepted, False: rejected}

@@ -1,0 +1,168 @@
+"""The cpasync mainloop of sm_90a: its rules, what fits, when it is chosen, what is copied where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rulelib import check_explanation, mend
+
+from mucc.diagnostics import Source
+from mucc.driver import compile_text
+from mucc.target import get_target
+from mucc.target.config import Epilogue, GemmConfig, Granules, Problem, Schedule
+from mucc.target.copied_rules import MAINLOOP, granule, kernel
+
+SM90 = get_target("sm_90a")
+GOOD = GemmConfig("bf16", 2, True, False, (128, 256, 64), (2, 1), MAINLOOP, "persistent")
+NARROW = (Granules(), Granules(8, 16, False), Granules(4, 4, False), Granules(2, 2, False))
+
+
+def test_a_good_configuration_breaks_no_rule() -> None:
+    assert SM90.violations(GOOD) == []
+    assert SM90.violations(GOOD, 4) == []
+    assert SM90.violations(replace(GOOD, scheduler="split_k", splits=3)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "setting", "fix", "changes"),
+    [
+        ("MU3027", "tile", "128x256x64", {"tile": (128, 256, 32)}),
+        ("MU3027", "tile", "128x256x128", {"tile": (128, 256, 96)}),
+        ("MU3001", "tile", "128x256x64", {"tile": (96, 256, 64)}),
+        ("MU3006", "tile", "128x256x64", {"tile": (192, 256, 64)}),
+        ("MU3010", "scheduler", "persistent", {"tile": (64, 256, 64), "scheduler": "split_k", "splits": 2}),
+        (
+            "MU3020",
+            "mainloop",
+            "cooperative",
+            {"compute": "tf32", "element_bytes": 4, "b_k_major": True, "tile": (128, 128, 32)},
+        ),
+        ("MU3026", "mainloop", "cooperative", {"a_k_major": False}),
+        ("MU3028", "exchange", "off", {"gathered": "b", "exchanged": True}),
+        ("MU3091", "scheduler", "persistent", {"grouped": True, "scheduler": "stream_k"}),
+    ],
+)
+def test_each_rule(code: str, setting: str, fix: str, changes: dict[str, object]) -> None:
+    (violation,) = SM90.violations(replace(GOOD, **changes))  # type: ignore[arg-type]
+    assert (violation.code, violation.setting, violation.fix) == (code, setting, fix)
+    assert violation.notes
+
+
+@pytest.mark.parametrize("code", ["MU3026", "MU3027", "MU3028"])
+def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
+    check_explanation(code)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> GemmConfig:
+    """Configurations whose settings are mostly good by themselves."""
+    gathered = draw(st.booleans())
+    exchanged = draw(st.booleans())
+    return GemmConfig(
+        draw(st.sampled_from(("bf16", "f16"))),
+        2,
+        draw(st.sampled_from((True, True, False))),
+        draw(st.booleans()),
+        (
+            draw(st.sampled_from((64, 96, 128, 192, 256))),
+            draw(st.sampled_from((16, 40, 64, 128, 256))),
+            draw(st.sampled_from((32, 64, 128))),
+        ),
+        draw(st.sampled_from(((1, 1), (2, 1), (1, 2), (4, 4)))),
+        MAINLOOP,
+        draw(st.sampled_from(("persistent", "persistent", "split_k", "stream_k"))),
+        Epilogue(draw(st.sampled_from((2, 4)))),
+        splits=draw(st.sampled_from((1, 2, 999))),
+        swizzle=draw(st.sampled_from((1, 2, 3))),
+        grouped=draw(st.booleans()),
+        exchanged=exchanged,
+        gathered=("b" if exchanged else "a") if gathered else "",
+        granules=draw(st.sampled_from(NARROW)),
+        pdl=draw(st.booleans()),
+    )
+
+
+@given(configs(), st.one_of(st.none(), st.integers(1, 12)))
+def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
+    mended, count = mend(SM90, config, stages)
+    assert SM90.violations(mended, count) == []
+
+
+@given(configs())
+def test_what_is_legal_fits_as_the_kernel_by_tma_would(config: GemmConfig) -> None:
+    if SM90.violations(config):
+        return
+    stages = SM90.max_stages(config)
+    other = replace(config, mainloop=kernel(config.tile))
+    assert stages == SM90.max_stages(other) >= 2
+    assert SM90.smem_bytes_used(config, stages) == SM90.smem_bytes_used(other, stages) <= SM90.smem_bytes
+    assert SM90.violations(config, stages) == []
+    assert SM90.violations(config, stages + 1) != []
+
+
+@pytest.mark.parametrize(("granules", "bytes"), list(zip(NARROW, (16, 8, 4, 0), strict=True)))
+def test_what_is_copied_at_a_time(granules: Granules, bytes: int) -> None:
+    assert granule(granules) == bytes
+    for exchanged, name in ((False, "a"), (True, "b")):
+        config = replace(GOOD, granules=granules, exchanged=exchanged)
+        assert SM90.copies(config) == ({name: bytes} if bytes else {})
+        assert SM90.copies(replace(config, mainloop="cooperative")) == {}
+
+
+# Choice
+
+GATHER = """kernel f[T, DIMS](x: bf16[T, K], rows: s32[M], w: bf16[N, K]) -> bf16[M, N] {
+    return gather(x, rows) @ w.T
+}
+"""
+GROUPED = """kernel f[T, E, DIMS](x: bf16[T, K], rows: s32[M], o: s32[E], w: bf16[E, N, K]) -> bf16[M, N] {
+    return grouped_matmul(gather(x, rows), w.T, o)
+}
+"""
+
+
+def stages_of(text: str, dims: str = "M, N, K", mainloop: str = "") -> dict[str, str | None]:
+    """The stages of a program, with the mainloops of contractions."""
+    schedule = f"schedule f for sm_90a {{\n    mainloop = {mainloop}\n}}\n" if mainloop else ""
+    made = compile_text(Source("f.mcu", text.replace("DIMS", dims) + schedule))
+    return {stage["name"]: stage.get("mainloop") for stage in made.manifest["kernels"][0]["stages"]}
+
+
+@pytest.mark.parametrize("text", [GATHER, GROUPED])
+def test_picked_rows_are_not_copied(text: str) -> None:
+    assert stages_of(text) == {"out": MAINLOOP}
+    assert stages_of(text, mainloop="cooperative") == {"out.pick": None, "out": "cooperative"}
+
+
+def test_the_copy_of_picked_rows_is_part_of_the_estimate() -> None:
+    problem = Problem("bf16", True, False, m=8192, n=4096, k=4096, gathered="a")
+    plain = problem._replace(gathered="")
+    for mainloop in ("cooperative", "multistage"):
+        schedule = Schedule((128, 128, 64), mainloop=mainloop)
+        copied, read = SM90.estimate(problem, schedule), SM90.estimate(plain, schedule)
+        assert copied.seconds > read.seconds
+        assert copied.bytes == read.bytes + 2 * 2 * 8192 * 4096
+        assert sum(copied.parts.values()) == pytest.approx(copied.seconds)
+    own = Schedule((128, 128, 64), mainloop=MAINLOOP)
+    assert SM90.estimate(problem, own) == SM90.estimate(plain, own)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("pins", [{}, {"tile": "64x128x64"}, {"cluster": "1x2"}, {"mainloop": MAINLOOP}])
+def test_candidates_are_legal_and_cover_pinned_settings(grouped: bool, pins: dict[str, str]) -> None:
+    problem = Problem(
+        "bf16", True, True, m=2048, n=2048, k=1024, batch=8 if grouped else 1, gathered="a", grouped=grouped
+    )
+    found = list(SM90.candidates(problem, pins))
+    assert any(c.schedule.mainloop == MAINLOOP for c in found)
+    for candidate in found:
+        assert SM90.violations(candidate.config, candidate.schedule.stages) == []
+        assert candidate.estimate.seconds > 0
+
+
+def test_other_operands_are_no_reason_for_it() -> None:
+    problem = Problem("bf16", True, True, m=2048, n=2048, k=1024)
+    assert all(c.schedule.mainloop != MAINLOOP for c in SM90.candidates(problem))
