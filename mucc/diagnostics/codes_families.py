@@ -1,11 +1,37 @@
-"""The codes of kernels with rules of their own: MU3050 to MU3058 skinny ones, MU3070 to MU3072 of sm_100a.
+"""The codes of kernels with rules of their own: MU3026 to MU3028 where threads copy A, MU3050 to MU3058 of
+skinny ones, MU3070 to MU3072 of sm_100a.
 
 Every explanation holds a program that triggers its code and a mended one; the tests run both.
 """
 
 from __future__ import annotations
 
-from mucc.diagnostics.examples import entry, kernel, scheduled
+from mucc.diagnostics.examples import PICKED, entry, kernel, scheduled
+
+_CPASYNC: dict[str, tuple[str, str]] = {
+    "MU3026": entry(
+        "operands that the cpasync mainloop does not copy",
+        "Its warps copy 128 bytes of a row of A at a time, so A is contiguous along K; B comes by TMA, and "
+        "there is one. The cooperative and pingpong mainloops take 16-bit operands of either order.",
+        scheduled("mainloop = cpasync", kernel=kernel(x="K, M", w="K, N", body="x.T @ w")),
+        scheduled("mainloop = cooperative", kernel=kernel(x="K, M", w="K, N", body="x.T @ w")),
+    ),
+    "MU3027": entry(
+        "tile K does not suit the cpasync mainloop",
+        "Rows of A are copied 128 bytes at a time, to where the copy engine would have put them: 64 elements "
+        "of 16 bits. Tile K is a multiple of that.",
+        scheduled("mainloop = cpasync", "tile = 128x128x32"),
+        scheduled("mainloop = cpasync", "tile = 128x128x64"),
+    ),
+    "MU3028": entry(
+        "exchange of an operand whose rows are picked",
+        "The cpasync mainloop picks rows of its first operand by number as it copies them. With exchanged "
+        "operands that would be the second one. Leave `exchange` off, or take another mainloop: then the "
+        "picked rows are copied before the product.",
+        scheduled("mainloop = cpasync", "exchange = on", kernel=PICKED),
+        scheduled("mainloop = cpasync", kernel=PICKED),
+    ),
+}
 
 _SKINNY: dict[str, tuple[str, str]] = {
     "MU3050": entry(
@@ -101,5 +127,5 @@ _BLACKWELL: dict[str, tuple[str, str]] = {
     ),
 }
 
-CODES: dict[str, tuple[str, str]] = {**_SKINNY, **_BLACKWELL}
+CODES: dict[str, tuple[str, str]] = {**_CPASYNC, **_SKINNY, **_BLACKWELL}
 """Title and explanation of every code."""

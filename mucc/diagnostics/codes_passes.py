@@ -20,14 +20,6 @@ from mucc.diagnostics.examples import (
     scheduled,
 )
 
-_ACROSS = """kernel f[M, N, K](x: bf16[K, M], w: bf16[K, N]) -> bf16[M, N] {
-    return x.T @ w
-}"""
-
-_PICKED = """kernel f[T, M, N, K](x: bf16[T, K], rows: s32[M], w: bf16[K, N]) -> bf16[M, N] {
-    return gather(x, rows) @ w
-}"""
-
 _TILES: dict[str, tuple[str, str]] = {
     "MU3001": entry(
         "tile M does not fit the mainloop",
@@ -221,31 +213,6 @@ _TILES: dict[str, tuple[str, str]] = {
         "cores. An operand that is contiguous along M or N needs 128 bytes of it in a tile.",
         scheduled("mainloop = multistage", "tile = 96x128x64"),
         scheduled("mainloop = multistage", "tile = 64x128x64"),
-    ),
-}
-
-_TILES |= {
-    "MU3026": _entry(
-        "operands that the cpasync mainloop does not copy",
-        "Its warps copy 128 bytes of a row of A at a time, so A is contiguous along K; B comes by TMA, and "
-        "there is one. The cooperative and pingpong mainloops take 16-bit operands of either order.",
-        _scheduled("mainloop = cpasync", kernel=_ACROSS),
-        _scheduled("mainloop = cooperative", kernel=_ACROSS),
-    ),
-    "MU3027": _entry(
-        "tile K does not suit the cpasync mainloop",
-        "Rows of A are copied 128 bytes at a time, to where the copy engine would have put them: 64 elements "
-        "of 16 bits. Tile K is a multiple of that.",
-        _scheduled("mainloop = cpasync", "tile = 128x128x32"),
-        _scheduled("mainloop = cpasync", "tile = 128x128x64"),
-    ),
-    "MU3028": _entry(
-        "exchange of an operand whose rows are picked",
-        "The cpasync mainloop picks rows of its first operand by number as it copies them. With exchanged "
-        "operands that would be the second one. Leave `exchange` off, or take another mainloop: then the "
-        "picked rows are copied before the product.",
-        _scheduled("mainloop = cpasync", "exchange = on", kernel=_PICKED),
-        _scheduled("mainloop = cpasync", kernel=_PICKED),
     ),
 }
 

@@ -44,6 +44,10 @@ MIXED = (
     "    return x @ dequantize(w, s).T\n}"
 )
 A_BY_COLUMNS = "kernel f[M, N, K](x: f32[K, M], w: f32[N, K]) -> f32[M, N] {\n    return x.T @ w.T\n}"
+PICKED = (
+    "kernel f[T, M, N, K](x: bf16[T, K], rows: s32[M], w: bf16[K, N]) -> bf16[M, N] {\n"
+    "    return gather(x, rows) @ w\n}"
+)
 ROW_SUMS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
     "    y = x @ w.T\n    return y, sum(y, axis=0)\n}"
