@@ -56,6 +56,8 @@ CASES = {
     "block_scales": "kernel k[M, N, K]("
     "x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128], b: f32[N/128, K/128])\n"
     "    -> bf16[M, N] {\n    return matmul(x, w.T, scale_a=a, scale_b=b)\n}\n",
+    "picked": "kernel k[T, M, N, K](x: bf16[T, K], rows: s32[M], w: bf16[N, K]) -> bf16[M, N] {\n"
+    "    return gather(x, rows) @ w.T\n}\n",
     "batched": "kernel k[B, M, N, K](x: bf16[B, M, K], w: bf16[B, N, K], b: bf16[B, 1, N])\n"
     "    -> bf16[B, M, N] {\n"
     "    return relu(x @ w.T + b)\n}\n",

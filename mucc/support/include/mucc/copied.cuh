@@ -1,9 +1,10 @@
-// Contractions whose A is loaded by a warp, with cp.async, in the place of TMA: rows of A that are picked by number, or that
-// are no multiple of 16 bytes. B comes by TMA.
+// Contractions whose A is copied by threads, with cp.async, in the place of TMA: rows that are picked by number, or that
+// are no multiples of 16 bytes. B comes by TMA.
 //
-// CUTLASS's kernels have a fourth loading warp for mainloops that want one (of scales). Here it writes A to where TMA would
-// have, and each of its lanes arrives at the barrier of the stage once its copies are done. cp.async writes as threads do,
-// but wgmma reads as TMA does: those who wait for the stage fence between both.
+// CUTLASS's kernels have a fourth loading warp for mainloops that ask for one (scales of 8-bit floats do). That warp and
+// the one that starts TMA's copies write A to where TMA would have, and each of their lanes arrives at the barrier of a
+// stage once its copies are done. cp.async writes as threads do, but wgmma reads as TMA does: those who have waited for a
+// stage fence between both.
 #pragma once
 
 #include <mucc/grouped.cuh>
@@ -101,13 +102,18 @@ struct CopiedMainloop : Base {
             args.groups,
             args.picked};
   }
+  // Whether rows of A lie where their copies can be counted, and suit them.
   template <class Shape>
-  static bool can_implement(Shape const& shape, Arguments const& args) {
+  static bool reaches(Shape const& shape, Arguments const& args) {
     int64_t const pitch = int64_t(cute::get<0>(args.dA)) * kSize, depth = int64_t(cute::get<2>(shape)) * kSize;
     int64_t const rows = args.picked.rows ? args.picked.count : int64_t(cute::get<0>(shape));
-    return pitch % kBytes == 0 && depth % kBytes == 0 && depth <= INT32_MAX - kSpan && pitch / kBytes * rows <= INT32_MAX &&
-           cutlass::detail::check_alignment<16 / int(sizeof(ElementB))>(
-               cute::make_shape(cute::get<1>(shape), cute::get<2>(shape), cute::get<3>(shape)), typename Base::StrideB{});
+    return pitch % kBytes == 0 && depth % kBytes == 0 && depth <= INT32_MAX - kSpan &&
+           pitch / kBytes * rows <= INT32_MAX;
+  }
+  template <class Shape>
+  static bool can_implement(Shape const& shape, Arguments const&) {
+    return cutlass::detail::check_alignment<16 / int(sizeof(ElementB))>(
+        cute::make_shape(cute::get<1>(shape), cute::get<2>(shape), cute::get<3>(shape)), typename Base::StrideB{});
   }
 
   CUTLASS_DEVICE static void prefetch_tma_descriptors(Params const& params) {
@@ -122,7 +128,8 @@ struct CopiedMainloop : Base {
     auto const every = make_coord(_, _, _);
     return make_tuple(
         local_tile(make_identity_tensor(make_shape(M, K, L)), TileShape{}, every, Step<_1, Underscore, _1>{}),
-        local_tile(params.tma_load_b.get_tma_tensor(make_shape(N, K, L)), TileShape{}, every, Step<Underscore, _1, _1>{}));
+        local_tile(params.tma_load_b.get_tma_tensor(make_shape(N, K, L)), TileShape{}, every,
+                   Step<Underscore, _1, _1>{}));
   }
 
   // B and the first half of A's rows, by the warp that has TMA copy; the other half, by a warp for that.
@@ -142,13 +149,14 @@ struct CopiedMainloop : Base {
     }
     load_rows<0>(params, pipeline, state, at, k_tiles, count, lane, shared, [&](PipelineState s, int k_tile) {
       if (elect_one_sync())
-        copy(params.tma_load_b.with(*pipeline.producer_get_barrier(s), mask), from(_, _, _, k_tile), to(_, _, _, s.index()));
+        copy(params.tma_load_b.with(*pipeline.producer_get_barrier(s), mask), from(_, _, _, k_tile),
+             to(_, _, _, s.index()));
     });
   }
   template <class Inputs, class Coordinates, class KTiles>
-  CUTLASS_DEVICE void load_auxiliary(Params const& params, MainloopPipeline pipeline, PipelineState state, Inputs const&,
-                                     Coordinates const& at, KTiles k_tiles, int count, int lane, uint32_t,
-                                     TensorStorage& shared) {
+  CUTLASS_DEVICE void load_auxiliary(Params const& params, MainloopPipeline pipeline, PipelineState state,
+                                     Inputs const&, Coordinates const& at, KTiles k_tiles, int count, int lane,
+                                     uint32_t, TensorStorage& shared) {
     cutlass::arch::wait_on_dependent_grids();
     load_rows<kOwn>(params, pipeline, state, at, k_tiles, count, lane, shared, [](PipelineState, int) {});
   }
@@ -195,8 +203,8 @@ struct CopiedMainloop : Base {
   // A warp's rows of the tiles, from kFirst on; `further` starts what else there is to copy for a stage.
   template <int kFirst, class Coordinates, class KTiles, class Further>
   CUTLASS_DEVICE static void load_rows(Params const& params, MainloopPipeline pipeline, PipelineState state,
-                                       Coordinates const& at, KTiles k_tiles, int count, int lane, TensorStorage& shared,
-                                       Further const& further) {
+                                       Coordinates const& at, KTiles k_tiles, int count, int lane,
+                                       TensorStorage& shared, Further const& further) {
     // Where the rows lie, counted in copies; -1 where there is none. Each lane knows one of 32 rows: of those that it
     // copies itself and the lanes beside it do, so that an exchange is between neighbours.
     int first = int(cute::get<0>(at)) * kM + kFirst, end = params.m;

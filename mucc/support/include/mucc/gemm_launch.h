@@ -122,13 +122,14 @@ inline bool is_made(cute::TmaDescriptor const* map) {
   return std::memcmp(map, none, sizeof(none)) != 0;
 }
 template <class Params, class = void>
-inline constexpr bool loads_a = false;
+inline constexpr bool maps_a = false;  // else threads copy A
 template <class Params>
-inline constexpr bool loads_a<Params, std::void_t<decltype(Params::tma_load_a)>> = true;
+inline constexpr bool maps_a<Params, std::void_t<decltype(Params::tma_load_a)>> = true;
 template <class Kernel>
 bool maps_are_made(typename Kernel::Params const& p) {
   bool good = is_made(p.mainloop.tma_load_b.get_tma_descriptor());
-  if constexpr (loads_a<typename Kernel::MainloopParams>) good = good && is_made(p.mainloop.tma_load_a.get_tma_descriptor());
+  if constexpr (maps_a<typename Kernel::MainloopParams>)
+    good = good && is_made(p.mainloop.tma_load_a.get_tma_descriptor());
   if constexpr (is_sparse<Kernel>) good = good && is_made(p.mainloop.tma_load_e.get_tma_descriptor());
   if constexpr (!cute::is_void_v<typename Kernel::ElementC>)
     good = good && is_made(p.epilogue.tma_load_c.get_tma_descriptor());
@@ -176,7 +177,10 @@ struct Host {
     Problem problem;
     if (describe(c, stage, problem, made.arguments)) return 1;
     // CUTLASS would refuse extents that are no whole granules, though a tensor map may have them.
-    if (!problem.padded && !Kernel::can_implement(made.arguments))
+    bool fits = problem.padded || Kernel::can_implement(made.arguments);
+    if constexpr (!maps_a<typename Kernel::MainloopParams>)
+      fits = fits && Kernel::CollectiveMainloop::reaches(made.arguments.problem_shape, made.arguments.mainloop);
+    if (!fits)
       return fail("MU6010", "%s, stage %s: CUTLASS cannot run this problem", c.kernel->name, stage.name);
     made.params = Kernel::to_underlying_arguments(made.arguments, workspace);
     if (!maps_are_made<Kernel>(made.params))
