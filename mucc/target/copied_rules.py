@@ -18,7 +18,7 @@ from mucc.target.rules import Broken, Fix, nearest_tiles
 
 MAINLOOP = "cpasync"
 MAINLOOPS = (MAINLOOP,)
-COMPUTES = ("bf16", "f16")
+COMPUTES = ("bf16", "f16", "s8", "u8")
 
 LEAST = 4
 """Bytes that cp.async copies at least."""

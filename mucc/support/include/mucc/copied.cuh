@@ -1,10 +1,10 @@
-// Contractions whose A is copied by threads, with cp.async, in the place of TMA: rows that are picked by number, or that
-// are no multiples of 16 bytes. B comes by TMA.
+// Contractions whose A is copied by threads, with cp.async, in the place of TMA: rows picked by number, or rows that are
+// no multiples of 16 bytes. B comes by TMA.
 //
-// CUTLASS's kernels have a fourth loading warp for mainloops that ask for one (scales of 8-bit floats do). That warp and
-// the one that starts TMA's copies write A to where TMA would have, and each of their lanes arrives at the barrier of a
-// stage once its copies are done. cp.async writes as threads do, but wgmma reads as TMA does: those who have waited for a
-// stage fence between both.
+// CUTLASS's kernels have a fourth loading warp for mainloops that ask for one (scales of 8-bit floats do). That warp,
+// and the one that starts TMA's copies, write A to where TMA would have, and each of their lanes arrives at the barrier
+// of a stage once its copies are done. cp.async writes as threads do, but wgmma reads as TMA does: those who have waited
+// for a stage fence between both.
 #pragma once
 
 #include <mucc/grouped.cuh>
