@@ -9,6 +9,9 @@
 
 #include <mucc/grouped.cuh>
 
+#ifndef MUCC_FENCE
+#define MUCC_FENCE 0
+#endif
 namespace mucc::gemm {
 
 // CUTLASS's policy of a mainloop, with the loads of a warp.
@@ -32,7 +35,7 @@ struct Picked {
 
 // A copy of kBytes bytes to shared memory, or of as many zeros.
 template <int kBytes>
-CUTLASS_DEVICE void copy_or_clear(uint32_t to, void const* from, bool there) {
+CUTLASS_DEVICE void copy_or_clear(uint32_t to, uint64_t from, bool there) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   if constexpr (kBytes == 16)
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0)
@@ -70,6 +73,10 @@ struct CopiedMainloop : Base {
   static constexpr int kBatch = 8;                 // copies whose rows are looked up together
   static_assert(cute::is_same_v<typename Base::SmemLayoutAtomA, cute::GMMA::Layout_K_SW128_Atom<ElementA>>);
   static constexpr int kOwn = kM / 2;              // rows of a tile that one warp copies
+  static constexpr bool kAll = kOwn / kRows <= 16;  // whether a lane knows where all rows lie that it copies
+  static constexpr int kKnown = kAll ? kOwn / kRows : kOwn / 32;
+  static constexpr int kFence = MUCC_FENCE;
+  static constexpr int kLag = DispatchPolicy::Stages > 4 ? 2 : DispatchPolicy::Stages - 2;
   static_assert(kOwn % 32 == 0 && kK * kSize % kSpan == 0);
 
   struct Arguments : Base::Arguments {
@@ -127,9 +134,9 @@ struct CopiedMainloop : Base {
     auto const [M, N, K, L] = shape;
     auto const every = make_coord(_, _, _);
     return make_tuple(
-        local_tile(make_identity_tensor(make_shape(M, K, L)), TileShape{}, every, Step<_1, Underscore, _1>{}),
+        local_tile(make_identity_tensor(make_shape(M, K, L)), TileShape{}, every, cute::Step<_1, Underscore, _1>{}),
         local_tile(params.tma_load_b.get_tma_tensor(make_shape(N, K, L)), TileShape{}, every,
-                   Step<Underscore, _1, _1>{}));
+                   cute::Step<Underscore, _1, _1>{}));
   }
 
   // B and the first half of A's rows, by the warp that has TMA copy; the other half, by a warp for that.
@@ -175,7 +182,7 @@ struct CopiedMainloop : Base {
     multiply.accumulate_ = GMMA::ScaleOut::Zero;
     auto step = [&] {
       pipeline.consumer_wait(state);
-      cutlass::arch::fence_view_async_shared();
+      if constexpr (kFence == 1) cutlass::arch::fence_view_async_shared();
       warpgroup_fence_operand(sums);
       warpgroup_arrive();
       CUTLASS_PRAGMA_UNROLL
@@ -212,10 +219,10 @@ struct CopiedMainloop : Base {
       first += params.groups.begin(int(cute::get<3>(at)));
       end = params.groups.end(int(cute::get<3>(at)));
     }
-    int rows[kOwn / 32];
+    int rows[kKnown];
     CUTLASS_PRAGMA_UNROLL
-    for (int i = 0; i < kOwn / 32; ++i) {
-      int row = first + i * 32 + lane % kLanes * kRows + lane / kLanes;
+    for (int i = 0; i < kKnown; ++i) {
+      int row = first + lane / kLanes + (kAll ? i * kRows : i * 32 + lane % kLanes * kRows);
       bool there = row < end;
       if (params.picked.rows) {
         if (there) row = params.picked.rows[row];
@@ -223,6 +230,14 @@ struct CopiedMainloop : Base {
       }
       rows[i] = there ? row * int(params.pitch) : -1;
     }
+
+    PipelineState done = state;
+    int pending = 0;
+    auto announce = [&] {
+      cutlass::arch::fence_view_async_shared();
+      cutlass::arch::ClusterBarrier::arrive(pipeline.producer_get_barrier(done));
+      ++done, --pending;
+    };
 
     int const byte = lane % kLanes * kBytes;
     char const* const a = params.a + (kGrouped ? 0 : params.batch * int(cute::get<3>(at))) + byte;
@@ -236,7 +251,8 @@ struct CopiedMainloop : Base {
       for (int span = 0; span < kSpans; ++span) {
         int const along = (int(*k_tiles) * kSpans + span) * kSpan;
         bool const inside = along + byte < params.k_bytes;
-        char const* const from = a + along;
+        auto from = reinterpret_cast<uint64_t>(a + along);
+        asm volatile("" : "+l"(from));  // one multiplication and addition for each copy, not two additions more
         uint32_t to[kPhases];  // addresses are swizzled as they are, wherever a stage begins
         CUTLASS_PRAGMA_UNROLL
         for (int i = 0; i < kPhases; ++i) {
@@ -247,14 +263,31 @@ struct CopiedMainloop : Base {
         for (int i = 0; i < kOwn / kRows; i += kBatch) {
           int row[kBatch];  // several, so that their exchanges overlap
           CUTLASS_PRAGMA_UNROLL
-          for (int j = 0; j < kBatch; ++j) row[j] = __shfl_sync(~0u, rows[(i + j) / kLanes], (i + j) % kLanes, kLanes);
+          for (int j = 0; j < kBatch; ++j) {
+            if constexpr (kAll)
+              row[j] = rows[i + j];
+            else
+              row[j] = __shfl_sync(~0u, rows[(i + j) / kLanes], (i + j) % kLanes, kLanes);
+          }
           CUTLASS_PRAGMA_UNROLL
           for (int j = 0; j < kBatch; ++j)
             copy_or_clear<kBytes>(to[(i + j) % kPhases] + (i + j) / kPhases * (8 * kSpan),
                                   from + int64_t(row[j]) * kBytes, inside && row[j] >= 0);
         }
       }
-      pipeline.producer_commit(state, cutlass::arch::cpasync_barrier_arrive_noinc);
+      if constexpr (kFence == 2) {
+        cute::cp_async_fence();
+        if (++pending > kLag) {
+          cute::cp_async_wait<kLag>();
+          announce();
+        }
+      } else {
+        pipeline.producer_commit(state, cutlass::arch::cpasync_barrier_arrive_noinc);
+      }
+    }
+    if constexpr (kFence == 2) {
+      cute::cp_async_wait<0>();
+      while (pending > 0) announce();
     }
     __syncwarp();
   }
