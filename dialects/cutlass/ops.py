@@ -372,7 +372,7 @@ class GemmOp(DeviceKernelOp):
         special = (
             self.is_grouped or self.is_sparse or self.narrow is not None or self.blocks or self.parts > 1
         )
-        if special or self.shape.extents[3] or len(list(program.kernels)) != 1:
+        if special or self.picked is not None or self.shape.extents[3] or len(list(program.kernels)) != 1:
             return False
         return self.compute.data not in (Compute.S8, Compute.U8) or len(self.stores) == 1
 
