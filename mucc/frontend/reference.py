@@ -87,8 +87,8 @@ one. Tiles and clusters below are those of sm_90a's first three mainloops.
   With sparse weights K = 128 or 256 (f32: 64).
 * `mainloop = cooperative` (two warpgroups a tile, M >= 128), `pingpong` (a tile each), `warpspecialized`
   (a tile per block, no swizzle), `cpasync` (`gather(x, rows) @ w`), `skinny` (M or N up to 32:
-  `tile = 8x32x64`, 32x8x64 for few columns), `multistage` (rows of any extent, f32 and tf32x3; not 8-bit:
-  `tile = 128x128x32`, no cluster). sm_80, sm_89, sm_120a have the last two; sm_100a too, and `one_sm`, `two_sm`.
+  `tile = 8x32x64`, 32x8x64 for few columns), `multistage` (any rows, f32 and tf32x3; not 8-bit:
+  `tile = 128x128x32`, no cluster). sm_80, sm_89, sm_120a have the last two, sm_100a `one_sm`, `two_sm` too.
 * `stages = auto` or a number >= 2: (M + N) x K x element bytes for each, 227 KB in all with the epilogue.
 * `scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8)`, or `stream_k(splits=n)`,
   `split_k(n)` (for few tiles and a long K; the first only with cooperative, the second also with multistage
