@@ -26,9 +26,8 @@ class Copied(TmaFamily):
         super().__init__(rules, rules)
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
-        """Tiles that suit the same problem with A by TMA, where A needs a copy for that."""
-        wanted = pinned.get("mainloop") == rules.MAINLOOP
-        if not wanted and not _helps(problem):
+        """Tiles that suit the same problem with A by TMA, where a schedule asks for the mainloop."""
+        if pinned.get("mainloop") != rules.MAINLOOP:
             return
         sizes = {name: pinned[name] for name in ("tile", "cluster") if name in pinned}
         found: dict[Schedule, None] = {}
@@ -51,14 +50,6 @@ class Copied(TmaFamily):
         beyond = max(0.0, copying / math - 1) * estimate.parts.get("math", 0.0)
         parts = {**estimate.parts, "loads": estimate.parts.get("loads", 0.0) + beyond}
         return estimate._replace(seconds=estimate.seconds + beyond, parts=parts)
-
-
-def _helps(problem: Problem) -> bool:
-    """Whether a kernel that copies A saves a pass over it."""
-    suits = problem.compute in rules.COMPUTES and problem.a_k_major and problem.rights == 1
-    if not suits or problem.mixed or problem.blocks or problem.sparse or problem.gathered == "b":
-        return False
-    return problem.gathered == "a"
 
 
 def _by_tma(problem: Problem) -> Problem:

@@ -9,9 +9,6 @@
 
 #include <mucc/grouped.cuh>
 
-#ifndef MUCC_FENCE
-#define MUCC_FENCE 0
-#endif
 namespace mucc::gemm {
 
 // CUTLASS's policy of a mainloop, with the loads of a warp.
@@ -75,8 +72,6 @@ struct CopiedMainloop : Base {
   static constexpr int kOwn = kM / 2;              // rows of a tile that one warp copies
   static constexpr bool kAll = kOwn / kRows <= 16;  // whether a lane knows where all rows lie that it copies
   static constexpr int kKnown = kAll ? kOwn / kRows : kOwn / 32;
-  static constexpr int kFence = MUCC_FENCE;
-  static constexpr int kLag = DispatchPolicy::Stages > 4 ? 2 : DispatchPolicy::Stages - 2;
   static_assert(kOwn % 32 == 0 && kK * kSize % kSpan == 0);
 
   struct Arguments : Base::Arguments {
@@ -182,7 +177,7 @@ struct CopiedMainloop : Base {
     multiply.accumulate_ = GMMA::ScaleOut::Zero;
     auto step = [&] {
       pipeline.consumer_wait(state);
-      if constexpr (kFence == 1) cutlass::arch::fence_view_async_shared();
+      cutlass::arch::fence_view_async_shared();
       warpgroup_fence_operand(sums);
       warpgroup_arrive();
       CUTLASS_PRAGMA_UNROLL
@@ -212,8 +207,8 @@ struct CopiedMainloop : Base {
   CUTLASS_DEVICE static void load_rows(Params const& params, MainloopPipeline pipeline, PipelineState state,
                                        Coordinates const& at, KTiles k_tiles, int count, int lane,
                                        TensorStorage& shared, Further const& further) {
-    // Where the rows lie, counted in copies; -1 where there is none. Each lane knows one of 32 rows: of those that it
-    // copies itself and the lanes beside it do, so that an exchange is between neighbours.
+    // Where the rows lie, counted in copies; -1 where there is none. A lane knows them all where it copies few, and
+    // else one of 32: of those that it copies itself and the lanes beside it do, so that neighbours exchange them.
     int first = int(cute::get<0>(at)) * kM + kFirst, end = params.m;
     if constexpr (kGrouped) {
       first += params.groups.begin(int(cute::get<3>(at)));
@@ -230,14 +225,6 @@ struct CopiedMainloop : Base {
       }
       rows[i] = there ? row * int(params.pitch) : -1;
     }
-
-    PipelineState done = state;
-    int pending = 0;
-    auto announce = [&] {
-      cutlass::arch::fence_view_async_shared();
-      cutlass::arch::ClusterBarrier::arrive(pipeline.producer_get_barrier(done));
-      ++done, --pending;
-    };
 
     int const byte = lane % kLanes * kBytes;
     char const* const a = params.a + (kGrouped ? 0 : params.batch * int(cute::get<3>(at))) + byte;
@@ -275,19 +262,7 @@ struct CopiedMainloop : Base {
                                   from + int64_t(row[j]) * kBytes, inside && row[j] >= 0);
         }
       }
-      if constexpr (kFence == 2) {
-        cute::cp_async_fence();
-        if (++pending > kLag) {
-          cute::cp_async_wait<kLag>();
-          announce();
-        }
-      } else {
-        pipeline.producer_commit(state, cutlass::arch::cpasync_barrier_arrive_noinc);
-      }
-    }
-    if constexpr (kFence == 2) {
-      cute::cp_async_wait<0>();
-      while (pending > 0) announce();
+      pipeline.producer_commit(state, cutlass::arch::cpasync_barrier_arrive_noinc);
     }
     __syncwarp();
   }
