@@ -12,12 +12,6 @@ from mucc.target.config import WIDEST_ACCESS, Estimate, Problem, Schedule, opera
 from mucc.target.sm90_schedule import TMA
 from mucc.target.tma import TmaFamily
 
-COPY_CYCLES = 14
-"""Cycles of a warp for a copy by its 32 lanes: six instructions, one of them an exchange of addresses."""
-
-WARPS = 2
-"""Warps that copy A."""
-
 
 class Copied(TmaFamily):
     """CUTLASS's Sm90 kernels with A by cp.async."""
@@ -26,8 +20,8 @@ class Copied(TmaFamily):
         super().__init__(rules, rules)
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
-        """Tiles that suit the same problem with A by TMA, where a schedule asks for the mainloop."""
-        if pinned.get("mainloop") != rules.MAINLOOP:
+        """Tiles that suit the same problem with A by TMA, where A's rows would be picked by a copy."""
+        if pinned.get("mainloop") != rules.MAINLOOP and not _saves(problem):
             return
         sizes = {name: pinned[name] for name in ("tile", "cluster") if name in pinned}
         found: dict[Schedule, None] = {}
@@ -39,17 +33,28 @@ class Copied(TmaFamily):
         yield from found or (Schedule((128, 128, 64), mainloop=rules.MAINLOOP),)
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
-        """That of the kernel with A by TMA, and what the copies take beyond its arithmetic."""
+        """That of the kernel with A by TMA, and what the copies take from its arithmetic.
+
+        Where it waits for DRAM they take nothing.
+        """
         m, n, k = (max(size, 1) for size in schedule.tile)
         kernel = replace(schedule, mainloop=rules.kernel(schedule.tile))
         estimate = TMA.estimate(facts, device, _by_tma(problem), kernel)
-        size = operand_bytes(problem.compute)
+        if estimate.limit == "DRAM" or "math" not in estimate.parts:
+            return estimate
         bytes = rules.granule(problem.granules) or WIDEST_ACCESS
-        copying = m * k * size / bytes / 32 / WARPS * COPY_CYCLES
+        copies = m * k * operand_bytes(problem.compute) / (32 * bytes)
+        each = facts.cost["copied" if bytes == WIDEST_ACCESS else "copied_narrow"]
         math = 2 * m * n * k / facts.multiprocessor.flops_per_cycle(problem.compute)
-        beyond = max(0.0, copying / math - 1) * estimate.parts.get("math", 0.0)
-        parts = {**estimate.parts, "loads": estimate.parts.get("loads", 0.0) + beyond}
+        beyond = copies * each / math * estimate.parts["math"]
+        parts = {**estimate.parts, "loads": estimate.parts["loads"] + beyond}
         return estimate._replace(seconds=estimate.seconds + beyond, parts=parts)
+
+
+def _saves(problem: Problem) -> bool:
+    """Whether a kernel that picks rows of A saves a copy of them."""
+    plain = problem.rights == 1 and not problem.mixed and not problem.blocks and not problem.listed
+    return problem.gathered == "a" and plain and problem.compute in rules.COMPUTES
 
 
 def _by_tma(problem: Problem) -> Problem:

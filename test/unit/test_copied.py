@@ -131,6 +131,33 @@ def stages_of(text: str, dims: str = "M, N, K", mainloop: str = "") -> dict[str,
     return {stage["name"]: stage.get("mainloop") for stage in made.manifest["kernels"][0]["stages"]}
 
 
+@pytest.mark.parametrize(
+    ("grouped", "sizes", "mainloop"),
+    [
+        (False, (4096, 2048, 2048, 1), MAINLOOP),
+        (False, (16384, 16384, 8192, 1), "cooperative"),
+        (True, (256, 768, 2048, 128), MAINLOOP),
+        (True, (32, 768, 2048, 128), MAINLOOP),
+        (True, (2048, 14336, 4096, 8), "cooperative"),
+    ],
+)
+def test_what_was_faster_on_an_h200_is_chosen(
+    grouped: bool, sizes: tuple[int, int, int, int], mainloop: str
+) -> None:
+    m, n, k, batch = sizes
+    problem = Problem(
+        "bf16", True, False, m=m, n=n, k=k, batch=batch, gathered="a", grouped=grouped, epilogue=Epilogue(2)
+    )
+    assert SM90.default_schedule(problem).mainloop == mainloop
+
+
+def test_rows_of_eight_bytes_are_padded_unless_asked_for() -> None:
+    problem = Problem("bf16", True, True, m=4096, n=4096, k=1004, granules=Granules(8, 16, False))
+    own, padded = (SM90.default_schedule(problem, {"mainloop": word}) for word in (MAINLOOP, "cooperative"))
+    assert SM90.estimate(problem, own).seconds > SM90.estimate(problem, padded).seconds
+    assert SM90.default_schedule(problem).mainloop == "cooperative"
+
+
 @pytest.mark.parametrize("text", [GATHER, GROUPED])
 def test_picked_rows_are_not_copied(text: str) -> None:
     assert stages_of(text, mainloop=MAINLOOP) == {"out": MAINLOOP}
@@ -147,7 +174,9 @@ def test_the_copy_of_picked_rows_is_part_of_the_estimate() -> None:
         assert copied.bytes == read.bytes + 2 * 2 * 8192 * 4096
         assert sum(copied.parts.values()) == pytest.approx(copied.seconds)
     own = Schedule((128, 128, 64), mainloop=MAINLOOP)
-    assert SM90.estimate(problem, own) == SM90.estimate(plain, own)
+    found = SM90.estimate(problem, own)
+    assert found == SM90.estimate(plain, own)
+    assert sum(found.parts.values()) == pytest.approx(found.seconds)
 
 
 @pytest.mark.parametrize("grouped", [False, True])
