@@ -86,9 +86,7 @@ def audit(problem: str, solution: str, options: Options | None = None) -> Verdic
     """
     options = options or Options()
     text = files.read_source(problem).text
-    request = Request(
-        path=os.path.abspath(problem), shown=problem, text=text, name="problem", kernels="", driver=""
-    )
+    request = Request.of(problem, text, name="problem")
     with guard.temporary_folder(tempfile.gettempdir()) as folder:
         opened = open_solution(solution, problem, folder)
         verdict = _Audit(request, opened, options, folder).verdict()

@@ -40,15 +40,8 @@ def driver_of(path: str, problem: str, folder: str) -> str:
     text = files.read_source(problem).text
     expected: list[str] = []
     for whole in (False, True):
-        request = Request(
-            path=os.path.abspath(problem),
-            shown=problem,
-            text=text,
-            name=_name([k.name for k in kernels]),
-            kernels=os.path.join(folder, "kernels.mcu"),
-            driver=os.path.join(folder, "kernels_driver.py"),
-            whole=whole,
-        )
+        name, output = _name([k.name for k in kernels]), os.path.join(folder, "kernels.mcu")
+        request = Request.of(problem, text, output=output, name=name, whole=whole)
         answer = run(request)
         if wanted := _wanted(answer):
             expected.append(", ".join(wanted))

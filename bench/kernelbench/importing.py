@@ -21,10 +21,9 @@ from mucc.analysis.program import analyse_problem
 from mucc.analysis.sol import Sol
 from mucc.analysis.structure import Structure
 from mucc.atomic import replace_file
-from mucc.cli.imports import kernel_name
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.frontend.torch_import.child import serve
-from mucc.frontend.torch_import.request import Answer, Request
+from mucc.frontend.torch_import.request import Answer, Request, kernel_name
 from mucc.target.devices import get_card
 
 Values = dict[str, Any]

@@ -19,6 +19,7 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.shape import TriangleOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
 
@@ -186,6 +187,21 @@ def _extreme(op: Operation, x: list[Structure]) -> Structure:
     return Structure(constant=low if low == high else None, low=low, high=high)
 
 
+def _triangle(op: Operation, x: list[Structure]) -> Structure:
+    """One triangle up to some diagonal: a pattern where that does not lie beyond the main one."""
+    assert isinstance(op, TriangleOp)
+    offset = op.diagonal.value.data
+    lower = op.kind.data == "lower"
+    if x[0].is_zero:
+        return x[0]
+    if (offset > 0) if lower else (offset < 0):
+        return GENERAL
+    other = Pattern.UPPER if lower else Pattern.LOWER
+    if x[0].pattern in (Pattern.DIAGONAL, other):
+        return Structure(Pattern.DIAGONAL)
+    return Structure(Pattern.LOWER if lower else Pattern.UPPER)
+
+
 def _transpose(op: Operation, x: list[Structure]) -> Structure:
     return x[0]._replace(pattern=x[0].pattern.transposed)
 
@@ -210,6 +226,7 @@ _RULES: dict[type[Operation], Callable[[Operation, list[Structure]], Structure]]
     e.MaxOp: _extreme,
     e.MinOp: _extreme,
     MatmulOp: _matmul,
+    TriangleOp: _triangle,
     TransposeOp: _transpose,
     BroadcastOp: _keep_constant,
     ExpandOp: _keep_constant,

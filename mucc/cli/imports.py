@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -97,7 +96,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
 
 def _request(args: Arguments) -> Request:
     """What the command line asks for. Raises MU5001, and MU5010 to MU5015 for files."""
-    from mucc.frontend.torch_import.request import Request
+    from mucc.frontend.torch_import.request import Request, driver_name
 
     if not args.file:
         raise usage_error("no problem file", "mucc import problem.py -o problem.mcu")
@@ -106,18 +105,16 @@ def _request(args: Arguments) -> Request:
     if args.time_limit <= 0 or args.memory_limit <= 0:
         raise usage_error("limits are above 0")
     text = files.read_source(args.file).text
-    output = args.output or f"{os.path.splitext(os.path.basename(args.file))[0]}.mcu"
-    driver = args.driver or f"{os.path.splitext(output)[0]}_driver.py"
-    for path in (args.output, driver if args.output or args.driver else None):
+    driver = args.driver or (driver_name(args.output) if args.output else None)
+    for path in (args.output, driver):
         if path:
             files.check_output(path, (args.file,))
-    return Request(
-        path=os.path.abspath(args.file),
-        shown=args.file,
-        text=text,
-        name=args.name or kernel_name(args.file),
-        kernels=os.path.abspath(output),
-        driver=os.path.abspath(driver),
+    return Request.of(
+        args.file,
+        text,
+        output=args.output,
+        driver=driver,
+        name=args.name,
         target=args.target,
         whole=args.whole,
         compute=args.compute,
@@ -125,14 +122,6 @@ def _request(args: Arguments) -> Request:
         scale_down=args.scale_down,
         memory=args.memory_limit << 20,
     )
-
-
-def kernel_name(path: str) -> str:
-    """What the kernel of a problem file is called: `76_Gemm_Add_ReLU.py` gives `gemm_add_relu`."""
-    stem = os.path.splitext(os.path.basename(path))[0]
-    name = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", stem.lower())).strip("_")
-    name = re.sub(r"^[0-9]+_", "", name)
-    return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")
 
 
 def _report(args: Arguments, request: Request, answer: Answer, reporter: Reporter) -> None:

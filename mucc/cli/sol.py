@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -76,8 +75,8 @@ def main(argv: list[str], reporter: Reporter) -> int:
     from mucc.analysis import sol_report
     from mucc.analysis.program import analyse_problem, analyse_source
     from mucc.analysis.structure import Structure
-    from mucc.cli.imports import kernel_name
     from mucc.dims import parse_dims
+    from mucc.frontend.torch_import.request import kernel_name
     from mucc.target.devices import get_card
 
     card = get_card(args.device)
@@ -111,21 +110,10 @@ def _imported(path: str, reporter: Reporter) -> tuple[Source, Answer]:
 
     The reporter gets a note on what mucc cannot say, and so is not bounded.
     """
-    from mucc.cli.imports import kernel_name
     from mucc.frontend.torch_import.request import Request
     from mucc.frontend.torch_import.sandbox import run
 
-    text = files.read_source(path).text
-    request = Request(
-        path=os.path.abspath(path),
-        shown=path,
-        text=text,
-        name=kernel_name(path),
-        kernels="",
-        driver="",
-        whole=True,
-        structure=True,
-    )
+    request = Request.of(path, files.read_source(path).text, whole=True, structure=True)
     answer = run(request, IMPORT_SECONDS)
     left = sorted({str(row["operation"]) for row in answer.rows if not row["kernel"]})
     if not answer.text:
@@ -135,7 +123,7 @@ def _imported(path: str, reporter: Reporter) -> tuple[Source, Answer]:
     if left:
         message = f"the bound leaves out what stays PyTorch's: {', '.join(left)}"
         reporter.add([Diagnostic("MU5409", message, severity=Severity.WARNING)])
-    return Source(f"{kernel_name(path)}.mcu", answer.text), answer
+    return Source(f"{request.name}.mcu", answer.text), answer
 
 
 def _plot(args: Arguments, found: Sequence[Sol], card: Card) -> None:

@@ -219,6 +219,13 @@ def test_structured_products_count_what_is_not_zero(a: Pattern, b: Pattern):
     assert found == count or (Pattern.DIAGONAL in (a, b) and found >= count)
 
 
+@pytest.mark.parametrize(("function", "share"), [("tril", 1 / 6), ("triu", 1 / 6), ("abs", 1)])
+def test_triangles_that_a_program_makes(function: str, share: float):
+    text = "kernel f[M](a: f32[M, M], b: f32[M, M]) -> f32[M, M] { return matmul(%s(a), %s(b), compute=f32) }"
+    found = sol(text % (function, function), M=1024)
+    assert found.bound.limit("fp32").amount == pytest.approx(share * 2 * 1024**3, rel=0.02)  # pyright: ignore[reportOptionalMemberAccess]
+
+
 def test_triangular_inputs_are_read_by_half():
     whole, half = _structured(Pattern.GENERAL, Pattern.GENERAL), _structured(Pattern.LOWER, Pattern.LOWER)
     sizes = [s.bound.limit(DRAM).amount for s in (whole, half)]  # pyright: ignore[reportOptionalMemberAccess]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +34,43 @@ class Request:
     memory: int = 8 << 30
     seed: int = 42
 
+    @staticmethod
+    def of(
+        path: str,
+        text: str,
+        *,
+        output: str | None = None,
+        driver: str | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Request:
+        """The import of a file. What is left out is called after it, and lies in the working directory."""
+        kernels = output or f"{os.path.splitext(os.path.basename(path))[0]}.mcu"
+        return Request(
+            path=os.path.abspath(path),
+            shown=path,
+            text=text,
+            name=name or kernel_name(path),
+            kernels=os.path.abspath(kernels),
+            driver=os.path.abspath(driver or driver_name(kernels)),
+            **options,
+        )
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def driver_name(kernels: str) -> str:
+    """The driver that lies beside a program."""
+    return f"{os.path.splitext(kernels)[0]}_driver.py"
+
+
+def kernel_name(path: str) -> str:
+    """What the kernel of a problem file is called: `76_Gemm_Add_ReLU.py` gives `gemm_add_relu`."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    name = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", stem.lower())).strip("_")
+    name = re.sub(r"^[0-9]+_", "", name)
+    return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")
 
 
 @dataclass(frozen=True)
