@@ -65,8 +65,14 @@ class Imported(torch.nn.Module):
         """The forward pass; each driver has its own."""
         raise NotImplementedError
 
+    def demand(self, holds: bool, condition: str) -> None:
+        """Raises MU7050 where open extents are none that the module was imported for."""
+        if not holds:
+            raise MuccValueError("MU7050", f"the program was imported for arguments with {condition}")
+
     def _checked(self, leaves: Sequence[Any]) -> list[Any]:
         """The arguments that the graph takes. Raises MU7050 where one is not what was imported."""
+        dims: dict[str, int] = {}
         if self.module.training != self.TRAINING:
             mode = "train" if self.TRAINING else "eval"
             raise MuccValueError("MU7051", f"the module was imported in another mode: call {mode}() on it")
@@ -83,7 +89,7 @@ class Imported(torch.nn.Module):
             if expected is float:
                 taken.append(float(value))
                 continue
-            _check_tensor(name, value, expected, shape[0])
+            _check_tensor(name, value, expected, shape[0], dims)
             taken.append(value)
         return taken
 
@@ -109,14 +115,19 @@ class _Contiguous:
         return call
 
 
-def _check_tensor(name: str, value: Any, dtype: Any, shape: Sequence[int | None]) -> None:
+def _check_tensor(
+    name: str, value: Any, dtype: Any, shape: Sequence[int | str], dims: dict[str, int]
+) -> None:
+    """Raises MU7050 for a tensor of another shape. Open extents are bound in `dims`, once for all tensors."""
     if not isinstance(value, torch.Tensor):
         raise MuccTypeError("MU7050", f"'{name}' must be a tensor, not {type(value).__name__}")
-    fits = len(shape) == value.dim() and all(e in (None, n) for e, n in zip(shape, value.shape, strict=False))
+    fits = len(shape) == value.dim() and all(
+        (dims.setdefault(e, n) if isinstance(e, str) else e) == n
+        for e, n in zip(shape, value.shape, strict=False)
+    )
     if value.dtype != dtype or not fits:
-        expected = (
-            f"{str(dtype).removeprefix('torch.')}[{', '.join('_' if e is None else str(e) for e in shape)}]"
-        )
+        extents = ", ".join(f"{e}={dims[e]}" if e in dims else str(e) for e in shape)
+        expected = f"{str(dtype).removeprefix('torch.')}[{extents}]"
         came = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
         raise MuccValueError("MU7050", f"'{name}' was imported as {expected}, and is {came}")
 

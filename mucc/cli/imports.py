@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mucc.cli import files
@@ -23,6 +23,7 @@ class Arguments:
     """The parsed command line."""
 
     file: str = ""
+    dynamic: list[str] = field(default_factory=list[str])
     output: str | None = None
     driver: str | None = None
     name: str | None = None
@@ -68,6 +69,12 @@ def parser() -> Parser:
     )
     p.add_argument(
         "--scale-down", action="store_true", help="import at small sizes: reduces the file's own numbers"
+    )
+    p.add_argument(
+        "--dynamic",
+        action="append",
+        metavar="X:0=M,...",
+        help="extents that stay open: axes of arguments with their dims; auto for all that can",
     )
     p.add_argument("--time-limit", type=float, metavar="S", help="seconds that FILE may take (default: 120)")
     p.add_argument(
@@ -120,6 +127,7 @@ def _request(args: Arguments) -> Request:
         compute=args.compute,
         verify=args.verify,
         scale_down=args.scale_down,
+        dynamic=tuple(args.dynamic),
         memory=args.memory_limit << 20,
     )
 
@@ -137,6 +145,8 @@ def _report(args: Arguments, request: Request, answer: Answer, reporter: Reporte
                 )
             ]
         )
+    for note in answer.notes:
+        reporter.add([Diagnostic("MU7022", note, severity=Severity.WARNING)])
     for check in answer.checks:
         if check.excess > 1:
             reporter.add(

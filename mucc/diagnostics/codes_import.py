@@ -126,6 +126,34 @@ def forward(self, x):
 ```
 """,
     ),
+    "MU7022": (
+        "an extent that was to stay open is fixed",
+        """
+`mucc import --dynamic` leaves extents open where it can. Torch fixes one where the module runs at no other
+size; with `--dynamic auto` mucc fixes one where an operation has a kernel for numbers only, such as the
+extents that a mean goes over. The message names the argument, the axis and the reason.
+
+```
+$ mucc import problem.py --dynamic auto -o problem.mcu
+warning[MU7022]: axis 1 of 'x' is 512 in the program: aten.var_mean.correction: MU2010: ...
+```
+
+With axes named one by one (`--dynamic x:0=M,x:1=N`) mucc fixes none: such operations stay with PyTorch.
+""",
+    ),
+    "MU7023": (
+        "an open extent of an import that cannot be",
+        """
+`--dynamic` takes `auto`, or axes of arguments of the module's `forward`, with the names of their dims.
+
+```
+$ mucc import problem.py --dynamic y:0=M
+error[MU7023]: 'y' is no tensor among the arguments
+  = help: there are: x
+  = help: `x:0=M` opens the first axis of argument x, as dim M
+```
+""",
+    ),
     "MU7031": (
         "nothing of a module becomes a kernel",
         """
@@ -169,7 +197,8 @@ model = ModelNew()
 model(torch.rand(64, 256))        # imported with torch.rand(128, 256): MU7050
 ```
 
-Mend it by importing the module with inputs of the other shape.
+Mend it by importing the module with inputs of the other shape, or with that extent left open (`--dynamic`).
+Of open extents too some are refused: those at which the module would do something else.
 """,
     ),
     "MU7051": (

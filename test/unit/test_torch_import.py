@@ -178,6 +178,101 @@ def test_numbers_stay_arguments():
     torch.testing.assert_close(driver(torch.ones(3), 5.0), torch.full((3,), 5.0))
 
 
+# Open extents
+
+
+class Halves(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 32)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        if x.shape[0] > 10:
+            x = x * 2
+        h = self.layer(x)
+        return torch.relu(h).view(-1, 8), y + h, x[: x.shape[0] // 2].sum(0)
+
+
+def test_open_extents_are_dims():
+    from mucc.frontend.torch_import import from_torch
+    from mucc.runtime.errors import MuccError
+
+    def inputs(n: int, m: int) -> tuple[Any, Any]:
+        return torch.rand(n, 16), torch.rand(m, 32)
+
+    module = Halves()
+    made = from_torch(module, inputs(64, 64), dynamic_shapes={"x": {0: "M"}, "y": {0: "M"}})
+    assert "_0[M](\n    x: f32[M, 16]," in made.text and not made.notes
+    driver = made.interpreted()
+    for rows in (64, 11, 37):
+        given = inputs(rows, rows)
+        torch.testing.assert_close(driver(*given), module(*given))
+    with pytest.raises(MuccError, match=r"MU7050.*x.size\(\)\[0\] > 10"):
+        driver(*inputs(10, 10))
+    with pytest.raises(MuccError, match=r"imported as float32\[M=12, 32\], and is float32\[13, 32\]"):
+        driver(*inputs(12, 13))
+
+
+class Normed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(16)
+
+    def forward(self, x: Any, s: float = 2.0) -> Any:
+        return torch.relu(self.norm(x)).mean(1) * s
+
+
+def test_automatic_extents_are_fixed_where_kernels_need_numbers():
+    from mucc.frontend.torch_import import from_torch
+
+    module, x = Normed(), torch.rand(4, 8, 16)
+    made = from_torch(module, (x, 3.0), dynamic_shapes="auto")
+    assert "x: f32[D0, 8, 16]" in made.text and all(r.kernel for r in made.rows)
+    assert [note.split(":")[0] for note in made.notes] == [
+        "axis 2 of 'x' is 16 in the program",
+        "axis 1 of 'x' is 8 in the program",
+    ]
+    y = torch.rand(9, 8, 16)
+    torch.testing.assert_close(made.interpreted()(y, 0.5), module(y, 0.5))
+
+
+def test_named_extents_stay_open():
+    from mucc.frontend.torch_import import from_torch
+
+    batch = torch.export.Dim("batch")
+    made = from_torch(Normed(), (torch.rand(4, 8, 16),), dynamic_shapes=({0: batch, 1: "S"},))
+    assert "[batch, S]" in made.text and not made.notes
+    assert "mean" in next(r.operation for r in made.rows if not r.kernel)
+    y = torch.rand(3, 5, 16)
+    torch.testing.assert_close(made.interpreted()(y), made.module(y))
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "words"),
+    [
+        ({"z": {0: "M"}}, "'z' is no tensor"),
+        ({"x": {3: "M"}}, "has 3 axes"),
+        ({"x": {0: "relu"}}, "cannot be called 'relu'"),
+    ],
+)
+def test_extents_that_cannot_be_open(dynamic: Any, words: str):
+    from mucc.frontend.torch_import import from_torch
+
+    with pytest.raises(DiagnosticError) as caught:
+        from_torch(Normed(), (torch.rand(4, 8, 16),), dynamic_shapes=dynamic)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "MU7023" and words in diagnostic.message
+
+
+def test_open_extents_of_a_problem_file():
+    answer = imported("linear_gelu", dynamic=("x:0=M",))
+    assert "[M](\n    x: f32[M, 512]," in answer.text
+    assert answer.agrees and answer.checks
+    with pytest.raises(DiagnosticError) as caught:
+        imported("linear_gelu", dynamic=("x=M",))
+    assert caught.value.diagnostics[0].code == "MU7023"
+
+
 # Bad problem files
 
 
@@ -236,6 +331,15 @@ def test_command_leaves_nothing_behind_after_an_error(tmp_path: Path):
     done = mucc(str(PROBLEMS / "bad" / "raises.py"), "-o", "out.mcu", cwd=tmp_path)
     assert done.returncode == 1 and "error[MU7012]" in done.stderr and "raises.py:16" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_open_extents_on_the_command_line(tmp_path: Path):
+    problem = str(PROBLEMS / "mlp.py")
+    done = mucc(problem, "--dynamic", "auto", "-o", "out.mcu", cwd=tmp_path)
+    assert done.returncode == 0 and "warning[MU7022]: axis 1 of 'x'" in done.stderr
+    assert "kernel mlp[D0](" in (tmp_path / "out.mcu").read_text()
+    done = mucc(problem, "--dynamic", "z:0=M", cwd=tmp_path)
+    assert done.returncode == 1 and "error[MU7023]: 'z' is no tensor" in done.stderr
 
 
 def test_list_and_json(tmp_path: Path):

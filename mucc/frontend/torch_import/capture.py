@@ -7,8 +7,10 @@ In-place updates have become values of their own and copies at the end; what `mu
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -108,6 +110,8 @@ class Captured:
     fixed: dict[int, object] = field(default_factory=dict[int, object])
     """Arguments that the graph holds for one value of theirs, by position among the leaves."""
     training: bool = True
+    guards: tuple[str, ...] = ()
+    """What has to hold of open extents, as Python on the inputs' names."""
 
     def number(self, name: str) -> float | None:
         """The value of an input that is a constant tensor of one float without axes; None of others."""
@@ -143,16 +147,16 @@ def capture(
     """
     leaves, spec = torch.utils._pytree.tree_flatten(tuple(args))
     numbers = [i for i, leaf in enumerate(leaves) if isinstance(leaf, float)]
-    if numbers and dynamic is None:
+    if numbers:
         as_tensors = [
             torch.tensor(leaf, dtype=torch.float64) if i in numbers else leaf for i, leaf in enumerate(leaves)
         ]
         try:
-            program = _exported(module, spec.unflatten(as_tensors), kwargs, None)
-            return _captured(program, module, set(numbers))
+            program = _exported(module, spec.unflatten(as_tensors), kwargs, dynamic)
+            return _captured(program, module, set(numbers), args)
         except DiagnosticError:
             pass  # the module wants numbers: they become constants
-    return _captured(_exported(module, tuple(args), kwargs, dynamic), module, set())
+    return _captured(_exported(module, tuple(args), kwargs, dynamic), module, set(), args)
 
 
 def _exported(module: Any, args: Any, kwargs: dict[str, Any] | None, dynamic: Any) -> Any:
@@ -212,7 +216,7 @@ def _explained(error: Exception) -> DiagnosticError:
     )
 
 
-def _captured(program: Any, module: Any, numbers: set[int]) -> Captured:
+def _captured(program: Any, module: Any, numbers: set[int], args: Sequence[Any]) -> Captured:
     signature = program.graph_signature
     kinds = torch.export.graph_signature.InputKind
     sources = {
@@ -242,9 +246,34 @@ def _captured(program: Any, module: Any, numbers: set[int]) -> Captured:
     outputs, mutations = _outputs(signature, inputs)
     structure = torch.utils._pytree.tree_unflatten(outputs, program.call_spec.out_spec)
     constants = {k: v for k, v in program.constants.items() if isinstance(v, torch.Tensor)}
+    guards = _guards(program, module, args, inputs)
     return Captured(
-        program.graph, inputs, structure, tuple(mutations), constants, fixed, bool(module.training)
+        program.graph, inputs, structure, tuple(mutations), constants, fixed, bool(module.training), guards
     )
+
+
+def _guards(program: Any, module: Any, args: Sequence[Any], inputs: Mapping[str, Input]) -> tuple[str, ...]:
+    """What torch.export assumed of open extents: comparisons of shapes, in terms of the graph's inputs."""
+    guards = getattr(program, "_guards_code", None)
+    if guards is None and any(hasattr(range, "lower") for range in program.range_constraints.values()):
+        raise failure("MU7021", "this torch does not tell what it assumes of open extents")
+    bound = dict(inspect.signature(module.forward).bind(*args).arguments)
+    names = {i.position: name for name, i in inputs.items() if i.is_argument}
+    paths = [path for path, _ in torch.utils._pytree.tree_flatten_with_path(bound)[0]]
+    written = {f"L{torch.utils._pytree.keystr(path)}": names.get(n) for n, path in enumerate(paths)}
+    found: dict[str, None] = {}
+    for guard in guards or ():
+        if ".size()" not in guard or _FIXED.fullmatch(guard):
+            continue
+        for source in sorted(written, key=len, reverse=True):
+            guard = guard.replace(source, written[source] or source)
+        if "L[" not in guard:
+            found[guard] = None
+    return tuple(found)
+
+
+_FIXED = re.compile(r"L\S+\.size\(\)\[\d+\] == \d+")
+"""A guard for an extent that is no open one: drivers check these by themselves."""
 
 
 def _outputs(signature: Any, inputs: dict[str, Input]) -> tuple[list[Any], list[Mutation]]:

@@ -122,14 +122,23 @@ def _origin(request: Request) -> Any:
 
 def _program(request: Request, problem: Any, answer: Answer | None = None) -> Any:
     from mucc.frontend.torch_import.capture import capture
+    from mucc.frontend.torch_import.dynamic import dynamic_of, import_dynamic, parse_dynamic
     from mucc.frontend.torch_import.judge import compiles
     from mucc.frontend.torch_import.program import formats, import_graph
 
     mark = time.monotonic()
-    captured = capture(problem.module, problem.inputs)
-    captured_at = time.monotonic()
     judge = None if request.whole else compiles(request.target)
-    program = import_graph(captured, request.name, formats(request.compute), judge)
+    how = formats(request.compute)
+    if request.dynamic:
+        dynamic = dynamic_of(parse_dynamic(request.dynamic), problem.module, problem.inputs)
+        captured_at = mark
+        program = import_dynamic(problem.module, problem.inputs, request.name, how, judge, dynamic)
+        if answer is not None:
+            answer.notes = dynamic.notes
+    else:
+        captured = capture(problem.module, problem.inputs)
+        captured_at = time.monotonic()
+        program = import_graph(captured, request.name, how, judge)
     if answer is not None:
         answer.seconds |= {"capture": captured_at - mark, "lower": time.monotonic() - captured_at}
     return program

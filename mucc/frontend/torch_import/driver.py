@@ -65,6 +65,7 @@ class _Driver:
 
     def text(self, title: str) -> str:
         origin = self.origin
+        self.lines += [f"self.demand({guard}, {quoted(guard)})" for guard in self.captured.guards]
         for step in self.steps:
             if isinstance(step, Opaque):
                 self._opaque(step)
@@ -101,8 +102,8 @@ class _Driver:
             if given.source is Source.NUMBER:
                 rows[given.position] = f"({quoted(name)}, float)"
             else:
-                shape = tuple(None if isinstance(d, str) else d for d in meta.dims)
-                rows[given.position] = f"({quoted(name)}, torch.{meta.dtype}, {shape!r})"
+                shape = f"({', '.join(map(quoted, meta.dims))}{',' * (len(meta.dims) == 1)})"
+                rows[given.position] = f"({quoted(name)}, torch.{meta.dtype}, {shape})"
         for position, value in self.captured.fixed.items():
             rows[position] = f"(None, {value!r})"
         if not rows:
@@ -239,4 +240,6 @@ def _target(target: Any) -> str:
         return f"torch.ops.{namespace}.{name}.{target._overloadname}"
     if getattr(target, "__module__", "") in ("_operator", "operator"):
         return f"operator.{target.__name__}"
+    if getattr(target, "__module__", "") == "torch":
+        return f"torch.{target.__name__}"
     raise failure("MU7021", f"a call of {target} has no text")

@@ -13,7 +13,11 @@ symbolic_shapes: Any = importlib.import_module("torch.fx.experimental.symbolic_s
 
 def typical(extent: Any) -> int:
     """An extent as it was when the graph was captured; 1 where that is not known. Adds no guard."""
-    return extent if isinstance(extent, int) else int(symbolic_shapes.optimization_hint(extent, 1))
+    if isinstance(extent, int):
+        return extent
+    if (hint := getattr(symbolic_shapes, "optimization_hint", None)) is not None:
+        return int(hint(extent, 1))
+    return int(extent.node.hint) if extent.node.has_hint() else 1
 
 
 def open_extents(nodes: Iterable[Any]) -> Iterator[Any]:

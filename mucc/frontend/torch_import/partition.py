@@ -61,7 +61,9 @@ class Graph:
     constants: set[Node] = field(default_factory=set[Node])
     """Nodes that need no input: every piece that uses one makes it itself."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What open extents are called, by torch's symbol."""
+    """What open extents are called, by torch's expression."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Numbers for open extents that count as fixed."""
     excluded: Callable[[Node], str | None] = lambda node: None
     """Why a node stays with PyTorch whatever it computes, or None."""
     free_ends: Set[Any] = VIEWS
@@ -99,6 +101,8 @@ class Graph:
         text = str(symbol)
         if text.isdigit():
             return int(text)
+        if text in self.sizes:
+            return self.sizes[text]
         if text not in self.names:
             raise Unsupported(f"the extent {text}, which is known only as it runs")
         return self.names[text]
@@ -167,7 +171,7 @@ def build_node(
     )
 
 
-def _attempt(graph: Graph, node: Node) -> str | Node | None:
+def attempt(graph: Graph, node: Node) -> str | Node | None:
     """Why a node cannot be built; the node that it equals; or None where it becomes operations."""
     if (reason := graph.excluded(node)) is not None:
         return reason
@@ -255,7 +259,7 @@ def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
             if (producer := node.args[0]) in reasons:
                 reasons[node] = reasons[producer]
             continue
-        found = EXTENT if is_host(node) else _attempt(graph, node)
+        found = EXTENT if is_host(node) else attempt(graph, node)
         if isinstance(found, str):
             reasons[node] = found
         elif found is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,10 +17,13 @@ from mucc.frontend.torch_import.lowering import Unsupported
 from mucc.frontend.torch_import.partition import (
     Formats,
     Graph,
+    Node,
     Opaque,
     Piece,
     Step,
+    attempt,
     is_host,
+    is_part,
     partition,
     returned,
 )
@@ -128,14 +131,22 @@ def cut(graph: Graph, judge: TextJudge | None = None) -> list[Step]:
     if judge is None:
         return partition(graph)
     leaving = returned(graph.captured)
+    return partition(graph, lambda piece: _judged(graph, piece, judge, leaving))
 
-    def judged(piece: Piece) -> str | None:
-        try:
-            return judge(kernel_text(emit_piece(graph, piece, "trial", leaving, plain=True).op))
-        except (SourceError, Unsupported) as error:
-            return str(error)
 
-    return partition(graph, judged)
+def _judged(graph: Graph, piece: Piece, judge: TextJudge, leaving: Sequence[str]) -> str | None:
+    try:
+        return judge(kernel_text(emit_piece(graph, piece, "trial", leaving, plain=True).op))
+    except (SourceError, Unsupported) as error:
+        return str(error)
+
+
+def has_kernel(graph: Graph, node: Node, judge: TextJudge | None) -> bool:
+    """Whether an operation could be a kernel by itself."""
+    if (found := attempt(graph, node)) is not None:
+        return not isinstance(found, str)
+    piece = Piece([node, *filter(is_part, node.users)])
+    return judge is None or _judged(graph, piece, judge, [node.name]) is None
 
 
 def formats(compute: str | None) -> Formats:

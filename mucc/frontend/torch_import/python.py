@@ -10,6 +10,7 @@ from typing import Any
 
 from mucc.frontend.torch_import.capture import capture
 from mucc.frontend.torch_import.driver import Origin
+from mucc.frontend.torch_import.dynamic import dynamic_of, import_dynamic
 from mucc.frontend.torch_import.judge import compiles
 from mucc.frontend.torch_import.program import Program, Row, formats, import_graph
 from mucc.frontend.torch_import.verify import Difference, Interpreted, compare, driver_class
@@ -22,6 +23,8 @@ class ImportedModule:
     module: Any
     program: Program
     target: str
+    notes: tuple[str, ...] = ()
+    """Open extents that were fixed, and why."""
 
     @property
     def text(self) -> str:
@@ -75,13 +78,21 @@ def from_torch(
     target: str = "sm_90a",
     compute: str | None = None,
     whole: bool = False,
+    dynamic_shapes: Any = None,
 ) -> ImportedModule:
     """Import a module in the mode that it is in, for inputs of the shapes and dtypes of `example_inputs`.
 
+    `dynamic_shapes` says which extents stay open: `{"x": {0: "M"}}` by argument, axis and name of the dim,
+    torch.export's form, or "auto" for all but those that something needs a number of (`notes` says which).
     `compute` is the format of f32 products; left out it is what torch is set up to. `whole` keeps all that
-    the language says in kernels, compiled or not. Raises DiagnosticError MU7012, MU7020, MU7021.
+    the language says in kernels, compiled or not. Raises DiagnosticError MU7012, MU7020, MU7021,
+    and MU7023 for `dynamic_shapes`.
     """
-    captured = capture(module, example_inputs)
     called = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(module).__name__).lower()
     judge = None if whole else compiles(target)
-    return ImportedModule(module, import_graph(captured, called, formats(compute), judge), target)
+    if dynamic_shapes is None:
+        program = import_graph(capture(module, example_inputs), called, formats(compute), judge)
+        return ImportedModule(module, program, target)
+    dynamic = dynamic_of(dynamic_shapes, module, example_inputs)
+    program = import_dynamic(module, example_inputs, called, formats(compute), judge, dynamic)
+    return ImportedModule(module, program, target, tuple(dynamic.notes))

@@ -16,7 +16,8 @@ class Request:
     """One import of a problem file, which messages call `shown`.
 
     `whole` keeps everything that `mu` says in kernels, compiled or not. `scale_down` imports the file at
-    small sizes. `structure` looks at values of inputs. `memory` is in bytes, beyond what torch itself takes.
+    small sizes. `structure` looks at values of inputs. `dynamic` has `auto`, or open axes such as `x:0=M`.
+    `memory` is in bytes, beyond what torch itself takes.
     """
 
     path: str
@@ -31,6 +32,7 @@ class Request:
     verify: bool = False
     scale_down: bool = False
     structure: bool = False
+    dynamic: tuple[str, ...] = ()
     memory: int = 8 << 30
     seed: int = 42
 
@@ -100,6 +102,8 @@ class Answer:
     inputs: list[str] = field(default_factory=list[str])
     checks: list[Check] = field(default_factory=list[Check])
     checked: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    """Open extents that were fixed, and why."""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     def to_json(self) -> dict[str, Any]:
