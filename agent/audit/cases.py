@@ -50,7 +50,7 @@ def plan(rng: random.Random, probes: bool = True) -> list[Case]:
     """The cases of one audit, in order.
 
     `again` has new values at the addresses of `first`; `moved` has those values elsewhere, between zeros, so
-    that what is read beyond an input shows. Inputs as stated come `back` after the scalings, and `same` again.
+    that what is read beyond an input shows. Stated inputs come `back` after the scalings, and `same` again.
     """
     pairs = rng.randrange(SEEDS)  # the two of a pair are compared element by element
     return [
