@@ -301,6 +301,73 @@ def test_endless_problems_are_stopped(name: str):
     assert caught.value.diagnostics[0].code == "MU7013"
 
 
+PRELUDE = """
+import os, subprocess, sys, time
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.rand(4, 4)]
+"""
+
+MORE_BAD = {
+    "exits_in_inputs": ("def get_inputs():\n    sys.exit(0)\n", "MU7012", "get_inputs() raised SystemExit"),
+    "no_inputs": ("def get_inputs():\n    return None\n", "MU7012", "get_inputs() raised TypeError"),
+    "no_module": ("class Model:\n    pass\n", "MU7011", "no torch.nn.Module"),
+    "other_arguments": (
+        "def get_inputs():\n    return [1, 2, 3]\n",
+        "MU7012",
+        "too many positional arguments",
+    ),
+    "asks": ("input()\n", "MU7012", "EOFError"),
+    "crashes": ("import ctypes\nctypes.string_at(0)\n", "MU7015", "signal 11"),
+    "loops": (
+        "def loop(self, x):\n    while x.sum() < 9:\n        x = x + 1\n    return x\nModel.forward = loop\n",
+        "MU7020",
+        "depends on values",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE_BAD)
+def test_other_bad_problems(tmp_path: Path, name: str):
+    text, code, words = MORE_BAD[name]
+    path = tmp_path / f"{name}.py"
+    path.write_text(PRELUDE + text)
+    with pytest.raises(DiagnosticError) as caught:
+        sandbox.run(request(path), time_limit=120)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == code and words in diagnostic.message
+
+
+def test_processes_of_a_problem_end_with_it(tmp_path: Path):
+    path, mark = tmp_path / "lingers.py", tmp_path / "pid"
+    path.write_text(
+        PRELUDE
+        + "child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+        + f"open({str(mark)!r}, 'w').write(str(child.pid))\n"
+    )
+    assert "relu(x)" in sandbox.run(request(path), time_limit=120).text
+    state = Path(f"/proc/{mark.read_text()}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_reading_a_value_is_listed():
+    from mucc.frontend.torch_import import from_torch
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x) * x.sum().item()
+
+    made = from_torch(Scaled(), (torch.rand(4, 4),))
+    assert any("_local_scalar_dense" in r.operation for r in made.rows if not r.kernel)
+    x = torch.rand(4, 4)
+    torch.testing.assert_close(made.interpreted()(x), Scaled()(x))
+
+
 def test_no_python(tmp_path: Path):
     path = tmp_path / "broken.py"
     path.write_text("class Model(\n")

@@ -134,7 +134,9 @@ def is_extent(node: Node) -> bool:
 
 
 def is_host(node: Node) -> bool:
-    """Whether a node is about extents only: computes one, or checks them."""
+    """Whether a node is about extents only: computes one, or checks them. Reading a tensor is more."""
+    if "_local_scalar_dense" in str(node.target):
+        return False
     return is_extent(node) or "_assert" in str(node.target) or "sym_constrain" in str(node.target)
 
 
