@@ -146,7 +146,7 @@ struct CopiedMainloop : Base {
     auto const to = copier.partition_D(make_tensor(make_smem_ptr(shared.smem_B.data()), SmemLayoutB{}));
     uint16_t mask = 0;
     if constexpr (is_same_v<GmemTiledCopyB, SM90_TMA_LOAD_MULTICAST>) {
-      auto const blocks = Layout<ClusterShape>{};
+      auto const blocks = cute::Layout<ClusterShape>{};
       for (int m = 0; m < kAlongM; ++m) mask |= uint16_t(1) << blocks(m, int(rank) / kAlongM, Int<0>{});
     }
     load_rows<0>(params, pipeline, state, at, k_tiles, count, lane, shared, [&](PipelineState s, int k_tile) {
