@@ -344,6 +344,23 @@ def test_a_kernel_that_refuses_a_call(monkeypatch: pytest.MonkeyPatch):
     close(f(x), got)
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_views_that_begin_anywhere_are_copied(strict: bool):
+    from mucc.frontend.torch_backend.launch import Launch, Result
+    from mucc.runtime.errors import MuccValueError
+
+    def relu(x: Any) -> Any:
+        if x.data_ptr() % 16:
+            raise MuccValueError("MU6006", "misaligned")
+        return torch.relu(x)
+
+    launch = Launch("relu", relu, [None], [Result(None, None)], torch.exp, strict)
+    x = torch.rand(9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        close(torch.relu(x[1:]), launch(x[1:]))
+
+
 def test_tensors_on_the_cpu_are_pytorchs():
     import mucc
     from mucc.frontend.torch_backend import backend as module

@@ -58,12 +58,9 @@ class Launch:
             for a, dtype in zip(args, self.taken, strict=False)
         ]
         try:
-            made = self.kernel(*given)
+            return self._finished(self.kernel(*given))
         except MuccError as error:
-            if self.strict:
-                raise
             return self._otherwise(error, given, args)
-        return self._finished(made)
 
     def _finished(self, made: Any) -> Any:
         if len(self.results) == 1:
@@ -75,8 +72,10 @@ class Launch:
         if any(g.data_ptr() % ALIGNED for g in given):
             try:
                 return self._finished(self.kernel(*(g.clone() for g in given)))
-            except MuccError:
-                pass
+            except MuccError as second:
+                error = second
+        if self.strict:
+            raise error
         if not self.warned:
             self.warned = True
             message = f"MU7063: PyTorch computes '{self.name}' for some arguments: {error}"
