@@ -132,10 +132,10 @@ class DiagnosticSink:
         """
         if diagnostic in self.diagnostics:
             return
-        self.diagnostics.append(diagnostic)
         if len(self.diagnostics) >= MOST and self.has_errors:
-            message = f"more than {MOST - 1} problems: the rest is left out"
+            message = f"more than {MOST} problems: the rest is left out"
             raise DiagnosticError((*self.diagnostics, Diagnostic("MU0015", message, severity=Severity.NOTE)))
+        self.diagnostics.append(diagnostic)
 
     @property
     def has_errors(self) -> bool:
