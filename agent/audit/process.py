@@ -85,6 +85,10 @@ class Child:
         self._family = Family(self._process.pid)
         guard.watch(self._process.pid)
 
+    def extend(self, seconds: float) -> None:
+        """Give the process more time: it had to wait for something else."""
+        self._until += seconds
+
     def ask(self, **request: Any) -> dict[str, Any]:
         """The answer to a request. Raises ChildFailed."""
         self.tell(json.dumps(request))

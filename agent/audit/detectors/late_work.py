@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
 from mucc.agent.audit.findings import Finding, minor, reject
 from mucc.agent.audit.observations import Observations
@@ -40,8 +39,7 @@ class LateWork:
     def _device(self, seen: Observations) -> Iterator[Finding]:
         if not seen.timing.whole:
             return
-        by_event = median(ms for ms, _ in seen.timing.whole)
-        whole = median(ms for _, ms in seen.timing.whole)
+        by_event, whole = min(seen.timing.whole, key=lambda pair: pair[1] - pair[0])
         if whole - by_event > SLACK_MS + SHARE * by_event:
             yield reject(
                 self.name,
