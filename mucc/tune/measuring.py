@@ -10,11 +10,12 @@ from statistics import median
 from typing import Any, Protocol
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.machine import exclusive_gpu
 from mucc.tune.folder import Folder, build_failure
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
 from mucc.tune.records import Record, Run, Status, skeleton_text, support_digest, today
 from mucc.tune.store import Store
-from mucc.tune.worker import Died, Refused, Worker, exclusive_gpu
+from mucc.tune.worker import Died, Refused, Worker
 from mucc.version import __version__
 
 SWEEP_US = 20_000.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mucc import guard
@@ -153,26 +152,3 @@ class Worker:
         elif status:
             how = f"the process ended with status {status}"
         return Died(f"{how}: {said}" if said else how)
-
-
-@contextlib.contextmanager
-def exclusive_gpu() -> Generator[None]:
-    """While this is entered no other mucc of this user measures on the same GPUs; waits for its turn."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
-    name = "".join(c if c.isalnum() else "-" for c in visible)
-    path = os.path.join(tempfile.gettempdir(), f"mucc-gpu-{os.getuid()}-{name}.lock")
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:  # without a lock rather than not at all
-        yield
-        return
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.2)
-        yield
-    finally:
-        os.close(descriptor)
