@@ -134,6 +134,10 @@ def _serve(task: Any, work: Any, log: Path, limits: Limits, ours: Any, pipe: Any
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
             resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_LOG, LARGEST_LOG))
 
+    if torch := sys.modules.get("torch"):
+        # A pool's threads do not come along with a fork, and waiting for them would never end.
+        torch.set_num_threads(1)
+
     def turn() -> None:
         pipe.send("ready")
         pipe.recv()
