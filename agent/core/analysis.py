@@ -1,0 +1,54 @@
+"""What profiling says of a program, in words that name levers of `.mcu`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Limit(StrEnum):
+    """The class of a problem by its roofline."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    LATENCY = "latency"
+    MIXED = "mixed"
+
+
+class Severity(StrEnum):
+    """How much a cause costs."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One finding of one tool: what is wrong, why, and what to change in the `.mcu`, best first.
+
+    `stage` is the stage of the program (`mlp.h`), empty for the whole. `levers` name what a proposer may
+    change: tile, cluster, mainloop, stages, scheduler, split_k, stream_k, swizzle, raster, fusion, layout,
+    precision. `evidence` holds the counters behind it.
+    """
+
+    tool: str
+    severity: Severity
+    cause: str
+    advice: list[str]
+    stage: str = ""
+    levers: list[str] = field(default_factory=list[str])
+    evidence: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The class of a task, and what the tools of that class found. `missing` names what could not be read,
+    and why."""
+
+    limit: Limit
+    gap: float | None
+    advice: list[Advice] = field(default_factory=list[Advice])
+    missing: list[str] = field(default_factory=list[str])
+    seconds: float = 0.0

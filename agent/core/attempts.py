@@ -1,0 +1,91 @@
+"""A candidate, what came of it, and both together: an attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """What became of a candidate. Every attempt has exactly one, whatever the candidate did."""
+
+    GOOD = "good"
+    """Right, timed, and accepted by the audit where it was audited (`Outcome.audited`)."""
+    INVALID = "invalid"
+    """mucc rejected the program: `diagnostics` says why."""
+    UNBUILT = "unbuilt"
+    """nvcc or ptxas failed, or took too long."""
+    WRONG = "wrong"
+    """Its results differ from the reference's."""
+    RAISED = "raised"
+    """A call raised, by the kernels' own checks for example."""
+    CRASHED = "crashed"
+    """The process ended by a signal, or the GPU reported a fault."""
+    TIMED_OUT = "timed out"
+    """It did not end in time, and was ended."""
+    OUT_OF_MEMORY = "out of memory"
+    """Main memory or the GPU's was exceeded."""
+    REJECTED = "rejected"
+    """The audit rejected it: `label` and `verdict` say why."""
+    REPEATED = "repeated"
+    """The same program was tried before in this task: nothing was spent on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A program that may replace the one that was imported.
+
+    `program` is a whole `.mcu` file: its kernels have the names, arguments and results of the imported ones,
+    since the import's driver calls them; bodies, stages and schedules are free. `parent` is the attempt that
+    it was made from, `hypothesis` the one that it tests, both by their numbers within the task; `change`
+    says in one line what is different from the parent.
+    """
+
+    program: str
+    change: str
+    parent: int | None = None
+    hypothesis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an evaluation found.
+
+    Times: `ms` is the median of one call from a cold L2, None where it was not timed; `spread_ms` the
+    distance of the quartiles. `diagnostics` are mucc's, as `--diagnostics=json` gives them. `seconds` is
+    what each stage took: check, build, run, audit. `facts` are what the build and the run told on the way,
+    for who analyses: registers, spills, the library's path in the cache, the error of the result. `printed`
+    is the end of what it printed.
+    """
+
+    status: Status
+    reason: str = ""
+    ms: float | None = None
+    spread_ms: float | None = None
+    audited: bool = False
+    label: str = ""
+    verdict: dict[str, Any] | None = None
+    diagnostics: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    printed: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether its time may be claimed: right, timed, and accepted by the audit."""
+        return self.status is Status.GOOD and self.audited and self.ms is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A candidate with its outcome. `number` counts from 0 within the task; 0 is the program as imported."""
+
+    number: int
+    candidate: Candidate
+    outcome: Outcome
+
+    @property
+    def ms(self) -> float | None:
+        """Its time, None where it does not count."""
+        return self.outcome.ms if self.outcome.counts else None

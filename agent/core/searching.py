@@ -1,0 +1,102 @@
+"""The interface of search: strategies are generators of steps, so that a killed run resumes where it was.
+
+A strategy yields a step and is sent what came of it. The engine keeps every result in the store before it
+sends it, so after a restart it runs the strategy anew and sends what is kept, without doing anything twice.
+A strategy must therefore depend on nothing but its parameters, the seed and what it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mucc.agent.core.hypotheses import Hypothesis
+from mucc.agent.core.proposing import View
+
+
+@dataclass(frozen=True, slots=True)
+class Analyze:
+    """Profile an attempt (or take what is known). Sent back: Analysis."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate:
+    """Ask for hypotheses on an attempt. Sent back: their numbers and they, list[tuple[int, Hypothesis]]."""
+
+    parent: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pursue:
+    """Have hypotheses, given by number, implemented and evaluated: at most `attempts` of each, repairing on
+    the way. Sent back: list[Attempt]."""
+
+    hypotheses: tuple[int, ...]
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Leave a document of a phase: Markdown for people, JSON for programs. Sent back: None."""
+
+    phase: str
+    markdown: str
+    data: dict[str, Any]
+
+
+Step = Analyze | Nominate | Pursue | Record
+
+
+class Strategy(Protocol):
+    """A way to search: `mantis`, `mi` or `mcts`."""
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        ...
+
+    def steps(self, view: Views) -> Generator[Step, Any, None]:
+        """The steps for one task. Returns when it has no more; the engine also stops it when a budget is
+        spent."""
+        ...
+
+
+class Views(Protocol):
+    """What a strategy may ask at any time: the state of its task."""
+
+    def view(self) -> View:
+        """The task with all attempts so far."""
+        ...
+
+    def hypotheses(self) -> Sequence[Hypothesis]:
+        """All hypotheses so far, by number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a search may spend on a task.
+
+    MANTIS makes `iterations` of `hypotheses`, each with `attempts`; together they are the most attempts of
+    any strategy, the one that is imported not counted. `epsilon` and `window` are the stop rules: once the
+    best baseline is beaten, stop when the best is within (1 + epsilon) of the bound, or after `window`
+    attempts without progress; None: never.
+    """
+
+    iterations: int = 5
+    hypotheses: int = 2
+    attempts: int = 4
+    epsilon: float | None = None
+    window: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+    @property
+    def most(self) -> int:
+        """Attempts at the most."""
+        return self.iterations * self.hypotheses * self.attempts

@@ -1,0 +1,58 @@
+"""A problem that is being optimised, and what is known before any attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+BASELINES = ("default", "tf32", "compile")
+"""PyTorch as it is, with all products in tf32, and torch.compile with all in tf32."""
+
+
+class Compiled(StrEnum):
+    """How much of a problem mucc has kernels for."""
+
+    WHOLE = "whole"
+    PART = "part"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What `mucc import` made of a problem file: the program, the driver that calls its kernels, what is
+    left.
+
+    `opaque` lists what stays with PyTorch: operation, share of the bound, reason. `share` is the part of the
+    bound that kernels have, 0 to 1. `error` is the diagnostic where a problem could not be imported.
+    """
+
+    name: str
+    program: str = ""
+    driver: str = ""
+    compiled: Compiled = Compiled.NONE
+    share: float = 0.0
+    opaque: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A problem of a run.
+
+    `key` is unique in the run (`gemm/square`), `path` the problem file and `text` what it said when the run
+    began. `precision` is the policy for products of f32: declared, tf32, f16 or bf16. `sol` is the report of
+    `mucc sol --json` on the card under that policy. `bound_ms` is the speed of light that stopping and
+    steering use, `baselines` the baselines' times in ms by name, empty before they are measured.
+    """
+
+    key: str
+    path: str
+    text: str
+    precision: str
+    card: str
+    target: str
+    imported: Imported
+    sol: dict[str, Any] = field(default_factory=dict[str, Any])
+    bound_ms: float | None = None
+    baselines: dict[str, float] = field(default_factory=dict[str, float])

@@ -1,0 +1,263 @@
+"""A run in a database of SQLite."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+
+from mucc.agent.core.attempts import Attempt, Candidate, Outcome
+from mucc.agent.core.codec import from_json, to_json
+from mucc.agent.core.hypotheses import Hypothesis
+from mucc.agent.core.proposing import Call, Lesson
+from mucc.agent.store.records import Document, RunInfo, StepRecord, TaskRecord
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+
+T = TypeVar("T")
+
+VERSION = 1
+"""Of the tables; kept in the database as `user_version`."""
+
+PATIENCE = 10.0
+"""Seconds to wait for another process that writes."""
+
+SCHEMA = """
+CREATE TABLE run (id INTEGER PRIMARY KEY CHECK (id = 1), data TEXT NOT NULL);
+CREATE TABLE task (key TEXT PRIMARY KEY, place INTEGER NOT NULL, data TEXT NOT NULL);
+CREATE TABLE step (
+    task TEXT NOT NULL REFERENCES task (key), number INTEGER NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (task, number)
+);
+CREATE TABLE hypothesis (
+    task TEXT NOT NULL REFERENCES task (key), number INTEGER NOT NULL, step INTEGER NOT NULL, data TEXT NOT
+    NULL, PRIMARY KEY (task, number)
+);
+CREATE TABLE attempt (
+    task TEXT NOT NULL REFERENCES task (key), number INTEGER NOT NULL, step INTEGER NOT NULL,
+    candidate TEXT NOT NULL, outcome TEXT, time REAL NOT NULL,
+    PRIMARY KEY (task, number)
+);
+CREATE TABLE call (
+    id INTEGER PRIMARY KEY, task TEXT NOT NULL, step INTEGER NOT NULL, data TEXT NOT NULL, time REAL NOT NULL
+);
+CREATE TABLE document (id INTEGER PRIMARY KEY, task TEXT NOT NULL, step INTEGER NOT NULL, data TEXT NOT NULL);
+CREATE TABLE lesson (id INTEGER PRIMARY KEY, task TEXT NOT NULL, data TEXT NOT NULL);
+"""
+
+
+class Store:
+    """The store of one run. Methods may be called from any thread; each write is on the disk when it returns.
+
+    Raises DiagnosticError: MU7201 where the file is no run or is damaged, MU7202 where a newer mucc made it,
+    MU7203 where it cannot be opened or written, MU7204 where another process runs it.
+    """
+
+    def __init__(self, path: str, *, create: bool = False, patience: float = PATIENCE):
+        self.path = path
+        self._lock = threading.RLock()
+        if not create and not os.path.exists(path):
+            raise _error("MU7203", f"there is no run at {path}")
+        with self._guarded():
+            self._db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA foreign_keys = ON")
+            version: int = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0 and create:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+                version = VERSION
+        if version != VERSION:
+            self._db.close()
+            if version > VERSION:
+                raise _error("MU7202", f"{path} was made by a newer mucc")
+            raise _error("MU7201", f"{path} is no run of mucc-agent")
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            self._db.close()
+
+    # The run and its tasks
+
+    def start(self, info: RunInfo) -> None:
+        """Say what the run is; only once."""
+        with self._transaction() as db:
+            db.execute("INSERT INTO run VALUES (1, ?)", (_dump(info),))
+
+    def info(self) -> RunInfo | None:
+        """What the run was asked to do; None where it has not started."""
+        rows = self._rows("SELECT data FROM run")
+        return from_json(RunInfo, json.loads(rows[0][0])) if rows else None
+
+    def put_task(self, record: TaskRecord) -> None:
+        """Add a task, or replace what was known of it."""
+        key, data = record.task.key, _dump(record)
+        with self._transaction() as db:
+            place = db.execute("SELECT count(*) FROM task").fetchone()[0]
+            db.execute(
+                "INSERT INTO task VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET data = excluded.data",
+                (key, place, data),
+            )
+
+    def tasks(self) -> list[TaskRecord]:
+        """All tasks in the order in which they were added."""
+        return self._many(TaskRecord, "SELECT data FROM task ORDER BY place")
+
+    def task(self, key: str) -> TaskRecord | None:
+        """One task."""
+        found = self._many(TaskRecord, "SELECT data FROM task WHERE key = ?", key)
+        return found[0] if found else None
+
+    # Steps, and what is made in them. All of one step is numbered by it, so that a step that was not
+    # finished can be
+    # taken up where it was.
+
+    def finish_step(self, key: str, record: StepRecord) -> None:
+        """A step is finished."""
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO step VALUES (?, ?, ?)", (key, record.index, _dump(record)))
+
+    def steps(self, key: str) -> list[StepRecord]:
+        """The finished steps of a task in order."""
+        return self._many(StepRecord, "SELECT data FROM step WHERE task = ? ORDER BY number", key)
+
+    def add_hypotheses(self, key: str, step: int, found: Sequence[Hypothesis]) -> list[int]:
+        """Number hypotheses and keep them, all or none."""
+        with self._transaction() as db:
+            query = "SELECT coalesce(max(number) + 1, 0) FROM hypothesis WHERE task = ?"
+            first: int = db.execute(query, (key,)).fetchone()[0]
+            for number, hypothesis in enumerate(found, first):
+                db.execute(
+                    "INSERT INTO hypothesis VALUES (?, ?, ?, ?)", (key, number, step, _dump(hypothesis))
+                )
+        return list(range(first, first + len(found)))
+
+    def hypotheses(self, key: str, step: int | None = None) -> list[tuple[int, Hypothesis]]:
+        """Hypotheses of a task with their numbers, in order; of one step only where it is given."""
+        query = "SELECT number, data FROM hypothesis WHERE task = ? AND ? IN (step, -1) ORDER BY number"
+        rows = self._rows(query, key, -1 if step is None else step)
+        return [(row[0], from_json(Hypothesis, json.loads(row[1]))) for row in rows]
+
+    def add_attempts(self, key: str, step: int, candidates: Sequence[Candidate]) -> list[int]:
+        """Number candidates that will be evaluated, and keep them, all or none."""
+        with self._transaction() as db:
+            query = "SELECT coalesce(max(number) + 1, 0) FROM attempt WHERE task = ?"
+            first: int = db.execute(query, (key,)).fetchone()[0]
+            for number, candidate in enumerate(candidates, first):
+                row = (key, number, step, _dump(candidate), None, time.time())
+                db.execute("INSERT INTO attempt VALUES (?, ?, ?, ?, ?, ?)", row)
+        return list(range(first, first + len(candidates)))
+
+    def finish_attempt(self, key: str, number: int, outcome: Outcome) -> None:
+        """What came of an attempt."""
+        with self._transaction() as db:
+            query = "UPDATE attempt SET outcome = ?, time = ? WHERE task = ? AND number = ?"
+            db.execute(query, (_dump(outcome), time.time(), key, number))
+
+    def attempts(self, key: str) -> list[Attempt]:
+        """The finished attempts of a task in order."""
+        rows = self._rows(
+            "SELECT number, candidate, outcome FROM attempt"
+            " WHERE task = ? AND outcome IS NOT NULL ORDER BY number",
+            key,
+        )
+        return [
+            Attempt(n, from_json(Candidate, json.loads(c)), from_json(Outcome, json.loads(o)))
+            for n, c, o in rows
+        ]
+
+    def pending(self, key: str) -> list[tuple[int, int, Candidate]]:
+        """Attempts without an outcome: number, step, candidate."""
+        query = (
+            "SELECT number, step, candidate FROM attempt WHERE task = ? AND outcome IS NULL ORDER BY number"
+        )
+        return [(n, s, from_json(Candidate, json.loads(c))) for n, s, c in self._rows(query, key)]
+
+    def steps_of_attempts(self, key: str) -> dict[int, int]:
+        """The step in which each attempt was made."""
+        return dict(self._rows("SELECT number, step FROM attempt WHERE task = ? ORDER BY number", key))
+
+    def times_of_attempts(self, key: str) -> dict[int, float]:
+        """When each attempt was finished, or else begun, in seconds since 1970."""
+        return dict(self._rows("SELECT number, time FROM attempt WHERE task = ? ORDER BY number", key))
+
+    def add_calls(self, key: str, step: int, calls: Sequence[Call]) -> None:
+        """What models were asked, and what it cost."""
+        with self._transaction() as db:
+            for call in calls:
+                row = (key, step, _dump(call), time.time())
+                db.execute("INSERT INTO call (task, step, data, time) VALUES (?, ?, ?, ?)", row)
+
+    def calls(self, key: str) -> list[Call]:
+        """All calls of a task in order."""
+        return self._many(Call, "SELECT data FROM call WHERE task = ? ORDER BY id", key)
+
+    def add_document(self, key: str, step: int, document: Document) -> None:
+        """What a phase left."""
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO document (task, step, data) VALUES (?, ?, ?)", (key, step, _dump(document))
+            )
+
+    def documents(self, key: str) -> list[Document]:
+        """All that phases left for a task, in order."""
+        return self._many(Document, "SELECT data FROM document WHERE task = ? ORDER BY id", key)
+
+    def add_lessons(self, lessons: Sequence[Lesson]) -> None:
+        """What a task taught, for the others."""
+        with self._transaction() as db:
+            for lesson in lessons:
+                db.execute("INSERT INTO lesson (task, data) VALUES (?, ?)", (lesson.task, _dump(lesson)))
+
+    def lessons(self) -> list[Lesson]:
+        """All lessons in the order of coming."""
+        return self._many(Lesson, "SELECT data FROM lesson ORDER BY id")
+
+    # SQLite
+
+    def _many(self, kind: type[T], query: str, *values: Any) -> list[T]:
+        return [from_json(kind, json.loads(row[0])) for row in self._rows(query, *values)]
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with self._lock, self._guarded():
+            return self._db.execute(query, values).fetchall()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        with self._lock, self._guarded():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise _error("MU7204", f"another process keeps {self.path} locked") from None
+            raise _error("MU7203", f"{self.path}: {error}") from None
+        except sqlite3.DatabaseError as error:
+            raise _error("MU7201", f"{self.path} is no run of mucc-agent, or is damaged: {error}") from None
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(to_json(value), ensure_ascii=False)
+
+
+def _error(code: str, message: str) -> DiagnosticError:
+    return DiagnosticError(Diagnostic(code, message))

@@ -1,0 +1,56 @@
+"""MU72: runs of the agent."""
+
+CODES: dict[str, tuple[str, str]] = {
+    "MU7201": (
+        "a file is no run of mucc-agent",
+        """
+A run is kept in `run.db`, a database of SQLite, in the folder that `-o` names. This file is another
+database, or is damaged; SQLite's message says which.
+
+```
+$ mucc-agent report notes.db
+error[MU7201]: notes.db is no run of mucc-agent
+```
+
+Name the folder of a run. A damaged one can often be saved by `sqlite3 run.db .recover`.
+""",
+    ),
+    "MU7202": (
+        "a run was made by a newer mucc",
+        """
+The tables of a run have a version, and this mucc does not know it.
+
+```
+$ mucc-agent report runs/mlp
+error[MU7202]: runs/mlp/run.db was made by a newer mucc
+```
+
+Use the mucc that made it, or a newer one.
+""",
+    ),
+    "MU7203": (
+        "a run cannot be opened or written",
+        """
+There is no run at the path, the disk is full, or permissions are missing; the message says which. What was
+stored before is kept.
+
+```
+$ mucc-agent report runs/none
+error[MU7203]: there is no run at runs/none/run.db
+```
+""",
+    ),
+    "MU7204": (
+        "another process works on the run",
+        """
+Only one `mucc-agent optimize` may continue a run at a time. `mucc-agent report` may look at it meanwhile.
+
+```
+$ mucc-agent optimize mlp.py -o runs/mlp
+error[MU7204]: another process keeps runs/mlp/run.db locked
+```
+
+Wait for the other one, or end it; or choose another folder with `-o`.
+""",
+    ),
+}
