@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from mucc.agent.core.attempts import Candidate, Outcome
 from mucc.agent.core.tasks import Task
+
+Watch = Callable[[int, str], None]
+"""Told that a candidate, by its place, enters a stage: check, build, run or audit. From any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,11 @@ class Evaluator(Protocol):
     machine, or the problem file itself, is at fault."""
 
     def evaluate(
-        self, task: Task, candidates: Sequence[Candidate], best_ms: float | None
+        self,
+        task: Task,
+        candidates: Sequence[Candidate],
+        best_ms: float | None,
+        watch: Watch | None = None,
     ) -> Iterator[tuple[int, Outcome]]:
         """The outcome of each candidate by its place in `candidates`, as they are done.
 

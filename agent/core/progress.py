@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from mucc.agent.core.attempts import Attempt, Candidate
+from mucc.agent.core.proposing import Call
 from mucc.agent.core.tasks import Task
 
 
@@ -21,6 +23,14 @@ class Progress(Protocol):
 
     def started(self, task: str, number: int, candidate: Candidate) -> None:
         """An attempt begins."""
+        ...
+
+    def stage(self, task: str, number: int, stage: str) -> None:
+        """An attempt enters a stage of its evaluation: check, build, run or audit."""
+        ...
+
+    def called(self, task: str, calls: Sequence[Call]) -> None:
+        """Models were called."""
         ...
 
     def finished(self, task: str, attempt: Attempt, best_ms: float | None) -> None:

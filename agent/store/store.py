@@ -39,7 +39,7 @@ CREATE TABLE hypothesis (
 );
 CREATE TABLE attempt (
     task TEXT NOT NULL REFERENCES task (key), number INTEGER NOT NULL, step INTEGER NOT NULL,
-    candidate TEXT NOT NULL, outcome TEXT, time REAL NOT NULL,
+    batch INTEGER NOT NULL, candidate TEXT NOT NULL, outcome TEXT, time REAL NOT NULL,
     PRIMARY KEY (task, number)
 );
 CREATE TABLE call (
@@ -154,8 +154,8 @@ class Store:
             query = "SELECT coalesce(max(number) + 1, 0) FROM attempt WHERE task = ?"
             first: int = db.execute(query, (key,)).fetchone()[0]
             for number, candidate in enumerate(candidates, first):
-                row = (key, number, step, _dump(candidate), None, time.time())
-                db.execute("INSERT INTO attempt VALUES (?, ?, ?, ?, ?, ?)", row)
+                row = (key, number, step, first, _dump(candidate), None, time.time())
+                db.execute("INSERT INTO attempt VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         return list(range(first, first + len(candidates)))
 
     def finish_attempt(self, key: str, number: int, outcome: Outcome) -> None:
@@ -187,6 +187,10 @@ class Store:
         """The step in which each attempt was made."""
         return dict(self._rows("SELECT number, step FROM attempt WHERE task = ? ORDER BY number", key))
 
+    def batches_of_attempts(self, key: str) -> dict[int, int]:
+        """The first of those with which each attempt was added."""
+        return dict(self._rows("SELECT number, batch FROM attempt WHERE task = ? ORDER BY number", key))
+
     def times_of_attempts(self, key: str) -> dict[int, float]:
         """When each attempt was finished, or else begun, in seconds since 1970."""
         return dict(self._rows("SELECT number, time FROM attempt WHERE task = ? ORDER BY number", key))
@@ -201,6 +205,11 @@ class Store:
     def calls(self, key: str) -> list[Call]:
         """All calls of a task in order."""
         return self._many(Call, "SELECT data FROM call WHERE task = ? ORDER BY id", key)
+
+    def steps_of_calls(self, key: str) -> list[tuple[int, float]]:
+        """The step of each call of `calls`, and when it was kept, in seconds since 1970."""
+        rows = self._rows("SELECT step, time FROM call WHERE task = ? ORDER BY id", key)
+        return [(step, when) for step, when in rows]
 
     def add_document(self, key: str, step: int, document: Document) -> None:
         """What a phase left."""

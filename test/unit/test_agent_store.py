@@ -67,6 +67,8 @@ def test_everything_comes_back(store: Store):
         assert again.hypotheses(TASK.key, 7) == []
         assert again.attempts(TASK.key) == [Attempt(1, CANDIDATE, OUTCOME)]
         assert again.pending(TASK.key) == [(0, 1, CANDIDATE)]
+        assert again.batches_of_attempts(TASK.key) == {0: 0, 1: 0}
+        assert [step for step, _ in again.steps_of_calls(TASK.key)] == [0]
         assert [c.prompt_tokens for c in again.calls(TASK.key)] == [3]
         assert [d.phase for d in again.documents(TASK.key)] == ["Measure"]
         assert [lesson.speedup for lesson in again.lessons()] == [1.2]
