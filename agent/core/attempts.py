@@ -89,3 +89,8 @@ class Attempt:
     def ms(self) -> float | None:
         """Its time, None where it does not count."""
         return self.outcome.ms if self.outcome.counts else None
+
+    @property
+    def spent(self) -> bool:
+        """Whether it takes from a budget of attempts: a repeated one does not."""
+        return self.outcome.status is not Status.REPEATED

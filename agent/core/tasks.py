@@ -9,6 +9,10 @@ from typing import Any
 BASELINES = ("default", "tf32", "compile")
 """PyTorch as it is, with all products in tf32, and torch.compile with all in tf32."""
 
+PROBLEM_FILE, PROGRAM_FILE, DRIVER_FILE = "problem.py", "best.mcu", "driver.py"
+"""What lies together in a folder for a driver to work: its problem file, the program (or a newer library
+`best.so`), itself."""
+
 
 class Compiled(StrEnum):
     """How much of a problem mucc has kernels for."""
@@ -21,7 +25,7 @@ class Compiled(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Imported:
     """What `mucc import` made of a problem file: the program, the driver that calls its kernels, what is
-    left.
+    left. The driver looks for PROBLEM_FILE and PROGRAM_FILE in its own folder.
 
     `opaque` lists what stays with PyTorch: operation, share of the bound, reason. `share` is the part of the
     bound that kernels have, 0 to 1. `error` is the diagnostic where a problem could not be imported.

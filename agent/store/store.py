@@ -46,6 +46,10 @@ CREATE TABLE call (
     id INTEGER PRIMARY KEY, task TEXT NOT NULL, step INTEGER NOT NULL, data TEXT NOT NULL, time REAL NOT NULL
 );
 CREATE TABLE document (id INTEGER PRIMARY KEY, task TEXT NOT NULL, step INTEGER NOT NULL, data TEXT NOT NULL);
+CREATE TABLE note (
+    task TEXT NOT NULL REFERENCES task (key), step INTEGER NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (task, step)
+);
 CREATE TABLE lesson (id INTEGER PRIMARY KEY, task TEXT NOT NULL, data TEXT NOT NULL);
 """
 
@@ -118,9 +122,8 @@ class Store:
         found = self._many(TaskRecord, "SELECT data FROM task WHERE key = ?", key)
         return found[0] if found else None
 
-    # Steps, and what is made in them. All of one step is numbered by it, so that a step that was not
-    # finished can be
-    # taken up where it was.
+    # Steps, and what is made in them. All of one step is numbered by it, so that a step that was not finished
+    # can be taken up where it was.
 
     def finish_step(self, key: str, record: StepRecord) -> None:
         """A step is finished."""
@@ -131,8 +134,10 @@ class Store:
         """The finished steps of a task in order."""
         return self._many(StepRecord, "SELECT data FROM step WHERE task = ? ORDER BY number", key)
 
-    def add_hypotheses(self, key: str, step: int, found: Sequence[Hypothesis]) -> list[int]:
-        """Number hypotheses and keep them, all or none."""
+    def add_hypotheses(
+        self, key: str, step: int, found: Sequence[Hypothesis], calls: Sequence[Call] = ()
+    ) -> list[int]:
+        """Number hypotheses and keep them, with the calls that they took, all or none."""
         with self._transaction() as db:
             query = "SELECT coalesce(max(number) + 1, 0) FROM hypothesis WHERE task = ?"
             first: int = db.execute(query, (key,)).fetchone()[0]
@@ -140,6 +145,7 @@ class Store:
                 db.execute(
                     "INSERT INTO hypothesis VALUES (?, ?, ?, ?)", (key, number, step, _dump(hypothesis))
                 )
+            _put_calls(db, key, step, calls)
         return list(range(first, first + len(found)))
 
     def hypotheses(self, key: str, step: int | None = None) -> list[tuple[int, Hypothesis]]:
@@ -148,14 +154,27 @@ class Store:
         rows = self._rows(query, key, -1 if step is None else step)
         return [(row[0], from_json(Hypothesis, json.loads(row[1]))) for row in rows]
 
-    def add_attempts(self, key: str, step: int, candidates: Sequence[Candidate]) -> list[int]:
-        """Number candidates that will be evaluated, and keep them, all or none."""
+    def add_attempts(
+        self,
+        key: str,
+        step: int,
+        candidates: Sequence[Candidate],
+        calls: Sequence[Call] = (),
+        note: dict[str, Any] | None = None,
+        together: int | None = None,
+    ) -> list[int]:
+        """Number candidates that will be evaluated, and keep them, all or none; with the calls that they
+        took, and a note on how far the step is. They are evaluated together with those of attempt
+        `together` and after."""
         with self._transaction() as db:
             query = "SELECT coalesce(max(number) + 1, 0) FROM attempt WHERE task = ?"
             first: int = db.execute(query, (key,)).fetchone()[0]
             for number, candidate in enumerate(candidates, first):
-                row = (key, number, step, first, _dump(candidate), None, time.time())
+                row = (key, number, step, together or first, _dump(candidate), None, time.time())
                 db.execute("INSERT INTO attempt VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            _put_calls(db, key, step, calls)
+            if note is not None:
+                _put_note(db, key, step, note)
         return list(range(first, first + len(candidates)))
 
     def finish_attempt(self, key: str, number: int, outcome: Outcome) -> None:
@@ -188,19 +207,27 @@ class Store:
         return dict(self._rows("SELECT number, step FROM attempt WHERE task = ? ORDER BY number", key))
 
     def batches_of_attempts(self, key: str) -> dict[int, int]:
-        """The first of those with which each attempt was added."""
+        """The first of those that each attempt was evaluated with."""
         return dict(self._rows("SELECT number, batch FROM attempt WHERE task = ? ORDER BY number", key))
 
     def times_of_attempts(self, key: str) -> dict[int, float]:
         """When each attempt was finished, or else begun, in seconds since 1970."""
         return dict(self._rows("SELECT number, time FROM attempt WHERE task = ? ORDER BY number", key))
 
+    def put_note(self, key: str, step: int, note: dict[str, Any]) -> None:
+        """How far a step is that is not finished; replaces what was noted before."""
+        with self._transaction() as db:
+            _put_note(db, key, step, note)
+
+    def note(self, key: str, step: int) -> dict[str, Any] | None:
+        """The note of a step."""
+        rows = self._rows("SELECT data FROM note WHERE task = ? AND step = ?", key, step)
+        return json.loads(rows[0][0]) if rows else None
+
     def add_calls(self, key: str, step: int, calls: Sequence[Call]) -> None:
         """What models were asked, and what it cost."""
         with self._transaction() as db:
-            for call in calls:
-                row = (key, step, _dump(call), time.time())
-                db.execute("INSERT INTO call (task, step, data, time) VALUES (?, ?, ?, ?)", row)
+            _put_calls(db, key, step, calls)
 
     def calls(self, key: str) -> list[Call]:
         """All calls of a task in order."""
@@ -212,19 +239,23 @@ class Store:
         return [(step, when) for step, when in rows]
 
     def add_document(self, key: str, step: int, document: Document) -> None:
-        """What a phase left."""
+        """What a phase left. A step that is done over replaces what it left of the same phase."""
         with self._transaction() as db:
+            same = "task = ? AND step = ? AND json_extract(data, '$.phase') = ?"
+            db.execute(f"DELETE FROM document WHERE {same}", (key, step, document.phase))
             db.execute(
                 "INSERT INTO document (task, step, data) VALUES (?, ?, ?)", (key, step, _dump(document))
             )
 
     def documents(self, key: str) -> list[Document]:
         """All that phases left for a task, in order."""
-        return self._many(Document, "SELECT data FROM document WHERE task = ? ORDER BY id", key)
+        return self._many(Document, "SELECT data FROM document WHERE task = ? ORDER BY step, id", key)
 
     def add_lessons(self, lessons: Sequence[Lesson]) -> None:
-        """What a task taught, for the others."""
+        """What tasks taught, for the others; replaces what was known from the same tasks."""
         with self._transaction() as db:
+            for task in {lesson.task for lesson in lessons}:
+                db.execute("DELETE FROM lesson WHERE task = ?", (task,))
             for lesson in lessons:
                 db.execute("INSERT INTO lesson (task, data) VALUES (?, ?)", (lesson.task, _dump(lesson)))
 
@@ -262,6 +293,16 @@ class Store:
             raise _error("MU7203", f"{self.path}: {error}") from None
         except sqlite3.DatabaseError as error:
             raise _error("MU7201", f"{self.path} is no run of mucc-agent, or is damaged: {error}") from None
+
+
+def _put_calls(db: sqlite3.Connection, key: str, step: int, calls: Sequence[Call]) -> None:
+    for call in calls:
+        row = (key, step, _dump(call), time.time())
+        db.execute("INSERT INTO call (task, step, data, time) VALUES (?, ?, ?, ?)", row)
+
+
+def _put_note(db: sqlite3.Connection, key: str, step: int, note: dict[str, Any]) -> None:
+    db.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", (key, step, _dump(note)))
 
 
 def _dump(value: Any) -> str:

@@ -97,3 +97,31 @@ def test_far_from_the_bound_boldness_pays():
     assert roi(bold, 500.0) > roi(safe, 500.0)
     assert roi(bold, 1.2) < roi(safe, 1.2)
     assert roi(safe, 5.0) == pytest.approx(1.2)
+
+
+def test_steps_that_are_done_over_leave_no_second_trace(store: Store):
+    store.put_task(TaskRecord(TASK))
+    for n in range(2):
+        store.add_document(TASK.key, 3, Document("Triage", f"# {n}", {}))
+        store.add_document(TASK.key, 3, Document("Summarize", f"# {n}", {}))
+        store.add_lessons(
+            [Lesson(TASK.key, "tile", "larger", 1.0 + n), Lesson(TASK.key, "split", "two", None)]
+        )
+        store.put_note(TASK.key, 3, {"round": n})
+    assert [d.markdown for d in store.documents(TASK.key)] == ["# 1", "# 1"]
+    assert [lesson.speedup for lesson in store.lessons()] == [2.0, None]
+    assert store.note(TASK.key, 3) == {"round": 1} and store.note(TASK.key, 4) is None
+
+
+def test_attempts_come_with_their_calls_and_the_note_of_the_step(store: Store):
+    store.put_task(TaskRecord(TASK))
+    call = Call("openai", "m", "implement")
+    assert store.add_attempts(TASK.key, 2, [CANDIDATE], [call], {"asked": [1]}) == [0]
+    assert store.calls(TASK.key) == [call] and store.note(TASK.key, 2) == {"asked": [1]}
+    assert store.add_hypotheses(TASK.key, 2, [Hypothesis("t", "r")], [call]) == [0]
+    assert len(store.calls(TASK.key)) == 2
+
+
+def test_repeated_programs_take_nothing_from_a_budget():
+    assert Attempt(1, CANDIDATE, OUTCOME).spent
+    assert not Attempt(2, CANDIDATE, Outcome(Status.REPEATED)).spent
