@@ -1,14 +1,10 @@
-"""What this machine lets us use: cores and main memory, within control groups' limits; GPUs by turns."""
+"""What this machine lets us use: cores and main memory, within control groups' limits."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import re
-import tempfile
-import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 NO_LIMIT = 1 << 60
 """Bytes; version 1 of control groups writes a number near 2**63 where there is no limit."""
@@ -94,26 +90,3 @@ def _read(path: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-@contextlib.contextmanager
-def exclusive_gpu() -> Generator[None]:
-    """While this is entered no other mucc of this user measures on the same GPUs; waits for its turn."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
-    name = "".join(c if c.isalnum() else "-" for c in visible)
-    path = os.path.join(tempfile.gettempdir(), f"mucc-gpu-{os.getuid()}-{name}.lock")
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:  # without a lock rather than not at all
-        yield
-        return
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.2)
-        yield
-    finally:
-        os.close(descriptor)

@@ -38,7 +38,7 @@ from mucc.agent.audit.verdict import Failure, Verdict
 from mucc.cli import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.torch_import.request import Request, error_from_json
-from mucc.machine import exclusive_gpu
+from mucc.gpu_turns import exclusive_gpu
 
 TORCH = {"cpu": 2 << 30, "cuda": 12 << 30}
 """Bytes of main memory that torch itself may take, with what CUDA keeps there."""

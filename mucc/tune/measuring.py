@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Protocol
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.machine import exclusive_gpu
+from mucc.gpu_turns import exclusive_gpu
 from mucc.tune.folder import Folder, build_failure
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
 from mucc.tune.records import Record, Run, Status, skeleton_text, support_digest, today

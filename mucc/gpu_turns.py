@@ -1,0 +1,118 @@
+"""Turns on the GPUs of this machine, among all mucc of one user: alone to measure, together for the rest.
+
+Who measures comes first: whoever wants to share waits until nobody waits to be alone. Threads of a process
+take turns by `_Turns`, processes by two files: who passes the gate may wait for the room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+
+PAUSE = 0.01
+"""Seconds between two tries to lock a file: a blocking try could not be interrupted."""
+
+
+class _Turns:
+    """Turns of the threads of this process."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.sharing = 0
+        self.waiting = 0
+        self.taken = False
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[None]:
+        with self.changed:
+            self.waiting += 1
+            try:
+                self.changed.wait_for(lambda: not self.taken and not self.sharing)
+                self.taken = True
+            finally:
+                self.waiting -= 1
+                self.changed.notify_all()
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.taken = False
+                self.changed.notify_all()
+
+    @contextlib.contextmanager
+    def together(self) -> Generator[None]:
+        with self.changed:
+            self.changed.wait_for(lambda: not self.taken and not self.waiting)
+            self.sharing += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.sharing -= 1
+                self.changed.notify_all()
+
+
+_turns = _Turns()
+
+
+@contextlib.contextmanager
+def exclusive_gpu() -> Generator[None]:
+    """While this is entered no other mucc of this user works on the same GPUs; waits for its turn.
+
+    For what is timed, and as little else as possible.
+    """
+    with _turns.alone(), _files(fcntl.LOCK_EX):
+        yield
+
+
+@contextlib.contextmanager
+def shared_gpu() -> Generator[None]:
+    """While this is entered no other mucc of this user measures on the same GPUs, but others may share them.
+
+    For work on a GPU that is not timed, and would disturb what is.
+    """
+    with _turns.together(), _files(fcntl.LOCK_SH):
+        yield
+
+
+@contextlib.contextmanager
+def _files(kind: int) -> Generator[None]:
+    with contextlib.ExitStack() as stack:
+        with _file("gate", kind):
+            stack.enter_context(_file("room", kind))
+        yield
+
+
+@contextlib.contextmanager
+def _file(what: str, kind: int) -> Generator[None]:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+    name = "".join(c if c.isalnum() else "-" for c in visible)
+    path = os.path.join(tempfile.gettempdir(), f"mucc-gpu-{os.getuid()}-{name}-{what}.lock")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:  # without a lock rather than not at all
+        yield
+        return
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(PAUSE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _after_fork() -> None:
+    global _turns
+    _turns = _Turns()
+
+
+os.register_at_fork(after_in_child=_after_fork)
