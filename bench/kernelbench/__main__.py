@@ -15,9 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.kernelbench.files import find_problems
 from bench.kernelbench.options import Options
 from bench.kernelbench.run import Run
+from mucc.agent.engine.problems import find_problems
 from mucc.diagnostics.core import DiagnosticError
 
 

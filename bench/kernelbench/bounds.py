@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bench.common import cpu_label, versions, write_result
-from bench.kernelbench.children import Limits, Turn, run_each
-from bench.kernelbench.files import Problem, find_problems
 from bench.kernelbench.importing import Values, bound_of, request_of
 from bench.kernelbench.records import Records
 from bench.kernelbench.rows import geomean
 from bench.kernelbench.run import load_torch
+from mucc.agent.engine.children import Limits, Turn, run_each
+from mucc.agent.engine.problems import Problem, find_problems
 from mucc.cache.keys import digest, package_fingerprint
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.child import serve

@@ -14,17 +14,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from bench.kernelbench.files import Problem
 from bench.kernelbench.options import Options
-from mucc.analysis.bound import DRAM, FP32, Rates
-from mucc.analysis.program import analyse_problem
+from mucc.agent.engine.imports import share, sol_of, weights_of
+from mucc.agent.engine.problems import Problem
 from mucc.analysis.sol import Sol
-from mucc.analysis.structure import Structure
 from mucc.atomic import replace_file
-from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.child import serve
 from mucc.frontend.torch_import.request import Answer, Request, kernel_name
-from mucc.target.devices import get_card
 
 Values = dict[str, Any]
 
@@ -98,7 +95,7 @@ def _made(made: Answer, options: Options) -> Values:
         "operations": len(made.rows),
         "kernels": kernels,
         "compiled": "none" if not kernels else "parts" if opaque else "whole",
-        "share": round(share(made.rows, options), 4),
+        "share": round(share(made.rows, weights_of(made.rows, options.compute, options.card)), 4),
         "opaque": sorted({row["operation"] for row in opaque}),
         "reasons": {row["operation"]: row["reason"] for row in opaque},
     }
@@ -109,19 +106,6 @@ def _said(whole: Answer) -> Values:
     return {"unsaid": {r["operation"]: r["reason"] for r in whole.rows if r["kernel"] is None}}
 
 
-def share(rows: list[Values], options: Options) -> float:
-    """The part of the operations' bounds, each taken alone, that compiled ones have."""
-    card = get_card(options.card)
-    rates = Rates(card.device, card.target.facts.multiprocessor)
-
-    def seconds(row: Values) -> float:
-        tensor = options.compute in ("tf32", "tf32x3") or "conv" in row["operation"]
-        return max(row["operations"] / rates["tensor.tf32" if tensor else FP32], row["bytes"] / rates[DRAM])
-
-    whole = sum(map(seconds, rows))
-    return sum(seconds(row) for row in rows if row["kernel"] is not None) / whole if whole else 0.0
-
-
 def bound_of(whole: Answer, name: str, card: str) -> Values:
     """The speed of light of an imported problem; nothing where the language says nothing of it.
 
@@ -129,8 +113,7 @@ def bound_of(whole: Answer, name: str, card: str) -> Values:
     """
     if not whole.text:
         return {}
-    inputs = {name: Structure.of(said) for name, said in whole.structure.items()}
-    sol = analyse_problem(Source(f"{name}.mcu", whole.text), get_card(card), name, whole.inner, inputs)
+    sol = sol_of(whole, name, card)
     return {
         "sol_ms": _ms(sol, "as declared"),
         "sol_tf32_ms": _ms(sol, "f32 products in tf32"),

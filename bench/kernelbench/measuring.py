@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.kernelbench.children import Turn
-from bench.kernelbench.files import Problem
 from bench.kernelbench.importing import Values, folder_of
 from bench.kernelbench.options import Options
 from bench.kernelbench.verdicts import judge
+from mucc.agent.engine.children import Turn
+from mucc.agent.engine.problems import Problem
 
 BASELINES = ("default", "tf32", "compile")
 

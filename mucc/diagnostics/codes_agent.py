@@ -53,4 +53,18 @@ error[MU7204]: another process keeps runs/mlp/run.db locked
 Wait for the other one, or end it; or choose another folder with `-o`.
 """,
     ),
+    "MU7212": (
+        "the process that imports problems ended",
+        """
+`mucc-agent optimize` imports problem files in a process that has loaded torch, and forks a child for each.
+That process itself ended, most often for want of memory; what it printed last is shown.
+
+```
+$ mucc-agent optimize problems -o runs/all
+error[MU7212]: the process that imports problems ended with status -9
+```
+
+Fewer jobs (`-j`) take less memory.
+""",
+    ),
 }

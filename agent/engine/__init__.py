@@ -1,0 +1,1 @@
+"""Carries out optimisations: problem files become tasks, strategies' steps are performed and kept."""

@@ -1,0 +1,1 @@
+"""Search strategies, behind `Strategy` of agent/core."""
