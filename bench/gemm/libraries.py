@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from math import exp
@@ -18,7 +17,7 @@ from mucc.target.base import Target
 from mucc.target.config import Problem, Schedule
 from mucc.tune import Program, results
 from mucc.tune.analysis import Analysis, analyse
-from mucc.tune.choosing import candidate_id
+from mucc.tune.choosing import candidate_id, varied
 from mucc.tune.folder import Folder
 from mucc.tune.plans import Candidate, Kernel, Plan, Size, compact
 from mucc.tune.records import Choice, canonical, support_digest
@@ -85,7 +84,7 @@ def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
     chosen = skeletons(lists, budget)
     estimates: dict[Schedule, list[float | None]] = {}
     for i, (problem, seconds) in enumerate(zip(problems, lists, strict=True)):
-        kept = varied([s for s in seconds if s.compiled in chosen], TRIED)
+        kept = varied((s for s in seconds if s.compiled in chosen), lambda s: s.compiled, ORDERS)[:TRIED]
         kept += others(target, problem, chosen - {s.compiled for s in kept}, FACTOR * min(seconds.values()))
         default = target.default_schedule(problem)
         for schedule in dict.fromkeys([default, *kept]):
@@ -96,17 +95,6 @@ def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
         choice = {stage: schedule_settings(schedule)}
         made.append(Candidate(candidate_id(analysis.kernel, choice), stage, choice, tuple(times)))
     return tuple(made)
-
-
-def varied(schedules: Sequence[Schedule], count: int) -> list[Schedule]:
-    """So many of what comes best first, without crowding out skeletons by orders of tiles of others."""
-    seen = Counter[Schedule]()
-    first: list[Schedule] = []
-    rest: list[Schedule] = []
-    for schedule in schedules:
-        seen[schedule.compiled] += 1
-        (first if seen[schedule.compiled] <= ORDERS else rest).append(schedule)
-    return [*first, *rest][:count]
 
 
 def others(target: Target, problem: Problem, chosen: set[Schedule], most: float) -> list[Schedule]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.passes.select_schedule import schedule_settings
@@ -16,6 +18,8 @@ from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.plans import Candidate, Kernel, Plan, Program
 from mucc.tune.records import Choice, Settings, canonical, support_digest
 from mucc.version import __version__
+
+T = TypeVar("T")
 
 BUDGET = 24
 """Skeletons built for a kernel at most: each takes nvcc about half a minute and 4 GB."""
@@ -208,3 +212,17 @@ def _orders(
             if other not in chosen and target.is_legal(several[0].config(other), other.stages):
                 found[other] = None
     return list(found)
+
+
+def varied(ranked: Iterable[T], family: Callable[[T], Hashable], alike: int) -> list[T]:
+    """The same, but that those of a family after its first `alike` come last.
+
+    Orders of tiles of one kernel differ by little, and would crowd out other kernels.
+    """
+    seen = Counter[Hashable]()
+    first: list[T] = []
+    rest: list[T] = []
+    for item in ranked:
+        seen[family(item)] += 1
+        (first if seen[family(item)] <= alike else rest).append(item)
+    return [*first, *rest]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.gpu_turns import exclusive_gpu
+from mucc.tune.choosing import varied
 from mucc.tune.folder import Folder, build_failure
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
 from mucc.tune.records import Record, Run, Status, skeleton_text, support_digest, today
@@ -158,14 +158,8 @@ def finalists(records: Iterable[Record], count: int = FINALISTS, close: float = 
     """
     good = sorted((r for r in records if r.is_good), key=lambda r: r.time_us)
     near = [r for r in good if r.time_us <= close * good[0].time_us]
-    seen = Counter[str]()
-    first: list[Record] = []
-    rest: list[Record] = []
-    for record in near:
-        name = skeleton_text(record.choice)
-        seen[name] += 1
-        (first if seen[name] <= ALIKE else rest).append(record)
-    chosen = sorted([*first, *rest][:count], key=lambda r: r.time_us)
+    ranked = varied(near, lambda r: skeleton_text(r.choice), ALIKE)
+    chosen = sorted(ranked[:count], key=lambda r: r.time_us)
     return chosen if len(chosen) > 1 else []
 
 

@@ -9,7 +9,7 @@ import pytest
 import mucc
 from bench.gemm import summary
 from bench.gemm.cases import CASES
-from bench.gemm.libraries import skeletons, varied
+from bench.gemm.libraries import skeletons
 from bench.gemm.shapes import PLAIN
 from mucc.target.config import Schedule
 
@@ -68,10 +68,3 @@ def test_skeletons_serve_every_size():
     assert skeletons(lists, 9) == {a, b, c}
     variant = replace(a, swizzle=4)
     assert skeletons([{a: 1.0, variant: 0.9}], 1) == {a}, "a variant is no skeleton of its own"
-
-
-def test_orders_of_tiles_do_not_crowd_out_other_kernels():
-    wide, narrow = Schedule((128, 256, 64)), Schedule((192, 128, 64), mainloop="pingpong")
-    orders = [replace(wide, swizzle=2**i) for i in range(4)]
-    assert varied([*orders, narrow], 3) == [*orders[:2], narrow]
-    assert varied([*orders, narrow], 9) == [*orders[:2], narrow, *orders[2:]]

@@ -16,7 +16,7 @@ from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.target import get_target
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.building import Built
-from mucc.tune.choosing import plan
+from mucc.tune.choosing import plan, varied
 from mucc.tune.folder import Failure
 from mucc.tune.measuring import record_of
 from mucc.tune.plans import Candidate, Kernel, Plan, Program, Size
@@ -275,3 +275,9 @@ def test_candidates_are_not_all_of_one_shape() -> None:
     assert len({c.settings["tile"].rpartition("x")[0] for c in kernel.candidates}) >= 2
     orders = [c for c in kernel.candidates if "along_m" in c.settings["scheduler"]]
     assert orders, "the best skeletons are tried with other orders of tiles"
+
+
+def test_what_is_much_alike_does_not_crowd_out_others():
+    ranked = ["a1", "a2", "a3", "b1", "a4", "c1"]
+    assert varied(ranked, lambda name: name[0], 2) == ["a1", "a2", "b1", "c1", "a3", "a4"]
+    assert varied(ranked, lambda name: name, 1) == ranked
