@@ -43,17 +43,54 @@ CUTLASS_DEVICE Cell in_bands(uint32_t tile, uint32_t rows, uint32_t columns, uin
   return {top + rest % height, rest / height};
 }
 
+// What schedulers share that go through all clusters of tiles in one order, in steps of what runs at once. `Self` says
+// which tile is `next_`: WorkTileInfo get_current_work(), which all threads of a warp call together.
+template <class Self, int kClusterM>
+class ClusterWalk : public cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90 {
+ public:
+  CUTLASS_DEVICE ClusterWalk() : next_(blockIdx.x / kClusterM), step_(gridDim.x / kClusterM) {}
+
+  template <class Cluster>
+  CUTLASS_DEVICE auto initial_work_tile_info(Cluster) {
+    return self().get_current_work();
+  }
+  CUTLASS_DEVICE void advance_to_next_work(uint32_t count = 1) { next_ += step_ * count; }
+  template <class Work>
+  CUTLASS_DEVICE bool is_last_tile(Work&, uint32_t count = 1) const {
+    Self ahead = static_cast<Self const&>(*this);
+    ahead.advance_to_next_work(count);
+    return !ahead.get_current_work().is_valid();
+  }
+  template <class Work>
+  CUTLASS_DEVICE auto fetch_next_work(Work) {
+    advance_to_next_work();
+    return cute::make_tuple(self().get_current_work(), true);
+  }
+  template <class Work, class Pipeline, class State>
+  CUTLASS_DEVICE auto fetch_next_work(Work work, Pipeline&, State) {
+    return fetch_next_work(work);
+  }
+
+ protected:
+  uint32_t next_, step_;  // in clusters of tiles
+
+ private:
+  CUTLASS_DEVICE Self& self() { return static_cast<Self&>(*this); }
+};
+
 // Hands out the tiles of one group after the other, those that run at once in bands of kBand tiles along M, times the
 // swizzle, so that both operands are shared in L2. A warp knows the tiles of 32 groups at a time.
 template <class TileShape, class ClusterShape>
-class GroupedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90 {
-  using Base = cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90;
+class GroupedScheduler
+    : public ClusterWalk<GroupedScheduler<TileShape, ClusterShape>, cute::size<0>(ClusterShape{})> {
+  using Base = ClusterWalk<GroupedScheduler, cute::size<0>(ClusterShape{})>;
+  using Base::next_;
   static constexpr int kClusterM = cute::size<0>(ClusterShape{}), kClusterN = cute::size<1>(ClusterShape{});
   static constexpr int kRows = cute::size<0>(TileShape{}) * kClusterM;
   static constexpr int kColumns = cute::size<1>(TileShape{}) * kClusterN;
 
  public:
-  using WorkTileInfo = Base::WorkTileInfo;
+  using WorkTileInfo = typename Base::WorkTileInfo;
   struct Arguments : Base::Arguments {
     Groups groups;
   };
@@ -77,7 +114,7 @@ class GroupedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
   // As many clusters as run at once, but no more than there can be tiles.
   template <class Shape, class Tile, class Cluster>
   static dim3 get_grid_shape(Params const& p, Shape const&, Tile, Cluster, cutlass::KernelHardwareInfo const& hardware,
-                             Base::Arguments const&, bool = true) {
+                             typename Base::Arguments const&, bool = true) {
     int64_t const fit = hardware.max_active_clusters > 0 ? hardware.max_active_clusters
                                                          : hardware.sm_count / (kClusterM * kClusterN);
     int64_t const filled = p.groups.rows < p.groups.count ? p.groups.rows : p.groups.count;
@@ -86,15 +123,9 @@ class GroupedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
     return dim3(unsigned(clusters * kClusterM), unsigned(kClusterN), 1);
   }
 
-  CUTLASS_DEVICE explicit GroupedScheduler(Params const& p)
-      : params_(p), next_(blockIdx.x / kClusterM), step_(gridDim.x / kClusterM) {
+  CUTLASS_DEVICE explicit GroupedScheduler(Params const& p) : params_(p) {
     cutlass::arch::wait_on_dependent_grids();  // which may write the ends
     look(0);
-  }
-
-  template <class Cluster>
-  CUTLASS_DEVICE WorkTileInfo initial_work_tile_info(Cluster) {
-    return get_current_work();
   }
 
   // All threads of a warp call it together.
@@ -111,21 +142,6 @@ class GroupedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
     auto const [row, column] = in_bands(tile, rows, params_.columns, params_.band);
     auto const at = cute::block_id_in_cluster();
     return {int32_t(row * kClusterM + at.x), int32_t(column * kClusterN + at.y), int32_t(first_ + lane), true};
-  }
-
-  CUTLASS_DEVICE void advance_to_next_work(uint32_t count = 1) { next_ += step_ * count; }
-  CUTLASS_DEVICE bool is_last_tile(WorkTileInfo&, uint32_t count = 1) const {
-    auto ahead = *this;
-    ahead.advance_to_next_work(count);
-    return !ahead.get_current_work().is_valid();
-  }
-  CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo) {
-    advance_to_next_work();
-    return cute::make_tuple(get_current_work(), true);
-  }
-  template <class Pipeline, class State>
-  CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo work, Pipeline&, State) {
-    return fetch_next_work(work);
   }
 
  private:
@@ -146,7 +162,6 @@ class GroupedScheduler : public cutlass::gemm::kernel::detail::PersistentTileSch
   }
 
   Params const& params_;
-  uint32_t next_, step_;  // in clusters of tiles
   int first_ = 0;         // group of lane 0
   uint32_t before_ = 0;   // tiles of the groups before it
   uint32_t rows_ = 0;     // clusters along M of this lane's group

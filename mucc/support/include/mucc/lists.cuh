@@ -32,8 +32,9 @@ struct Listed {
 };
 
 template <class TileShape, class ClusterShape>
-class ListScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90 {
-  using Base = cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90;
+class ListScheduler : public ClusterWalk<ListScheduler<TileShape, ClusterShape>, cute::size<0>(ClusterShape{})> {
+  using Base = ClusterWalk<ListScheduler, cute::size<0>(ClusterShape{})>;
+  using Base::next_;
 
  public:
   static constexpr int kClusterM = cute::size<0>(ClusterShape{}), kClusterN = cute::size<1>(ClusterShape{});
@@ -42,7 +43,7 @@ class ListScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedu
     int k_tiles = 0;
     CUTLASS_DEVICE static WorkTileInfo invalid_work_tile() { return {{-1, -1, -1, false}, 0}; }
   };
-  using Arguments = Base::Arguments;
+  using Arguments = typename Base::Arguments;
   struct Params : Base::Params {
     Listed of[kMostListed];
     int count;
@@ -77,15 +78,9 @@ class ListScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedu
     return dim3((tiles < fit ? tiles : fit) * kClusterM, kClusterN, 1);
   }
 
-  CUTLASS_DEVICE explicit ListScheduler(Params const& p)
-      : params_(p), next_(blockIdx.x / kClusterM), step_(gridDim.x / kClusterM) {
+  CUTLASS_DEVICE explicit ListScheduler(Params const& p) : params_(p) {
     int const lane = cutlass::canonical_lane_idx();
     upto_ = p.of[lane < p.count ? lane : p.count - 1].upto;
-  }
-
-  template <class Cluster>
-  CUTLASS_DEVICE WorkTileInfo initial_work_tile_info(Cluster) {
-    return get_current_work();
   }
 
   // All threads of a warp call it together.
@@ -98,21 +93,6 @@ class ListScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedu
     return {{int32_t(row * kClusterM + at.x), int32_t(column * kClusterN + at.y), g, true}, p.k_tiles};
   }
 
-  CUTLASS_DEVICE void advance_to_next_work(uint32_t count = 1) { next_ += step_ * count; }
-  CUTLASS_DEVICE bool is_last_tile(WorkTileInfo&, uint32_t count = 1) const {
-    auto ahead = *this;
-    ahead.advance_to_next_work(count);
-    return !ahead.get_current_work().is_valid();
-  }
-  CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo) {
-    advance_to_next_work();
-    return cute::make_tuple(get_current_work(), true);
-  }
-  template <class Pipeline, class State>
-  CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo work, Pipeline&, State) {
-    return fetch_next_work(work);
-  }
-
   template <class Shape, class Tile>
   CUTLASS_DEVICE static int get_work_k_tile_count(WorkTileInfo const& work, Shape const&, Tile const&) {
     return work.k_tiles;
@@ -120,7 +100,6 @@ class ListScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedu
 
  private:
   Params const& params_;
-  uint32_t next_, step_;  // in clusters of tiles
   uint32_t upto_;         // of this lane's problem
 };
 
