@@ -23,6 +23,7 @@ COMMANDS: dict[str, Command] = {
     "audit": Command(
         "mucc.agent.cli.audit", "decide whether a solution counts as a replacement of a problem"
     ),
+    "report": Command("mucc.agent.cli.report", "show what a run did: an HTML page, a table, or JSON"),
 }
 
 TOOL = cli.Tool("mucc-agent", HELP, COMMANDS)

@@ -105,7 +105,7 @@ class Board:
     def finished(self, task: str, attempt: Attempt, best_ms: float | None) -> None:
         if row := self.rows.get(task):
             row.running.pop(attempt.number, None)
-            row.attempts += attempt.number > 0
+            row.attempts += attempt.spent and attempt.number > 0
             row.good += attempt.ms is not None
             row.best_ms = best_ms
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from mucc.agent.core.proposing import Call
 from mucc.agent.core.tasks import BASELINES, Compiled
-from mucc.agent.report.reading import Run, TaskRun
+from mucc.agent.report.reading import TaskRun
 from mucc.agent.store import TaskState
 
 OURS = "mucc"
@@ -208,28 +208,3 @@ def overhead(spent_s: Mapping[str, float]) -> float | None:
     """The agent's own part of all seconds; None where nothing was noted."""
     total = math.fsum(spent_s.values())
     return spent_s.get("agent", 0.0) / total if total > 0 else None
-
-
-def as_json(run: Run) -> dict[str, Any]:
-    """The run for programs: docs/agent/report.md says what is in it."""
-    from mucc.agent.core.codec import to_json
-    from mucc.agent.report.trajectory import points
-
-    rows = [row_of(task) for task in run.tasks]
-    spent_s = seconds(rows)
-    return {
-        "run": run.name,
-        "info": to_json(run.info),
-        "ended": run.ended,
-        "figures": figures(rows),
-        "seconds": spent_s,
-        "overhead": overhead(spent_s),
-        "tasks": [
-            row.to_json()
-            | {
-                "best": to_json(task.best),
-                "trajectory": [to_json(point) for point in points(task)],
-            }
-            for row, task in zip(rows, run.tasks, strict=True)
-        ],
-    }

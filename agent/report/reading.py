@@ -22,9 +22,10 @@ DATABASE = "run.db"
 
 @dataclass(frozen=True)
 class TaskRun:
-    """A task with all that was done for it. `steps`, `batches` and `times` are by number of attempt; `asked`
-    has the step of each call, and when it was kept."""
+    """A task with all that was done for it. `place` counts tasks from 0. `steps`, `batches` and `times` are
+    by number of attempt; `asked` has the step of each call, and when it was kept."""
 
+    place: int
     record: TaskRecord
     attempts: list[Attempt]
     pending: list[tuple[int, Candidate]]
@@ -83,16 +84,17 @@ def read_run(path: str) -> Run:
     if os.path.isdir(path):
         path = os.path.join(path, DATABASE)
     with _opened(path) as store:
-        tasks = [_task(store, record) for record in store.tasks()]
+        tasks = [_task(store, place, record) for place, record in enumerate(store.tasks())]
         return Run(path, store.info(), tasks, store.lessons())
 
 
-def _task(store: Store, record: TaskRecord) -> TaskRun:
+def _task(store: Store, place: int, record: TaskRecord) -> TaskRun:
     key = record.task.key
     # Attempts before what they refer to, which is stored earlier: the run may be going on.
     attempts = store.attempts(key)
     asked = store.steps_of_calls(key)
     return TaskRun(
+        place,
         record,
         attempts,
         [(number, candidate) for number, _, candidate in store.pending(key)],

@@ -44,9 +44,7 @@ def points(run: TaskRun) -> list[Point]:
             best = attempt.ms if best is None else min(best, attempt.ms)
         outcome = attempt.outcome
         status = str(outcome.status)
-        point = Point(
-            attempt.number, status, outcome.counts, outcome.ms, best, attempts, seconds, used
-        )
+        point = Point(attempt.number, status, outcome.counts, outcome.ms, best, attempts, seconds, used)
         found.append(point)
     return found
 
