@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any
 from bench.common import ROOT, write_result
 from bench.epilogues import EPILOGUES, Epilogue
 from bench.fused import parse_shape
-from bench.sass import Comparison, compare, find_cuobjdump, functions_of
+from bench.sass import Comparison, compare
 from bench.timing import card, gpu_versions, time_all
 from mucc.runtime.run import gpu_problem
+from mucc.toolchain.machine_code import find_cuobjdump, functions_of
 
 if TYPE_CHECKING:
     from mucc.runtime.kernel import Kernel

@@ -8,21 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from bench.sass import (
+from bench.sass import Comparison, compare, count_differences
+from bench.splice import Row, draw_dims, line, summarise
+from mucc.toolchain.machine_code import (
     CUBIN_SECTION,
     EM_CUDA,
     NO_BITS,
-    Comparison,
     Function,
-    compare,
-    count_differences,
     cubins,
     elf_size,
     functions_of,
     parse_sass,
     section,
 )
-from bench.splice import Row, draw_dims, line, summarise
 
 X86 = 62
 

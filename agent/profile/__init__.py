@@ -1,0 +1,25 @@
+"""Micro-profiling: what limits a problem, and what the tools of that class say of a program.
+
+    from mucc.agent.profile import analyze
+
+    analysis = analyze(task, program, library, device="cuda", ms=0.12)
+
+Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mucc.agent.profile.analyzing import analyze
+
+__all__ = ["analyze"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from mucc.agent.profile import analyzing
+
+    return getattr(analyzing, name)

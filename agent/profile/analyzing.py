@@ -1,0 +1,175 @@
+"""The analysis of a program: its class by roofline, then the tools of that class."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mucc.agent.core.analysis import Analysis, Limit
+from mucc.agent.core.tasks import Task
+from mucc.agent.profile.assembling import stages
+from mucc.agent.profile.classes import classify
+from mucc.agent.profile.commands import CommandFailed, run_mucc
+from mucc.agent.profile.evidence import Evidence
+from mucc.agent.profile.sources import Reading, Request, Source, sources
+from mucc.agent.profile.tools import advice, tools_for
+from mucc.diagnostics.core import DiagnosticError
+from mucc.runtime.dims import complete_dims
+from mucc.runtime.elf import read_manifest
+from mucc.runtime.errors import MuccError
+from mucc.signature import KernelInfo, Manifest, ManifestError, quotient
+from mucc.target.devices import get_card
+
+LAUNCH = 2.5e-6
+"""Seconds that a launch costs beside its work where the card's target does not say: what it is on an H200."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """An analysis, and the evidence that it was made from."""
+
+    analysis: Analysis
+    evidence: Evidence
+    ran: Sequence[str]
+    """The names of the tools."""
+
+
+def analyze(
+    task: Task,
+    program: str,
+    library: str | None,
+    *,
+    device: str = "cuda",
+    ms: float | None = None,
+    dims: Mapping[str, int] | None = None,
+    diagnostics: Sequence[Mapping[str, Any]] = (),
+    time_limit: float = 60.0,
+) -> Analysis:
+    """What limits a task, and what tools say of a program for it.
+
+    `library` is what was built of the program, None where there is none; `ms` the measured time of a call in
+    milliseconds, `diagnostics` what the build said (`Outcome.diagnostics`), `dims` the values of dims that the
+    program leaves open. With `device="cpu"` nothing runs on a GPU. Each process that reads something may take
+    `time_limit` seconds. What cannot be read is named in `missing`; nothing is raised.
+    """
+    return study(
+        task,
+        program,
+        library,
+        device=device,
+        ms=ms,
+        dims=dims,
+        diagnostics=diagnostics,
+        time_limit=time_limit,
+    ).analysis
+
+
+def study(
+    task: Task,
+    program: str,
+    library: str | None,
+    *,
+    device: str = "cuda",
+    ms: float | None = None,
+    dims: Mapping[str, int] | None = None,
+    diagnostics: Sequence[Mapping[str, Any]] = (),
+    time_limit: float = 60.0,
+    readers: Sequence[Source] | None = None,
+) -> Study:
+    """The same with the evidence; `readers` stand in for all sources."""
+    started = time.monotonic()
+    missing: list[str] = []
+    manifest = _manifest(task, program, library, time_limit, missing)
+    launch_us = _launch_us(task.card)
+    kernels = len(manifest.kernels) if manifest else 1
+    limit = classify(task.sol, kernels * launch_us, task.bound_ms and task.bound_ms * 1e3)
+    if limit is None:
+        missing.append("sol: there is no report of the speed of light, so the tools of all classes run")
+    used = tools_for(limit or Limit.MIXED)
+    asked = Request(
+        program,
+        library if manifest else None,
+        task.target,
+        task.card,
+        _sizes(manifest, dims or {}, missing),
+        dims or {},
+        list(dict.fromkeys(metric for tool in used for metric in tool.metrics)),
+        device,
+        time_limit,
+    )
+    reading = _read(asked, list(sources()) if readers is None else readers)
+    if library is None:
+        missing.append("there is no library: only what the compiler says is read")
+    evidence = Evidence(
+        limit or Limit.MIXED,
+        stages(manifest, reading, launch_us) if manifest else [],
+        ms * 1e3 if ms else None,
+        launch_us,
+        [(str(d.get("code", "")), str(d.get("message", ""))) for d in diagnostics],
+        reading.sol,
+    )
+    gap = ms / task.bound_ms if ms and task.bound_ms else None
+    seconds = round(time.monotonic() - started - reading.waited, 3)
+    found = Analysis(evidence.limit, gap, advice(evidence), [*missing, *reading.missing], seconds)
+    return Study(found, evidence, [tool.name for tool in used])
+
+
+def _manifest(
+    task: Task, program: str, library: str | None, seconds: float, missing: list[str]
+) -> Manifest | None:
+    """That of the library, or else of the program; None, and why, where there is none."""
+    try:
+        if library is not None:
+            return read_manifest(Path(library))
+        said = run_mucc(["-", "--emit=manifest", f"--target={task.target}"], seconds, program)
+        return Manifest.parse(said)
+    except (MuccError, ManifestError, CommandFailed) as error:
+        missing.append(f"manifest: {error}")
+        return None
+
+
+def _launch_us(card: str) -> float:
+    """What a launch costs beside its work, in microseconds, by the cost model of the card's target."""
+    try:
+        return float(get_card(card).target.facts.cost.get("launch", LAUNCH)) * 1e6
+    except DiagnosticError:
+        return LAUNCH * 1e6
+
+
+def _sizes(
+    manifest: Manifest | None, given: Mapping[str, int], missing: list[str]
+) -> dict[str, dict[str, int]]:
+    """The values of all dims of each kernel; kernels for which some are lacking are left out, and named."""
+    sizes: dict[str, dict[str, int]] = {}
+    for info in manifest.kernels if manifest else ():
+        known = {name: value for name, value in given.items() if name in info.dims or _is_part(name, info)}
+        try:
+            sizes[info.name] = complete_dims(info, known)
+        except DiagnosticError as error:
+            missing.append(f"ncu: {info.name} is not run: {error.diagnostics[0].message}")
+    return sizes
+
+
+def _is_part(name: str, info: KernelInfo) -> bool:
+    """Whether a dim is the whole of a quotient that the kernel has."""
+    return any((part := quotient(dim)) is not None and part[0] == name for dim in info.dims)
+
+
+def _read(asked: Request, readers: Sequence[Source]) -> Reading:
+    """What all sources have read, side by side."""
+    with ThreadPoolExecutor(max(len(readers), 1)) as threads:
+        waiting = [threads.submit(reader.read, asked) for reader in readers]
+        found = [one.result() for one in waiting]
+    return Reading(
+        [x for r in found for x in r.launches],
+        [x for r in found for x in r.functions],
+        [x for r in found for x in r.resources],
+        [x for r in found for x in r.explained],
+        [x for r in found for x in r.sol],
+        [x for r in found for x in r.missing],
+        sum(r.waited for r in found),
+    )

@@ -1,0 +1,45 @@
+"""The first stage: which unit limits a problem, once for all of its programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mucc.agent.core.analysis import Limit
+
+DRAM = "dram"
+
+BALANCED = 2 / 3
+"""Where the lesser of compute and memory time is at least this part of the greater, both limit: measured
+kernels reach 70 to 90 % of either roof, so that a program may meet the lower roof first (own choice)."""
+
+
+def bound_of(sol: Mapping[str, Any], bound_us: float | None) -> Mapping[str, Any]:
+    """The bound of a report of `mucc sol --json` that steering uses: of those under its assumptions the one
+    nearest to `bound_us`, which the policy of precision decided."""
+    if bound_us is None:
+        return sol
+    assumed: Mapping[str, Mapping[str, Any]] = sol.get("assumptions", {})
+    found = [sol, *assumed.values()]
+    return min(found, key=lambda b: abs(float(b.get("bound_us", 0.0)) - bound_us))
+
+
+def classify(sol: Mapping[str, Any], launch_us: float, bound_us: float | None = None) -> Limit | None:
+    """The class of a problem by its roofline; None where the report says nothing.
+
+    Latency: the launches that no program of it does without take, `launch_us` together, as long as the work
+    would at the speed of light. Else what has most to do, memory or an arithmetic unit, or both where they are
+    close. Times in microseconds.
+    """
+    bound = bound_of(sol, bound_us)
+    limits: Mapping[str, Mapping[str, float]] = bound.get("limits", {})
+    times = {unit: limit["us"] for unit, limit in limits.items()}
+    if not times:
+        return None
+    memory = times.get(DRAM, 0.0)
+    compute = max((us for unit, us in times.items() if unit != DRAM), default=0.0)
+    if max(memory, compute) <= launch_us:
+        return Limit.LATENCY
+    if min(memory, compute) >= BALANCED * max(memory, compute):
+        return Limit.MIXED
+    return Limit.COMPUTE if compute > memory else Limit.MEMORY

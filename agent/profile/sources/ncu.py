@@ -1,0 +1,143 @@
+"""Counters of each launch of a call, by Nsight Compute around a process that calls the kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from glob import glob
+from pathlib import Path
+
+from mucc import guard
+from mucc.agent.profile.child import UNUSABLE
+from mucc.agent.profile.evidence import TIME
+from mucc.agent.profile.sources import Reading, Request
+from mucc.agent.profile.sources.ncu_csv import messages, parse
+from mucc.family import End, Family
+from mucc.gpu_turns import exclusive_gpu
+
+LAUNCHES = 64
+"""Launches of a program that are profiled: each is run again for every group of counters."""
+
+PLACES = ("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*", "/usr/local/NVIDIA-Nsight-Compute*")
+
+HELP = {
+    "ERR_NVGPUCTRPERM": "this user may not read counters: run as root, or load the driver with"
+    " NVreg_RestrictProfilingToAdminUsers=0",
+    "ERR_NVCMPGPU": "this GPU is not one that ncu profiles",
+    "driver resource was unavailable": "another profiler (DCGM, perhaps) holds the counters: stop it",
+    "not compatible with Nsight Compute": "the driver is older than ncu wants: take the ncu of its CUDA",
+    "Failed to load": "the driver has no counters here, as on many virtual machines",
+    "LibraryNotLoaded": "the driver's libraries for profiling are missing in this container",
+    "InvalidDevice": "ncu knows no such GPU: take a newer ncu",
+}
+"""What to do, by words in ncu's messages."""
+
+
+def find_ncu() -> str | None:
+    """The path of ncu: on PATH, in CUDA_HOME, or where toolkits and Nsight lie, the newest first."""
+    folders = [os.environ.get("PATH", "")]
+    if home := os.environ.get("CUDA_HOME"):
+        folders.append(str(Path(home, "bin")))
+    for pattern in PLACES:
+        folders += sorted(glob(pattern), reverse=True)
+    return shutil.which("ncu", path=os.pathsep.join(folders))
+
+
+class Ncu:
+    """Counters of launches."""
+
+    name = "ncu"
+
+    def read(self, asked: Request) -> Reading:
+        if asked.library is None or not asked.sizes:
+            return Reading()
+        if asked.device == "cpu":
+            return Reading(missing=["ncu: nothing may run on a GPU (device cpu), so there are no counters"])
+        if (tool := find_ncu()) is None:
+            return Reading(missing=["ncu: Nsight Compute was not found (it comes with the CUDA toolkit)"])
+        before = time.monotonic()
+        with exclusive_gpu():
+            waited = time.monotonic() - before
+            metrics = list(dict.fromkeys((TIME, *asked.metrics)))
+            status, said = _run(tool, metrics, asked)
+            if unknown := _unknown(said):
+                status, said = _run(tool, [m for m in metrics if m not in unknown], asked)
+        launches = parse(said)
+        missing = [f"ncu has no counter {name} here" for name in sorted(unknown)]
+        if not launches:
+            missing.append(f"ncu: {_reason(status, said)}")
+        elif len(launches) == LAUNCHES:
+            missing.append(f"ncu: only the first {LAUNCHES} launches were profiled")
+        return Reading(launches=launches, missing=missing, waited=waited)
+
+
+def command(tool: str, metrics: Sequence[str], library: str, sizes: str) -> list[str]:
+    """The command line of ncu around our child.
+
+    Clocks stay as they are, so that times are those of real runs; caches are flushed before each pass, as
+    they are when we measure.
+    """
+    return [
+        tool,
+        "--csv",
+        "--page=raw",
+        "--print-units=base",
+        "--clock-control=none",
+        "--cache-control=all",
+        "--target-processes=application-only",
+        "--profile-from-start=off",
+        f"--launch-count={LAUNCHES}",
+        f"--metrics={','.join(metrics)}",
+        sys.executable,
+        "-m",
+        "mucc.agent.profile.child",
+        library,
+        sizes,
+    ]
+
+
+def _run(tool: str, metrics: Sequence[str], asked: Request) -> tuple[int, str]:
+    """The exit status, -1 where time was up, and all that was printed."""
+    assert asked.library is not None
+    line = command(tool, metrics, os.path.abspath(asked.library), json.dumps(asked.sizes))
+    with tempfile.TemporaryDirectory(prefix="mucc-") as folder, open(Path(folder, "log"), "w+b") as log:
+        # ncu keeps a lock in TMPDIR, which another user's may hold.
+        env = {**os.environ, "TMPDIR": folder, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        try:
+            process = subprocess.Popen(
+                line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
+            )
+        except OSError as error:
+            return UNUSABLE, f"==ERROR== {error}"
+        guard.watch(process.pid)
+        family = Family(process.pid)
+        end = family.wait(asked.time_limit, ())
+        process.returncode, _ = family.end()
+        log.seek(0)
+        text = log.read().decode("utf-8", errors="replace")
+    return (-1 if end is End.OVERDUE else process.returncode), text
+
+
+def _unknown(said: str) -> set[str]:
+    """The counters that this ncu does not know."""
+    return set(re.findall(r"[Ff]ailed to find metric (?:regex:)?([\w.]+)", said))
+
+
+def _reason(status: int, said: str) -> str:
+    """Why there are no counters, and what to do."""
+    for word, help in HELP.items():
+        if word in said:
+            return f"{word}: {help}"
+    if status == -1:
+        return "it took too long and was ended"
+    errors = messages(said)
+    plain = [line for line in said.strip().splitlines() if line and not line.startswith("==")]
+    lines = errors + plain[-1:]
+    return " ".join(lines)[:300] if lines else f"it ended with status {status} and no counters"

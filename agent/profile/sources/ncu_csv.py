@@ -1,0 +1,64 @@
+"""The raw page of Nsight Compute as CSV.
+
+    "ID","Process ID","Process Name",…,"Kernel Name",…,"gpu__time_duration.sum","launch__grid_size",…
+    "","","",…,"",…,"ns","",…
+    "0","4711","python3.12",…,"mu_mlp_h(…)",…,"12,345","132",…
+
+The first line names the columns, the second their units, and each further one is a launch. Messages
+(`==PROF== …`) may come before and between.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+
+from mucc.agent.profile.sources import Launch
+
+NAME, GRID, BLOCK = "Kernel Name", "Grid Size", "Block Size"
+FIRST = '"ID",'
+
+
+def parse(text: str) -> list[Launch]:
+    """The launches in what ncu wrote; none where it profiled nothing."""
+    rows = csv.reader(_table(text))
+    if (names := next(rows, None)) is None or NAME not in names:
+        return []
+    next(rows, None)
+    found: list[Launch] = []
+    for row in rows:
+        if len(row) != len(names):
+            continue
+        cells = dict(zip(names, row, strict=True))
+        counters = {
+            name: value
+            for name, text in cells.items()
+            if "__" in name and (value := _number(text)) is not None
+        }
+        kernel = re.split(r"[(<\s]", cells[NAME].removeprefix("void ").strip(), maxsplit=1)[0]
+        found.append(Launch(kernel, cells.get(GRID, ""), cells.get(BLOCK, ""), counters))
+    return found
+
+
+def _table(text: str) -> Iterable[str]:
+    """The lines of the table alone."""
+    inside = False
+    for line in text.splitlines():
+        inside = inside or line.startswith(FIRST)
+        if inside and line.startswith('"'):
+            yield line
+
+
+def _number(text: str) -> float | None:
+    """A cell's number, None for `n/a` and for text. Digits come in groups."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def messages(text: str) -> list[str]:
+    """The errors and warnings that ncu printed."""
+    found = re.findall(r"^==(?:ERROR|WARNING)==\s*(.*?)\s*$", text, re.MULTILINE)
+    return [line for line in found if line]

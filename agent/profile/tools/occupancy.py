@@ -1,0 +1,63 @@
+"""Too few warps to hide latencies, and what limits them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mucc.agent.core.analysis import Advice, Limit, Severity
+from mucc.agent.profile.evidence import Evidence, Stage
+
+ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
+LIMITS = {
+    "registers": "launch__occupancy_limit_registers",
+    "shared memory": "launch__occupancy_limit_shared_mem",
+    "warps": "launch__occupancy_limit_warps",
+    "blocks": "launch__occupancy_limit_blocks",
+}
+WAVES = "launch__waves_per_multiprocessor"
+
+LOW, VERY_LOW = 50.0, 25.0
+"""Percent of the warps that a multiprocessor can hold: KernelPro (arXiv 2606.26453) warns below 50."""
+
+
+class Occupancy:
+    """Kernels that live from many warps, and have few. Those that load by TMA do not."""
+
+    name = "occupancy"
+    looks_at = "warps at work against those that fit, and what limits them"
+    limits = frozenset({Limit.MEMORY, Limit.MIXED, Limit.LATENCY})
+    sources = ("ncu",)
+    metrics = (ACTIVE, WAVES, *LIMITS.values())
+
+    def check(self, seen: Evidence) -> Iterator[Advice]:
+        for stage in seen.notable:
+            if stage.choice is not None and stage.choice.by_tma:
+                continue
+            if (active := stage.counters.get(ACTIVE)) is not None and active < LOW:
+                yield self._low(stage, active)
+
+    def _low(self, stage: Stage, active: float) -> Advice:
+        blocks = {name: stage.counters[m] for name, m in LIMITS.items() if m in stage.counters}
+        limiter = min(blocks, key=lambda name: blocks[name]) if blocks else ""
+        waves = stage.counters.get(WAVES)
+        if waves is not None and waves < 1:
+            limiter, advice = "the number of blocks", ["the stage is too small to fill the card: fuse it"]
+            levers = ["fusion"]
+        elif stage.choice is not None:
+            advice = ["a smaller tile, or fewer stages, so that more blocks fit a multiprocessor"]
+            levers = ["tile", "stages"]
+        else:
+            advice = ["split the expression with `stage`, so that each kernel holds fewer values"]
+            levers = ["fusion"]
+        return Advice(
+            self.name,
+            Severity.CRITICAL
+            if active < VERY_LOW and limiter != "the number of blocks"
+            else Severity.WARNING,
+            f"{active:.0f} % of the warps that fit are at work"
+            + (f", limited by {limiter}" if limiter else ""),
+            advice,
+            stage.name,
+            levers,
+            {ACTIVE: active, **{LIMITS[name]: count for name, count in blocks.items()}},
+        )

@@ -1,0 +1,90 @@
+"""What warps wait for, where one reason prevails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from mucc.agent.core.analysis import Advice, Severity
+from mucc.agent.profile.evidence import Evidence
+from mucc.agent.profile.tools import EVERY
+from mucc.agent.profile.tools.stalls import REASONS, shares
+
+MUCH, MOST = 0.4, 0.6
+"""The share of warps' time: KernelPro (arXiv 2606.26453) warns above 40 %, and calls 60 % critical."""
+
+
+class Cure(NamedTuple):
+    """What a reason means and what helps."""
+
+    meaning: str
+    advice: str
+    levers: tuple[str, ...]
+
+
+CURES: Mapping[str, Cure] = {
+    "long_scoreboard": Cure(
+        "loads from global or local memory",
+        "fewer or wider loads: fuse stages, keep rows at multiples of 16 bytes; more warps hide the rest",
+        ("layout", "fusion", "stages"),
+    ),
+    "short_scoreboard": Cure(
+        "shared memory or special functions",
+        "cheaper functions, or another tile with fewer accesses to shared memory",
+        ("tile", "precision"),
+    ),
+    "lg_throttle": Cure(
+        "a queue of loads and stores that is full",
+        "wider accesses: rows at multiples of 16 bytes",
+        ("layout",),
+    ),
+    "mio_throttle": Cure(
+        "the queue of shared memory and special functions",
+        "a larger tile, or fewer special functions",
+        ("tile",),
+    ),
+    "math_pipe_throttle": Cure(
+        "an arithmetic unit that is busy: this is what one wants of a compute-bound kernel",
+        "products in a narrower format, if the policy of precision permits it",
+        ("precision",),
+    ),
+    "membar": Cure("memory fences between blocks", "fewer pieces of K, or none", ("split_k", "stream_k")),
+    "drain": Cure("stores at the end of a block", "larger pieces of work for a block", ("tile",)),
+    "sleeping": Cure("threads that sleep until others are done", "fewer pieces of K", ("split_k",)),
+    "no_instruction": Cure("instructions: the code is longer than its cache", "a smaller tile", ("tile",)),
+}
+
+BY_DESIGN = frozenset({"selected", "not_selected", "barrier", "wait"})
+"""Reasons that are none, or that other tools speak of."""
+
+
+class WarpStalls:
+    """One reason to wait that prevails. Kernels whose warps feed each other wait by design: see pipeline."""
+
+    name = "warp_stalls"
+    looks_at = "what warps wait for, where one reason prevails"
+    limits = EVERY
+    sources = ("ncu",)
+    metrics = tuple(REASONS.values())
+
+    def check(self, seen: Evidence) -> Iterator[Advice]:
+        for stage in seen.notable:
+            if stage.choice is not None and stage.choice.by_tma:
+                continue
+            found = {name: s for name, s in shares(stage.counters).items() if name not in BY_DESIGN}
+            reason = max(found, key=lambda name: found[name], default="")
+            if not reason or (share := found[reason]) <= MUCH:
+                continue
+            cure = CURES.get(reason, Cure(reason.replace("_", " "), "another tile or mainloop", ("tile",)))
+            levers = [
+                x for x in cure.levers if stage.choice is not None or x in ("layout", "fusion", "precision")
+            ]
+            yield Advice(
+                self.name,
+                Severity.CRITICAL if share > MOST else Severity.WARNING,
+                f"warps wait {share:.0%} of the time for {cure.meaning}",
+                [cure.advice],
+                stage.name,
+                levers,
+                {"reason": reason, "share": share},
+            )
