@@ -24,6 +24,7 @@ COMMANDS: dict[str, Command] = {
         "mucc.agent.cli.audit", "decide whether a solution counts as a replacement of a problem"
     ),
     "report": Command("mucc.agent.cli.report", "show what a run did: an HTML page, a table, or JSON"),
+    "profile": Command("mucc.agent.cli.profile", "say what limits a program, and what to change in it"),
 }
 
 TOOL = cli.Tool("mucc-agent", HELP, COMMANDS)

@@ -52,9 +52,9 @@ def analyze(
     """What limits a task, and what tools say of a program for it.
 
     `library` is what was built of the program, None where there is none; `ms` the measured time of a call in
-    milliseconds, `diagnostics` what the build said (`Outcome.diagnostics`), `dims` the values of dims that the
-    program leaves open. With `device="cpu"` nothing runs on a GPU. Each process that reads something may take
-    `time_limit` seconds. What cannot be read is named in `missing`; nothing is raised.
+    milliseconds, `diagnostics` what the build said (`Outcome.diagnostics`), `dims` the values of dims that
+    the program leaves open. With `device="cpu"` nothing runs on a GPU. Each process that reads something may
+    take `time_limit` seconds. What cannot be read is named in `missing`; nothing is raised.
     """
     return study(
         task,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mucc.agent.core.analysis import Limit
@@ -24,12 +24,27 @@ def bound_of(sol: Mapping[str, Any], bound_us: float | None) -> Mapping[str, Any
     return min(found, key=lambda b: abs(float(b.get("bound_us", 0.0)) - bound_us))
 
 
+def together(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The reports of several kernels that run one after another as one: amounts, and so times, add up."""
+    if len(reports) == 1:
+        return dict(reports[0])
+    limits: dict[str, dict[str, float]] = {}
+    for report in reports:
+        for unit, limit in report["limits"].items():
+            sums = limits.setdefault(unit, {"amount": 0.0, "us": 0.0})
+            sums["amount"] += limit["amount"]
+            sums["us"] += limit["us"]
+    bound_us = sum(float(report["bound_us"]) for report in reports)
+    binding = max(limits, key=lambda unit: limits[unit]["us"], default="")
+    return {"kernel": "", "bound_us": bound_us, "binding": binding, "limits": limits}
+
+
 def classify(sol: Mapping[str, Any], launch_us: float, bound_us: float | None = None) -> Limit | None:
     """The class of a problem by its roofline; None where the report says nothing.
 
-    Latency: the launches that no program of it does without take, `launch_us` together, as long as the work
-    would at the speed of light. Else what has most to do, memory or an arithmetic unit, or both where they are
-    close. Times in microseconds.
+    Latency: the launches that no program of it does without, `launch_us` together, take as long as the work
+    would at the speed of light. Else what has most to do, memory or an arithmetic unit, or both where they
+    are close. Times in microseconds.
     """
     bound = bound_of(sol, bound_us)
     limits: Mapping[str, Mapping[str, float]] = bound.get("limits", {})

@@ -67,4 +67,31 @@ error[MU7212]: the process that imports problems ended with status -9
 Fewer jobs (`-j`) take less memory.
 """,
     ),
+    "MU7260": (
+        "a program to profile cannot be built",
+        """
+`mucc-agent profile` builds the program first, and the build failed; the notes are the build's messages.
+
+```
+$ mucc-agent profile kernel.mcu --dims M=4096
+error[MU7260]: 'kernel.mcu' cannot be built
+```
+
+`mucc kernel.mcu -o kernel.so` shows the whole story. `--no-build` reads only what the compiler says, and
+`--library kernel.so` takes a library that was built before.
+""",
+    ),
+    "MU7261": (
+        "nothing of a problem is compiled, so there is nothing to profile",
+        """
+mucc compiles none of the operations of the problem file; all stay with PyTorch.
+
+```
+$ mucc-agent profile sort.py
+error[MU7261]: there is nothing to profile: mucc compiles nothing of 'sort.py' (aten.sort.default)
+```
+
+`mucc import sort.py` says why, operation by operation.
+""",
+    ),
 }

@@ -18,8 +18,8 @@ class Request:
     """What is to be read: a program, and the library that was built of it, None where there is none.
 
     `sizes` has the values of all dims of each kernel, `given` those that were given for open dims. `metrics`
-    are the counters of ncu that tools want; `device` is cuda, or cpu where nothing may run. `time_limit` is in
-    seconds for each process.
+    are the counters of ncu that tools want; `device` is cuda, or cpu where nothing may run. `time_limit` is
+    in seconds for each process.
     """
 
     program: str

@@ -1,0 +1,172 @@
+"""`mucc-agent profile PROGRAM.mcu|problem.py`: what limits a program, and what to change in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mucc.agent.audit.options import PRECISIONS
+from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, usage_error
+from mucc.cli.reporting import Reporter
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
+
+if TYPE_CHECKING:
+    from mucc.agent.core.tasks import Task
+
+
+@dataclass
+class Arguments:
+    """The parsed command line."""
+
+    file: str | None = None
+    library: str | None = None
+    dims: list[str] = field(default_factory=list[str])
+    device: str = "cuda"
+    card: str = "h200"
+    precision: str = "declared"
+    measured: float | None = None
+    no_build: bool = False
+    time_limit: float = 60.0
+    json: bool = False
+    diagnostics: str = "text"
+    verbose: bool = False
+
+
+def parser() -> Parser:
+    """The options of `mucc-agent profile`."""
+    p = Parser(
+        "profile",
+        "What limits a program, and what to change: its class by roofline, then the tools of that class,\n"
+        "which look at counters (ncu), machine code, registers and schedules. What cannot be read is named.",
+        usage="mucc-agent profile PROGRAM.mcu|problem.py [--dims M=4096,...] [options]",
+        tool="mucc-agent",
+    )
+    p.add_argument("file", nargs="?", metavar="FILE", help="a .mcu program, or a PyTorch problem file (.py)")
+    p.add_argument("--library", metavar="SO", help="what was built of the program (default: it is built now)")
+    p.add_argument("--no-build", action="store_true", help="read only what the compiler says")
+    p.add_argument(
+        "--dims", action="append", metavar="M=128,...", help="values of the dims that the program leaves open"
+    )
+    p.add_argument(
+        "--device", choices=("cuda", "cpu"), help="cpu: run nothing on a GPU, count nothing (default: cuda)"
+    )
+    p.add_argument("--card", metavar="CARD", help="the card whose bound holds (default: h200)")
+    p.add_argument(
+        "--precision", choices=PRECISIONS, help="the policy for f32 products of a problem (default: declared)"
+    )
+    p.add_argument(
+        "--measured", type=float, metavar="MS", help="what a call takes, to compare with the bound"
+    )
+    p.add_argument("--time-limit", type=float, metavar="S", help="seconds for each step (default: 60)")
+    p.add_argument("--json", action="store_true", help="print the analysis as one JSON object")
+    add_diagnostics(p)
+    return p
+
+
+def main(argv: list[str], reporter: Reporter) -> int:
+    """Analyse one program."""
+    args = parser().parse(argv, Arguments())
+    if args.file is None:
+        raise usage_error("no input file", "mucc-agent profile kernel.mcu --dims M=4096")
+    if args.measured is not None and not 0 < args.measured < float("inf"):
+        raise usage_error(f"--measured must be a time in milliseconds above 0, got {args.measured:g}")
+    if args.time_limit <= 0:
+        raise usage_error("--time-limit is above 0")
+    from mucc.agent.core.codec import to_json
+    from mucc.agent.profile.analyzing import study
+    from mucc.agent.profile.rendering import as_text
+    from mucc.dims import parse_dims
+
+    dims = parse_dims(args.dims)
+    task = _problem(args) if args.file.endswith(".py") else _program(args, dims)
+    with tempfile.TemporaryDirectory(prefix="mucc-") as folder:
+        library: str | None = args.library
+        said: Sequence[Mapping[str, Any]] = ()
+        if library is None and not args.no_build:
+            library, said = _built(task, dims, folder, reporter)
+        found = study(
+            task,
+            task.imported.program,
+            library,
+            device=args.device,
+            ms=args.measured,
+            dims=dims,
+            diagnostics=said,
+            time_limit=args.time_limit,
+        )
+    if args.json:
+        report = {"file": args.file, "card": task.card, "tools": list(found.ran), **to_json(found.analysis)}
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    else:
+        sys.stdout.write(as_text(args.file, task.card, found.analysis, found.ran))
+    return ExitStatus.GOOD
+
+
+def _program(args: Arguments, dims: Mapping[str, int]) -> Task:
+    """A program by itself as a task: its bound is that of what it computes."""
+    from mucc.agent.core.tasks import Compiled, Imported, Task
+    from mucc.agent.profile.classes import together
+    from mucc.analysis.program import analyse_source
+    from mucc.analysis.sol_report import as_json
+    from mucc.cli import files
+    from mucc.target.devices import get_card
+
+    assert args.file is not None
+    source = files.read_source(args.file)
+    sol = together([as_json(s) for s in analyse_source(source, get_card(args.card), dims, None)])
+    name = os.path.splitext(os.path.basename(args.file))[0]
+    imported = Imported(name, source.text, compiled=Compiled.WHOLE)
+    bound_ms = sol["bound_us"] / 1e3 or None
+    path = args.file
+    return Task(path, path, source.text, "declared", args.card, DEFAULT_TARGET, imported, sol, bound_ms)
+
+
+def _problem(args: Arguments) -> Task:
+    """The task of a problem file. Raises MU7261 where nothing of it is compiled."""
+    from pathlib import Path
+
+    from mucc.agent.engine.importing import import_all
+    from mucc.agent.engine.problems import Problem
+
+    assert args.file is not None
+    task = next(import_all([Problem(Path(args.file))], args.precision, args.card, DEFAULT_TARGET, 1))
+    if error := task.imported.error:
+        raise DiagnosticError(
+            Diagnostic(
+                error["code"], error["message"], notes=tuple(error["notes"]), helps=tuple(error["helps"])
+            )
+        )
+    if not task.imported.program:
+        left = ", ".join(str(row.get("operation", "?")) for row in task.imported.opaque)
+        message = f"there is nothing to profile: mucc compiles nothing of '{args.file}' ({left})"
+        raise DiagnosticError(Diagnostic("MU7261", message))
+    return task
+
+
+def _built(
+    task: Task, dims: Mapping[str, int], folder: str, reporter: Reporter
+) -> tuple[str | None, Sequence[Mapping[str, Any]]]:
+    """The library of a task's program, None where there is no toolchain, and what the build said."""
+    program, library = os.path.join(folder, "program.mcu"), os.path.join(folder, "program.so")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(task.imported.program)
+    sized = [f"--dims={','.join(f'{name}={value}' for name, value in dims.items())}"] if dims else []
+    reporter.progress("building the program")
+    command = [sys.executable, "-m", "mucc", program, "-o", library, f"--target={task.target}", *sized]
+    run = subprocess.run([*command, "--diagnostics=json"], capture_output=True, text=True, check=False)
+    if run.returncode == ExitStatus.TOOLCHAIN:
+        return None, []
+    try:
+        said: list[dict[str, Any]] = json.loads(run.stderr or "[]")
+    except ValueError:
+        said = []
+    if run.returncode:
+        notes = tuple(str(d.get("message")) for d in said) or tuple(run.stderr.splitlines()[-8:])
+        raise DiagnosticError(Diagnostic("MU7260", f"'{task.path}' cannot be built", notes=notes))
+    return library, said
