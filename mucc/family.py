@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from mucc import guard
@@ -32,11 +32,18 @@ class End(Enum):
 
 
 class Family:
-    """A process that leads a group, and its descendants."""
+    """A process that leads a group, and its descendants.
 
-    def __init__(self, pid: int):
+    `peak` is the most memory in bytes that one of them was seen with, `size` the number of all when last
+    looked at. `bury` waits for a leader that is somebody else's child, once it is killed: its exit status,
+    and its peak in KiB.
+    """
+
+    def __init__(self, pid: int, bury: Callable[[], tuple[int, int]] | None = None):
         self.pid = pid
         self.peak = 0
+        self.size = 1
+        self._bury = bury
         self._poller: select.poll | None = None
         self._fd = -1
         with contextlib.suppress(AttributeError, OSError):  # not Linux, or forbidden in an old container
@@ -53,9 +60,10 @@ class Family:
                 return End.OF_ITSELF
             if any(stop.is_set() for stop in stops):
                 return End.CALLED_OFF
+            peak, self.size = _sampled(self.pid)
+            self.peak = max(self.peak, peak)
             if deadline is not None and time.monotonic() >= deadline:
                 return End.OVERDUE
-            self.peak = max(self.peak, _sampled_peak(self.pid))
 
     def _ended(self, seconds: float) -> bool:
         """Whether the leader ends within that time. It is left to be waited for."""
@@ -64,8 +72,13 @@ class Family:
         until, pause = time.monotonic() + seconds, 0.0005
         while True:
             with contextlib.suppress(InterruptedError):
+                if self._bury is not None and _is_dead(self.pid):
+                    return True
                 try:
-                    if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    if (
+                        self._bury is None
+                        and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+                    ):
                         return True
                 except ChildProcessError:
                     return True
@@ -81,7 +94,7 @@ class Family:
         if self._fd >= 0:
             os.close(self._fd)
         try:
-            _, status, usage = os.wait4(self.pid, 0)
+            status, peak = self._bury() if self._bury else _wait(self.pid)
         except ChildProcessError:  # the program around us ignores SIGCHLD: the system has waited
             return 0, self.peak
         finally:
@@ -89,9 +102,9 @@ class Family:
             while self._kill(0) and _lives(self.pid) and time.monotonic() < until:
                 time.sleep(0.005)
         # Linux hands the peak of the parent down to its child, so what is not above ours says nothing.
-        if usage.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
-            self.peak = max(self.peak, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
-        return os.waitstatus_to_exitcode(status), self.peak
+        if peak > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+            self.peak = max(self.peak, peak * (1 if sys.platform == "darwin" else 1024))
+        return status, self.peak
 
     def _kill(self, number: int) -> bool:
         """Send a signal to the group; whether there was anybody."""
@@ -116,9 +129,25 @@ def _lives(group: int) -> bool:
     return False
 
 
-def _sampled_peak(pid: int) -> int:
-    """The peak, in bytes, of the largest process among a process and its descendants; 0 if unknown."""
-    peak = 0
+def _is_dead(pid: int) -> bool:
+    """Whether a process has ended, waited for or not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
+
+
+def _wait(pid: int) -> tuple[int, int]:
+    """Wait for a child of ours: its exit status, and its peak as getrusage has it."""
+    _, status, usage = os.wait4(pid, 0)
+    return os.waitstatus_to_exitcode(status), usage.ru_maxrss
+
+
+def _sampled(pid: int) -> tuple[int, int]:
+    """The peak, in bytes, of the largest process among a process and its descendants, 0 if unknown; their
+    number."""
+    peak, size = 0, 1
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             if found := re.search(r"VmHWM:\s*(\d+) kB", file.read()):
@@ -126,7 +155,8 @@ def _sampled_peak(pid: int) -> int:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
                 for child in file.read().split():
-                    peak = max(peak, _sampled_peak(int(child)))
+                    theirs, number = _sampled(int(child))
+                    peak, size = max(peak, theirs), size + number
     except OSError:  # it has ended meanwhile, or this is not Linux
         pass
-    return peak
+    return peak, size

@@ -8,8 +8,8 @@ import random
 import secrets
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple
@@ -27,18 +27,23 @@ from mucc.agent.audit.observations import (
     Output,
     Reference,
     Timing,
+    Work,
     work_from,
 )
 from mucc.agent.audit.options import Options
-from mucc.agent.audit.process import Child, ChildFailed
 from mucc.agent.audit.shapes import with_other_shapes
 from mucc.agent.audit.shares import kernels, own_share
 from mucc.agent.audit.solutions import Solution, open_solution
 from mucc.agent.audit.verdict import Failure, Verdict
+from mucc.agent.isolation.process import Child, ChildFailed
+from mucc.agent.isolation.zygote import Zygote
 from mucc.cli import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.frontend.torch_import.request import Request, error_from_json
-from mucc.gpu_turns import exclusive_gpu
+from mucc.frontend.torch_import.request import Request, error_from_json, parse_problem
+from mucc.gpu_turns import exclusive_gpu, shared_gpu
+
+PRELOADED = ("mucc.agent.audit.candidate", "mucc.agent.audit.referee", "torch._dynamo")
+"""What the processes of audits need: modules of ours, torch, and what its profiler loads at its first use."""
 
 TORCH = {"cpu": 2 << 30, "cuda": 12 << 30}
 """Bytes of main memory that torch itself may take, with what CUDA keeps there."""
@@ -79,6 +84,16 @@ class Run:
     failure: Failure | None = None
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a reference is like whatever the candidate: whether it draws random numbers, its operations, and
+    its time in ms."""
+
+    random: bool
+    work: tuple[Work, ...]
+    ms: float | None
+
+
 class CandidateFailed(Exception):
     """The candidate raised: an outcome, not an error."""
 
@@ -90,31 +105,76 @@ def audit(problem: str, solution: str, options: Options | None = None) -> Verdic
     MU7010 to MU7015 for the problem file, MU7101 without a GPU, MU7110 and MU7111 for a library that does
     not fit the problem.
     """
-    options = options or Options()
-    text = files.read_source(problem).text
-    request = Request.of(problem, text, name="problem")
-    with guard.temporary_folder(tempfile.gettempdir()) as folder:
-        opened = open_solution(solution, problem, folder)
-        verdict = _Audit(request, opened, options, folder).verdict()
-        if not options.shapes or not verdict.accepted:
-            return verdict
-        quick = replace(options, device=verdict.device, bound=False, bound_us=None, runs=FEWEST)
+    with Auditor() as auditor:
+        return auditor.audit(problem, solution, options)
 
-        def judge(smaller: str) -> Verdict:
-            with guard.temporary_folder(folder) as inner:
-                return _Audit(replace(request, text=smaller), opened, quick, inner).verdict()
 
-        return with_other_shapes(verdict, text, judge)
+class Auditor:
+    """Judges many solutions, one after another or side by side.
+
+    All that is kept from one audit to the next are a process that has loaded torch, from which those of
+    audits are forked, and what the reference of a problem is like whatever the solution.
+    """
+
+    def __init__(self, zygote: Zygote | None = None):
+        self.zygote = zygote or Zygote(PRELOADED)
+        self._owned = zygote is None
+        self._known: dict[tuple[str, ...], Known] = {}
+
+    def audit(self, problem: str, solution: str, options: Options | None = None) -> Verdict:
+        """Judge a solution of a problem; see `audit`."""
+        text = files.read_source(problem).text
+        parse_problem(problem, text)  # before anything is built
+        self.zygote.start()
+        with guard.temporary_folder(tempfile.gettempdir()) as folder:
+            return self.judge(problem, text, open_solution(solution, problem, folder), options)
+
+    def judge(self, problem: str, text: str, solution: Solution, options: Options | None = None) -> Verdict:
+        """Judge a solution that was opened already, of a problem whose file has this text."""
+        options = options or Options()
+        request = Request.of(problem, text, name="problem")
+        with guard.temporary_folder(tempfile.gettempdir()) as folder:
+            verdict = _Audit(self, request, solution, options, folder).verdict()
+            if not options.shapes or not verdict.accepted:
+                return verdict
+            quick = replace(options, device=verdict.device, bound=False, bound_us=None, runs=FEWEST)
+
+            def judge(smaller: str) -> Verdict:
+                with guard.temporary_folder(folder) as inner:
+                    return _Audit(self, replace(request, text=smaller), solution, quick, inner).verdict()
+
+            return with_other_shapes(verdict, text, judge)
+
+    def known(self, *key: str) -> Known | None:
+        """What earlier audits have found the reference of a problem to be like."""
+        return self._known.get(key)
+
+    def keep(self, known: Known, *key: str) -> None:
+        """Keep that for later ones."""
+        self._known[key] = known
+
+    def close(self) -> None:
+        """End all processes."""
+        if self._owned:
+            self.zygote.close()
+
+    def __enter__(self) -> Auditor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class _Audit:
-    def __init__(self, request: Request, solution: Solution, options: Options, folder: str):
+    def __init__(self, auditor: Auditor, request: Request, solution: Solution, options: Options, folder: str):
+        self.auditor = auditor
         self.request, self.solution, self.options, self.folder = request, solution, options, folder
         self.seed = secrets.randbelow(SEEDS) if options.seed is None else options.seed
         self.rng = random.Random(self.seed)
         self.weights = self.rng.randrange(SEEDS)
         self.device = options.device
         self.seconds: dict[str, float] = {}
+        self.process = "candidate"
         self.drifts = [0] * SLOTS
 
     def verdict(self) -> Verdict:
@@ -188,17 +248,26 @@ class _Audit:
 
     def _candidate(self) -> Run:
         run = Run()
-        with self._child("candidate") as child:
+        with self._phase("start"):
+            started = self._child("candidate")
+        with started as child:
             try:
-                self._open(child, run)
-                self._ask(child, do="load", solution=self.solution.path, seed=self.weights)
                 first, *others = plan(self.rng)
-                self._answer(child, run, first)  # which may compile for long
-                with self._alone(child):
+                # A solution may compile for long, and the GPU is not to wait for that.
+                with self._turn(child, shared_gpu if self.solution.is_library else nullcontext):
+                    with self._phase("open"):
+                        self._open(child, run)
+                    with self._phase("load"):
+                        self._ask(child, do="load", solution=self.solution.path, seed=self.weights)
+                    with self._phase("first"):
+                        self._answer(child, run, first)
+                with self._turn(child, shared_gpu), self._phase("cases"):
                     for case in others:
                         self._answer(child, run, case)
+                with self._turn(child, exclusive_gpu), self._phase("time"):
                     self._time(child, run)
-                run.signs = self._ask(child, do="signs")
+                with self._phase("signs"):
+                    run.signs = self._ask(child, do="signs")
             except (TypeError, ValueError, KeyError, AttributeError) as error:
                 run.failure = Failure(f"its process gave an answer that is none: {error!r}", child.printed())
             except (ChildFailed, CandidateFailed) as failed:
@@ -213,19 +282,35 @@ class _Audit:
         run.answers.append(Entry(case, said, self._give(child, case)))
 
     @contextmanager
-    def _alone(self, child: Child) -> Generator[None]:
-        """While nobody else of this user measures on the GPU; to wait for that costs the child no time."""
-        if self.device != "cuda":
+    def _turn(self, child: Child, turn: Callable[[], AbstractContextManager[None]]) -> Generator[None]:
+        """While it is our turn on the GPU; to wait for that costs the child no time."""
+        if self.device == "cpu":
             yield
             return
-        started = time.monotonic()
-        with exclusive_gpu():
+        with ExitStack() as held:
+            started = time.monotonic()
+            with self._phase("wait"):
+                held.enter_context(turn())
             child.extend(time.monotonic() - started)
             yield
 
+    @contextmanager
+    def _phase(self, name: str) -> Generator[None]:
+        """What goes on for some of the time that the verdict tells."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            key = f"{self.process}.{name}"
+            self.seconds[key] = self.seconds.get(key, 0.0) + time.monotonic() - started
+
     def _child(self, module: str) -> Child:
         memory = (self.options.memory_limit << 20) + TORCH["cuda" if self.device != "cpu" else "cpu"]
-        return Child(f"mucc.agent.audit.{module}", self.folder, self.options.time_limit, memory)
+        module = f"mucc.agent.audit.{module}"
+        try:
+            return Child(self.auditor.zygote, module, self.folder, self.options.time_limit, memory)
+        except ChildFailed as failed:
+            raise self._problem_error(failed) from None
 
     def _problem(self) -> dict[str, Any]:
         return {
@@ -234,6 +319,7 @@ class _Audit:
             "memory": self.options.memory_limit << 20,
             "seed": self.weights,
             "precision": self.options.precision,
+            "draws_there": self.solution.is_library,
         }
 
     def _open(self, child: Child, run: Run) -> None:
@@ -337,16 +423,29 @@ class _Audit:
 
     def _referee(self, run: Run) -> tuple[list[Call], list[Call], Reference]:
         """Compare everything, and say what the reference is like. Raises DiagnosticError."""
-        with self._child("referee") as child:
+        key = (self.request.text, self.device, run.card, self.options.precision)
+        known = self.auditor.known(*key)
+        self.process = "reference"
+        with self._phase("start"):
+            started = self._child("referee")
+        with started as child:
             try:
-                self._ask(child, do="load", **self._problem())
-                with self._alone(child):
-                    calls = [self._call(child, *entry) for entry in run.answers]
-                    timed = [self._call(child, *entry) for entry in run.timed]
-                    facts = self._ask(child, do="facts", runs=self.options.runs)
+                with self._turn(child, shared_gpu):
+                    with self._phase("load"):
+                        self._ask(child, do="load", **self._problem())
+                    with self._phase("judge"):
+                        calls = [self._call(child, *entry) for entry in run.answers]
+                        timed = [self._call(child, *entry) for entry in run.timed]
+                    with self._phase("facts"):
+                        facts = self._ask(child, do="facts", known=known is not None)
+                if known is None:
+                    with self._turn(child, exclusive_gpu), self._phase("time"):
+                        ms = self._ask(child, do="time", runs=self.options.runs)["ms"]
+                    known = Known(facts["random"], work_from(facts["work"]), ms)
+                    self.auditor.keep(known, *key)
             except ChildFailed as failed:
                 raise self._problem_error(failed) from None
-        return calls, timed, _reference(facts)
+        return calls, timed, _reference(facts, known)
 
     def _call(self, child: Child, case: Case, said: dict[str, Any], folder: str) -> Call:
         found = self._ask(child, do="judge", case=case.to_json(), folder=folder, outputs=said["outputs"])
@@ -394,15 +493,15 @@ def _call(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Call:
     )
 
 
-def _reference(facts: Mapping[str, Any]) -> Reference:
+def _reference(facts: Mapping[str, Any], known: Known) -> Reference:
     return Reference(
         facts["constant"],
         facts["weak"],
-        facts["random"],
+        known.random,
         tuple(facts["modifies"]),
         facts["aliases"],
-        work_from(facts["work"]),
-        facts["ms"],
+        known.work,
+        known.ms,
         tuple(facts["notes"]),
         facts["probes"],
         facts["card"],

@@ -15,19 +15,19 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from mucc.agent.audit import tamper, watch
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
-from mucc.agent.audit.serving import Line
 from mucc.agent.audit.slots import Slot
+from mucc.agent.isolation.serving import Line
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.limits import limit_process
-from mucc.frontend.torch_import.problem import OpenedProblem, parse_problem
-from mucc.frontend.torch_import.request import Request, error_to_json
+from mucc.frontend.torch_import.problem import OpenedProblem
+from mucc.frontend.torch_import.request import Request, error_to_json, parse_problem
 
 torch: Any = importlib.import_module("torch")
 
@@ -55,6 +55,7 @@ class Session:
     def __init__(self, request: dict[str, Any]):
         self.device = torch.device(request["device"])
         self.path = ""
+        self.draws_there = bool(request["draws_there"])
         limit_process(request["memory"], addresses=self.device.type == "cpu")
         self.clock = clock(self.device)
         asked = Request(**request["problem"])
@@ -88,8 +89,8 @@ class Session:
         if made is None:
             raise TypeError("the solution defines no ModelNew")
         torch.manual_seed(seed)
-        init = self.problem.init_inputs()
-        model = made(*init)
+        with self.device if self.draws_there else nullcontext():
+            model = made(*self.problem.init_inputs())
         return model.to(self.device) if isinstance(model, torch.nn.Module) else model
 
     def _call(self, slot: Slot) -> Any:
@@ -317,14 +318,3 @@ def _told(error: BaseException, path: str) -> str:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     place = f" (line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {text}{place}"
-
-
-def main() -> None:
-    """Serve on the pipe that the command line names."""
-    serve(Line())
-    sys.stdout.flush()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,41 +9,28 @@ import copy
 import importlib
 import math
 import os
-import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from statistics import median
 from typing import Any
 
 from mucc.agent.audit import watch
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
-from mucc.agent.audit.inputs import leaves, make_inputs, sampled
-from mucc.agent.audit.serving import Line
+from mucc.agent.audit.inputs import WHOLE, leaves, make_inputs, sampled
 from mucc.agent.audit.slots import Slot
+from mucc.agent.audit.tolerance import UNKNOWN, Compared, compared, form, rms
+from mucc.agent.isolation.serving import Line
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.limits import limit_process
-from mucc.frontend.torch_import.problem import OpenedProblem, parse_problem, raised
-from mucc.frontend.torch_import.request import Request, error_to_json
+from mucc.frontend.torch_import.problem import OpenedProblem, raised
+from mucc.frontend.torch_import.request import Request, error_to_json, parse_problem
 
 torch: Any = importlib.import_module("torch")
 
-TOLERANCE = {
-    "declared": {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 2e-2},
-    "tf32": {"float32": 5e-3, "float64": 5e-3, "float16": 1e-2, "bfloat16": 2e-2},
-    "f16": {"float32": 1e-2, "float64": 1e-2, "float16": 1e-2, "bfloat16": 2e-2},
-    "bf16": {"float32": 4e-2, "float64": 4e-2, "float16": 4e-2, "bfloat16": 4e-2},
-}
-"""What a result may be off, by policy and dtype, times (|ref| + rms(ref)); as declared, KernelBench's."""
-
-OWN_ERROR = 2.0
-"""What PyTorch's own result is off counts so many times towards what is tolerated."""
-
 SLOW = 2.0
 """Seconds of a call in float64 after which later cases do without."""
-
-UNKNOWN = 1e-3
-"""Of the rms of a result: PyTorch's own error where nothing can be computed in float64."""
 
 WARM = 3
 
@@ -61,12 +48,13 @@ class Referee:
     def __init__(self, request: dict[str, Any]):
         self.device = torch.device(request["device"])
         limit_process(request["memory"], addresses=self.device.type == "cpu")
-        self.tolerances = TOLERANCE[request["precision"]]
+        self.precision = str(request["precision"])
         asked = Request(**request["problem"])
         self.shown = asked.shown
         self.problem = OpenedProblem(asked, parse_problem(asked.shown, asked.text))
         torch.manual_seed(request["seed"])
-        self.model = self.problem.model().to(self.device)
+        with self.device if request["draws_there"] else nullcontext():
+            self.model = self.problem.model().to(self.device)
         self.exact: Any = None
         self.noise = 0.0
         """The largest error of PyTorch's own results over their rms, as far as exact ones are known."""
@@ -91,16 +79,16 @@ class Referee:
                 worst = max(worst, 0.0 if same else math.inf)
                 why = why or ("" if same else f"result {n} is {said.get('value')!r}, {mine!r} expected")
                 continue
-            if problem := _form(n, mine, said):
+            if problem := form(n, mine, str(said.get("dtype")), said.get("shape")):
                 return {"correct": False, "why": problem, "judged": True}
-            got = _read(os.path.join(folder, str(n)), mine, case.sample, self.device)
+            got = _read(os.path.join(folder, str(n)), mine, self.device)
             if got is None:
                 return {"correct": False, "why": f"result {n} was not written whole", "judged": True}
             want, near = (sampled(v.reshape(-1), case.sample) for v in (ref, mine))
             judged.got.append(got)
             judged.want.append(want)
             judged.own.append(near)
-            excess, off, reason = self._compared(got, want, near)
+            excess, off, reason, _ = self._compared(got, want, near)
             worst, largest = max(worst, excess), max(largest, off)
             why = why or (f"result {n} {reason}" if excess > 1 else "")
         finite = all(bool(torch.isfinite(w).all()) for w in judged.own if w.is_floating_point())
@@ -161,37 +149,11 @@ class Referee:
                 raise raised(self.shown, "Model", error) from None
             raise
 
-    def _compared(self, got: Any, want: Any, near: Any) -> tuple[float, float, str]:
-        """The largest error over what is tolerated, the largest error, and that in words."""
-        if not near.is_floating_point():
-            wrong = int((got != near).sum())
-            return (math.inf, math.inf, f"differs in {wrong} elements") if wrong else (0.0, 0.0, "")
-        want, got = want.double(), got.double()
-        finite = torch.isfinite(near.double()) & torch.isfinite(want)
-        same = (got == near.double()) | (torch.isnan(got) & torch.isnan(near))
-        strange = int((~torch.isfinite(got) & finite).sum()) + int(
-            (~finite & ~same & torch.isfinite(got)).sum()
-        )
-        if strange:
-            return math.inf, math.inf, f"has {strange} elements that are not finite, or should not be"
-        zero = torch.zeros_like(want)
-        want, got = torch.where(finite, want, zero), torch.where(finite, got, zero)
-        off = (got - want).abs()
-        if not off.numel():
-            return 0.0, 0.0, ""
-        size = _rms(want)
-        own = torch.where(finite, near.double() - want, zero).abs().max()
-        if size > 0:
-            self.noise = max(self.noise, float(own / size))
-        if self.exact is False:
-            own = torch.maximum(own, self.noise * size)
-        allowed = self._tolerance(near) * (want.abs() + size) + OWN_ERROR * own
-        excess = float(torch.where(off > 0, off / allowed.clamp_min(1e-300), zero).max())
-        largest = float(off.max())
-        return excess, largest, f"is off by {largest:.3g}, {excess:.3g} times what is tolerated"
-
-    def _tolerance(self, like: Any) -> float:
-        return self.tolerances.get(str(like.dtype).removeprefix("torch."), 6e-2)
+    def _compared(self, got: Any, want: Any, near: Any) -> Compared:
+        """A result against the exact one and PyTorch's own."""
+        found = compared(got, want, near, self.precision, self.noise if self.exact is False else 0.0)
+        self.noise = max(self.noise, found.noise)
+        return found
 
     def _fits(self, got: Sequence[Any], other: Judged) -> bool:
         """Whether results would do for another case."""
@@ -223,8 +185,11 @@ class Referee:
                 return other.case.name
         return ""
 
-    def facts(self, runs: int) -> dict[str, Any]:
-        """What the reference is like: whether it is worth anything as a measure, its operations, its time."""
+    def facts(self, *, known: bool) -> dict[str, Any]:
+        """What the reference is like: whether it is worth anything as a measure, and its operations.
+
+        `known` leaves out what is the same whatever the candidate, and takes long.
+        """
         stated = [j for j in self.judged if j.case.is_stated]
         usable = [j for j in self.judged if not j.case.probe]
         first = stated[0] if stated else None
@@ -234,22 +199,23 @@ class Referee:
             if first
             else []
         )
-        inputs = self._first()
-        assert self.first
-        case = self.first
-        _, work = watch.observed(lambda: self._run(self.model, case, inputs), self.device)
-        return {
+        found: dict[str, Any] = {
             "constant": bool(fits) and all(fits),
             "weak": bool(weak) and all(weak),
-            "random": self._is_random(),
             "modifies": sorted(self.modifies),
             "aliases": self.aliases,
-            "work": work,
-            "ms": self._timed(runs),
-            "notes": list(dict.fromkeys(self.notes)),
             "probes": self._probes(),
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
+        if not known:
+            found |= {"random": self._is_random(), "work": self._work()}
+        return found | {"notes": list(dict.fromkeys(self.notes))}
+
+    def _work(self) -> list[dict[str, Any]]:
+        """The operations and kernels of a call."""
+        inputs, case = self._first(), self.first
+        assert case
+        return watch.observed(lambda: self._run(self.model, case, inputs), self.device)[1]
 
     def _first(self) -> tuple[Any, ...]:
         assert self.first, "a case was judged"
@@ -275,7 +241,7 @@ class Referee:
             for a, b in zip(*results, strict=True)
         )
 
-    def _timed(self, runs: int) -> float:
+    def timed(self, runs: int) -> float:
         """The median time of a call in ms, from a cold cache, on inputs that take turns."""
         slots = [Slot() for _ in range(2)]
         for slot in slots:
@@ -317,8 +283,6 @@ def _double(value: Any) -> Any:
 
 
 def _whole(results: Sequence[Any]) -> bool:
-    from mucc.agent.audit.inputs import WHOLE
-
     return all(r.numel() < WHOLE for r in results)
 
 
@@ -327,32 +291,18 @@ def _mean_like(want: Any, own: Any) -> Any:
     return torch.full_like(own, float(want.double().mean())) if own.is_floating_point() else own
 
 
-def _rms(t: Any) -> Any:
-    return (t * t).mean().sqrt()
-
-
 def _moved(before: Sequence[Any], after: Sequence[Any]) -> float:
     """The root mean square of differences, each result relative to its own size."""
     total = 0.0
     for a, b in zip(before, after, strict=True):
-        size = float(_rms(a.double()))
-        total += float(_rms(b.double() - a.double())) / size if size and math.isfinite(size) else 0.0
+        size = float(rms(a.double()))
+        total += float(rms(b.double() - a.double())) / size if size and math.isfinite(size) else 0.0
     return total if math.isfinite(total) else 0.0
 
 
-def _form(n: int, mine: Any, said: dict[str, Any]) -> str:
-    """What is wrong with the kind of a result, or nothing."""
-    if "shape" not in said:
-        return f"result {n} is no tensor"
-    if said["shape"] != list(mine.shape):
-        return f"result {n} has shape {said['shape']}, {list(mine.shape)} expected"
-    dtype = str(mine.dtype).removeprefix("torch.")
-    return "" if said["dtype"] == dtype else f"result {n} is {said['dtype']}, {dtype} expected"
-
-
-def _read(path: str, like: Any, sample: int, device: Any) -> Any:
+def _read(path: str, like: Any, device: Any) -> Any:
     """The elements that the candidate's process wrote."""
-    count = sampled(torch.empty(like.numel(), dtype=torch.uint8), sample).numel()
+    count = min(like.numel(), WHOLE)
     with open(path, "rb") as file:
         data = file.read()
     if len(data) != count * like.element_size():
@@ -376,20 +326,12 @@ def serve(line: Line) -> None:
                     answer = referee.judge(Case(**request["case"]), request["folder"], request["outputs"])
                 case "facts":
                     assert referee
-                    answer = referee.facts(request["runs"])
+                    answer = referee.facts(known=request["known"])
+                case "time":
+                    assert referee
+                    answer = {"ms": referee.timed(request["runs"])}
                 case other:
                     raise ValueError(f"no request: {other}")
         except DiagnosticError as error:
             answer = {"errors": error_to_json(error)}
         line.say(answer)
-
-
-def main() -> None:
-    """Serve on the pipe that the command line names."""
-    serve(Line())
-    sys.stdout.flush()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

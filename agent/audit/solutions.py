@@ -11,7 +11,10 @@ from mucc.cli import files
 
 @dataclass(frozen=True)
 class Solution:
-    """A Python file that defines `ModelNew`; `tree` is its syntax where somebody wrote it."""
+    """A Python file that defines `ModelNew`; `tree` is its syntax where somebody wrote it.
+
+    `is_library` is a driver of compiled kernels, which compiles nothing when it is called.
+    """
 
     path: str
     shown: str

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hostlib import MANIFEST, build, host_library, raw_string
 
-from mucc.agent.audit import Label, Options, Verdict, audit
+from mucc.agent.audit import Label, Options, Verdict
+from mucc.agent.audit.auditing import Auditor
 from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.detectors import detectors
 from mucc.agent.audit.library import driver_of
@@ -24,6 +27,18 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 SAMPLES = Path(__file__).parents[1] / "agent" / "cheats"
 HOST_ABI = Path(__file__).with_name("host_abi.cpp")
 CPU = Options(device="cpu", runs=10, time_limit=200)
+
+
+@cache
+def auditor() -> Auditor:
+    """One for all tests: what a sample does must not reach the audits after it."""
+    made = Auditor()
+    atexit.register(made.close)
+    return made
+
+
+def audit(problem: str, solution: str, options: Options) -> Verdict:
+    return auditor().audit(problem, solution, options)
 
 
 def judged(name: str, problem: str = "problem", options: Options = CPU) -> Verdict:
@@ -116,8 +131,8 @@ def test_a_solution_that_fails_is_a_verdict(tmp_path: Path, text: str, said: str
 def test_a_solution_that_hangs_is_stopped(tmp_path: Path):
     solution = tmp_path / "solution.py"
     solution.write_text("print('x' * 1000)\nwhile True: pass\n")
-    verdict = audit(str(SAMPLES / "problem.py"), str(solution), Options(device="cpu", time_limit=20))
-    assert verdict.failure and "within 20 s" in verdict.failure.message
+    verdict = audit(str(SAMPLES / "problem.py"), str(solution), Options(device="cpu", time_limit=3))
+    assert verdict.failure and "within 3 s" in verdict.failure.message
 
 
 PROBLEMS = {
@@ -131,7 +146,7 @@ PROBLEMS = {
 def test_a_problem_file_that_hangs_is_stopped():
     problem = SAMPLES.parents[2] / "bench" / "kernelbench" / "problems" / "bad" / "hangs.py"
     with pytest.raises(DiagnosticError) as caught:
-        audit(str(problem), str(SAMPLES / "honest.py"), Options(device="cpu", time_limit=15))
+        audit(str(problem), str(SAMPLES / "honest.py"), Options(device="cpu", time_limit=2))
     assert caught.value.diagnostics[0].code == "MU7013"
 
 
@@ -166,6 +181,14 @@ def test_libraries_of_other_kernels(tmp_path: Path):
     (found,) = caught.value.diagnostics
     assert found.code == "MU7111" and "linear(x, w, alpha)" in found.message
     assert found.notes == ("an import of the problem has linear(x, linear_weight, linear_bias)",)
+
+
+def test_a_problem_that_is_no_python_file_is_told_before_anything_is_built(tmp_path: Path):
+    program = tmp_path / "kernel.mcu"
+    program.write_text("kernel k(")
+    with pytest.raises(DiagnosticError) as caught:
+        audit(str(program), str(program), CPU)
+    assert caught.value.diagnostics[0].code == "MU7010"
 
 
 def test_programs_that_do_not_compile(tmp_path: Path):

@@ -17,7 +17,7 @@ from typing import Any
 
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.limits import limit_process
-from mucc.frontend.torch_import.request import Answer, Check, Request, error_to_json
+from mucc.frontend.torch_import.request import Answer, Check, Request, error_to_json, parse_problem
 
 TORCH = (
     "torch",
@@ -69,7 +69,7 @@ def main() -> None:
 
 def serve(request: Request) -> Answer:
     """Import a problem file as asked. Raises DiagnosticError."""
-    from mucc.frontend.torch_import.problem import load_problem, parse_problem, shapes_of
+    from mucc.frontend.torch_import.problem import load_problem, shapes_of
 
     answer = Answer()
     tree = parse_problem(request.shown, request.text)

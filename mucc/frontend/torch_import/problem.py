@@ -119,16 +119,6 @@ def raised(path: str, what: str, error: BaseException) -> Exception:
     return failure("MU7012", f"{what} raised {type(error).__name__}: {first}", notes=notes)
 
 
-def parse_problem(path: str, text: str) -> ast.Module:
-    """The syntax tree of a problem file. Raises MU7010."""
-    try:
-        return ast.parse(text, path)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        place = f" (line {line})" if line else ""
-        raise failure("MU7010", f"{path} is no Python file: {getattr(error, 'msg', error)}{place}") from None
-
-
 def shapes_of(inputs: Sequence[Any]) -> list[str]:
     """The inputs' dtypes and shapes as text."""
     leaves = torch.utils._pytree.tree_leaves(list(inputs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import os
 import re
@@ -119,6 +120,17 @@ class Answer:
     def agrees(self) -> bool:
         """Whether everything that was compared is within what is tolerated."""
         return all(c.excess <= 1 for c in self.checks)
+
+
+def parse_problem(path: str, text: str) -> ast.Module:
+    """The syntax tree of a problem file. Raises MU7010."""
+    try:
+        return ast.parse(text, path)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        place = f" (line {line})" if line else ""
+        message = f"{path} is no Python file: {getattr(error, 'msg', error)}{place}"
+        raise DiagnosticError(Diagnostic("MU7010", message)) from None
 
 
 def error_to_json(error: DiagnosticError) -> list[dict[str, Any]]:

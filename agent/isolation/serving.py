@@ -1,20 +1,19 @@
-"""A child process's side of its conversation with the audit. Imports no torch."""
+"""A child process's side of its conversation with us. Imports no torch."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 
 class Line:
-    """The pipe to the audit."""
+    """The pipe to whoever asks."""
 
-    def __init__(self) -> None:
-        self._in = os.fdopen(int(sys.argv[1]), "r", encoding="utf-8")
-        self._out = os.fdopen(int(sys.argv[2]), "w", encoding="utf-8")
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._in = os.fdopen(incoming, "r", encoding="utf-8")
+        self._out = os.fdopen(outgoing, "w", encoding="utf-8")
         self._load: Callable[[str], Any] = json.loads
         self._dump: Callable[[Any], str] = json.dumps
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import select
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 from mucc import guard
+from mucc.agent.isolation.server import MARK
+from mucc.agent.isolation.zygote import Server, Zygote, ZygoteFailed, log, new_mark
 from mucc.family import End, Family
-
-MARK = "MUCC_AUDIT_MARK"
-"""The variable by which descendants are found that have left the process group."""
 
 SAID = 8
 """Lines of what a process printed last that are shown."""
@@ -27,63 +22,75 @@ SAID = 8
 DYING = 2.0
 """Seconds that a process which has closed its pipe gets to end of itself."""
 
+BURIED = 20.0
+"""Seconds that a killed process may take to end: one that a GPU is busy for takes long."""
+
 LONGEST = 1 << 24
 """Bytes of the longest answer."""
 
+CROWD = 200
+"""Processes that a child may have started at a time; compilers start some."""
+
 
 class ChildFailed(Exception):
-    """The process gave no answer: `reason` in words, and what it printed last."""
+    """The process gave no answer: `reason` in words, and what it printed last.
 
-    def __init__(self, reason: str, printed: str):
+    `status` is how it ended, negative by a signal; `cause` one of "ended", "time", "memory", "crowd",
+    "answer".
+    """
+
+    def __init__(self, reason: str, printed: str, cause: str = "ended", status: int = 0):
         super().__init__(reason)
         self.reason = reason
         self.printed = printed
+        self.cause = cause
+        self.status = status
 
 
 class Child:
-    """One process with bounded time and memory; ends with all its descendants.
+    """One process with bounded time and memory, forked from a zygote; ends with all its descendants.
 
-    `memory` is in bytes of main memory, `seconds` is for all requests together. It works in `folder`, and its
-    temporary files go there.
+    It runs `serve(line)` of a module. `memory` is in bytes of main memory, `seconds` is for all requests
+    together. It works in `folder`, and its temporary files go there. Raises ChildFailed where it cannot be
+    started.
     """
 
     def __init__(
-        self, module: str, folder: str, seconds: float, memory: int, env: Mapping[str, str] | None = None
+        self,
+        zygote: Zygote,
+        module: str,
+        folder: str,
+        seconds: float,
+        memory: int,
+        env: Mapping[str, str] | None = None,
     ):
-        self.seconds, self.memory = seconds, memory
+        self.folder, self.seconds, self.memory = os.path.abspath(folder), seconds, memory
         self._until = time.monotonic() + seconds
-        self._mark = secrets.token_hex(16)
-        self._log = _log()
+        self._mark = new_mark()
+        self._log = log()
         self._buffer = b""
+        self._status: int | None = None
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(theirs_in), str(theirs_out)],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log.fileno(),
-                stderr=self._log.fileno(),
-                pass_fds=(theirs_in, theirs_out),
-                env={
-                    **_environment(),
-                    "TMPDIR": folder,
-                    "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-                    "PYTHONDONTWRITEBYTECODE": "1",
-                    **(env or {}),
-                    MARK: self._mark,
-                },
-                cwd=folder,
-                start_new_session=True,
-            )
-        except BaseException:
+            pipes = (theirs_in, theirs_out, self._log.fileno())
+            self._server, self._pid = zygote.fork(module, self.folder, self._mark, env or {}, pipes)
+        except BaseException as error:
             os.close(self._in)
             os.close(self._out)
+            self._log.close()
+            if isinstance(error, ZygoteFailed):
+                raise ChildFailed(str(error), error.printed) from None
             raise
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
-        self._family = Family(self._process.pid)
-        guard.watch(self._process.pid)
+        self._family = Family(self._pid, lambda: _buried(self._server, self._pid))
+        guard.watch(self._pid)
+
+    def allow(self, seconds: float) -> None:
+        """From now on the process has that many seconds."""
+        self.seconds, self._until = seconds, time.monotonic() + seconds
 
     def extend(self, seconds: float) -> None:
         """Give the process more time: it had to wait for something else."""
@@ -116,31 +123,34 @@ class Child:
             elif self._family.wait(0, ()) is End.OF_ITSELF and not select.select([self._in], [], [], 0)[0]:
                 raise self._failed("ended")
             if time.monotonic() >= self._until:
-                raise self._failed(f"did not end within {self.seconds:g} s and was stopped")
+                raise self._failed(f"did not end within {self.seconds:g} s and was stopped", "time")
             if self._family.peak > self.memory:
-                raise self._failed(f"took more than the {self.memory >> 20} MiB of memory that it may")
+                said = f"took more than the {self.memory >> 20} MiB of memory that it may"
+                raise self._failed(said, "memory")
+            if self._family.size > CROWD:
+                raise self._failed(f"started more than {CROWD} processes", "crowd")
             if len(self._buffer) > LONGEST:
-                raise self._failed("answered without end")
+                raise self._failed("answered without end", "answer")
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
             answer = json.loads(line)
         except ValueError:
-            raise self._failed("gave an answer that is none") from None
+            raise self._failed("gave an answer that is none", "answer") from None
         if not isinstance(answer, dict):
-            raise self._failed("gave an answer that is none")
+            raise self._failed("gave an answer that is none", "answer")
         return answer  # pyright: ignore[reportUnknownVariableType]
 
-    def _failed(self, reason: str) -> ChildFailed:
+    def _failed(self, reason: str, cause: str = "ended") -> ChildFailed:
         status = self.close()
         if reason == "ended":
             reason = f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
-        return ChildFailed(reason, self.printed())
+        return ChildFailed(reason, self.printed(), cause, status)
 
     def processor_seconds(self) -> float:
         """The time that processors have spent on the threads of the process."""
         total = 0
         with contextlib.suppress(OSError, ValueError, IndexError):
-            tasks = f"/proc/{self._process.pid}/task"
+            tasks = f"/proc/{self._pid}/task"
             for task in os.listdir(tasks):
                 with open(f"{tasks}/{task}/schedstat", encoding="ascii") as file:
                     total += int(file.read().split()[0])
@@ -157,12 +167,12 @@ class Child:
 
     def close(self) -> int:
         """End the process and its descendants; its status."""
-        if self._process.returncode is None:
-            self._process.returncode, _ = self._family.end()
+        if self._status is None:
+            self._status, _ = self._family.end()
             for end in (self._in, self._out):
                 os.close(end)
-            _kill_marked(self._mark)
-        return self._process.returncode
+            _kill_left(self._mark, self.folder)
+        return self._status
 
     def __enter__(self) -> Child:
         return self
@@ -172,21 +182,27 @@ class Child:
         self._log.close()
 
 
-def _log() -> IO[bytes]:
-    """A file without a name for what the process prints."""
-    return tempfile.TemporaryFile()
+def _buried(server: Server, pid: int) -> tuple[int, int]:
+    """The status of a killed process, and the peak of its memory in KiB; it is its server that waits."""
+    until, pause = time.monotonic() + BURIED, 0.0005
+    while True:
+        try:
+            found = server.ask({"reap": pid})
+        except ZygoteFailed:
+            break
+        if found["status"] is not None:
+            return int(found["status"]), int(found["peak"])
+        if time.monotonic() >= until:
+            break
+        time.sleep(pause)
+        pause = min(pause * 2, 0.05)
+    return -signal.SIGKILL, 0
 
 
-def _environment() -> dict[str, str]:
-    """The variables of this process, without those that hold a secret."""
-    secret = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
-    return {name: value for name, value in os.environ.items() if not any(s in name.upper() for s in secret)}
-
-
-def _kill_marked(mark: str) -> None:
-    """Kill whoever inherited the mark, until nobody is left."""
+def _kill_left(mark: str, folder: str) -> None:
+    """Kill whoever inherited the mark, or works in the folder, until nobody is left."""
     for _ in range(10):
-        if not (found := _marked(f"{MARK}={mark}".encode())):
+        if not (found := _left(f"{MARK}={mark}".encode(), folder)):
             return
         for pid in found:
             with contextlib.suppress(OSError):
@@ -194,11 +210,16 @@ def _kill_marked(mark: str) -> None:
         time.sleep(0.01)
 
 
-def _marked(mark: bytes) -> Sequence[int]:
+def _left(mark: bytes, folder: str) -> Sequence[int]:
     found: list[int] = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if name.isdecimal() and int(name) != os.getpid():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    found.append(int(name))
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            if mark in file.read().split(b"\0") or _within(os.readlink(f"/proc/{name}/cwd"), folder):
+                found.append(int(name))
     return found
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")

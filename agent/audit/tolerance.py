@@ -1,0 +1,93 @@
+"""What a result may be off, under each policy; the one place that says so. Imports torch."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+torch: Any = importlib.import_module("torch")
+
+TOLERANCE = {
+    "declared": {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 2e-2},
+    "tf32": {"float32": 5e-3, "float64": 5e-3, "float16": 1e-2, "bfloat16": 2e-2},
+    "f16": {"float32": 1e-2, "float64": 1e-2, "float16": 1e-2, "bfloat16": 2e-2},
+    "bf16": {"float32": 4e-2, "float64": 4e-2, "float16": 4e-2, "bfloat16": 4e-2},
+}
+"""What a result may be off, by policy and dtype, times (|ref| + rms(ref)); as declared, KernelBench's."""
+
+OTHERS = 6e-2
+"""The same for formats that are not named above."""
+
+OWN_ERROR = 2.0
+"""What PyTorch's own result is off counts so many times towards what is tolerated."""
+
+UNKNOWN = 1e-3
+"""Of the rms of a result: PyTorch's own error where nothing can be computed in float64."""
+
+
+class Compared(NamedTuple):
+    """The largest error over what is tolerated, the largest error, and that in words; PyTorch's own largest
+    error over the rms of the result."""
+
+    excess: float
+    largest: float
+    why: str
+    noise: float = 0.0
+
+
+def compared(got: Any, want: Any, near: Any, precision: str, noise: float = 0.0) -> Compared:
+    """Compare a result with the exact one, `want`, and PyTorch's own, `near`; all of one shape.
+
+    PyTorch's own error counts as `noise` times the rms of the result at the least.
+    """
+    if not near.is_floating_point():
+        wrong = int((got != near).sum())
+        return (
+            Compared(math.inf, math.inf, f"differs in {wrong} elements") if wrong else Compared(0.0, 0.0, "")
+        )
+    want, got, close = want.double(), got.double(), near.double()
+    finite = torch.isfinite(close) & torch.isfinite(want)
+    same = (got == close) | (torch.isnan(got) & torch.isnan(close))
+    strange = int((~torch.isfinite(got) & finite).sum()) + int((~finite & ~same & torch.isfinite(got)).sum())
+    if strange:
+        return Compared(math.inf, math.inf, f"has {strange} elements that are not finite, or should not be")
+    zero = torch.zeros_like(want)
+    want, got = torch.where(finite, want, zero), torch.where(finite, got, zero)
+    off = (got - want).abs()
+    if not off.numel():
+        return Compared(0.0, 0.0, "")
+    size = rms(want)
+    own = torch.where(finite, close - want, zero).abs().max()
+    measured = float(own / size) if size > 0 else 0.0
+    own = torch.maximum(own, noise * size)
+    allowed = _tolerance(TOLERANCE[precision], near) * (want.abs() + size) + OWN_ERROR * own
+    excess = float(torch.where(off > 0, off / allowed.clamp_min(1e-300), zero).max())
+    largest = float(off.max())
+    why = f"is off by {largest:.3g}, {excess:.3g} times what is tolerated"
+    return Compared(excess, largest, why, measured)
+
+
+def form(n: int, expected: Any, dtype: str, shape: list[int] | None) -> str:
+    """What is wrong with the kind of result `n`, or nothing; `shape` is None where it is no tensor."""
+    if shape is None:
+        return f"result {n} is no tensor"
+    if shape != list(expected.shape):
+        return f"result {n} has shape {shape}, {list(expected.shape)} expected"
+    wanted = dtype_name(expected)
+    return "" if dtype == wanted else f"result {n} is {dtype}, {wanted} expected"
+
+
+def dtype_name(value: Any) -> str:
+    """The dtype of a tensor as text, without the module."""
+    return str(value.dtype).removeprefix("torch.")
+
+
+def rms(t: Any) -> Any:
+    """The root mean square of a tensor's elements."""
+    return (t * t).mean().sqrt()
+
+
+def _tolerance(tolerances: Mapping[str, float], like: Any) -> float:
+    return tolerances.get(dtype_name(like), OTHERS)
