@@ -23,6 +23,14 @@ _STATUS = {
     "MU607": ExitStatus.TOOLCHAIN,
     "MU700": ExitStatus.TOOLCHAIN,
     "MU710": ExitStatus.TOOLCHAIN,
+    "MU7235": ExitStatus.TOOLCHAIN,
+    "MU7236": ExitStatus.TOOLCHAIN,
+    "MU7237": ExitStatus.TOOLCHAIN,
+    "MU7238": ExitStatus.TOOLCHAIN,
+    "MU7239": ExitStatus.USAGE,
+    "MU724": ExitStatus.TOOLCHAIN,
+    "MU7250": ExitStatus.USAGE,
+    "MU7253": ExitStatus.TOOLCHAIN,
 }
 """Exit status by the longest matching prefix of a code; see `exit_status`."""
 

@@ -5,7 +5,7 @@ Each area keeps its codes next to it in the numbering: MU0 syntax, and of MU1 wh
 targets (`codes_passes`; of kernels with rules of their own `codes_families`); MU5 command line, files and
 toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`) and MU54 bounds (`codes_sol`); MU6 run
 time (`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU71 auditing solutions
-(`codes_audit`), MU72 runs of the agent (`codes_agent`); MU9 defects of mucc.
+(`codes_audit`), MU72 runs of the agent (`codes_agent`, and of models `codes_models`); MU9 defects of mucc.
 
 Only `mucc explain`, `mucc docs` and tests load this module: reporting a diagnostic needs no text
 but its own.
@@ -21,6 +21,7 @@ from mucc.diagnostics import (
     codes_families,
     codes_frontend,
     codes_import,
+    codes_models,
     codes_passes,
     codes_program,
     codes_runtime,
@@ -51,6 +52,7 @@ def _merged() -> dict[str, CodeInfo]:
         codes_import,
         codes_audit,
         codes_agent,
+        codes_models,
     )
     for area in areas:
         for code, (title, explanation) in area.CODES.items():

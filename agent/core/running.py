@@ -1,0 +1,130 @@
+"""Commands that run in bounds: time, output, and an end of all that they started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from mucc import guard
+from mucc.family import End, Family
+
+MARK = "MUCC_COMMAND_MARK"
+"""The variable by which descendants are found that have left the process group."""
+
+LOOK = 0.25
+"""Seconds between two looks at how much a command has printed."""
+
+LONGEST = 4 << 20
+"""Bytes that a command may print, on each of stdout and stderr."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that has ended.
+
+    `status` is negative for a signal. `stopped` says why it was ended, and is empty where it ended of itself.
+    `out` and `err` are the beginnings of what it printed.
+    """
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+    stopped: str = ""
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        return self.stopped or (f"ended with {'signal' if self.status < 0 else 'status'} {abs(self.status)}")
+
+
+def run(
+    words: Sequence[str],
+    *,
+    seconds: float,
+    given: str = "",
+    longest: int = LONGEST,
+    folder: str | None = None,
+    env: Mapping[str, str] | None = None,
+    stops: Sequence[threading.Event] = (),
+) -> Ended:
+    """Run a command with `given` on its stdin, until it ends or exceeds a limit, or one of `stops` is set.
+
+    When this returns, or raises, all processes that it started have ended. Raises OSError where it cannot be
+    started.
+    """
+    mark = secrets.token_hex(16)
+    begun = time.monotonic()
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        asked.write(given.encode("utf-8", errors="surrogateescape"))
+        asked.seek(0)
+        process = subprocess.Popen(
+            words,
+            stdin=asked.fileno(),
+            stdout=out.fileno(),
+            stderr=err.fileno(),
+            cwd=folder,
+            env={**(os.environ if env is None else env), MARK: mark},
+            start_new_session=True,
+        )
+        family = Family(process.pid)
+        guard.watch(process.pid)
+        try:
+            stopped = _wait(family, (out, err), seconds, longest, stops)
+        finally:
+            process.returncode, _ = family.end()
+            _end_marked(mark)
+        texts = [_beginning(file, longest) for file in (out, err)]
+        return Ended(process.returncode, *texts, time.monotonic() - begun, stopped)
+
+
+def _wait(
+    family: Family, files: Sequence[IO[bytes]], seconds: float, longest: int, stops: Sequence[threading.Event]
+) -> str:
+    """Until the command ends; why it has to be ended where it does not, else empty."""
+    until = time.monotonic() + seconds
+    while True:
+        end = family.wait(max(min(LOOK, until - time.monotonic()), 0), stops)
+        if any(os.fstat(file.fileno()).st_size > longest for file in files):
+            return f"printed more than {longest >> 10} KiB"
+        if end is End.OF_ITSELF:
+            return ""
+        if end is End.CALLED_OFF:
+            return "was called off"
+        if time.monotonic() >= until:
+            return f"did not end within {seconds:g} s"
+
+
+def _beginning(file: IO[bytes], longest: int) -> str:
+    file.seek(0)
+    return file.read(longest).decode("utf-8", errors="replace")
+
+
+def _end_marked(mark: str) -> None:
+    """Kill whoever inherited the mark, until nobody is left."""
+    for _ in range(10):
+        if not (found := _marked(f"{MARK}={mark}".encode())):
+            return
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found: list[int] = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdecimal() and int(name) != os.getpid():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    found.append(int(name))
+    return found

@@ -1,0 +1,134 @@
+"""Whether a program is worth an attempt: what `mucc` says of it, and whether its kernels can be called as the
+imported ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from mucc.agent.core.running import run
+
+SECONDS = 60.0
+"""That checking one program may take."""
+
+SHOWN = 6
+"""Errors of a program that a model is told at once."""
+
+Signature = tuple[Any, ...]
+"""A kernel by its name, and the name, role, dtype, shape and layout of each argument and result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found: `fault` says in words for a model what is wrong, and is empty where nothing is."""
+
+    fault: str
+    diagnostics: Sequence[Mapping[str, Any]] = ()
+
+
+def check(program: str, imported: str, target: str, *, seconds: float = SECONDS) -> Checked:
+    """Compile a program to C++, in a process of its own, and compare its kernels with the imported ones."""
+    expected = _examined(imported, target, seconds)
+    found = _examine(program, target, seconds)
+    if found.fault:
+        return Checked(found.fault, found.diagnostics)
+    if expected.kernels and (fault := _difference(expected.kernels, found.kernels)):
+        return Checked(fault)
+    return Checked("")
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    kernels: Mapping[str, Signature]
+    fault: str = ""
+    diagnostics: Sequence[Mapping[str, Any]] = ()
+
+
+def _examine(program: str, target: str, seconds: float) -> _Examined:
+    words = [sys.executable, "-m", "mucc", "-", "--emit=manifest", "--target", target, "--diagnostics=json"]
+    try:
+        ended = run(words, seconds=seconds, given=program)
+    except OSError as error:
+        return _Examined({}, f"mucc could not be started: {error.strerror}")
+    if ended.stopped:
+        return _Examined({}, f"mucc {ended.how} on this program")
+    if ended.status == 0:
+        return _Examined(signatures(json.loads(ended.out)))
+    try:
+        diagnostics = cast("list[dict[str, Any]]", json.loads(ended.err))
+    except ValueError:
+        diagnostics = []
+    said = told(diagnostics)
+    return _Examined({}, f"mucc rejects the program:\n{said}" if said else f"mucc {ended.how}", diagnostics)
+
+
+_examined = lru_cache(maxsize=64)(_examine)
+
+
+def signatures(manifest: Mapping[str, Any]) -> dict[str, Signature]:
+    """The kernels of a manifest. Open dims go by the order in which they come, whatever their names."""
+    return {kernel["name"]: _signature(kernel) for kernel in manifest["kernels"]}
+
+
+def _signature(kernel: Mapping[str, Any]) -> Signature:
+    numbers: dict[str, str] = {}
+
+    def extent(found: Any) -> Any:
+        return numbers.setdefault(found, f"d{len(numbers)}") if isinstance(found, str) else found
+
+    return (
+        bool(kernel.get("each")),
+        *(
+            (
+                arg["name"],
+                arg["role"],
+                arg["dtype"],
+                tuple(extent(e) for e in arg.get("shape", ())),
+                str(arg.get("layout", "")),
+            )
+            for arg in kernel["args"]
+        ),
+    )
+
+
+def _difference(expected: Mapping[str, Signature], found: Mapping[str, Signature]) -> str:
+    """What is different from the imported kernels; empty where nothing is."""
+    faults = [f"there is no kernel '{name}'" for name in expected if name not in found]
+    faults += [f"there must be no kernel '{name}'" for name in found if name not in expected]
+    for name, (each, *args) in expected.items():
+        if name not in found or found[name] == (each, *args):
+            continue
+        faults.append(f"kernel {name} must be {_shown(name, args)}\n  but is {_shown(name, found[name][1:])}")
+    if not faults:
+        return ""
+    lines = "\n".join(f"- {fault}" for fault in faults)
+    return f"The program calls kernels by name, arguments and results, which must not change:\n{lines}"
+
+
+def _shown(name: str, args: Sequence[Any]) -> str:
+    def one(arg: Any) -> str:
+        word, _, dtype, shape, layout = arg
+        extents = f"[{', '.join(map(str, shape))}]" if shape else ""
+        return f"{word}: {dtype}{extents}{'' if layout in ('row_major', '') else f' {layout}'}"
+
+    inputs = ", ".join(one(a) for a in args if a[1] != "output")
+    return f"{name}({inputs}) -> ({', '.join(one(a) for a in args if a[1] == 'output')})"
+
+
+def told(diagnostics: Sequence[Mapping[str, Any]], most: int = SHOWN) -> str:
+    """Diagnostics as short lines for a model: errors, and warnings where there is no error."""
+    errors = [d for d in diagnostics if d.get("severity") == "error"] or list(diagnostics)
+    lines: list[str] = []
+    for d in errors[:most]:
+        span: Any = d.get("span") or {}
+        place = f"line {span['line']}, column {span['column']}: " if "line" in span else ""
+        lines.append(f"- {d.get('code', '')} {place}{d.get('message', '')}")
+        for word in ("notes", "helps"):
+            lines += [f"  {word[:-1]}: {' '.join(str(text).split())}" for text in d.get(word) or ()]
+    if len(errors) > most:
+        lines.append(f"- and {len(errors) - most} more")
+    return "\n".join(lines)

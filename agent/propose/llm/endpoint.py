@@ -1,0 +1,130 @@
+"""What models of all kinds have in common: a prompt goes in, an answer comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A turn of a conversation; `user` is us."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A conversation. `system` is the same for all tasks, `task` for all questions on one, so that providers
+    can keep them cached."""
+
+    system: str
+    task: str
+    messages: Sequence[Message]
+
+    def and_then(self, *messages: Message) -> Prompt:
+        """The conversation with further turns."""
+        return Prompt(self.system, self.task, (*self.messages, *messages))
+
+    @property
+    def text(self) -> str:
+        """All of it, for programs that take one text."""
+        return "\n\n".join((self.system, self.task, *(m.text for m in self.messages)))
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """The form of an answer: arguments of a function that the model is to call, as a JSON schema."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. `prompt` counts all that was sent; `cached` and `cache_written` are parts of it."""
+
+    prompt: int = 0
+    answer: int = 0
+    cached: int = 0
+    cache_written: int = 0
+
+
+class Stop(StrEnum):
+    """Why an answer ended."""
+
+    DONE = "done"
+    LENGTH = "length"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said. `arguments` is the text of the tool call, JSON if all went well; empty where none
+    came. `usage` is what the provider counted, None where it did not."""
+
+    text: str = ""
+    arguments: str = ""
+    stop: Stop = Stop.DONE
+    usage: Usage | None = None
+
+
+@dataclass
+class Partial:
+    """An answer as far as it has come."""
+
+    text: list[str] = field(default_factory=list[str])
+    arguments: list[str] = field(default_factory=list[str])
+    stop: Stop = Stop.DONE
+    usage: Usage | None = None
+    ended: bool = False
+    """Whether the model said why it stopped: without that the stream broke off."""
+
+    def answer(self) -> Answer:
+        """As a value."""
+        return Answer("".join(self.text), "".join(self.arguments), self.stop, self.usage)
+
+
+class EndpointError(Exception):
+    """A call that failed. `final` where trying again is of no use; `after` is how many seconds the provider
+    asks to wait; `partial` is what had come."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        final: bool = False,
+        after: float | None = None,
+        partial: Answer | None = None,
+    ):
+        super().__init__(message)
+        self.code, self.message, self.final, self.after = code, message, final, after
+        self.partial = partial
+
+
+class Endpoint(Protocol):
+    """A model that can be asked. May be used from several threads."""
+
+    @property
+    def provider(self) -> str:
+        """`openai`, `anthropic` or `command`."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """What its provider calls it; for a command its name."""
+        ...
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether answers may be tool calls."""
+        ...
+
+    def ask(self, prompt: Prompt, tool: Tool, limit: int) -> Answer:
+        """The answer to a prompt, of at most `limit` tokens. Raises EndpointError."""
+        ...

@@ -1,0 +1,92 @@
+"""The options of proposers that ask a model."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from mucc.cli.parsing import usage_error
+
+
+@dataclass
+class Options:
+    """Which model is asked, where, and within which limits. Holds no key.
+
+    `context` and `answer_tokens` are tokens of a prompt and of an answer at the most; times are in seconds.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    command: str | None = None
+    context: int = 32_000
+    answer_tokens: int = 16_384
+    temperature: float | None = None
+    no_tools: bool = False
+    repairs: int = 2
+    retries: int = 5
+    connect_timeout: float = 10.0
+    first_token_timeout: float = 180.0
+    silence_timeout: float = 90.0
+    call_timeout: float = 900.0
+    price: str | None = None
+    prices: str | None = None
+
+    def check(self, name: str) -> None:
+        """Raise MU5001 where options do not fit each other, or the proposer."""
+        from mucc.agent.propose.llm.redaction import holds_key
+
+        if name == "command" and not self.command:
+            raise usage_error(
+                "the proposer `command` needs a command", "--command 'PROGRAM ARGUMENTS'; it reads stdin"
+            )
+        if name != "command" and self.command:
+            raise usage_error(f"--command does not go with the proposer `{name}`", "--proposer command")
+        if name != "command" and not self.model:
+            raise usage_error(
+                f"the proposer `{name}` needs a model", "--model NAME, as its provider calls it"
+            )
+        if holds_key(" ".join(filter(None, (self.command, self.model, self.key_env)))):
+            raise usage_error(
+                "a key stands on the command line", "keep it in a variable of the environment: --key-env NAME"
+            )
+        if self.key_env is not None and not self.key_env.isidentifier():
+            raise usage_error("--key-env takes the name of a variable, not its value")
+        for option in ("context", "answer_tokens"):
+            if getattr(self, option) < 256:
+                raise usage_error(f"--{option.replace('_', '-')} is a number of tokens, at least 256")
+        for option in ("connect_timeout", "first_token_timeout", "silence_timeout", "call_timeout"):
+            if not getattr(self, option) > 0:
+                raise usage_error(f"--{option.replace('_', '-')} is a number of seconds above 0")
+        if self.repairs < 0 or self.retries < 0:
+            raise usage_error("--repairs and --retries are not negative")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options on a command line; a class of arguments that extends `Options` takes them."""
+    group = parser.add_argument_group("models (--proposer openai, anthropic, command)")
+    add = group.add_argument
+    add("--model", metavar="NAME", help="the model, as its provider calls it")
+    add("--base-url", metavar="URL", help="of the endpoint (default: the provider's own)")
+    add(
+        "--key-env",
+        metavar="VARIABLE",
+        help="the variable that holds the key (default: OPENAI_API_KEY, ANTHROPIC_API_KEY)",
+    )
+    add("--command", metavar="WORDS", help="a program that reads a prompt on stdin and answers on stdout")
+    add("--context", type=int, metavar="N", help="tokens of a prompt at the most (default: 32000)")
+    add("--answer-tokens", type=int, metavar="N", help="tokens of an answer at the most (default: 16384)")
+    add("--temperature", type=float, metavar="X", help="of sampling (default: the model's own)")
+    add("--no-tools", action="store_true", help="ask for fenced blocks rather than tool calls")
+    add("--repairs", type=int, metavar="N", help="turns in which a model may mend an answer (default: 2)")
+    add("--retries", type=int, metavar="N", help="further tries of a call that failed (default: 5)")
+    add("--connect-timeout", type=float, metavar="S", help="seconds to connect (default: 10)")
+    add("--first-token-timeout", type=float, metavar="S", help="seconds to the first token (default: 180)")
+    add("--silence-timeout", type=float, metavar="S", help="seconds between tokens (default: 90)")
+    add("--call-timeout", type=float, metavar="S", help="seconds of a whole call (default: 900)")
+    add(
+        "--price",
+        metavar="IN,OUT[,CACHED]",
+        help="US dollars for a million tokens (default: from mucc's list, where the model is in it)",
+    )
+    add("--prices", metavar="TOML", help="a list of prices to use before mucc's own")

@@ -1,0 +1,35 @@
+"""The report of `mucc sol --json` as short lines for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+STAGES = 12
+"""Of a program that are listed at the most."""
+
+
+def report(sol: Mapping[str, Any]) -> str:
+    """The text; empty for an empty report. What a report lacks is left out."""
+    return "\n".join(_lines(sol)) if sol.get("bound_us") else ""
+
+
+def _lines(sol: Mapping[str, Any]) -> Iterator[str]:
+    yield f"bound {_us(sol['bound_us'])}, by {sol.get('binding')}"
+    for unit, limit in (sol.get("limits") or {}).items():
+        yield f"  {unit}: {limit['amount']:.4g} at {limit['rate']:.4g}/s: {_us(limit['us'])}"
+    for name, assumed in list((sol.get("assumptions") or {}).items())[1:]:
+        yield f"{name}: {_us(assumed['bound_us'])}, by {assumed.get('binding')}"
+    stages = sol.get("stages") or []
+    if stages and sol.get("staged_bytes"):
+        yield f"as {len(stages)} stages {sol['staged_bytes'] / 1e6:.4g} MB, {_us(sol['staged_us'])}:"
+    for stage in stages[:STAGES]:
+        size = f"{stage['bytes'] / 1e6:.4g} MB, " if stage.get("bytes") else ""
+        bound = f"{_us(stage['bound_us'])}, by {stage.get('binding')}"
+        yield f"  {stage['name']} ({stage.get('kind')}): {size}{bound}"
+    for hint in sol.get("hints") or []:
+        yield f"would lower the bound: {hint['text']}: {_us(hint['bound_us'])}"
+
+
+def _us(value: float) -> str:
+    return f"{value:.4g} us"
