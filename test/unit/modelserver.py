@@ -164,7 +164,10 @@ def message_events(
         {"type": "ping"},
     ]
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
-        ({"type": "thinking", "thinking": "", "signature": ""}, [{"type": "thinking_delta", "thinking": "Hm"}])
+        (
+            {"type": "thinking", "thinking": "", "signature": ""},
+            [{"type": "thinking_delta", "thinking": "Hm"}],
+        )
     ]
     if text:
         deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(text)]

@@ -136,16 +136,15 @@ def _take(said: Any, partial: Partial) -> None:
     """A message, or a piece of one."""
     if said is None:
         return
-    if said.content:
-        partial.text.append(said.content)
+    partial.say(said.content)
     if refusal := getattr(said, "refusal", None):
-        partial.text.append(refusal)
+        partial.say(refusal)
         partial.stop = Stop.REFUSED
     for call in (getattr(said, "tool_calls", None) or ())[:1]:
         if getattr(call, "index", 0):  # a second call: the first one is the answer
             continue
-        if call.function is not None and call.function.arguments:
-            partial.arguments.append(call.function.arguments)
+        if call.function is not None:
+            partial.say(call.function.arguments, argument=True)
 
 
 def _whole(response: Any, kind: str, partial: Partial) -> None:
@@ -160,13 +159,12 @@ def _whole(response: Any, kind: str, partial: Partial) -> None:
         raise EndpointError("MU7243", message)
     choice = cast("list[Any]", found["choices"])[0]
     message = choice["message"]
-    if message.get("content"):
-        partial.text.append(message["content"])
+    partial.say(message.get("content"))
     if message.get("refusal"):
-        partial.text.append(message["refusal"])
+        partial.say(message["refusal"])
         partial.stop = Stop.REFUSED
     for call in (message.get("tool_calls") or ())[:1]:
-        partial.arguments.append(call["function"]["arguments"])
+        partial.say(call["function"]["arguments"], argument=True)
     partial.stop = STOPS.get(choice.get("finish_reason"), partial.stop)
     partial.ended = True
     if counted := cast("dict[str, Any]", found).get("usage"):

@@ -6,10 +6,12 @@ import email.utils
 import json
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -96,7 +98,11 @@ class Watch:
 
     def heard(self) -> None:
         """A piece of the answer has come."""
-        self._heard, self._tokens = time.monotonic(), True
+        self._heard = time.monotonic()
+        if not self._tokens:  # from now on another limit holds, which may be nearer
+            with self._changed:
+                self._tokens = True
+                self._changed.notify()
 
     def opened(self, event: str, info: Mapping[str, Any]) -> None:
         """httpcore tells what a connection does."""
@@ -154,10 +160,19 @@ def http_client(options: Options) -> Generator[tuple[httpx2.Client, Watch]]:
         def trace(request: httpx2.Request) -> None:
             request.extensions["trace"] = watch.opened
 
+        hooks = {"request": [trace]}
         with httpx2.Client(
-            timeout=timeout, follow_redirects=False, event_hooks={"request": [trace]}
+            verify=_tls(), timeout=timeout, follow_redirects=False, event_hooks=hooks
         ) as client:
             yield client, watch
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """What all calls share: reading the certificates takes longer than all else."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 @contextmanager
@@ -183,7 +198,9 @@ def _failure(
     if watch.fault:
         return EndpointError("MU7241", watch.fault, partial=come)
     if isinstance(error, sdk.APIStatusError):
-        return _status(error, model, key)
+        failure = _status(error, model, key)
+        failure.partial = come
+        return failure
     if isinstance(error, (sdk.APITimeoutError, TimeoutError)) or "Timeout" in type(error).__name__:
         return EndpointError("MU7241", "the endpoint did not answer in time", partial=come)
     if type(error) is sdk.APIError:  # an error in the midst of a stream
@@ -206,8 +223,12 @@ def _status(error: Any, model: str, key: str | None) -> EndpointError:
         return EndpointError("MU7253", f"the account has no credit left ({status}): {said}", final=True)
     if status in (408, 409, 425, 429) or status >= 500:
         return EndpointError("MU7240", f"the endpoint is busy or failing ({status}): {said}", after=after)
+    if status < 300:  # an error in the midst of a stream
+        return EndpointError("MU7240", f"the endpoint broke off: {said}", after=after)
     if status < 400:
-        return EndpointError("MU7243", f"the endpoint answered with status {status}", final=True)
+        return EndpointError(
+            "MU7243", f"the endpoint redirects ({status}), which is not followed", final=True
+        )
     return EndpointError("MU7244", f"the endpoint rejects the request ({status}): {said}", final=True)
 
 

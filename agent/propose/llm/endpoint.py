@@ -84,6 +84,14 @@ class Partial:
     ended: bool = False
     """Whether the model said why it stopped: without that the stream broke off."""
 
+    def say(self, text: object, *, argument: bool = False) -> None:
+        """Add a piece of the text, or of the tool's arguments. Raises TypeError where it is no text."""
+        if text is None:
+            return
+        if not isinstance(text, str):
+            raise TypeError(f"text expected, not {type(text).__name__}")
+        (self.arguments if argument else self.text).append(text)
+
     def answer(self) -> Answer:
         """As a value."""
         return Answer("".join(self.text), "".join(self.arguments), self.stop, self.usage)

@@ -114,9 +114,9 @@ def _collect(stream: Any, partial: Partial, heard: Any) -> None:
 
 def _take(delta: Any, partial: Partial, calls: int) -> None:
     if delta.type == "text_delta":
-        partial.text.append(delta.text)
+        partial.say(delta.text)
     elif delta.type == "input_json_delta" and calls == 1:  # a second call: the first one is the answer
-        partial.arguments.append(delta.partial_json)
+        partial.say(delta.partial_json, argument=True)
 
 
 def _end(event: Any, partial: Partial) -> None:

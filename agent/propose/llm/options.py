@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from mucc.cli.parsing import usage_error
 
@@ -31,6 +33,11 @@ class Options:
     call_timeout: float = 900.0
     price: str | None = None
     prices: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """Those that are options of models among options given by name."""
+        return cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given})
 
     def check(self, name: str) -> None:
         """Raise MU5001 where options do not fit each other, or the proposer."""
