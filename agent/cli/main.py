@@ -25,6 +25,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "report": Command("mucc.agent.cli.report", "show what a run did: an HTML page, a table, or JSON"),
     "profile": Command("mucc.agent.cli.profile", "say what limits a program, and what to change in it"),
+    "replay": Command("mucc.agent.cli.replay", "find stop rules that would have kept the speedup for less"),
 }
 
 TOOL = cli.Tool("mucc-agent", HELP, COMMANDS)

@@ -35,6 +35,12 @@ class Axis:
         low = min(low, 0.0)
         return cls(label, low, high * 1.02 if high > low else low + 1.0)
 
+    @classmethod
+    def between(cls, label: str, low: float, high: float) -> Axis:
+        """A range that need not begin at 0, with a little room."""
+        room = max((high - low) * 0.05, 0.01)
+        return cls(label, low - room, high + room)
+
     def place(self, value: float) -> float:
         """Where a value is, 0 to 1 within the range; values outside of it are put to its ends."""
         low, high = self.low, self.high

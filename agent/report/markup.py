@@ -5,6 +5,11 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 VOID = frozenset(("meta", "br", "hr", "col"))
 """Elements of HTML without an end."""
@@ -58,10 +63,16 @@ def h(name: str, /, *children: Child, **attributes: str | float | bool | None) -
     return Markup("".join((*parts, ">", join(children), f"</{name}>")))
 
 
-def markdown(text: str) -> Markup:
-    """Markdown that anyone may have written: no HTML, no links, no pictures."""
+@cache
+def _reader() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     reader = MarkdownIt("commonmark", {"html": False})
-    reader.enable("table").disable(["link", "image", "autolink", "reference", "html_block", "html_inline"])
-    return Markup(reader.render(CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)))
+    return reader.enable("table").disable(
+        ["link", "image", "autolink", "reference", "html_block", "html_inline"]
+    )
+
+
+def markdown(text: str) -> Markup:
+    """Markdown that anyone may have written: no HTML, no links, no pictures."""
+    return Markup(_reader().render(CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 
 from mucc.agent.core.tasks import BASELINES
 from mucc.agent.report.attempts import Room, anchor, definitions
 from mucc.agent.report.chart import bar
 from mucc.agent.report.charts import MEASURES, speedups
+from mucc.agent.report.document import document
 from mucc.agent.report.figures import Row, figures, overhead, row_of, seconds
 from mucc.agent.report.markup import Markup, h, join
-from mucc.agent.report.reading import Run
-from mucc.agent.report.style import SCRIPT, STYLE
+from mucc.agent.report.reading import Run, budget_of
 from mucc.agent.report.tasks import task_section
 from mucc.agent.report.text import number, ratio
 from mucc.agent.report.trajectory import Point, points
@@ -57,24 +55,7 @@ def page(run: Run) -> str:
         *_time(rows),
         *(task_section(t, row, ps, room) for t, row, ps in zip(run.tasks, rows, found, strict=True)),
     ]
-    return _document(f"{run.name}: mucc-agent", body)
-
-
-def _document(title: str, body: Sequence[Markup]) -> str:
-    script = Markup(SCRIPT)
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    # Should a text slip through unescaped after all, the page may still load and run nothing.
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    head = h(
-        "head",
-        h("meta", charset="utf-8"),
-        h("meta", http_equiv="Content-Security-Policy", content=policy),
-        h("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        h("meta", name="generator", content="mucc-agent report"),
-        h("title", title),
-        h("style", Markup(STYLE)),
-    )
-    return f"<!DOCTYPE html>\n{h('html', head, h('body', *body, h('script', script)), lang='en')}\n"
+    return document(f"{run.name}: mucc-agent", body)
 
 
 def _head(run: Run, rows: Sequence[Row]) -> list[Markup]:
@@ -90,17 +71,37 @@ def _head(run: Run, rows: Sequence[Row]) -> list[Markup]:
         found.append(h("p", words, cls="notice"))
     found.append(h("div", *_tiles(run, rows), cls="tiles"))
     precisions = ", ".join(dict.fromkeys(row.precision for row in rows))
-    options = ", ".join(f"{k} {v}" for k, v in info.options.items() if v is not None)
+    options = ", ".join(
+        f"{k} {v}" for k, v in info.options.items() if v not in (None, {}, []) and k != "budget"
+    )
     versions = ", ".join(f"{k} {v}" for k, v in ({"mucc": info.mucc} | info.versions).items() if v)
     pairs: list[tuple[str, str | Markup]] = [
         ("started", info.started),
         ("card", info.card),
         ("precision policy", precisions),
         ("versions", versions),
+        ("budget", budget_line(info)),
         ("options", options),
         ("store", run.path),
     ]
     return [*found, definitions(pairs) or Markup()]
+
+
+def budget_line(info: RunInfo) -> str:
+    """What a task might spend at the most, and when its search was to stop before."""
+    budget = budget_of(info)
+    if budget is None:
+        return ""
+    rounds = f"{budget.iterations} x {budget.hypotheses} x {budget.attempts}"
+    parts = [f"at most {budget.most} attempts a task ({rounds})"]
+    if total := info.options.get("total"):
+        parts.append(f"{total} for all tasks together")
+    if budget.epsilon is not None:
+        parts.append(f"until within {budget.epsilon:.0%} of the bound")
+    if budget.window is not None:
+        parts.append(f"until {budget.window} attempts without progress")
+    spending = (("seconds", budget.seconds), ("tokens", budget.tokens), ("dollars", budget.cost))
+    return "; ".join([*parts, *(f"{value:g} {name}" for name, value in spending if value is not None)])
 
 
 def _tiles(run: Run, rows: Sequence[Row]) -> list[Markup]:

@@ -9,10 +9,13 @@ import tempfile
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from mucc.agent.core.attempts import Attempt, Candidate
+from mucc.agent.core.codec import from_json
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.proposing import Call, Lesson
+from mucc.agent.core.searching import Budget
 from mucc.agent.store import Document, RunInfo, Store, TaskRecord, TaskState
 from mucc.diagnostics.core import DiagnosticError
 
@@ -74,6 +77,15 @@ class Run:
     @property
     def ended(self) -> bool:
         return all(task.ended for task in self.tasks)
+
+
+def budget_of(info: RunInfo | None) -> Budget | None:
+    """The budget of each task; None where the run does not say."""
+    said: Any = info.options.get("budget") if info is not None else None
+    try:
+        return from_json(Budget, said)
+    except (TypeError, ValueError):
+        return None
 
 
 def read_run(path: str) -> Run:

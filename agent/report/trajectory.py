@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mucc.agent.report.figures import tokens
@@ -49,6 +48,7 @@ def points(run: TaskRun) -> list[Point]:
     return found
 
 
-def at(found: Sequence[Point], attempts: int) -> Point | None:
-    """The last state in which no more than so many attempts were spent."""
-    return next((point for point in reversed(found) if point.attempts <= attempts), None)
+def totals(run: TaskRun) -> tuple[int, float]:
+    """The tokens and seconds of all evaluations and model calls of a task."""
+    seconds = math.fsum(s for attempt in run.attempts for s in attempt.outcome.seconds.values())
+    return sum(map(tokens, run.calls)), seconds + math.fsum(call.seconds for call in run.calls)

@@ -94,4 +94,18 @@ error[MU7261]: there is nothing to profile: mucc compiles nothing of 'sort.py' (
 `mucc import sort.py` says why, operation by operation.
 """,
     ),
+    "MU7270": (
+        "there is nothing to replay",
+        """
+`mucc-agent replay` looks where stop rules would have ended searches, and none of the runs that were named has
+an attempt: they were ended before, or mucc had no kernels for any of their problems.
+
+```
+$ mucc-agent replay runs/sorting
+error[MU7270]: there is no attempt in runs/sorting: nothing to replay
+```
+
+Name runs with attempts; `mucc-agent report RUN --text` shows how many each task has.
+""",
+    ),
 }

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mucc.agent.core.attempts import Candidate, Outcome, Status
+from mucc.agent.core.codec import to_json
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.proposing import Call, Lesson
+from mucc.agent.core.searching import Budget
 from mucc.agent.core.tasks import Compiled, Imported, Task
 from mucc.agent.store import Document, RunInfo, Store, TaskRecord, TaskState
 
@@ -109,7 +112,8 @@ def fill(
 ) -> None:
     """A task with attempts: 0 is the program as imported, None does not count."""
     best = min((ms for ms in times if ms is not None), default=None)
-    result = {"ms": task.baselines | {"mucc": best}, "failed": {}} if best and state is TaskState.DONE else {}
+    compared = state is TaskState.DONE and best is not None
+    result = {"ms": best, "baselines": task.baselines, "failed": {}} if compared else {}
     seconds = {"agent": 0.4, "build": 30.0, "gpu": 12.0, "audit": 9.0, "model": 0.0, "wait": 3.0}
     ended = state not in (TaskState.RUNNING, TaskState.WAITING)
     store.put_task(TaskRecord(task, state, stop + hostile if ended else "", result, seconds if times else {}))
@@ -149,7 +153,7 @@ def fill(
         store.add_lessons([Lesson(task.key, "tile", "larger tiles", 1.2)])
 
 
-def begin(folder: Path, **options: object) -> Store:
+def begin(folder: Path, **options: Any) -> Store:
     """A store of a run that has begun."""
     folder.mkdir(parents=True, exist_ok=True)
     store = Store(str(folder / "run.db"), create=True)
@@ -163,7 +167,7 @@ def begin(folder: Path, **options: object) -> Store:
 
 def typical(folder: Path) -> str:
     """Five tasks: two with results, one in part, one that mucc has no kernels for, one that failed."""
-    with begin(folder, strategy="mantis", iterations=5, hypotheses=2, attempts=4) as store:
+    with begin(folder, strategy="mantis", budget=to_json(Budget(epsilon=0.25))) as store:
         fill(store, make_task("gemm/square"), [0.9, 0.8, None, 0.7, 0.62, 0.61], tokens=1500)
         fill(store, make_task("gemm/tall"), [0.9, None, 0.95, 0.75], tokens=700)
         fill(store, make_task("mlp/gpt2", compiled=Compiled.PART), [1.5, None, 1.2])
