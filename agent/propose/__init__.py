@@ -1,1 +1,31 @@
-"""Proposers: who has ideas on how to make programs faster, and writes them down."""
+"""Proposers: who has ideas for faster programs, and writes them down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mucc.agent.core.proposing import Proposer
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+
+NAMES = ("offline", "openai", "anthropic", "command")
+"""What `make` knows; `offline` needs no network and is the default."""
+
+
+def make(name: str = "offline", options: Mapping[str, Any] | None = None) -> Proposer:
+    """The proposer of a name; `options` are those that it takes. May be used from several threads.
+
+    Raises DiagnosticError: MU7230 for an unknown name, and what the proposer itself says of its options.
+    """
+    given = dict(options or {})
+    if name == "offline":
+        from mucc.agent.propose.offline import Offline
+
+        return Offline()
+    if name in NAMES:
+        from mucc.agent.propose import llm
+
+        return llm.make(name, given)
+    meant = did_you_mean(name, list(NAMES))
+    help = f"did you mean '{meant}'?" if meant else f"there are {', '.join(NAMES)}"
+    raise DiagnosticError(Diagnostic("MU7230", f"there is no proposer '{name}'", helps=(help,)))

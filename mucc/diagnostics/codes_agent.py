@@ -67,6 +67,32 @@ error[MU7212]: the process that imports problems ended with status -9
 Fewer jobs (`-j`) take less memory.
 """,
     ),
+    "MU7230": (
+        "there is no such proposer",
+        """
+Candidates come from a proposer: `offline` needs no network, `openai` and `anthropic` ask a model, `command`
+runs a program of yours.
+
+```
+$ mucc-agent optimize mlp.py --proposer ofline
+error[MU7230]: there is no proposer 'ofline'
+  = help: did you mean 'offline'?
+```
+""",
+    ),
+    "MU7231": (
+        "the offline proposer cannot read a program",
+        """
+The offline proposer starts from the program of an attempt, or from the imported one, and mucc rejects both:
+it has no kernels for it, or it has errors.
+
+```
+error[MU7231]: the compiler does not take the program of mlp/gpt2
+```
+
+`mucc check` of the imported program says why.
+""",
+    ),
     "MU7260": (
         "a program to profile cannot be built",
         """

@@ -3,6 +3,7 @@
 * `plan`: which schedules of which programs to try for which sizes, as a value that a folder can hold
 * `build`: a library for each distinct schedule, from parts and in parallel; needs nvcc, no GPU
 * `measure`: every library on random inputs, checked and timed, in child processes; needs a GPU, no nvcc
+* `survey`: every legal schedule of a program's contractions, with what the model says of it
 * `results`: what a folder's measurements say
 * `store`, `lookup`: measurements in a database that later compilations consult
 
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from mucc.tune.folder import results
     from mucc.tune.measuring import measure
     from mucc.tune.plans import Plan, Program
+    from mucc.tune.ranking import survey
     from mucc.tune.records import Record, Run
 
-__all__ = ["Plan", "Program", "Record", "Run", "build", "measure", "plan", "results"]
+__all__ = ["Plan", "Program", "Record", "Run", "build", "measure", "plan", "results", "survey"]
 
 _HOMES = {
     "Plan": "plans",
@@ -38,6 +40,7 @@ _HOMES = {
     "measure": "measuring",
     "plan": "choosing",
     "results": "folder",
+    "survey": "ranking",
 }
 
 

@@ -1,0 +1,141 @@
+"""What schedules have in common: the terms in which measured times correct the model.
+
+A term is something that two programs share (a mainloop on the same problem, a tile) with the standard
+deviation of the error that the model makes for all that share it. The deviations are those of the 11,380
+measurements of `bench/results/h200/calibration*.csv.gz`, taken apart by what pairs of schedules have in
+common: 0.17 for a problem, 0.04 more where mainloops differ, 0.07 where tiles do, 0.06 for clusters and
+depths, and the rest for orders of tiles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from mucc.agent.propose.offline.surveys import Version
+
+Terms = Mapping[int, float]
+"""Deviations by what they are of, for a whole program: parts of its time. Terms are numbered, since their
+names are long and asked for often."""
+
+_NUMBERS: dict[object, int] = {}
+
+ALL, PROBLEM, BODY = 0.10, 0.10, 0.02
+MAINLOOP, SIDE, TILE, CLUSTER, SKELETON, WALK, ORDER = 0.04, 0.02, 0.04, 0.02, 0.02, 0.006, 0.006
+EVERYWHERE = 0.5
+"""Of a term's variance, what holds for other problems of the same format too."""
+OTHER_KERNELS = 0.25
+"""How far off the time of kernels is that are no products."""
+LAUNCH = 0.5
+"""What of launching a kernel goes by beside the one before it, with `pdl = on`; as much is its deviation."""
+
+
+class Shape(NamedTuple):
+    """A schedule's settings in the terms of the program: rows and columns as the result has them."""
+
+    mainloop: str
+    scheduler: str
+    rows: int
+    columns: int
+    depth: int
+    cluster: tuple[int, int]
+    walk: str
+    exchanged: bool
+
+
+def shape_of(settings: Mapping[str, str]) -> Shape:
+    """The settings that the compiler wrote, read again."""
+    return _shape(
+        settings["tile"],
+        settings["cluster"],
+        settings["mainloop"],
+        settings["scheduler"],
+        settings.get("exchange") == "on",
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _shape(tile: str, cluster: str, mainloop: str, scheduler: str, exchanged: bool) -> Shape:
+    m, n, k = map(int, tile.split("x"))
+    a, b = map(int, cluster.split("x"))
+    if exchanged:
+        m, n, a, b = n, m, b, a
+    kind = re.match(r"\w+", scheduler)
+    return Shape(
+        mainloop,
+        kind[0] if kind else scheduler,
+        m,
+        n,
+        k,
+        (a, b),
+        scheduler,
+        exchanged,
+    )
+
+
+def expected_us(version: Version) -> float:
+    """The model's time, less what overlaps between kernels."""
+    saved = sum(LAUNCH * m.launch_us for m in version.choice.values() if m.settings.get("pdl") == "on")
+    return max(version.us - saved, 1e-3)
+
+
+def terms_of(version: Version) -> dict[int, float]:
+    """The terms of a program."""
+    total = expected_us(version)
+    found = {_number("all"): ALL, _number(("body", version.sketch.body)): BODY}
+    for place, move in version.choice.items():
+        share = move.us / total
+        contraction = version.sketch.contractions[place]
+        settings = tuple(move.settings.items())
+        numbered = _numbered(contraction.signature, contraction.problem.compute, settings)
+        for term, deviation in numbered:
+            found[term] = found.get(term, 0.0) + share * deviation
+        if move.settings.get("pdl") == "on":
+            term = _number("pdl")
+            found[term] = found.get(term, 0.0) + LAUNCH * move.launch_us / total
+    for kind, us in version.sketch.other_us.items():
+        found[_number(("kernel", kind))] = OTHER_KERNELS * us / total
+    return found
+
+
+def _number(term: object) -> int:
+    return _NUMBERS.setdefault(term, len(_NUMBERS))
+
+
+@lru_cache(maxsize=1 << 14)
+def _numbered(
+    here: str, compute: str, settings: tuple[tuple[str, str], ...]
+) -> tuple[tuple[int, float], ...]:
+    return tuple((_number(t), d) for t, d in _of_schedule(here, compute, shape_of(dict(settings))))
+
+
+def _of_schedule(here: str, compute: str, shape: Shape) -> Iterator[tuple[object, float]]:
+    """The terms of a schedule for a problem."""
+    loop = (shape.mainloop, shape.scheduler)
+    tile = (shape.mainloop, shape.rows, shape.columns)
+    yield (here,), PROBLEM
+    yield from _shared(here, compute, ("mainloop", *loop), MAINLOOP)
+    yield (here, "rows", shape.rows), SIDE
+    yield (here, "columns", shape.columns), SIDE
+    yield from _shared(here, compute, ("tile", *tile), TILE)
+    yield (here, "cluster", shape.cluster, shape.mainloop), CLUSTER
+    yield (here, "skeleton", *loop, *tile, shape.depth, shape.cluster, shape.exchanged), SKELETON
+    yield (here, "walk", shape.walk), WALK
+    yield (here, "order", *loop, *tile, shape.depth, shape.cluster, shape.exchanged, shape.walk), ORDER
+
+
+def _shared(
+    here: str, compute: str, term: tuple[object, ...], deviation: float
+) -> Iterator[tuple[object, float]]:
+    """A term that holds partly for other problems of the same format."""
+    yield (here, *term), deviation * (1 - EVERYWHERE) ** 0.5
+    yield (compute, *term), deviation * EVERYWHERE**0.5
+
+
+def dot(a: Terms, b: Terms) -> float:
+    """The covariance of the model's errors for two programs."""
+    if len(a) > len(b):
+        a, b = b, a
+    return sum(value * b[term] for term, value in a.items() if term in b)

@@ -1,0 +1,58 @@
+"""A `.mcu` text taken apart into kernels and schedules, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mucc import frontend
+from mucc.diagnostics.core import Source
+from mucc.tune.ranking import Survey
+
+Settings = Mapping[str, str]
+"""A schedule as source has it: the text of each setting by its name."""
+
+Place = tuple[str, str]
+"""A contraction: its kernel and its stage; the stage is empty where a schedule is for all of a kernel."""
+
+NAME = "program.mcu"
+"""What programs are called in messages."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A program as its kernels, as `mucc fmt` lays them out, and settings of its schedules for a target."""
+
+    body: str
+    pinned: Mapping[Place, Settings]
+
+    def settings(self, kernel: str, stage: str) -> dict[str, str]:
+        """What is pinned for a contraction."""
+        return {**self.pinned.get((kernel, ""), {}), **self.pinned.get((kernel, stage), {})}
+
+
+def split(text: str, target: str) -> Split:
+    """A program without its schedules, and these. Raises DiagnosticError on syntax errors."""
+    source = Source(NAME, text)
+    program, sink = frontend.parse(source)
+    sink.raise_if_errors()
+    pinned: dict[Place, dict[str, str]] = {}
+    body = text
+    for schedule in reversed(program.schedules):
+        body = body[: schedule.span.start] + body[schedule.span.end :]
+        if schedule.target.text != target:
+            continue
+        place = (schedule.kernel.text, schedule.stage.text if schedule.stage else "")
+        values = {s.name.text: text[s.value.span.start : s.value.span.end] for s in schedule.settings}
+        pinned[place] = {**values, **pinned.get(place, {})}
+    return Split(frontend.format(Source(NAME, body)), pinned)
+
+
+def join(body: str, surveys: Iterable[Survey], choice: Mapping[Place, Settings]) -> str:
+    """A program with a schedule for each contraction that is chosen for."""
+    blocks: list[str] = []
+    for kernel in surveys:
+        own = {stage: settings for (name, stage), settings in choice.items() if name == kernel.kernel}
+        if own:
+            blocks.append(kernel.schedules(own))
+    return "\n".join([body.rstrip("\n") + "\n", *blocks])

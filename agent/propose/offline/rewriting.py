@@ -1,0 +1,323 @@
+"""Other programs that compute the same: where stages begin, how a product is said, in which format it is
+computed.
+
+Each rewriting is of the text, by the syntax tree; whether the compiler has kernels for the outcome, and
+whether they should be faster, is found out by asking it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from mucc import frontend
+from mucc.agent.propose.offline.programs import NAME
+from mucc.diagnostics.core import DiagnosticError, Source, Span
+from mucc.frontend import ast
+from mucc.frontend.exprtext import expr_text
+
+CASTS = {"bf16": "bf16", "f16": "f16"}
+"""The formats that f32 operands are converted to, by the policy that permits it."""
+
+REDUCTIONS = {"sum", "amax", "mean", "prod", "logsumexp", "max", "min", "softmax", "log_softmax"}
+
+
+class Rewriting(NamedTuple):
+    """A body, what was done, and why it may help; `kind` is that of hypotheses."""
+
+    body: str
+    kind: str
+    title: str
+    why: str
+
+
+def rewritings(body: str, precision: str) -> list[Rewriting]:
+    """Programs without schedules that compute what `body` does, within a policy of precision."""
+    source = Source(NAME, body)
+    program, sink = frontend.parse(source)
+    if sink.has_errors:
+        return []
+    found: dict[str, Rewriting] = {}
+    for kernel in program.kernels:
+        for made in _of_kernel(body, kernel, precision):
+            if (text := _formatted(made.body)) and text != body:
+                found.setdefault(text, made._replace(body=text))
+    return list(found.values())
+
+
+def _of_kernel(body: str, kernel: ast.Kernel, precision: str) -> Iterator[Rewriting]:
+    yield from _precisions(body, kernel, precision)
+    yield from _columns_summed(body, kernel)
+    yield from _boundaries_opened(body, kernel)
+    yield from _boundaries_pinned(body, kernel)
+
+
+def _formatted(text: str) -> str:
+    try:
+        return frontend.format(Source(NAME, text))
+    except DiagnosticError:
+        return ""
+
+
+# Walking and editing
+
+
+def _parts(expr: ast.Expr) -> Iterator[ast.Expr]:
+    """An expression and all within it, outermost first."""
+    yield expr
+    match expr:
+        case ast.Unary() | ast.Transpose() | ast.Index():
+            yield from _parts(expr.operand)
+        case ast.Binary():
+            yield from _parts(expr.lhs)
+            yield from _parts(expr.rhs)
+        case ast.Call():
+            for argument in expr.args:
+                if not isinstance(argument.value, ast.List):
+                    yield from _parts(argument.value)
+        case _:
+            pass
+
+
+def _statements(kernel: ast.Kernel) -> Iterator[tuple[Span, ast.Expr]]:
+    """Every value of a kernel with the place of its statement."""
+    for statement in kernel.body:
+        yield statement.span, statement.value
+    for value in kernel.returns:
+        yield kernel.return_span, value
+
+
+def _edited(text: str, edits: list[tuple[Span, str]]) -> str:
+    for span, new in sorted(edits, key=lambda e: -e[0].start):
+        text = text[: span.start] + new + text[span.end :]
+    return text
+
+
+def _is_product(expr: ast.Expr) -> bool:
+    if isinstance(expr, ast.Call):
+        return expr.function.text in ("matmul", "grouped_matmul", "conv", "conv_transpose")
+    return isinstance(expr, ast.Binary) and expr.op == "@"
+
+
+def _operands(expr: ast.Expr) -> tuple[ast.Expr, ast.Expr] | None:
+    """Those of a plain product of two values."""
+    if isinstance(expr, ast.Binary) and expr.op == "@":
+        return expr.lhs, expr.rhs
+    if isinstance(expr, ast.Call) and expr.function.text == "matmul" and len(expr.args) >= 2:
+        a, b = expr.args[0].value, expr.args[1].value
+        extra = {a.name.text for a in expr.args[2:] if a.name}
+        if not isinstance(a, ast.List) and not isinstance(b, ast.List) and extra <= {"compute"}:
+            return a, b
+    return None
+
+
+def _types(kernel: ast.Kernel) -> Mapping[str, ast.Type]:
+    return {p.name.text: p.type for p in kernel.params}
+
+
+def _extents(type: ast.Type | None) -> tuple[int | None, ...]:
+    if type is None or type.shape is None:
+        return ()
+    return tuple(e.value if isinstance(e, ast.IntLit) else None for e in type.shape)
+
+
+# A product with one column
+
+
+def _columns_summed(body: str, kernel: ast.Kernel) -> Iterator[Rewriting]:
+    """`h @ w.T` with `w: f32[1, K]` is `sum(h * w, axis=-1, keepdims=on)`: a sum over rows, which the kernel
+    that makes h can do on the way, where a product of one column needs a kernel of its own, which reads h.
+    """
+    types = _types(kernel)
+    for _, value in _statements(kernel):
+        for part in _parts(value):
+            if (operands := _operands(part)) is None:
+                continue
+            left, right = operands
+            weight = right.operand if isinstance(right, ast.Transpose) else right
+            if not isinstance(weight, ast.Name):
+                continue
+            extents = _extents(types.get(weight.text))
+            row = isinstance(right, ast.Transpose)
+            if len(extents) != 2 or extents[0 if row else 1] != 1:
+                continue
+            vector = weight.text if row else f"{weight.text}.T"
+            new = f"sum(({expr_text(left)}) * {vector}, axis=-1, keepdims=on)"
+            yield Rewriting(
+                _edited(body, [(part.span, f"({new})")]),
+                "algebra",
+                f"sum rows instead of multiplying with the one column of {weight.text}",
+                "a product of one column is a sum over rows, which the epilogue of the kernel before can do",
+            )
+
+
+# Where stages begin
+
+
+def _boundaries_pinned(body: str, kernel: ast.Kernel) -> Iterator[Rewriting]:
+    """What a reduction takes, or one of two products of the same operand, kept as a stage of its own.
+
+    Any other product is kept where the compiler would keep it anyhow, or would need a kernel more.
+    """
+    for place, value in _statements(kernel):
+        lefts = [expr_text(o[0]) for p in _parts(value) if (o := _operands(p)) is not None]
+        for part in _parts(value):
+            operands = _operands(part)
+            if operands is not None and lefts.count(expr_text(operands[0])) > 1:
+                what = f"the product `{_short(part)}`"
+            elif (
+                isinstance(part, ast.Call)
+                and part.function.text in REDUCTIONS
+                and part.args
+                and not isinstance(part.args[0].value, (ast.List, ast.Name))
+                and any(_is_product(p) for p in _parts(part.args[0].value))
+            ):
+                what = f"what `{part.function.text}` takes"
+                part = part.args[0].value
+                assert not isinstance(part, ast.List)
+            else:
+                continue
+            if isinstance(part, ast.Name):
+                continue
+            name = _free_name(body)
+            edits = [
+                (part.span, name),
+                (Span(place.start, place.start), f"stage {name} = {expr_text(part)}\n    "),
+            ]
+            yield Rewriting(
+                _edited(body, edits),
+                "fusion",
+                f"keep {what} in memory",
+                "kernels with less in each may take larger tiles, where what lies between is cheap to keep",
+            )
+
+
+def _boundaries_opened(body: str, kernel: ast.Kernel) -> Iterator[Rewriting]:
+    """A stage that the program pins, left to the compiler."""
+    for statement in kernel.body:
+        if not statement.is_stage:
+            continue
+        text = body[statement.span.start : statement.span.end]
+        yield Rewriting(
+            _edited(body, [(statement.span, re.sub(r"^stage\s+", "", text))]),
+            "fusion",
+            f"leave to the compiler whether {statement.name.text} is kept",
+            "a value that the next kernel computes on the way needs no memory",
+        )
+
+
+def _free_name(body: str) -> str:
+    number = 0
+    while re.search(rf"\bkept{number}\b", body):
+        number += 1
+    return f"kept{number}"
+
+
+def _short(expr: ast.Expr, most: int = 40) -> str:
+    text = expr_text(expr)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+# Number formats
+
+
+def _precisions(body: str, kernel: ast.Kernel, precision: str) -> Iterator[Rewriting]:
+    """Products of f32 in a format that the policy permits, all of them at once."""
+    if precision == "tf32":
+        yield from _computed_in(body, kernel, ("tf32", "tf32x3"))
+    elif precision in CASTS:
+        yield from _computed_in(body, kernel, ("tf32",))
+        yield from _cast_to(body, kernel, CASTS[precision])
+
+
+def _computed_in(body: str, kernel: ast.Kernel, formats: tuple[str, ...]) -> Iterator[Rewriting]:
+    """`compute=f32` and formats slower than those permitted, replaced."""
+    words = [
+        argument
+        for _, value in _statements(kernel)
+        for part in _parts(value)
+        if isinstance(part, ast.Call) and _is_product(part)
+        for argument in part.args
+        if argument.name is not None and argument.name.text == "compute"
+    ]
+    for new in formats:
+        edits = [
+            (a.value.span, new)
+            for a in words
+            if isinstance(a.value, ast.Name) and a.value.text in SLOWER.get(new, ())
+        ]
+        if edits:
+            yield Rewriting(
+                _edited(body, edits),
+                "precision",
+                f"multiply f32 in {new}",
+                f"the policy permits {new}, which tensor cores multiply",
+            )
+
+
+SLOWER = {"tf32": ("f32", "tf32x3"), "tf32x3": ("f32",)}
+"""Formats of f32 products that a faster one may replace."""
+
+
+def _cast_to(body: str, kernel: ast.Kernel, format: str) -> Iterator[Rewriting]:
+    """Operands of f32 products rounded to 16 bits. Results stay f32; values between are rounded where they
+    are operands next."""
+    edits: list[tuple[Span, str]] = []
+    for _, value in _statements(kernel):
+        edits += _casts(value, format, set())
+    if edits:
+        yield Rewriting(
+            _edited(body, [(span, text) for span, text in edits]),
+            "precision",
+            f"multiply f32 in {format}",
+            f"the policy permits {format}: twice the rate of tf32, and half the bytes of operands",
+        )
+
+
+def _casts(expr: ast.Expr, format: str, done: set[Span]) -> list[tuple[Span, str]]:
+    """An edit for each outermost product, with those inside it rewritten too."""
+    for part in _parts(expr):
+        if _operands(part) is not None and not any(_within(part.span, d) for d in done):
+            done.add(part.span)
+    outermost = [p for p in _parts(expr) if p.span in done and _operands(p) is not None]
+    return [(p.span, f"({_cast_text(p, format)})") for p in outermost]
+
+
+def _cast_text(expr: ast.Expr, format: str) -> str:
+    """An expression with the operands of all its products rounded."""
+    if (operands := _operands(expr)) is not None:
+        a, b = (_cast_operand(o, format) for o in operands)
+        return f"cast({a} @ {b}, f32)"
+    match expr:
+        case ast.Unary():
+            return f"{expr.op} ({_cast_text(expr.operand, format)})"
+        case ast.Binary():
+            return f"({_cast_text(expr.lhs, format)}) {expr.op} ({_cast_text(expr.rhs, format)})"
+        case ast.Transpose():
+            return f"({_cast_text(expr.operand, format)}).T"
+        case ast.Index():
+            inner = ", ".join("None" if new else ":" for new in expr.new_axes)
+            return f"({_cast_text(expr.operand, format)})[{inner}]"
+        case ast.Call():
+            words: list[str] = []
+            for argument in expr.args:
+                name = f"{argument.name.text}=" if argument.name else ""
+                if isinstance(argument.value, ast.List):
+                    items = [str(v) if isinstance(v, int) else v.text for v in argument.value.values]
+                    words.append(f"{name}({', '.join(items)},)")
+                else:
+                    words.append(name + _cast_text(argument.value, format))
+            return f"{expr.function.text}({', '.join(words)})"
+        case _:
+            return expr_text(expr)
+
+
+def _cast_operand(expr: ast.Expr, format: str) -> str:
+    if isinstance(expr, ast.Transpose):
+        return f"cast({_cast_text(expr.operand, format)}, {format}).T"
+    return f"cast({_cast_text(expr, format)}, {format})"
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end and inner != outer
