@@ -14,8 +14,8 @@ KEEP = 0.95
 """The part of the geometric mean that a policy has to keep."""
 
 EPSILONS = (None, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 4.0)
-WINDOWS = (None, 4, 6, 8, 12, 16, 20)
-MOST = (None, 30, 20, 10)
+WINDOWS = (None, 4, 6, 8, 10, 12, 16, 20)
+MOST = (None, 32, 28, 24, 20, 16, 12, 8)
 SHARES = (0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 
 HALVES = 20

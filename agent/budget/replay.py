@@ -194,10 +194,25 @@ def _saved(spent: float, fixed: float) -> float:
 
 def measure(taken: Sequence[Taken], everything: Sequence[Taken]) -> Measure:
     """A policy's results against those of everything, of the same tasks."""
-    cost, fixed = (sum((t.cost for t in found), Cost()) for found in (taken, everything))
-    speedup, full = (_geomean([t.speedup for t in found]) for found in (taken, everything))
-    by = "tokens" if fixed.tokens else "attempts"
-    return Measure(speedup, speedup / full, cost, fixed, by)
+    total, fixed = Total.of(taken), Total.of(everything)
+    by = "tokens" if fixed.cost.tokens else "attempts"
+    return Measure(total.speedup, total.speedup / fixed.speedup, total.cost, fixed.cost, by)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The geometric mean of speedups of several tasks, and what they cost together."""
+
+    speedup: float
+    cost: Cost
+
+    @classmethod
+    def of(cls, taken: Sequence[Taken]) -> Total:
+        """Of these."""
+        costs = [t.cost for t in taken]
+        attempts, tokens = sum(c.attempts for c in costs), sum(c.tokens for c in costs)
+        cost = Cost(attempts, tokens, math.fsum(c.seconds for c in costs))
+        return cls(_geomean([t.speedup for t in taken]), cost)
 
 
 def _geomean(values: Sequence[float]) -> float:

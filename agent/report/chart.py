@@ -50,7 +50,7 @@ class Axis:
 
     def ticks(self) -> list[float]:
         """Round values within the range, about five."""
-        if self.log:
+        if self.log and self.high > 6 * self.low:
             return self._log_ticks()
         step = _round((self.high - self.low) / 5)
         first = math.ceil(self.low / step)
@@ -58,12 +58,12 @@ class Axis:
 
     def _log_ticks(self) -> list[float]:
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        for digits in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(1 + i / 10 for i in range(90))):
-            every = max(1, (last - first) // 6)
+        every = max(1, (last - first) // 6)
+        for digits in ((1,), (1, 2, 5), (1, 2, 3, 5, 7)):
             found = [d * 10.0**p for p in range(first, last + 1, every) for d in digits]
             found = [v for v in found if self.low <= v <= self.high]
             if len(found) >= 4:
-                return found if len(found) <= 9 else found[:: len(found) // 5]
+                return found
         return [self.low, self.high]
 
 

@@ -91,8 +91,7 @@ def sentences(choice: Choice) -> list[str]:
     saved = found.tokens_saved if found.by == "tokens" else found.attempts_saved
     kept = f"{found.retained:.1%} of the speedup for {saved:.0%} fewer {found.by}"
     lines.append(f"recommended: {choice.recommended}: {kept}")
-    if options := as_options(choice):
-        lines.append(f"  mucc-agent optimize ... {options}")
+    lines.append(f"  mucc-agent optimize ... {as_options(choice)}")
     for name, held in (("leaving one problem out", choice.left_out), ("split halves", choice.halves)):
         if held is not None:
             lines.append(f"{name}: {_held(held, found.by)}")
@@ -102,16 +101,20 @@ def sentences(choice: Choice) -> list[str]:
 def as_options(choice: Choice) -> str:
     """The recommended policy on the command line."""
     policy = choice.recommended
-    words: list[str] = []
-    if policy.epsilon is not None:
-        words.append(f"--epsilon {policy.epsilon:g}")
-    if policy.window is not None:
-        words.append(f"--window {policy.window}")
+    epsilon = "none" if policy.epsilon is None else f"{policy.epsilon:g}"
+    words = [f"--epsilon {epsilon}", f"--window {policy.window or 'none'}"]
     if policy.most is not None:
-        words.append(f"--attempts {policy.most}")
+        # Iterations and hypotheses as they are by themselves, where that comes out even.
+        words.append(f"--budget {_product(policy.most)}")
     if policy.share is not None:
         words.append(f"--total {round(policy.share * choice.measures[EVERYTHING].cost.attempts)}")
     return " ".join(words)
+
+
+def _product(most: int) -> str:
+    iterations = next(n for n in (5, 4, 3, 2, 1) if most % n == 0)
+    hypotheses = 2 if most // iterations % 2 == 0 else 1
+    return f"{iterations}x{hypotheses}x{most // iterations // hypotheses}"
 
 
 def _held(held: Held, by: str) -> str:
@@ -133,7 +136,7 @@ def plot(choice: Choice, by: str) -> Markup:
     chart = Chart(
         f"Speedup kept against {by}",
         Axis.over(by, [spent(found) for found in choice.measures.values()]),
-        Axis.between("of the geometric mean", min(kept), max(kept)),
+        Axis.between("speedup kept", min(kept), max(kept)),
     )
     chart.level(choice.keep, "c7", f"{choice.keep:.0%}")
     for policy, found in choice.measures.items():

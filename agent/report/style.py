@@ -4,12 +4,12 @@ RULES = """
 :root { color-scheme: light dark; --fg: #1b1f24; --dim: #5c6670; --bg: #fff; --box: #f5f6f8;
   --rule: #d9dde2;
   --add: #dff5e3; --del: #fde4e1; --good: #1a7f37; --bad: #c62828; --warn: #9a6700; --link: #0b5cad;
-  --c0: #1f6fd6; --c1: #8a8f98; --c2: #d9822b; --c3: #8a4fbf; --c4: #1a9a8a; --c5: #c2458b; --c6: #a9b0b8;
+  --c0: #1f6fd6; --c1: #c2458b; --c2: #d9822b; --c3: #8a4fbf; --c4: #1a9a8a; --c5: #8a8f98; --c6: #a9b0b8;
   --c7: #c62828; }
 @media (prefers-color-scheme: dark) { :root { --fg: #e4e7eb; --dim: #9aa4af; --bg: #14171b;
   --box: #1d2126; --rule: #343a42;
   --add: #12351f; --del: #45201d; --good: #4cc26a; --bad: #ff7b72; --warn: #d9a934; --link: #6cb2ff;
-  --c0: #5aa2f5; --c1: #9aa1ab; --c2: #f0a355; --c3: #b68ae0; --c4: #43c6b4; --c5: #e57ab3; --c6: #5d6670;
+  --c0: #5aa2f5; --c1: #e57ab3; --c2: #f0a355; --c3: #b68ae0; --c4: #43c6b4; --c5: #9aa1ab; --c6: #5d6670;
   --c7: #ff7b72; } }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }

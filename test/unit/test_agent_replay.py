@@ -204,3 +204,24 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     ):
         assert main(["replay", *argv]) != 0
         assert code in capsys.readouterr().err
+
+
+def test_the_benchmark_of_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from bench import agent, common
+
+    monkeypatch.setattr(common, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(agent, "plot", lambda *_: True)
+    monkeypatch.setattr(agent, "plot_replay", lambda *_: None)
+    agent.main([typical(tmp_path / "run"), "--record", "agent"])
+    assert "agent.own_set_over_default_geomean" in capsys.readouterr().out
+    found = json.loads((tmp_path / "results" / "h200" / "agent.json").read_text())
+    figures = found["summary"]
+    assert figures["agent.own_set_over_default_geomean"] == pytest.approx(1.7087, abs=1e-3)
+    assert figures["agent.attempts"] == 10 and figures["agent.fallbacks"] == 2
+    assert figures["agent.overhead_share"] == pytest.approx(0.00735, abs=1e-4)
+    assert 0.95 <= figures["agent.replay_retained"] <= 1 and 0 <= figures["agent.replay_attempts_saved"] < 1
+    assert found["versions"]["torch"] == "2.11.0" and len(found["rows"]) == 5
+    assert found["rows"][0]["precision"] == "tf32"
+    assert (tmp_path / "results" / "h200" / "agent.txt").read_text().startswith("run: 5 tasks")

@@ -172,7 +172,7 @@ def test_runs_of_nothing(tmp_path: Path):
 def test_a_thousand_attempts(tmp_path: Path):
     with begin(tmp_path / "run") as store:
         times = random_times(random.Random(1), 1000)
-        fill(store, make_task(hostile="y" * 3000), times, hostile="z" * 3000, tokens=9)
+        fill(store, make_task(hostile="y" * 3000), times, hostile="z" * 3000, tokens=9, together=10)
     began = time.process_time()
     html = page(read_run(str(tmp_path / "run")))
     assert time.process_time() - began < 2.0
