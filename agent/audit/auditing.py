@@ -9,7 +9,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from mucc.agent.audit.shapes import with_other_shapes
 from mucc.agent.audit.shares import kernels, own_share
 from mucc.agent.audit.solutions import Solution, open_solution
 from mucc.agent.audit.verdict import Failure, Verdict
+from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.cli import files
@@ -287,11 +288,8 @@ class _Audit:
         if self.device == "cpu":
             yield
             return
-        with ExitStack() as held:
-            started = time.monotonic()
-            with self._phase("wait"):
-                held.enter_context(turn())
-            child.extend(time.monotonic() - started)
+        with child.turn(turn) as waited:
+            self._spent("wait", waited)
             yield
 
     @contextmanager
@@ -301,8 +299,11 @@ class _Audit:
         try:
             yield
         finally:
-            key = f"{self.process}.{name}"
-            self.seconds[key] = self.seconds.get(key, 0.0) + time.monotonic() - started
+            self._spent(name, time.monotonic() - started)
+
+    def _spent(self, name: str, seconds: float) -> None:
+        key = f"{self.process}.{name}"
+        self.seconds[key] = self.seconds.get(key, 0.0) + seconds
 
     def _child(self, module: str) -> Child:
         memory = (self.options.memory_limit << 20) + TORCH["cuda" if self.device != "cpu" else "cpu"]
@@ -342,15 +343,7 @@ class _Audit:
             raise self._problem_error(failed) from None
 
     def _problem_error(self, failed: ChildFailed) -> DiagnosticError:
-        shown = self.request.shown
-        notes = (f"it printed last:\n{failed.printed}",) if failed.printed else ()
-        if "No module named 'torch'" in failed.printed:
-            return _error("MU7001", "auditing needs torch", "pip install torch")
-        if "did not end" in failed.reason:
-            return _error("MU7013", f"{shown} {failed.reason}", "--time-limit gives more time", notes=notes)
-        if "memory" in failed.reason or "signal 9" in failed.reason:
-            return _error("MU7014", f"{shown} {failed.reason}", "--memory-limit sets the limit", notes=notes)
-        return _error("MU7015", f"the process that ran {shown} {failed.reason}", notes=notes)
+        return problem_error(self.request.shown, failed)
 
     def _ask(self, child: Child, **request: Any) -> dict[str, Any]:
         return self._heard(child.ask(**request))

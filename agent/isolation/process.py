@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from mucc import guard
@@ -95,6 +95,15 @@ class Child:
     def extend(self, seconds: float) -> None:
         """Give the process more time: it had to wait for something else."""
         self._until += seconds
+
+    @contextlib.contextmanager
+    def turn(self, turn: Callable[[], contextlib.AbstractContextManager[None]]) -> Generator[float]:
+        """Within a turn on the GPU, waiting for which costs the process none of its time: seconds waited."""
+        started = time.monotonic()
+        with turn():
+            waited = time.monotonic() - started
+            self.extend(waited)
+            yield waited
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """The answer to a request. Raises ChildFailed."""

@@ -1,0 +1,35 @@
+"""Candidates become outcomes: built side by side, run and timed each in a process of its own, audited before
+they count.
+
+    evaluator = make(device="cuda", jobs=16)
+    for place, outcome in evaluator.evaluate(task, candidates, best_ms):
+        …
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mucc.agent.evaluate.settings import Settings
+
+if TYPE_CHECKING:
+    from mucc.agent.core.evaluating import Evaluator
+
+__all__ = ["Settings", "make"]
+
+
+def make(
+    *,
+    device: str = "auto",
+    jobs: int | None = None,
+    folder: str | None = None,
+    settings: Settings | None = None,
+) -> Evaluator:
+    """An evaluator on a device: "cuda", "cpu" or "auto". It begins to load torch at once, in another process.
+
+    `jobs` are builds at a time, by default as many as there are cores; `folder` keeps libraries and what
+    torch.compile has made, by default for as long as the evaluator lasts.
+    """
+    from mucc.agent.evaluate.evaluator import LocalEvaluator
+
+    return LocalEvaluator(device, jobs, folder, settings or Settings())

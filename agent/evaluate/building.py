@@ -1,0 +1,87 @@
+"""Programs become libraries, several at once, through mucc's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from mucc.agent.core.attempts import Candidate, Status
+from mucc.agent.core.tasks import PROGRAM_FILE, Task
+from mucc.agent.evaluate.settings import Settings
+from mucc.atomic import replace_file
+from mucc.build import Request, build
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+from mucc.diagnostics.render import to_json
+from mucc.pool import Pool
+from mucc.source import decode
+
+MACHINE = {"MU5101", "MU5102", "MU5103", "MU5104", "MU5105", "MU5107", "MU5109"}
+"""Errors of a build that say nothing of the program: no compiler, no headers, no room on the disk."""
+
+COMPILER = "MU51"
+"""What codes of the compilers' errors begin with; other errors are mucc's, about the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What came of a build: a library, or a status that says why there is none."""
+
+    library: str | None = None
+    status: Status = Status.GOOD
+    reason: str = ""
+    diagnostics: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    seconds: float = 0.0
+
+
+class Builder:
+    """Builds candidates in a pool; libraries stay in a folder."""
+
+    def __init__(self, pool: Pool, folder: str, settings: Settings):
+        self.pool, self.folder, self.settings = pool, folder, settings
+
+    def path(self, task: Task, candidate: Candidate) -> str:
+        """Where the library of a candidate lies once it is built."""
+        name = hashlib.sha256(f"{task.target}\n{candidate.program}".encode()).hexdigest()[:32]
+        return os.path.join(self.folder, f"{name}.so")
+
+    def build(self, task: Task, candidate: Candidate) -> Built:
+        """Check a candidate and build its library. Raises DiagnosticError where the machine is at fault."""
+        started = time.monotonic()
+        data = candidate.program.encode()
+        request = Request(data, PROGRAM_FILE, "so", task.target, timeout=self.settings.build_seconds)
+        try:
+            made = build(request, pool=self.pool)
+        except DiagnosticError as error:
+            return self._failed(error, _source(data), time.monotonic() - started)
+        path = self.path(task, candidate)
+        try:
+            replace_file(path, made.data, 0o777)
+        except OSError as error:
+            raise DiagnosticError(
+                Diagnostic("MU7203", f"{path} cannot be written: {error.strerror}")
+            ) from None
+        source = _source(data)
+        facts = {"library": path, "cached": made.cached, "library_bytes": len(made.data)}
+        said = [to_json(d, source) for d in made.warnings]
+        return Built(path, diagnostics=said, facts=facts, seconds=time.monotonic() - started)
+
+    @staticmethod
+    def _failed(error: DiagnosticError, source: Source | None, seconds: float) -> Built:
+        codes = [d.code for d in error.diagnostics]
+        if MACHINE & {*codes}:
+            raise error
+        status = Status.UNBUILT if any(c.startswith(COMPILER) for c in codes) else Status.INVALID
+        said = [to_json(d, source) for d in error.diagnostics]
+        first = error.diagnostics[0]
+        return Built(None, status, f"{first.code}: {first.message}", said, seconds=seconds)
+
+
+def _source(data: bytes) -> Source | None:
+    try:
+        return decode(data, PROGRAM_FILE)
+    except DiagnosticError:
+        return None

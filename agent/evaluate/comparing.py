@@ -1,0 +1,72 @@
+"""The baselines of a task, and a candidate beside them, timed in one process in turns."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from contextlib import nullcontext
+from typing import Any
+
+from mucc import guard
+from mucc.agent.core.evaluating import Comparison
+from mucc.agent.core.tasks import PROBLEM_FILE, Task
+from mucc.agent.evaluate.running import TORCH, Turn
+from mucc.agent.evaluate.settings import Settings
+from mucc.agent.evaluate.workplace import lay_out
+from mucc.agent.isolation.problems import problem_error
+from mucc.agent.isolation.process import Child, ChildFailed
+from mucc.agent.isolation.zygote import Zygote
+from mucc.gpu_turns import exclusive_gpu, shared_gpu
+
+CANDIDATE = "mucc"
+
+
+class Comparer:
+    """Compares; what torch.compile makes is kept in a folder from one process to the next."""
+
+    def __init__(self, zygote: Zygote, folder: str, settings: Settings):
+        self.zygote, self.settings = zygote, settings
+        names = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+        self.env = {variable: os.path.join(folder, name) for variable, name in names.items()}
+        self._room = threading.Semaphore(settings.together)
+
+    def compare(self, task: Task, device: str, program: str | None, library: str | None) -> Comparison:
+        """Time the baselines of a task, and a program that was built where one is given.
+
+        Raises DiagnosticError where the baselines end their process, or hang.
+        """
+        try:
+            with self._room:
+                return self._compared(task, device, program, library)
+        except ChildFailed as failed:
+            if program is None:
+                raise problem_error(task.path, failed) from None
+            without = self.compare(task, device, None, None)
+            said = {CANDIDATE: f"its process {failed.reason}"}
+            return Comparison(without.ms, {**without.failed, **said})
+
+    def _compared(self, task: Task, device: str, program: str | None, library: str | None) -> Comparison:
+        settings = self.settings
+        memory = settings.memory_bytes + TORCH["cpu" if device == "cpu" else "cuda"]
+        module = "mucc.agent.evaluate.contenders"
+        with guard.temporary_folder(tempfile.gettempdir()) as folder:
+            driver = lay_out(folder, task, program or "", library)
+            with Child(self.zygote, module, folder, settings.compare_seconds, memory, self.env) as child:
+                asked: dict[str, Any] = {
+                    "problem": os.path.join(folder, PROBLEM_FILE),
+                    "driver": driver if program is not None else None,
+                    "device": "cpu" if device == "cpu" else "cuda",
+                    "tf32": task.precision == "tf32",
+                }
+                with child.turn(_turn(device, shared_gpu)):
+                    child.ask(do="open", **asked)
+                failed = child.ask(do="compile")["failed"]  # for long, and mostly not on the GPU
+                with child.turn(_turn(device, exclusive_gpu)):
+                    most, fewest = settings.compare_runs, settings.fewest
+                    said = child.ask(do="time", budget_ms=settings.compare_ms, fewest=fewest, most=most)
+        return Comparison({str(n): float(ms) for n, ms in said["ms"].items()}, dict(failed))
+
+
+def _turn(device: str, turn: Turn) -> Turn:
+    return nullcontext if device == "cpu" else turn

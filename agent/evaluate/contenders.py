@@ -1,0 +1,133 @@
+"""A problem's baselines and a candidate, called on the same tensors in one process. Imports torch.
+
+The baselines are PyTorch as it is (`default`: products of f32 in f32, convolutions in tf32), with all of them
+in tf32 (`tf32`), and torch.compile in its default mode with all of them in tf32 (`compile`).
+
+    {"do": "open", "problem": path, "driver": path or null, "device": …, "tf32": …}  -> {}
+    {"do": "compile"}                                                               -> {"failed": {…}}
+    {"do": "time", "budget_ms": …, …}                                               -> {"ms": {…}}
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from mucc.agent.evaluate.timing import within
+from mucc.agent.isolation.serving import Line
+
+torch: Any = importlib.import_module("torch")
+
+CANDIDATE = "mucc"
+
+SEED = 42
+
+
+class Contenders:
+    """What is timed, by name; what fails on its first call is left out, with its reason in `failed`."""
+
+    def __init__(self, problem: Path, device: str):
+        self.device = torch.device(device)
+        self.calls: dict[str, Callable[[], Any]] = {}
+        self.failed: dict[str, str] = {}
+        self.problem = module(problem, "mucc_problem")
+        self.model = self._made(self.problem.Model)
+        with self.device:
+            made = self.problem.get_inputs()
+        self.inputs = torch.utils._pytree.tree_map_only(torch.Tensor, self._moved, made)
+
+    def add_default(self) -> Any:
+        """PyTorch as it is; its result, or None where it fails."""
+        return self._add("default", lambda: self._call(self.model, tf32=False))
+
+    def add_tf32(self) -> Any:
+        """PyTorch with all products in tf32."""
+        return self._add("tf32", lambda: self._call(self.model, tf32=True))
+
+    def add_compiled(self) -> Any:
+        """torch.compile with all products in tf32."""
+        return self._add("compile", lambda: self._call(torch.compile(self.model), tf32=True))
+
+    def add_candidate(self, driver: Path, *, tf32: bool) -> Any:
+        """A candidate; `tf32` holds for what it leaves to PyTorch."""
+
+        def make() -> Callable[[], Any]:
+            return self._call(self._made(module(driver, "mucc_driver").ModelNew), tf32=tf32)
+
+        return self._add(CANDIDATE, make)
+
+    def times(self, budget_ms: float, fewest: int, most: int) -> dict[str, float]:
+        """The median time of each contender in ms, in turns, each from a cold L2."""
+        with torch.no_grad():
+            found = within(self.calls, budget_ms, fewest, most, self.device) if self.calls else {}
+        return {name: median(times) for name, times in found.items()}
+
+    def _moved(self, tensor: Any) -> Any:
+        return tensor.to(self.device)
+
+    def _made(self, model: Any) -> Any:
+        """A model on the device, with the same weights for all contenders."""
+        torch.manual_seed(SEED)
+        with self.device:
+            get_init = getattr(self.problem, "get_init_inputs", list)
+            return model(*get_init()).to(self.device)
+
+    def _call(self, model: Any, *, tf32: bool) -> Callable[[], Any]:
+        def call() -> Any:
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            return model(*self.inputs)
+
+        return call
+
+    def _add(self, name: str, make: Callable[[], Callable[[], Any]]) -> Any:
+        """The first result of a contender; None where it fails, which is its business alone."""
+        try:
+            with torch.no_grad():
+                call = make()
+                torch.manual_seed(SEED)
+                result = call()
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize()
+        except Exception as error:
+            text = (str(error).strip() or "no message").splitlines()[0]
+            self.failed[name] = f"{type(error).__name__}: {text}"[:300]
+            return None
+        self.calls[name] = call
+        return result
+
+
+def module(path: Path, name: str) -> Any:
+    """A Python file as a module. Raises whatever it raises."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def serve(line: Line) -> None:
+    """Answer requests until there are no more."""
+    found: Contenders | None = None
+    for request in line.requests():
+        answer: dict[str, Any] = {}
+        match request.pop("do"):
+            case "open":
+                found = Contenders(Path(request["problem"]), request["device"])
+                found.add_default()
+                found.add_tf32()
+                if request["driver"]:
+                    found.add_candidate(Path(request["driver"]), tf32=request["tf32"])
+            case "compile":
+                assert found
+                found.add_compiled()
+                answer = {"failed": found.failed}
+            case "time":
+                assert found
+                answer = {"ms": found.times(**request)}
+            case other:
+                raise ValueError(f"no request: {other}")
+        line.say(answer)

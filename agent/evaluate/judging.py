@@ -1,0 +1,61 @@
+"""The audit decides whether a candidate counts."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from mucc import guard
+from mucc.agent.audit.auditing import Auditor
+from mucc.agent.audit.bound import lowest
+from mucc.agent.audit.options import Options
+from mucc.agent.audit.solutions import Solution
+from mucc.agent.core.tasks import PROGRAM_FILE, Task
+from mucc.agent.evaluate.settings import Settings
+from mucc.agent.evaluate.workplace import lay_out
+from mucc.agent.isolation.zygote import Zygote
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What an audit said, and how long it took."""
+
+    accepted: bool
+    label: str
+    reason: str
+    verdict: dict[str, Any]
+    seconds: float
+
+
+class Judge:
+    """Audits candidates."""
+
+    def __init__(self, zygote: Zygote, settings: Settings):
+        self.auditor, self.settings = Auditor(zygote), settings
+
+    def judge(self, task: Task, device: str, program: str, library: str | None) -> Judged:
+        """Audit a candidate. Raises DiagnosticError where nothing can be judged."""
+        started = time.monotonic()
+        bound = lowest(task.sol, task.precision) if "assumptions" in task.sol else None
+        options = Options(
+            device="cpu" if device == "cpu" else "cuda",
+            card=task.card,
+            precision=task.precision,
+            time_limit=self.settings.audit_seconds,
+            memory_limit=self.settings.memory,
+            bound=bound is not None,
+            bound_us=bound.ms * 1e3 if bound else None,
+        )
+        with guard.temporary_folder(tempfile.gettempdir()) as folder:
+            driver = lay_out(folder, task, program, library)
+            solution = Solution(driver, PROGRAM_FILE, None, is_library=library is not None)
+            verdict = self.auditor.judge(task.path, task.text, solution, options)
+        reasons = [f"{f.detector}: {f.message}" for f in verdict.findings if f.severity == "reject"]
+        if verdict.failure:
+            reasons = [verdict.failure.message]
+        reason = "; ".join(reasons)
+        return Judged(
+            verdict.accepted, verdict.label.value, reason, verdict.to_json(), time.monotonic() - started
+        )

@@ -1,0 +1,176 @@
+"""Candidates run: each in a process of its own, which loads it, checks one result, and times it."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from mucc import guard
+from mucc.agent.core.attempts import Status
+from mucc.agent.core.tasks import Task
+from mucc.agent.evaluate.settings import Settings
+from mucc.agent.evaluate.timing import spread
+from mucc.agent.evaluate.workplace import lay_out, request_of
+from mucc.agent.isolation.problems import problem_error
+from mucc.agent.isolation.process import Child, ChildFailed
+from mucc.agent.isolation.zygote import Zygote
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.frontend.torch_import.request import error_from_json
+from mucc.gpu_turns import exclusive_gpu, shared_gpu
+
+TORCH = {"cpu": 2 << 30, "cuda": 12 << 30}
+"""Bytes of main memory that torch itself may take, with what CUDA keeps there."""
+
+SEEDS = 2**31
+
+SLOW = 0.3
+"""Seconds of a reference in float64 after which later candidates of the task do without."""
+
+STATUS = {"raised": Status.RAISED, "memory": Status.OUT_OF_MEMORY, "fault": Status.CRASHED}
+
+Turn = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of a run; times in ms."""
+
+    status: Status
+    reason: str = ""
+    ms: float | None = None
+    spread_ms: float | None = None
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    printed: str = ""
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class _Failed(Exception):
+    """The candidate failed: what to say of it."""
+
+    def __init__(self, ran: Ran):
+        super().__init__(ran.reason)
+        self.ran = ran
+
+
+class Runner:
+    """Runs candidates, several side by side; only one is timed at a time."""
+
+    def __init__(self, zygote: Zygote, device: str, settings: Settings):
+        self.zygote, self.device, self.settings = zygote, device, settings
+        self._room = threading.Semaphore(settings.together)
+        self._noise: dict[tuple[str, str], float] = {}
+
+    def run(self, task: Task, program: str, library: str | None) -> Ran:
+        """Check and time a candidate. Raises DiagnosticError where the problem file or the machine is at
+        fault."""
+        with self._room:
+            ran = self._tried(task, program, library, shared_gpu)
+        if ran.status is Status.OUT_OF_MEMORY and self.device != "cpu":
+            # It shared the GPU's memory with others, which it does not when it is timed by itself.
+            ran = self._tried(task, program, library, exclusive_gpu)
+        return ran
+
+    def _tried(self, task: Task, program: str, library: str | None, turn: Turn) -> Ran:
+        started = time.monotonic()
+        with guard.temporary_folder(tempfile.gettempdir()) as folder:
+            driver = lay_out(folder, task, program, library)
+            seconds = {"wait": 0.0}
+            with self._child(task, folder) as child:
+                try:
+                    ran = self._trial(task, child, driver, folder, turn, seconds)
+                except _Failed as failed:
+                    ran = failed.ran
+                except ChildFailed as failed:
+                    ran = Ran(status_of(failed), f"its process {failed.reason}", printed=failed.printed)
+                printed = ran.printed or child.printed()
+        seconds["run"] = time.monotonic() - started - seconds["wait"]
+        return Ran(ran.status, ran.reason, ran.ms, ran.spread_ms, ran.facts, printed, seconds)
+
+    def _child(self, task: Task, folder: str) -> Child:
+        settings = self.settings
+        memory = settings.memory_bytes + TORCH["cpu" if self.device == "cpu" else "cuda"]
+        try:
+            return Child(self.zygote, "mucc.agent.evaluate.trial", folder, settings.open_seconds, memory)
+        except ChildFailed as failed:
+            raise problem_error(task.path, failed) from None
+
+    def _trial(
+        self, task: Task, child: Child, driver: str, folder: str, turn: Turn, seconds: dict[str, float]
+    ) -> Ran:
+        settings = self.settings
+        self._open(task, child, folder)
+        child.allow(settings.run_seconds)
+        _ask(child, do="load", driver=driver)
+        key = (task.text, task.precision)
+        with child.turn(self._turn(turn)) as waited:
+            seconds["wait"] += waited
+            child.allow(settings.run_seconds)
+            seed = secrets.randbelow(SEEDS)
+            said = _ask(child, do="check", precision=task.precision, seed=seed, noise=self._noise.get(key))
+        if not said["correct"]:
+            raise _Failed(Ran(Status.WRONG, str(said["why"]), facts={"excess": said["excess"]}))
+        if (said["exact_seconds"] or 0.0) > SLOW:
+            self._noise[key] = float(said["noise"])
+        with child.turn(self._turn(exclusive_gpu)) as waited:
+            seconds["wait"] += waited
+            child.allow(settings.run_seconds)
+            budget = {"budget_ms": settings.time_ms, "fewest": settings.fewest, "most": settings.runs}
+            times = [float(t) for t in _ask(child, do="time", **budget)["times"]]
+        facts = {"excess": float(said["excess"]), "runs": len(times)}
+        return Ran(Status.GOOD, "", median(times), spread(times), facts)
+
+    def _turn(self, turn: Turn) -> Turn:
+        return nullcontext if self.device == "cpu" else turn
+
+    def _open(self, task: Task, child: Child, folder: str) -> None:
+        """Have the problem file loaded. What goes wrong here is the problem's fault, and raises."""
+        try:
+            said = child.ask(
+                do="open",
+                problem=request_of(task, folder).to_json(),
+                device=self.device,
+                memory=self.settings.memory_bytes,
+                output=self.settings.output << 20,
+            )
+        except ChildFailed as failed:
+            raise problem_error(task.path, failed) from None
+        if "errors" in said:
+            raise error_from_json(said["errors"])
+        if "failed" in said:
+            message = f"the process that ran {task.path} raised {said['failed']}"
+            raise DiagnosticError(Diagnostic("MU7015", message))
+        if said["device"] != self.device and self.device != "auto":
+            helps = ("candidates run on the GPU that they are for",)
+            raise DiagnosticError(
+                Diagnostic("MU7101", f"no GPU to evaluate on: {said['reason']}", helps=helps)
+            )
+        self.device = str(said["device"])
+
+
+def _ask(child: Child, **request: Any) -> Mapping[str, Any]:
+    """The answer to a request. Raises _Failed for what the candidate did, DiagnosticError for the problem."""
+    said = child.ask(**request)
+    if "errors" in said:
+        raise error_from_json(said["errors"])
+    if outside := said.get("outside"):
+        raise _Failed(Ran(Status.RAISED, f"it writes outside its folder: {outside[0]}"))
+    if "failed" in said:
+        raise _Failed(Ran(STATUS.get(said["kind"], Status.RAISED), str(said["failed"])))
+    return said
+
+
+def status_of(failed: ChildFailed) -> Status:
+    """What became of a candidate whose process gave no answer."""
+    if failed.cause == "time":
+        return Status.TIMED_OUT
+    if failed.cause == "memory" or (failed.cause == "ended" and failed.status == -signal.SIGKILL):
+        return Status.OUT_OF_MEMORY
+    return Status.CRASHED

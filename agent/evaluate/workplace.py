@@ -1,0 +1,31 @@
+"""The files that a candidate needs to run, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Task
+from mucc.frontend.torch_import.request import Request
+
+
+def lay_out(folder: str, task: Task, program: str, library: str | None) -> str:
+    """Put a task's problem and driver into a folder, and a candidate's program and library; the driver's
+    path. Raises OSError."""
+    texts = {PROBLEM_FILE: task.text, DRIVER_FILE: task.imported.driver, PROGRAM_FILE: program}
+    for name, text in texts.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    if library:
+        source = os.path.join(folder, PROGRAM_FILE)
+        built = f"{os.path.splitext(source)[0]}.so"
+        shutil.copyfile(library, built)
+        newer = os.stat(source).st_mtime + 1  # a driver takes no library that is older than its program
+        os.utime(built, (newer, newer))
+    return os.path.join(folder, DRIVER_FILE)
+
+
+def request_of(task: Task, folder: str) -> Request:
+    """The problem of a task as children load it, called as users know it; its file lies in a folder."""
+    path = os.path.join(folder, PROBLEM_FILE)
+    return Request(path, task.path, task.text, task.imported.name, "", "")

@@ -1,0 +1,300 @@
+"""Evaluation: what becomes of candidates, good and bad, each in a real process; drivers are made by hand."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import gone
+
+from mucc.agent.core.attempts import Candidate, Outcome, Status
+from mucc.agent.core.tasks import BASELINES, Imported, Task
+from mucc.agent.evaluate import Settings, make
+from mucc.agent.evaluate.building import Builder, Built
+from mucc.agent.evaluate.evaluator import LocalEvaluator
+from mucc.agent.evaluate.judging import Judged
+from mucc.agent.evaluate.running import Ran
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.pool import Cancelled
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+PROBLEM = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = torch.nn.Linear(size, size)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+def get_inputs():
+    return [torch.randn(4, 64)]
+
+def get_init_inputs():
+    return [64]
+"""
+
+DRIVER = """
+import ctypes, os, subprocess, sys, tempfile, time
+import torch
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = torch.nn.Linear(size, size)
+
+    def forward(self, x):
+        y = torch.relu(self.linear(x))
+        {body}
+        return y
+"""
+
+SETTINGS = Settings(open_seconds=30, run_seconds=20, memory=512, output=4, runs=5, time_ms=20, fewest=2)
+
+
+class NoBuilder(Builder):
+    """Takes programs as they are: `bad` is no program, `unbuilt` does not build."""
+
+    def __init__(self) -> None:
+        self.built: list[str] = []
+
+    def build(self, task: Task, candidate: Candidate) -> Built:
+        self.built.append(candidate.program)
+        if candidate.program == "broken machine":
+            raise DiagnosticError(Diagnostic("MU5101", "nvcc was not found"))
+        said = {"bad": Status.INVALID, "unbuilt": Status.UNBUILT}.get(candidate.program)
+        return Built(None, said or Status.GOOD, "no" if said else "")
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    made = make(device="cpu", jobs=1, settings=SETTINGS)
+    assert isinstance(made, LocalEvaluator)
+    made.builder = NoBuilder()
+    with made:
+        yield made
+
+
+def task(body: str = "pass", *, driver: str = DRIVER, problem: str = PROBLEM) -> Task:
+    imported = Imported("linear", "kernel linear", driver.replace("{body}", body))
+    return Task("own/linear", "linear.py", problem, "declared", "h200", "sm_90a", imported)
+
+
+def outcome_of(evaluator: LocalEvaluator, made: Task, best_ms: float | None = 0.0) -> Outcome:
+    """What becomes of one candidate; with the default nothing beats the best, so nothing is audited."""
+    found = list(evaluator.evaluate(made, [Candidate("kernel linear", "")], best_ms))
+    assert [place for place, _ in found] == [0]
+    return found[0][1]
+
+
+BAD = {
+    "hangs": ("while True: pass", Status.TIMED_OUT, "did not end within 2 s"),
+    "allocates": ("a = [bytearray(1 << 26) for _ in range(1000)]", Status.OUT_OF_MEMORY, "MemoryError"),
+    "allocates in torch": ("torch.empty(1 << 40)", Status.OUT_OF_MEMORY, "allocate memory"),
+    "prints": ("[print('x' * 1000000) for _ in range(100)]", Status.RAISED, "too large"),
+    "ends by a signal": ("ctypes.string_at(0)", Status.CRASHED, "signal 11"),
+    "ends": ("os._exit(7)", Status.CRASHED, "status 7"),
+    "raises": ("raise ValueError('not today')", Status.RAISED, "ValueError: not today (line 12"),
+    "shape": ("return y[:2]", Status.WRONG, "has shape [2, 64], [4, 64] expected"),
+    "dtype": ("return y.double()", Status.WRONG, "is float64, float32 expected"),
+    "values": ("return y * 1.01", Status.WRONG, "is off by"),
+    "number": ("return y, y", Status.WRONG, "2 results, 1 expected"),
+    "no tensor": ("return 'y'", Status.WRONG, "is no tensor"),
+    "nothing": ("return None", Status.WRONG, "is no tensor"),
+    "writes elsewhere": ("open('{elsewhere}/a', 'w')", Status.RAISED, "writes outside its folder"),
+    "removes elsewhere": ("os.remove('{elsewhere}/kept')", Status.RAISED, "writes outside its folder"),
+    "writes elsewhere and hides it": (
+        "try: open('{elsewhere}/a', 'w')\n        except OSError: pass",
+        Status.RAISED,
+        "writes outside its folder",
+    ),
+    "kills its parent": ("os.kill(os.getppid(), 9)", Status.RAISED, "Operation not permitted"),
+    "speaks for the process": (
+        "[os.write(fd, b'no\\n') for fd in (4,)]",
+        Status.CRASHED,
+        "an answer that is none",
+    ),
+}
+"""What a candidate does, what it counts as, and what is said of it."""
+
+
+@pytest.mark.parametrize(("body", "status", "said"), BAD.values(), ids=BAD)
+def test_what_a_candidate_does_is_an_outcome(
+    evaluator: LocalEvaluator, tmp_path: Path, body: str, status: Status, said: str
+):
+    (tmp_path / "kept").write_text("")
+    before = left_over()
+    evaluator.runner.settings = replaced(run_seconds=2.0) if "while" in body else SETTINGS
+    outcome = outcome_of(evaluator, task(body.replace("{elsewhere}", str(tmp_path))))
+    assert (outcome.status, said in outcome.reason) == (status, True), outcome
+    assert outcome.ms is None and not outcome.counts
+    assert os.listdir(tmp_path) == ["kept"] and left_over() == before
+    assert len(outcome.printed) < 10_000
+
+
+def test_a_good_candidate_is_timed_after_all_that(evaluator: LocalEvaluator):
+    outcome = outcome_of(evaluator, task("print('hello')"))
+    assert outcome.status is Status.GOOD and outcome.ms and outcome.spread_ms is not None, outcome
+    assert not outcome.audited and not outcome.counts and "hello" in outcome.printed
+    assert outcome.seconds.keys() >= {"build", "run", "wait"} and 0 <= outcome.facts["excess"] < 1
+
+
+FORKS = """
+        for n in range(3):
+            if os.fork() == 0:
+                os.setsid()
+                {kind}
+                time.sleep(100)
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], start_new_session=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["pass", "os.chdir('/')", "os.fork()"])
+def test_processes_that_a_candidate_started_end_with_it(evaluator: LocalEvaluator, kind: str):
+    before = children_of_init()
+    outcome = outcome_of(evaluator, task(FORKS.replace("{kind}", kind)))
+    assert outcome.status is Status.GOOD, outcome
+    assert all(gone(pid) for pid in children_of_init() - before)
+
+
+def test_a_crowd_of_processes_is_ended(evaluator: LocalEvaluator):
+    body = "pids = [os.fork() or time.sleep(100) for _ in range(300)]; time.sleep(100)"
+    outcome = outcome_of(evaluator, task(body))
+    assert outcome.status is Status.CRASHED and "more than 200 processes" in outcome.reason, outcome
+
+
+def test_the_fastest_that_beats_the_best_is_audited(
+    evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch
+):
+    times = {"slow": 3.0, "slower": 3.5, "cheat": 1.0, "fast": 2.0, "no progress": 3.999}
+    said = {True: Judged(True, "No Issues", "", {}, 1.0), False: Judged(False, "PyTorch-only", "no", {}, 1.0)}
+    monkeypatch.setattr(evaluator.runner, "run", lambda _, program, __: Ran(Status.GOOD, ms=times[program]))
+    monkeypatch.setattr(evaluator.judge, "judge", lambda _, __, program, ___: said[program != "cheat"])
+    stages: list[tuple[int, str]] = []
+    programs = ["bad", *times, "unbuilt"]
+    candidates = [Candidate(text, "") for text in programs]
+    watch: Any = lambda *stage: stages.append(stage)  # noqa: E731
+    found = {programs[n]: o for n, o in evaluator.evaluate(task(), candidates, 4.0, watch)}
+    assert (found["bad"].status, found["unbuilt"].status) == (Status.INVALID, Status.UNBUILT)
+    assert found["cheat"].status is Status.REJECTED and found["cheat"].label == "PyTorch-only"
+    assert [p for p, o in found.items() if o.counts] == ["fast"]
+    assert {p for p, o in found.items() if o.audited} == {"cheat", "fast"}
+    assert [programs[n] for n, stage in stages if stage == "audit"] == ["cheat", "fast"]
+    assert {stage for n, stage in stages if not n} == {"build"}
+
+
+def test_where_the_audit_rejects_the_fastest_the_next_is_audited(evaluator: LocalEvaluator):
+    found = dict(evaluator.evaluate(task(), [Candidate("one", ""), Candidate("two", "")], None))
+    assert [o.status for o in found.values()] == [Status.REJECTED] * 2
+    for outcome in found.values():
+        assert outcome.label == "PyTorch-only" and outcome.audited and "pytorch_only" in outcome.reason
+        assert outcome.verdict and outcome.verdict["seconds"]["candidate.time"] > 0
+
+
+def test_nothing_is_audited_that_does_not_beat_the_best(evaluator: LocalEvaluator):
+    outcome = outcome_of(evaluator, task(), best_ms=1e-6)
+    assert outcome.status is Status.GOOD and not outcome.audited and "audit" not in outcome.seconds
+
+
+PROBLEMS = {
+    "MU7012": PROBLEM.replace("return [torch.randn(4, 64)]", "return [1 / 0]"),
+    "MU7013": PROBLEM + "\nwhile True: pass\n",
+    "MU7010": "def (",
+    "MU7015": "import os; os._exit(3)",
+}
+
+
+@pytest.mark.parametrize(("code", "problem"), PROBLEMS.items())
+def test_a_bad_problem_file_is_an_error(evaluator: LocalEvaluator, code: str, problem: str):
+    evaluator.runner.settings = replaced(open_seconds=2.0) if code == "MU7013" else SETTINGS
+    with pytest.raises(DiagnosticError) as caught:
+        outcome_of(evaluator, task(problem=problem))
+    assert caught.value.diagnostics[0].code == code
+
+
+def test_a_machine_that_cannot_build_is_an_error(evaluator: LocalEvaluator):
+    with pytest.raises(DiagnosticError):
+        list(evaluator.evaluate(task(), [Candidate("broken machine", "")], None))
+
+
+def test_without_a_gpu_there_is_an_error(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(evaluator.runner, "device", "cuda")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(DiagnosticError) as caught:
+        outcome_of(evaluator, task())
+    assert caught.value.diagnostics[0].code == "MU7101"
+
+
+def test_another_zygote_follows_one_that_was_killed(evaluator: LocalEvaluator):
+    server = evaluator._zygote.start()  # pyright: ignore[reportPrivateUsage]
+    server._process.kill()  # pyright: ignore[reportPrivateUsage]
+    assert outcome_of(evaluator, task()).status is Status.GOOD
+
+
+def test_baselines_are_timed_beside_a_candidate(evaluator: LocalEvaluator):
+    quick = f"{PROBLEM}\ntorch.compile = lambda model: model\n"
+    found = evaluator.compare(task(problem=quick), Candidate("one", ""))
+    assert found.ms.keys() == {*BASELINES, "mucc"} and not found.failed
+    assert all(ms > 0 for ms in found.ms.values())
+    without = evaluator.compare(task("os._exit(1)", problem=quick), Candidate("one", ""))
+    assert without.ms.keys() == {*BASELINES} and "status 1" in without.failed["mucc"]
+    broken = f"{PROBLEM}\ntorch.compile = lambda model: 1 / 0\n"
+    unbuilt = evaluator.compare(task(problem=broken), Candidate("bad", ""))
+    assert unbuilt.failed["mucc"] == "no" and "ZeroDivisionError" in unbuilt.failed["compile"]
+
+
+def test_closing_ends_what_runs():
+    made = make(device="cpu", jobs=1, settings=SETTINGS)
+    assert isinstance(made, LocalEvaluator)
+    made.builder = NoBuilder()
+    running = threading.Event()
+    errors: list[BaseException] = []
+
+    def evaluate() -> None:
+        try:
+            list(made.evaluate(task("time.sleep(100)"), [Candidate("x", "")], None, lambda *_: running.set()))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=evaluate)
+    thread.start()
+    assert running.wait(20)
+    made.close()
+    thread.join(20)
+    assert not thread.is_alive() and isinstance(errors[0], Cancelled)
+    assert not os.path.exists(made.folder)
+
+
+def replaced(**options: Any) -> Settings:
+    import dataclasses
+
+    return dataclasses.replace(SETTINGS, **options)
+
+
+def left_over() -> set[str]:
+    """Folders of ours that are in the way."""
+    import tempfile
+
+    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("mucc-")}
+
+
+def children_of_init() -> set[int]:
+    """Processes whose parent has ended."""
+    found: set[int] = set()
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                text = Path(f"/proc/{name}/stat").read_text()
+            except OSError:
+                continue
+            if text.rsplit(")", 1)[1].split()[1] == "1":
+                found.add(int(name))
+    return found
