@@ -24,13 +24,32 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
+LEVERS = (
+    "tile",
+    "cluster",
+    "mainloop",
+    "stages",
+    "scheduler",
+    "split_k",
+    "stream_k",
+    "swizzle",
+    "raster",
+    "exchange",
+    "epilogue",
+    "pdl",
+    "fusion",
+    "layout",
+    "precision",
+)
+"""What of a program advice may be about: settings of schedules, then what is in kernels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One finding of one tool: what is wrong, why, and what to change in the `.mcu`, best first.
 
     `stage` is the stage of the program (`mlp.h`), empty for the whole. `levers` name what a proposer may
-    change: tile, cluster, mainloop, stages, scheduler, split_k, stream_k, swizzle, raster, fusion, layout,
-    precision. `evidence` holds the counters behind it.
+    change, of LEVERS. `evidence` holds the counters behind it.
     """
 
     tool: str

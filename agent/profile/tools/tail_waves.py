@@ -10,9 +10,9 @@ from mucc.agent.profile.tools import EVERY
 
 WAVES = "launch__waves_per_multiprocessor"
 
-IDLE, MOSTLY_IDLE = 0.2, 0.5
-"""The share of places in all waves that has no work: a fifth is worth another tile, which loses less than
-that; at half, half of the card stands still (own choice)."""
+IDLE, MOSTLY_IDLE = 0.15, 0.5
+"""The share of places in all waves that has no work: a seventh is worth another tile, which loses
+less than that; at half, half of the card stands still (own choice)."""
 
 
 class TailWaves:

@@ -54,6 +54,11 @@ CURES: Mapping[str, Cure] = {
     "no_instruction": Cure("instructions: the code is longer than its cache", "a smaller tile", ("tile",)),
 }
 
+OTHER = Cure("", "another tile or mainloop, or another division into stages", ("tile", "mainloop"))
+
+OF_KERNELS = ("layout", "fusion", "precision")
+"""The levers of stages that are no contractions."""
+
 BY_DESIGN = frozenset({"selected", "not_selected", "barrier", "wait"})
 """Reasons that are none, or that other tools speak of."""
 
@@ -75,16 +80,14 @@ class WarpStalls:
             reason = max(found, key=lambda name: found[name], default="")
             if not reason or (share := found[reason]) <= MUCH:
                 continue
-            cure = CURES.get(reason, Cure(reason.replace("_", " "), "another tile or mainloop", ("tile",)))
-            levers = [
-                x for x in cure.levers if stage.choice is not None or x in ("layout", "fusion", "precision")
-            ]
+            cure = CURES.get(reason, OTHER)
+            levers = [x for x in cure.levers if stage.choice is not None or x in OF_KERNELS]
             yield Advice(
                 self.name,
                 Severity.CRITICAL if share > MOST else Severity.WARNING,
-                f"warps wait {share:.0%} of the time for {cure.meaning}",
+                f"warps wait {share:.0%} of the time for {cure.meaning or reason.replace('_', ' ')}",
                 [cure.advice],
                 stage.name,
-                levers,
+                levers or ["fusion"],
                 {"reason": reason, "share": share},
             )
