@@ -1,9 +1,11 @@
 """The process that a profiler watches: it loads a library and calls its kernels.
 
-    python -m mucc.agent.profile.child LIBRARY '{"kernel": {"M": 128}, …}'
+    python -m mucc.agent.profile.child LIBRARY '{"kernel": {"M": 128}, …}' FOLDER
 
 Each kernel is called once unseen, so that nothing is set up while the profiler looks, and once more seen. It
-uses the plain C entry of the library and the CUDA driver, no framework.
+uses the plain C entry of the library and the CUDA driver, no framework. Before it calls anything it leaves a
+file `ready` in the folder and waits for `go`: so the GPU is wanted for its kernels only, not while processes
+start. When all is called it leaves `done`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import random
 import struct
 import sys
+import time
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -44,6 +47,12 @@ CODES = {
 
 NUMBERS = 1 << 16
 """Random numbers that are drawn; larger tensors repeat them."""
+
+READY, GO, DONE = "ready", "go", "done"
+"""Files by which the process and its parent take turns."""
+
+PAUSE = 0.002
+"""Seconds between two looks for a file."""
 
 UNUSABLE = 3
 """Exit status where the kernels cannot be called here; stderr says why."""
@@ -169,25 +178,32 @@ def _last_error(library: Any) -> str:
     return (library.mucc_last_error() or b"a kernel refused its arguments").decode()
 
 
-def run(path: str, sizes: Mapping[str, Mapping[str, int]], driver: Driver) -> None:
+def run(path: str, sizes: Mapping[str, Mapping[str, int]], driver: Driver, folder: Path) -> None:
     """Call each kernel for which there are sizes, one after another, seen by the profiler."""
     manifest = read_manifest(Path(path))
     library = ctypes.CDLL(path)
-    for info in manifest.kernels:
-        if info.name in sizes:
-            call = Call(library, info, sizes[info.name], driver)
+    kernels = [info for info in manifest.kernels if info.name in sizes]
+    calls = [Call(library, info, sizes[info.name], driver) for info in kernels]
+    driver.wait()
+    (folder / READY).touch()
+    while not (folder / GO).exists():
+        time.sleep(PAUSE)
+    try:
+        for call in calls:
             call()
             driver.wait()
             driver.profile(True)
             call()
             driver.wait()
             driver.profile(False)
+    finally:
+        (folder / DONE).touch()
 
 
 def main(argv: list[str]) -> int:
     """The process."""
     try:
-        run(argv[0], json.loads(argv[1]), Driver())
+        run(argv[0], json.loads(argv[1]), Driver(), Path(argv[2]))
     except (DriverError, Unusable, MuccError, ValueError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +94,29 @@ def test_counters_come_from_a_run_around_the_child(fake_ncu: Any, tmp_path: Path
     assert [launch.kernel for launch in found.launches] == ["mu_k_h", "mu_k_out"] and not found.missing
     argv = (tmp_path / "argv").read_text().splitlines()
     assert "--metrics=gpu__time_duration.sum,a__b.sum,c__d.pct" in argv and "--clock-control=none" in argv
-    assert argv[-3] == "mucc.agent.profile.child" and json.loads(argv[-1]) == {"k": {"M": 8}}
-    assert argv[-2] == str(Path("k.so").resolve())
+    module, library, sizes, _ = argv[-4:]
+    assert module == "mucc.agent.profile.child" and json.loads(sizes) == {"k": {"M": 8}}
+    assert library == str(Path("k.so").resolve())
+
+
+def test_the_gpu_is_taken_only_while_kernels_run(fake_ncu: Any, monkeypatch: pytest.MonkeyPatch):
+    fake_ncu(
+        "import pathlib, time\nfolder = pathlib.Path(sys.argv[-1])\n(folder / 'ready').touch()\n"
+        "while not (folder / 'go').exists():\n    time.sleep(0.001)\n"
+        f"(folder / 'done').touch()\nprint({TABLE!r})"
+    )
+    turns: list[str] = []
+
+    @contextlib.contextmanager
+    def turn():
+        turns.append("taken")
+        time.sleep(0.3)
+        yield
+        turns.append("given back")
+
+    monkeypatch.setattr(ncu, "exclusive_gpu", turn)
+    found = Ncu().read(asked())
+    assert len(found.launches) == 2 and turns == ["taken", "given back"] and 0.3 <= found.waited < 5
 
 
 def test_a_counter_that_ncu_does_not_know_is_left_out(fake_ncu: Any):
@@ -138,7 +161,7 @@ def test_no_ncu_and_no_gpu_are_said(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_command_line_bounds_the_launches():
-    line = command("ncu", ["a__b.sum"], "/k.so", "{}")
+    line = command("ncu", ["a__b.sum"], "/k.so", "{}", "/tmp")
     assert f"--launch-count={LAUNCHES}" in line and "--profile-from-start=off" in line
 
 
@@ -273,5 +296,5 @@ def test_numbers_of_every_dtype_are_finite(dtype: str):
 
 def test_the_child_ends_well_where_there_is_no_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "k.so").write_text("no library")
-    assert child.main([str(tmp_path / "k.so"), "{}"]) == child.UNUSABLE
+    assert child.main([str(tmp_path / "k.so"), "{}", str(tmp_path)]) == child.UNUSABLE
     assert capsys.readouterr().err.strip()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mucc.agent.core.analysis import LEVERS, Advice, Limit, Severity
 from mucc.agent.profile.code import Code
 from mucc.agent.profile.evidence import TIME, Choice, Evidence, Extents, Kernel, Stage
+from mucc.agent.profile.sources.ncu_csv import parse
 from mucc.agent.profile.tools import (
     TOOLS,
     advice,
@@ -226,11 +228,13 @@ def test_device_memory_that_is_saturated(busy: float):
 
 @given(st.floats(0.5, 4), st.booleans())
 def test_operands_that_come_again(times: float, product: bool):
-    counters = {l2.BYTES: times * 1e6, l2.HITS: 40.0}
+    counters = {l2.BYTES: times * 1e6, l2.HITS: 40.0, l2.BUSY: l2.BUSY_ENOUGH}
     found = only(l2.L2(), seen(stage(PRODUCT if product else None, counters=counters, bytes=1_000_000)))
     assert (found is not None) == (times * 1e6 > l2.AGAIN * 1_000_000)
     assert found is None or (found.levers[0] == "swizzle") == product
     assert only(l2.L2(), seen(stage(counters=counters))) is None
+    idle = {**counters, l2.BUSY: l2.BUSY_ENOUGH - 1}
+    assert only(l2.L2(), seen(stage(counters=idle, bytes=1_000_000))) is None
 
 
 def report(stages: int, staged: int, fused: int) -> dict[str, Any]:
@@ -253,21 +257,27 @@ WIDE = kernel("mu_k_out_map_vector", "LDG.E.128 R4, desc[UR4][R2.64]", "STG.E.12
 NARROW = kernel("mu_k_out_map", "LDG.E.U16 R4, desc[UR4][R2.64]", "STG.E.U16 desc[UR4][R2.64], R4")
 
 
-@given(st.floats(0.5, 3), percents)
-def test_sectors_that_are_not_used(excess: float, hits: float):
-    for used, full in ((WIDE, 16), (NARROW, 2)):
-        counters = {coalescing.LOADS: excess * full, coalescing.STORES: 1.0 * full, coalescing.HITS: hits}
-        found = only(coalescing.Coalescing(), seen(stage(None, kernels=[used], counters=counters)))
-        expected = excess * full / full > coalescing.EXCESS and hits < coalescing.FEW_HITS
-        assert (found is not None) == expected
-        assert found is None or "loads touch" in found.cause
+def accesses(used_of_loads: float, used_of_stores: float, hits: float, waiting: float) -> dict[str, float]:
+    """Counters of as many sectors loaded as stored, of which so many bytes are used."""
+    (loads, stores), (load, store) = coalescing.SECTORS.values(), coalescing.USED.values()
+    counted = {loads: 1e6, stores: 1e6, load: used_of_loads, store: used_of_stores, coalescing.HITS: hits}
+    return {**counted, **stalls(lg_throttle=waiting / 2, long_scoreboard=waiting / 2)}
 
 
-def test_stores_that_are_scattered():
-    counters = {coalescing.LOADS: 16.0, coalescing.STORES: 32.0}
-    found = only(coalescing.Coalescing(), seen(stage(None, kernels=[WIDE], counters=counters)))
-    assert found and found.severity is Severity.CRITICAL and "stores touch" in found.cause
-    assert only(coalescing.Coalescing(), seen(stage(PRODUCT, kernels=[WIDE], counters=counters))) is None
+@given(st.floats(1, 32), st.floats(1, 32), percents, shares_of_time)
+def test_sectors_that_are_not_used(loads: float, stores: float, hits: float, waiting: float):
+    counters = accesses(loads, stores, hits, waiting)
+    found = only(coalescing.Coalescing(), seen(stage(None, counters=counters)))
+    excess, parts = 64 / (loads + stores), shares(counters)
+    stalled = parts["lg_throttle"] + parts["long_scoreboard"]
+    assume(abs(excess - coalescing.EXCESS) > 1e-9 and abs(stalled - coalescing.WAITS) > 1e-9)
+    costs = hits < coalescing.FEW_HITS or stalled > coalescing.WAITS
+    assert (found is not None) == (excess > coalescing.EXCESS and costs)
+    if found:
+        assert found.levers[0] == "layout" and (found.severity is Severity.CRITICAL) == (
+            excess >= coalescing.MUCH
+        )
+    assert only(coalescing.Coalescing(), seen(stage(PRODUCT, counters=counters))) is None
 
 
 def test_maps_that_could_not_use_whole_vectors():
@@ -289,7 +299,18 @@ def test_too_few_warps(active: float):
         assert (found.severity is Severity.CRITICAL) == (active < occupancy.VERY_LOW)
     assert only(occupancy.Occupancy(), seen(stage(PRODUCT, counters=counters))) is None
     found = only(occupancy.Occupancy(), seen(stage(None, counters={**counters, occupancy.WAVES: 0.3})))
-    assert found is None or "the number of blocks" in found.cause
+    assert found is None or ("the number of blocks" in found.cause and found.severity is Severity.WARNING)
+
+
+def test_stages_that_leave_no_room_for_a_second_block():
+    tool = occupancy.Occupancy()
+    registers_for, shared = occupancy.LIMITS["registers"], occupancy.LIMITS["shared memory"]
+    choice = replace(PRODUCT, mainloop="warpspecialized", stages=13)
+    found = only(tool, seen(stage(choice, counters={registers_for: 5, shared: 1})))
+    assert found and found.levers[0] == "stages" and "13 stages" in found.cause
+    assert only(tool, seen(stage(choice, counters={registers_for: 5, shared: 2}))) is None
+    assert only(tool, seen(stage(choice, counters={registers_for: 1, shared: 1}))) is None
+    assert only(tool, seen(stage(PRODUCT, counters={registers_for: 5, shared: 1}))) is None
 
 
 # ---- all ------------------------------------------------------------------------------------------------
@@ -326,7 +347,15 @@ def test_a_reason_to_wait_that_prevails(part: float, reason: str):
     assert (found is not None) == (share > warp_stalls.MUCH and reason != "selected")
     if found:
         assert (found.severity is Severity.CRITICAL) == (share > warp_stalls.MOST)
-    assert only(warp_stalls.WarpStalls(), seen(stage(PRODUCT, counters=counters))) is None
+    found = only(warp_stalls.WarpStalls(), seen(stage(PRODUCT, counters=counters)))
+    assert (found is not None) == (share > warp_stalls.MUCH and reason == "lg_throttle")
+
+
+@given(percents)
+def test_loads_take_long_where_device_memory_is_busy(busy: float):
+    counters = {**stalls(long_scoreboard=0.9), warp_stalls.DRAM: busy}
+    found = only(warp_stalls.WarpStalls(), seen(stage(None, counters=counters)))
+    assert (found is not None) == (busy < warp_stalls.BUSY)
 
 
 @given(shares_of_time)
@@ -335,6 +364,9 @@ def test_waiting_at_barriers(part: float):
     found = only(Barriers(), seen(stage(None, counters=counters, kernels=[kernel("a", "BAR.SYNC 0x0")])))
     assert (found is not None) == (shares(counters)["barrier"] > BARRIER_SHARE)
     assert found is None or found.evidence["barriers"] == 1
+    assert only(Barriers(), seen(stage(PRODUCT, counters=counters))) is None
+    old = only(Barriers(), seen(stage(OLD, counters=counters)))
+    assert (old is not None) == (found is not None) and (old is None or old.levers[0] == "mainloop")
 
 
 @given(st.floats(1, 200), st.integers(1, 12))
@@ -348,6 +380,49 @@ def test_time_that_goes_to_launching(us: float, count: int):
 
 
 # ---- all of them ----------------------------------------------------------------------------------------
+
+RECORDED = Path(__file__).parents[1] / "data/profile/h200.csv"
+
+
+def recorded() -> dict[str, Stage]:
+    """What ncu counted on an H200, by program: test/data/profile/README.md says of which programs."""
+    loops = {"tiny": ("warpspecialized", 13), "stages2": ("cooperative", 2), "odd": ("multistage", 2)}
+    products = ("good", "tf32", "stages2", "huge", "tiny", "tail", "splits", "odd", "small")
+    found: dict[str, Stage] = {}
+    for launch in parse(RECORDED.read_text()):
+        name = launch.kernel.removeprefix("mu_").partition("_")[0]
+        mainloop, stages = loops.get(name, ("cooperative", 6))
+        choice = replace(PRODUCT, mainloop=mainloop, stages=stages) if name in products else None
+        found[name] = Stage("k.out", "gemm", choice, (), launch.counters, [launch.kernel])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("good", set[str]()),
+        ("tf32", set[str]()),
+        ("stages2", {"pipeline", "tensor_cores"}),
+        ("huge", {"pipeline", "tensor_cores"}),
+        ("tiny", {"tensor_cores", "occupancy"}),
+        ("tail", {"tensor_cores"}),
+        ("odd", {"tensor_cores", "coalescing", "occupancy"}),
+        ("map", {"dram"}),
+        ("strided", {"coalescing", "warp_stalls"}),
+        ("narrow", {"coalescing", "warp_stalls"}),
+        ("picked", {"coalescing", "warp_stalls", "occupancy", "tail_waves"}),
+        ("columns", {"occupancy"}),
+        ("softmax", set[str]()),
+    ],
+)
+def test_what_was_counted_on_an_h200_is_told_apart(program: str, expected: set[str]):
+    found = {a.tool: a for a in advice(seen(recorded()[program]))}
+    assert found.keys() == expected
+    if program == "stages2":
+        assert found["pipeline"].severity is found["tensor_cores"].severity is Severity.CRITICAL
+    if program in ("strided", "picked", "narrow"):
+        assert found["coalescing"].severity is Severity.CRITICAL
+
 
 METRICS = sorted({metric for tool in tools() for metric in tool.metrics})
 

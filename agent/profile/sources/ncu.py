@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
+from typing import NamedTuple
 
 from mucc import guard
-from mucc.agent.profile.child import UNUSABLE
+from mucc.agent.profile.child import DONE, GO, PAUSE, READY, UNUSABLE
 from mucc.agent.profile.evidence import TIME
 from mucc.agent.profile.sources import Reading, Request
 from mucc.agent.profile.sources.ncu_csv import messages, parse
@@ -62,23 +63,22 @@ class Ncu:
             return Reading(missing=["ncu: nothing may run on a GPU (device cpu), so there are no counters"])
         if (tool := find_ncu()) is None:
             return Reading(missing=["ncu: Nsight Compute was not found (it comes with the CUDA toolkit)"])
-        before = time.monotonic()
-        with exclusive_gpu():
-            waited = time.monotonic() - before
-            metrics = list(dict.fromkeys((TIME, *asked.metrics)))
-            status, said = _run(tool, metrics, asked)
-            if unknown := _unknown(said):
-                status, said = _run(tool, [m for m in metrics if m not in unknown], asked)
-        launches = parse(said)
-        missing = [f"ncu has no counter {name} here" for name in sorted(unknown)]
+        metrics = list(dict.fromkeys((TIME, *asked.metrics)))
+        ran = _run(tool, metrics, asked)
+        if unknown := _unknown(ran.said):
+            ran = _run(tool, [m for m in metrics if m not in unknown], asked)._replace(waited=ran.waited)
+        launches = parse(ran.said)
+        if launches:
+            unknown |= {m for m in metrics if all(m not in launch.counters for launch in launches)}
+        missing = [f"ncu: there is no counter {name} here" for name in sorted(unknown)]
         if not launches:
-            missing.append(f"ncu: {_reason(status, said)}")
+            missing.append(f"ncu: {_reason(ran)}")
         elif len(launches) == LAUNCHES:
             missing.append(f"ncu: only the first {LAUNCHES} launches were profiled")
-        return Reading(launches=launches, missing=missing, waited=waited)
+        return Reading(launches=launches, missing=missing, waited=ran.waited)
 
 
-def command(tool: str, metrics: Sequence[str], library: str, sizes: str) -> list[str]:
+def command(tool: str, metrics: Sequence[str], *arguments: str) -> list[str]:
     """The command line of ncu around our child.
 
     Clocks stay as they are, so that times are those of real runs; caches are flushed before each pass, as
@@ -98,31 +98,55 @@ def command(tool: str, metrics: Sequence[str], library: str, sizes: str) -> list
         sys.executable,
         "-m",
         "mucc.agent.profile.child",
-        library,
-        sizes,
+        *arguments,
     ]
 
 
-def _run(tool: str, metrics: Sequence[str], asked: Request) -> tuple[int, str]:
-    """The exit status, -1 where time was up, and all that was printed."""
+class _Run(NamedTuple):
+    """A run of ncu: its exit status, -1 where time was up; all that was printed; seconds spent on waiting."""
+
+    status: int
+    said: str
+    waited: float
+
+
+def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
+    """Run ncu once. The GPU is taken for us alone only while kernels run."""
     assert asked.library is not None
-    line = command(tool, metrics, os.path.abspath(asked.library), json.dumps(asked.sizes))
-    with tempfile.TemporaryDirectory(prefix="mucc-") as folder, open(Path(folder, "log"), "w+b") as log:
+    with tempfile.TemporaryDirectory(prefix="mucc-") as name, open(Path(name, "log"), "w+b") as log:
+        folder = Path(name)
+        line = command(tool, metrics, os.path.abspath(asked.library), json.dumps(asked.sizes), name)
         # ncu keeps a lock in TMPDIR, which another user's may hold.
-        env = {**os.environ, "TMPDIR": folder, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        env = {**os.environ, "TMPDIR": name, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         try:
             process = subprocess.Popen(
                 line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
             )
         except OSError as error:
-            return UNUSABLE, f"==ERROR== {error}"
+            return _Run(UNUSABLE, f"==ERROR== {error}", 0.0)
         guard.watch(process.pid)
         family = Family(process.pid)
-        end = family.wait(asked.time_limit, ())
-        process.returncode, _ = family.end()
+        until, waited = time.monotonic() + asked.time_limit, 0.0
+        if _came(folder / READY, family, until):
+            before = time.monotonic()
+            with exclusive_gpu():
+                waited = time.monotonic() - before
+                (folder / GO).touch()
+                _came(folder / DONE, family, until + waited)
+        ended = family.wait(max(until + waited - time.monotonic(), 0.0), ()) is End.OF_ITSELF
+        status, _ = family.end()
+        process.returncode = status
         log.seek(0)
-        text = log.read().decode("utf-8", errors="replace")
-    return (-1 if end is End.OVERDUE else process.returncode), text
+        said = log.read().decode("utf-8", errors="replace")
+    return _Run(status if ended else -1, said, waited)
+
+
+def _came(file: Path, family: Family, until: float) -> bool:
+    """Whether a file came to be before the process ended, or time was up."""
+    while not file.exists():
+        if family.wait(PAUSE, ()) is End.OF_ITSELF or time.monotonic() >= until:
+            return file.exists()
+    return True
 
 
 def _unknown(said: str) -> set[str]:
@@ -130,14 +154,14 @@ def _unknown(said: str) -> set[str]:
     return set(re.findall(r"[Ff]ailed to find metric (?:regex:)?([\w.]+)", said))
 
 
-def _reason(status: int, said: str) -> str:
+def _reason(ran: _Run) -> str:
     """Why there are no counters, and what to do."""
     for word, help in HELP.items():
-        if word in said:
+        if word in ran.said:
             return f"{word}: {help}"
-    if status == -1:
+    if ran.status == -1:
         return "it took too long and was ended"
-    errors = messages(said)
-    plain = [line for line in said.strip().splitlines() if line and not line.startswith("==")]
+    errors = messages(ran.said)
+    plain = [line for line in ran.said.strip().splitlines() if line and not line.startswith("==")]
     lines = errors + plain[-1:]
-    return " ".join(lines)[:300] if lines else f"it ended with status {status} and no counters"
+    return " ".join(lines)[:300] if lines else f"it ended with status {ran.status} and no counters"

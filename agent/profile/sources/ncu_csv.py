@@ -61,4 +61,4 @@ def _number(text: str) -> float | None:
 def messages(text: str) -> list[str]:
     """The errors and warnings that ncu printed."""
     found = re.findall(r"^==(?:ERROR|WARNING)==\s*(.*?)\s*$", text, re.MULTILINE)
-    return [line for line in found if line]
+    return [line for line in found if line and not line.startswith("Note:")]

@@ -2,76 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mucc.agent.core.analysis import Advice, Limit, Severity
 from mucc.agent.profile.evidence import Evidence, Stage
+from mucc.agent.profile.tools.stalls import REASONS, shares
 
 SECTOR = 32
 """Bytes of a sector, the unit of traffic of the caches (CUDA C++ Programming Guide)."""
 
-WARP = 32
+KINDS = ("ld", "st")
+SECTORS = {kind: f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum" for kind in KINDS}
+USED = {kind: f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{kind}.ratio" for kind in KINDS}
+"""Sectors that global loads and stores touch, and the bytes that they use of one."""
 
-LOADS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio"
-STORES = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio"
 HITS = "l1tex__t_sector_hit_rate.pct"
 
 EXCESS, MUCH = 1.2, 2.0
-"""Sectors of a request over those that the bytes of a warp fill: KernelPro (arXiv 2606.26453) warns above
-1.2."""
+"""Sectors that are touched over those that the bytes fill: KernelPro (arXiv 2606.26453) warns above 1.2."""
 
-FEW_HITS = 30.0
-"""Percent of hits in L1 below which excess sectors are lost (KernelPro). Alone it says nothing: a kernel that
-reads every byte once has no hits."""
+FEW_HITS, WAITS = 30.0, 0.4
+"""Percent of hits in L1 below which, and share of stalls on loads and stores above which excess sectors cost
+time (KernelPro). Few hits alone say nothing: a kernel that reads every byte once has none."""
 
 
 class Coalescing:
     """Warps whose threads read or write bytes that do not lie together, or few at a time."""
 
     name = "coalescing"
-    looks_at = "sectors of a request against those that its bytes fill, and which variant of a kernel ran"
+    looks_at = (
+        "sectors that are touched against those that their bytes fill, and which variant of a kernel ran"
+    )
     limits = frozenset({Limit.MEMORY, Limit.MIXED})
-    sources = ("ncu", "sass")
-    metrics = (LOADS, STORES, HITS)
+    sources = ("ncu", "ptxas")
+    metrics = (*SECTORS.values(), *USED.values(), HITS, *REASONS.values())
 
     def check(self, seen: Evidence) -> Iterator[Advice]:
         for stage in seen.notable:
             if stage.choice is not None and stage.choice.by_tma:
                 continue
-            if (found := self._scattered(stage)) or (found := self._narrow(stage)):
+            if found := self._scattered(stage) or self._narrow(stage):
                 yield found
 
     def _scattered(self, stage: Stage) -> Advice | None:
-        loads, stores = stage.counters.get(LOADS), stage.counters.get(STORES)
-        codes = [k.code for k in stage.at_work if k.code]
-        widest_load = max((w for c in codes for w in c.loads), default=16)
-        widest_store = max((w for c in codes for w in c.stores), default=16)
-        kinds = (("loads", loads, widest_load), ("stores", stores, widest_store))
-        excess, what = (
-            max(
-                (sectors / (WARP * width / SECTOR), what)
-                for what, sectors, width in kinds
-                if sectors is not None
-            )
-            if loads is not None or stores is not None
-            else (0.0, "")
-        )
-        hits = stage.counters.get(HITS)
-        if excess <= EXCESS or (hits is not None and hits >= FEW_HITS):
+        excess = _excess(stage.counters)
+        if excess is None or excess <= EXCESS:
+            return None
+        hits, reasons = stage.counters.get(HITS, 0.0), shares(stage.counters)
+        waiting = reasons.get("long_scoreboard", 0.0) + reasons.get("lg_throttle", 0.0)
+        if hits >= FEW_HITS and waiting <= WAITS:
             return None
         return Advice(
             self.name,
             Severity.CRITICAL if excess >= MUCH else Severity.WARNING,
-            f"{what} touch {excess:.2g} times the sectors that their bytes fill: threads of a warp are not at"
-            " neighbouring addresses",
+            f"{excess:.2g} times the sectors are touched that the bytes fill: threads of a warp are not at"
+            " neighbouring addresses, or rows do not begin at whole sectors",
             [
                 "let the last axis be the contiguous one of what the stage reads and writes",
+                "rows of whole 16 bytes: `where K % 8 == 0` for 16 bits, `K % 4 == 0` for f32",
                 "store the operand in that order where it is made: `stage` it, or change its layout",
-                "gathered rows of whole 32 bytes lose nothing",
             ],
             stage.name,
             ["layout", "fusion"],
-            {LOADS: loads, STORES: stores, HITS: hits, "excess": excess},
+            {"excess": excess, HITS: hits, "waiting": waiting},
         )
 
     def _narrow(self, stage: Stage) -> Advice | None:
@@ -92,6 +85,13 @@ class Coalescing:
             ["layout"],
             {"kernels": slow},
         )
+
+
+def _excess(counters: Mapping[str, float]) -> float | None:
+    """Sectors over those that the bytes fill; None where it was not counted, or nothing is accessed."""
+    touched = [counters.get(SECTORS[kind], 0.0) for kind in KINDS]
+    filled = [n * counters.get(USED[kind], SECTOR) / SECTOR for n, kind in zip(touched, KINDS, strict=True)]
+    return sum(touched) / sum(filled) if sum(filled) > 0 else None
 
 
 def _vectored(name: str) -> str:

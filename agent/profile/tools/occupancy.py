@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mucc.agent.core.analysis import Advice, Limit, Severity
-from mucc.agent.profile.evidence import Evidence, Stage
+from mucc.agent.core.analysis import Advice, Severity
+from mucc.agent.profile.evidence import Choice, Evidence, Stage
+from mucc.agent.profile.tools import EVERY
 
 ACTIVE = "sm__warps_active.avg.pct_of_peak_sustained_active"
 LIMITS = {
@@ -21,26 +22,46 @@ LOW, VERY_LOW = 50.0, 25.0
 
 
 class Occupancy:
-    """Kernels that live from many warps, and have few. Those that load by TMA do not."""
+    """Kernels that live from many warps, and have few. Those that load by TMA want one or two blocks."""
 
     name = "occupancy"
     looks_at = "warps at work against those that fit, and what limits them"
-    limits = frozenset({Limit.MEMORY, Limit.MIXED, Limit.LATENCY})
+    limits = EVERY
     sources = ("ncu",)
     metrics = (ACTIVE, WAVES, *LIMITS.values())
 
     def check(self, seen: Evidence) -> Iterator[Advice]:
         for stage in seen.notable:
             if stage.choice is not None and stage.choice.by_tma:
-                continue
-            if (active := stage.counters.get(ACTIVE)) is not None and active < LOW:
+                if (found := self._alone(stage, stage.choice)) is not None:
+                    yield found
+            elif (active := stage.counters.get(ACTIVE)) is not None and active < LOW:
                 yield self._low(stage, active)
+
+    def _alone(self, stage: Stage, choice: Choice) -> Advice | None:
+        """A kernel that is made for several blocks a multiprocessor, whose stages leave room for one."""
+        room = {name: stage.counters.get(metric, 0.0) for name, metric in LIMITS.items()}
+        if choice.mainloop != "warpspecialized" or room["shared memory"] != 1 or room["registers"] < 2:
+            return None
+        return Advice(
+            self.name,
+            Severity.WARNING,
+            f"{choice.stages} stages take all shared memory, so that a multiprocessor has one block, whose"
+            " epilogue nothing hides",
+            [
+                "half as many stages make room for a second block",
+                "mainloop = pingpong, whose two groups of warps take turns within one block",
+            ],
+            stage.name,
+            ["stages", "mainloop", "tile"],
+            {"stages": choice.stages, **{LIMITS[name]: count for name, count in room.items()}},
+        )
 
     def _low(self, stage: Stage, active: float) -> Advice:
         blocks = {name: stage.counters[m] for name, m in LIMITS.items() if m in stage.counters}
         limiter = min(blocks, key=lambda name: blocks[name]) if blocks else ""
-        waves = stage.counters.get(WAVES)
-        if waves is not None and waves < 1:
+        enough = stage.counters.get(WAVES, 1.0) >= 1
+        if not enough:
             limiter, advice = "the number of blocks", ["the stage is too small to fill the card: fuse it"]
             levers = ["fusion"]
         elif stage.choice is not None:

@@ -58,6 +58,8 @@ class Pipeline:
         )
 
     def _starved(self, stage: Stage, choice: Choice) -> Advice | None:
+        if choice.estimate.get("waves", 1.0) < 1:
+            return None  # what is missing are blocks: see tail_waves
         compute, memory = stage.counters.get(COMPUTE), stage.counters.get(MEMORY)
         waiting = shares(stage.counters).get("long_scoreboard")
         if compute is None or memory is None or waiting is None:

@@ -14,6 +14,13 @@ MUCH, MOST = 0.4, 0.6
 """The share of warps' time: KernelPro (arXiv 2606.26453) warns above 40 %, and calls 60 % critical."""
 
 
+DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+
+BUSY = 60.0
+"""Percent of device memory's peak from which loads take long because there are many: an elementwise kernel at
+91 % of it waits 93 % of the time for loads, as it should (test/data/profile)."""
+
+
 class Cure(NamedTuple):
     """What a reason means and what helps."""
 
@@ -59,6 +66,9 @@ OTHER = Cure("", "another tile or mainloop, or another division into stages", ("
 OF_KERNELS = ("layout", "fusion", "precision")
 """The levers of stages that are no contractions."""
 
+FOR_TMA = frozenset({"no_instruction", "lg_throttle", "membar", "drain"})
+"""Reasons that matter where warps that load feed warps that multiply: for all others they wait by design."""
+
 BY_DESIGN = frozenset({"selected", "not_selected", "barrier", "wait"})
 """Reasons that are none, or that other tools speak of."""
 
@@ -70,15 +80,20 @@ class WarpStalls:
     looks_at = "what warps wait for, where one reason prevails"
     limits = EVERY
     sources = ("ncu",)
-    metrics = tuple(REASONS.values())
+    metrics = (*REASONS.values(), DRAM)
 
     def check(self, seen: Evidence) -> Iterator[Advice]:
         for stage in seen.notable:
-            if stage.choice is not None and stage.choice.by_tma:
-                continue
-            found = {name: s for name, s in shares(stage.counters).items() if name not in BY_DESIGN}
+            tma = stage.choice is not None and stage.choice.by_tma
+            found = {
+                name: share
+                for name, share in shares(stage.counters).items()
+                if (name in FOR_TMA if tma else name not in BY_DESIGN)
+            }
             reason = max(found, key=lambda name: found[name], default="")
             if not reason or (share := found[reason]) <= MUCH:
+                continue
+            if reason == "long_scoreboard" and stage.counters.get(DRAM, 0.0) >= BUSY:
                 continue
             cure = CURES.get(reason, OTHER)
             levers = [x for x in cure.levers if stage.choice is not None or x in OF_KERNELS]
