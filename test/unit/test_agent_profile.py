@@ -163,8 +163,8 @@ def test_only_counters_of_the_class_are_asked_for():
     memory = told.asked
     study(task(bound(30, 5)), MLP, None, readers=[told])
     assert memory and told.asked
-    assert "dram__throughput.avg.pct_of_peak_sustained_elapsed" in memory.metrics
-    assert "dram__throughput.avg.pct_of_peak_sustained_elapsed" not in told.asked.metrics
+    assert "l1tex__t_sector_hit_rate.pct" in memory.metrics
+    assert "l1tex__t_sector_hit_rate.pct" not in told.asked.metrics
 
 
 def test_the_time_spent_on_waiting_for_a_gpu_is_not_counted():

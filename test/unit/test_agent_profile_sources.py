@@ -68,7 +68,7 @@ def asked(**more: Any) -> Request:
         "card": "h200",
         "sizes": {"k": {"M": 8}},
         "given": {},
-        "metrics": ["a__b.sum", "c__d.pct"],
+        "metrics": ["launch__waves_per_multiprocessor", "lts__t_sector_hit_rate.pct"],
         "time_limit": 20.0,
     }
     return Request(**{**known, **more})
@@ -93,7 +93,10 @@ def test_counters_come_from_a_run_around_the_child(fake_ncu: Any, tmp_path: Path
     found = Ncu().read(asked())
     assert [launch.kernel for launch in found.launches] == ["mu_k_h", "mu_k_out"] and not found.missing
     argv = (tmp_path / "argv").read_text().splitlines()
-    assert "--metrics=gpu__time_duration.sum,a__b.sum,c__d.pct" in argv and "--clock-control=none" in argv
+    assert (
+        "--metrics=gpu__time_duration.sum,launch__waves_per_multiprocessor,lts__t_sector_hit_rate.pct" in argv
+        and "--clock-control=none" in argv
+    )
     module, library, sizes, _ = argv[-4:]
     assert module == "mucc.agent.profile.child" and json.loads(sizes) == {"k": {"M": 8}}
     assert library == str(Path("k.so").resolve())
@@ -125,8 +128,10 @@ def test_a_counter_that_ncu_does_not_know_is_left_out(fake_ncu: Any):
         "    print('==ERROR== Failed to find metric c__d.pct')\n    sys.exit(1)\n"
         f"print({TABLE!r})"
     )
-    found = Ncu().read(asked())
-    assert len(found.launches) == 2 and found.missing == ["ncu has no counter c__d.pct here"]
+    found = Ncu().read(asked(metrics=["c__d.pct"]))
+    assert len(found.launches) == 2 and found.missing == ["ncu: there is no counter c__d.pct here"]
+    found = Ncu().read(asked(metrics=["e__f.pct"]))
+    assert len(found.launches) == 2 and found.missing == ["ncu: there is no counter e__f.pct here"]
 
 
 @pytest.mark.parametrize(

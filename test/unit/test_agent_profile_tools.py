@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,13 @@ def test_every_tool_declares_what_it_is_for():
     for limit in Limit:
         assert tools_for(limit)
     assert {t.name for t in tools_for(Limit.MIXED)} == {t.name for t in found}
+
+
+def test_the_docs_list_every_tool():
+    text = (Path(__file__).parents[2] / "docs/agent/profile.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \| (?:all|compute|memory)", text, re.MULTILINE) == [
+        t.name for t in tools()
+    ]
 
 
 def test_no_tool_says_anything_where_nothing_was_read():

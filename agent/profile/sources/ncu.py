@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mucc import guard
+from mucc.agent.isolation.zygote import environment
 from mucc.agent.profile.child import DONE, GO, PAUSE, READY, UNUSABLE
 from mucc.agent.profile.evidence import TIME
 from mucc.agent.profile.sources import Reading, Request
@@ -117,7 +118,7 @@ def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
         folder = Path(name)
         line = command(tool, metrics, os.path.abspath(asked.library), json.dumps(asked.sizes), name)
         # ncu keeps a lock in TMPDIR, which another user's may hold.
-        env = {**os.environ, "TMPDIR": name, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        env = {**environment(), "TMPDIR": name, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         try:
             process = subprocess.Popen(
                 line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
