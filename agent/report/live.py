@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live as RichLive
 
-REDRAWS = 4
-"""A second, at the most."""
+REDRAWS = 2
+"""A second, at the most; each takes some milliseconds."""
+
+WIDTHS = {"": 7, "tried": 5, "best ms": 7, "gap": 5, "default": 7, "tf32": 5, "compile": 7}
+"""Columns that are never narrower."""
 
 
 def make(stream: TextIO, *, quiet: bool = False) -> Progress:
@@ -229,11 +232,17 @@ class Live:
         live = self._live
         height = live.console.height if live is not None else 40
         width = live.console.width if live is not None else 120
-        table = Table.grid(padding=(0, 1))
+        table = Table.grid(padding=(0, 1), expand=True)
         heads = ("task", "", "tried", "best ms", "gap", *(BASELINES if width >= 90 else BASELINES[:1]), "now")
         for head in heads:
             numeric = head not in ("task", "", "now")
-            table.add_column(justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis")
+            table.add_column(
+                justify="right" if numeric else "left",
+                no_wrap=True,
+                overflow="ellipsis",
+                min_width=WIDTHS.get(head, 8),
+                ratio=1 if head == "now" else None,
+            )
         table.add_row(*(Text(head, style="dim") for head in heads))
         rows, hidden = _shown(list(self._board.rows.values()), max(height - 5, 3))
         for row in rows:

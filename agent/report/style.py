@@ -55,6 +55,9 @@ details.attempt { border: 1px solid var(--rule); border-radius: 5px; padding: .1
 details.attempt[open] { background: color-mix(in srgb, var(--box) 50%, transparent);
   padding-bottom: .5rem; }
 details.attempt > summary { display: flex; flex-wrap: wrap; gap: 0 .7rem; }
+details.attempt > summary::before { content: "\\25b8"; width: .7rem; color: var(--dim); }
+details.attempt[open] > summary::before { content: "\\25be"; }
+h2 a.up { font-size: .8rem; font-weight: 400; float: right; }
 summary .num { min-width: 2.6rem; color: var(--dim); } summary .what { flex: 1 1 14rem; min-width: 0; }
 summary .ms { font-variant-numeric: tabular-nums; min-width: 5.6rem; text-align: right; }
 summary .state { min-width: 6.5rem; }

@@ -31,7 +31,7 @@ def task_section(run: TaskRun, row: Row, points: Sequence[Point], room: Room) ->
     charts.insert(1, roofline(row, run))
     drawn = [chart for chart in charts if chart]
     parts = [
-        h("h2", room.cut(row.task, 200), id=anchor(run)),
+        h("h2", room.cut(row.task, 200), h("a", "all results", href="#results", cls="up"), id=anchor(run)),
         _summary(run, row, room),
         h("div", *drawn, cls="charts") if drawn else None,
         _best(run, room),
