@@ -16,13 +16,14 @@ commands:
 {commands}
 
 `mucc-agent COMMAND --help` lists the options of a command.
-Exit status: 0 accepted, 5 rejected; 1 errors in the problem, 2 wrong usage, 3 environment, 4 a defect.
+Exit status: 0 good, 5 rejected; 1 errors in a problem, 2 wrong usage, 3 environment, 4 a defect.
 """
 
 COMMANDS: dict[str, Command] = {
     "audit": Command(
         "mucc.agent.cli.audit", "decide whether a solution counts as a replacement of a problem"
     ),
+    "optimize": Command("mucc.agent.cli.optimize", "make verified, faster kernels for PyTorch problems"),
     "report": Command("mucc.agent.cli.report", "show what a run did: an HTML page, a table, or JSON"),
     "profile": Command("mucc.agent.cli.profile", "say what limits a program, and what to change in it"),
     "replay": Command("mucc.agent.cli.replay", "find stop rules that would have kept the speedup for less"),

@@ -59,7 +59,7 @@ class Strategy(Protocol):
         """What the command line calls it."""
         ...
 
-    def steps(self, view: Views) -> Generator[Step, Any, None]:
+    def steps(self, views: Views) -> Generator[Step, Any, None]:
         """The steps for one task. Returns when it has no more; the engine also stops it when a budget is
         spent."""
         ...

@@ -64,6 +64,8 @@ class Store:
     def __init__(self, path: str, *, create: bool = False, patience: float = PATIENCE):
         self.path = path
         self._lock = threading.RLock()
+        self._attempts: dict[tuple[str, int], Attempt] = {}
+        self._hypotheses: dict[tuple[str, int], Hypothesis] = {}
         if not create and not os.path.exists(path):
             raise _error("MU7203", f"there is no run at {path}")
         with self._guarded():
@@ -148,11 +150,23 @@ class Store:
             _put_calls(db, key, step, calls)
         return list(range(first, first + len(found)))
 
-    def hypotheses(self, key: str, step: int | None = None) -> list[tuple[int, Hypothesis]]:
-        """Hypotheses of a task with their numbers, in order; of one step only where it is given."""
-        query = "SELECT number, data FROM hypothesis WHERE task = ? AND ? IN (step, -1) ORDER BY number"
-        rows = self._rows(query, key, -1 if step is None else step)
-        return [(row[0], from_json(Hypothesis, json.loads(row[1]))) for row in rows]
+    def hypotheses(
+        self, key: str, step: int | None = None, *, before: int | None = None
+    ) -> list[tuple[int, Hypothesis]]:
+        """Hypotheses of a task with their numbers, in order; of one step only, or of those before one."""
+        query = (
+            "SELECT number FROM hypothesis WHERE task = ? AND ? IN (step, -1) AND step < ? ORDER BY number"
+        )
+        rows = self._rows(query, key, -1 if step is None else step, 1 << 60 if before is None else before)
+        return [(number, self._hypothesis(key, number)) for (number,) in rows]
+
+    def _hypothesis(self, key: str, number: int) -> Hypothesis:
+        """One hypothesis; what is decoded once is kept, since it never changes."""
+        if (found := self._hypotheses.get((key, number))) is None:
+            query = "SELECT data FROM hypothesis WHERE task = ? AND number = ?"
+            found = from_json(Hypothesis, json.loads(self._rows(query, key, number)[0][0]))
+            self._hypotheses[key, number] = found
+        return found
 
     def add_attempts(
         self,
@@ -179,21 +193,28 @@ class Store:
 
     def finish_attempt(self, key: str, number: int, outcome: Outcome) -> None:
         """What came of an attempt."""
+        self._attempts.pop((key, number), None)
         with self._transaction() as db:
             query = "UPDATE attempt SET outcome = ?, time = ? WHERE task = ? AND number = ?"
             db.execute(query, (_dump(outcome), time.time(), key, number))
 
     def attempts(self, key: str) -> list[Attempt]:
         """The finished attempts of a task in order."""
-        rows = self._rows(
-            "SELECT number, candidate, outcome FROM attempt"
-            " WHERE task = ? AND outcome IS NOT NULL ORDER BY number",
-            key,
-        )
-        return [
-            Attempt(n, from_json(Candidate, json.loads(c)), from_json(Outcome, json.loads(o)))
-            for n, c, o in rows
-        ]
+        query = "SELECT number FROM attempt WHERE task = ? AND outcome IS NOT NULL ORDER BY number"
+        return [self._attempt(key, number) for (number,) in self._rows(query, key)]
+
+    def _attempt(self, key: str, number: int) -> Attempt:
+        """One finished attempt; what is decoded once is kept until it gets another outcome."""
+        if (found := self._attempts.get((key, number))) is None:
+            query = "SELECT candidate, outcome FROM attempt WHERE task = ? AND number = ?"
+            candidate, outcome = self._rows(query, key, number)[0]
+            found = Attempt(
+                number,
+                from_json(Candidate, json.loads(candidate)),
+                from_json(Outcome, json.loads(outcome)),
+            )
+            self._attempts[key, number] = found
+        return found
 
     def pending(self, key: str) -> list[tuple[int, int, Candidate]]:
         """Attempts without an outcome: number, step, candidate."""

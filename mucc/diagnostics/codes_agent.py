@@ -53,6 +53,72 @@ error[MU7204]: another process keeps runs/mlp/run.db locked
 Wait for the other one, or end it; or choose another folder with `-o`.
 """,
     ),
+    "MU7205": (
+        "there is no run to go on with",
+        """
+`mucc-agent optimize -o RUN` without a problem goes on with the run in the folder RUN, and there is none.
+
+```
+$ mucc-agent optimize -o runs/mlp
+error[MU7205]: runs/mlp holds no run, and no problem is named
+```
+
+Name the problem files, or folders of them: `mucc-agent optimize mlp.py -o runs/mlp`.
+""",
+    ),
+    "MU7206": (
+        "a run was begun with other options",
+        """
+A run goes on with the options that it was begun with: others would make another search of it, whose results
+would not belong together. Only `-j`, `--time`, `--tokens`, `--cost` and `--total` may change.
+
+```
+$ mucc-agent optimize mlp.py -o runs/mlp --strategy mcts
+error[MU7206]: the run was begun with other options: strategy is mantis, not mcts
+```
+
+Leave the options out to go on with the run's own, or begin another run in another folder.
+""",
+    ),
+    "MU7207": (
+        "there is no such strategy or constant",
+        """
+`--constants` sets constants of the strategy by name; docs/agent.md lists them.
+
+```
+$ mucc-agent optimize mlp.py -o runs/mlp --strategy mcts --constants exploraton=1
+error[MU7207]: there is no constant of mcts 'exploraton'
+  help: did you mean 'exploration'?
+```
+""",
+    ),
+    "MU7208": (
+        "the steps of a run are not those of its strategy",
+        """
+A run that goes on takes its strategy through the steps that are kept. This mucc's strategy would have taken
+others, so it is not the one that began the run.
+
+```
+$ mucc-agent optimize -o runs/mlp
+error[MU7208]: gemm/square: step 3 was Nominate {'parent': 2, 'count': 4}, and now would be …
+```
+
+Go on with the mucc that began the run, or begin another one. What there is stays readable.
+""",
+    ),
+    "MU7210": (
+        "there is no GPU to optimise on",
+        """
+Attempts are run and timed on the card that they are for. Nothing was begun.
+
+```
+$ mucc-agent optimize mlp.py -o runs/mlp
+error[MU7210]: there is no GPU to optimise on: no NVIDIA driver
+```
+
+Run it where the card is. `mucc doctor` shows what was found; `mucc import` and `mucc sol` need no GPU.
+""",
+    ),
     "MU7212": (
         "the process that imports problems ended",
         """

@@ -43,7 +43,7 @@ def examine(nvcc: str | None = None) -> list[Finding]:
         _tool("CUTLASS", discover.find_cutlass, discover.cutlass_version, INSTALL_NVCC),
         _memory(),
         _cache(),
-        _gpu(),
+        gpu(),
         _package("tvm-ffi", "apache-tvm-ffi", "run", "pip install apache-tvm-ffi"),
         _package("torch", "torch", "comfort", "pip install torch"),
     ]
@@ -133,7 +133,7 @@ def _cache() -> Finding:
     return Finding("cache", ok, detail, "comfort", "set MUCC_CACHE_DIR to a directory that can be written")
 
 
-def _gpu() -> Finding:
+def gpu() -> Finding:
     """The GPUs, asked of the driver library itself: nvidia-smi is often not in a container."""
     mend = "run on a machine with an NVIDIA GPU and driver; compiling needs none"
     try:

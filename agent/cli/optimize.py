@@ -1,0 +1,210 @@
+"""`mucc-agent optimize PROBLEM.py|FOLDER... -o RUN`: verified, faster kernels for PyTorch problems."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mucc.agent.audit.options import PRECISIONS
+from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli.reporting import Reporter
+from mucc.diagnostics.core import ExitStatus
+
+if TYPE_CHECKING:
+    from mucc.agent.engine.running import Ending
+
+STRATEGIES = ("mantis", "mi", "mcts")
+
+NEVER = "none"
+
+
+@dataclass
+class Arguments:
+    """The parsed command line. None where an option was not named: a run that goes on keeps its own."""
+
+    problems: list[str] = field(default_factory=list[str])
+    output: str | None = None
+    precision: str | None = None
+    card: str | None = None
+    strategy: str | None = None
+    constants: str | None = None
+    seed: int | None = None
+    budget: str | None = None
+    attempts: int | None = None
+    epsilon: str | None = None
+    window: str | None = None
+    time: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    total: int | None = None
+    memory: list[str] = field(default_factory=list[str])
+    proposer: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    command: str | None = None
+    jobs: int | None = None
+    quiet: bool = False
+    json: bool = False
+    diagnostics: str = "text"
+    verbose: bool = False
+
+
+def parser() -> Parser:
+    """The options of `mucc-agent optimize`."""
+    p = Parser(
+        "optimize",
+        "Make kernels that replace PyTorch problems, and make them fast: import, measure, propose, build,\n"
+        "audit and time, until the budget is spent or nothing more is to be gained. PROBLEM defines Model\n"
+        "and get_inputs(); of a FOLDER all problems are taken. Everything is kept in RUN: the same command\n"
+        "goes on with a run that was ended, `mucc-agent report RUN` shows it.",
+        usage="mucc-agent optimize PROBLEM.py|FOLDER... -o RUN [options]",
+        tool="mucc-agent",
+    )
+    p.add_argument("problems", nargs="*", metavar="PROBLEM", help="problem files (.py), and folders of them")
+    p.add_argument("-o", dest="output", metavar="RUN", help="the folder of the run")
+    p.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        help="the narrowest format for f32 products (default: declared, f32)",
+    )
+    p.add_argument("--card", metavar="CARD", help="the card whose bound holds (default: the one at hand)")
+    p.add_argument("--strategy", choices=STRATEGIES, help="how to search (default: mantis)")
+    p.add_argument("--constants", metavar="NAME=VALUE,...", help="constants of the strategy")
+    p.add_argument("--seed", type=int, metavar="N", help="of proposers that draw (default: 0)")
+    p.add_argument(
+        "--budget", metavar="IxHxA", help="iterations, hypotheses in each, attempts at each (default: 5x2x4)"
+    )
+    p.add_argument("--attempts", type=int, metavar="N", help="attempts at each hypothesis, as in --budget")
+    p.add_argument(
+        "--epsilon", metavar="E", help="stop within 1 + E of the speed of light, or none (default: 0.1)"
+    )
+    p.add_argument(
+        "--window", metavar="N", help="stop after N attempts without progress, or none (default: 16)"
+    )
+    p.add_argument("--time", type=float, metavar="S", help="seconds for each problem (default: no limit)")
+    p.add_argument("--tokens", type=int, metavar="N", help="tokens for each problem (default: no limit)")
+    p.add_argument(
+        "--cost", type=float, metavar="USD", help="model costs for each problem (default: no limit)"
+    )
+    p.add_argument(
+        "--total", type=int, metavar="N", help="attempts for all problems; go where they may gain the most"
+    )
+    p.add_argument("--memory", action="append", metavar="RUN", help="learn from another run, too")
+    p.add_argument(
+        "--proposer", metavar="NAME", help="offline, openai, anthropic or command (default: offline)"
+    )
+    p.add_argument("--model", metavar="NAME", help="the model that is asked")
+    p.add_argument("--base-url", metavar="URL", help="where an OpenAI-compatible service is")
+    p.add_argument("--command", metavar="CMD", help="a program that reads a prompt and prints an answer")
+    p.add_argument("-j", "--jobs", type=int, metavar="N", help="what is done side by side (default: cores)")
+    p.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    p.add_argument("--json", action="store_true", help="print the table as one JSON object")
+    add_diagnostics(p)
+    return p
+
+
+def main(argv: list[str], reporter: Reporter) -> int:
+    """Begin a run, or go on with one."""
+    args = parser().parse(argv, Arguments())
+    if args.output is None:
+        raise usage_error("no run", "give it a folder: mucc-agent optimize problem.py -o run")
+    asked = asked_for(args)
+    import gc
+
+    gc.enable()  # a run is long
+    from mucc.agent.engine.device import card_at_hand
+    from mucc.agent.engine.locking import locked
+    from mucc.agent.engine.starting import Wishes, carry_out
+
+    wishes = Wishes(args.output, args.problems, asked, card_at_hand(), quiet=args.quiet or args.json)
+    try:
+        with locked(args.output):
+            ending = carry_out(wishes, sys.stderr)
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            reporter.line(f"stopped; `mucc-agent optimize -o {args.output}` goes on from here")
+        raise
+    return _told(args, ending, reporter)
+
+
+def _told(args: Arguments, ending: Ending, reporter: Reporter) -> int:
+    from mucc.agent.engine.results import write_table
+
+    assert args.output is not None
+    text, data = write_table(args.output)
+    sys.stdout.write(data if args.json else text)
+    reporter.add(ending.problems)
+    if ending.problems:
+        reporter.line(f"`mucc-agent optimize -o {args.output}` goes on with what has not ended")
+    return ExitStatus.PROGRAM if ending.failed else ExitStatus.GOOD
+
+
+def asked_for(args: Arguments) -> dict[str, Any]:
+    """The options that were named, as `Options.to_json` has them. Raises MU5001."""
+    for name in ("attempts", "time", "tokens", "total", "jobs"):
+        value: float | None = getattr(args, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise usage_error(f"--{name} is above 0")
+    if args.cost is not None and not 0 <= args.cost < float("inf"):
+        raise usage_error("--cost is not negative")
+    asked: dict[str, Any] = {
+        name: value
+        for name in ("precision", "card", "strategy", "seed", "total", "proposer", "jobs")
+        if (value := getattr(args, name)) is not None
+    }
+    if args.memory:
+        asked["memory"] = args.memory
+    if args.constants is not None:
+        asked["constants"] = _constants(args.constants)
+    if budget := _budget(args):
+        asked["budget"] = budget
+    settings = {"model": args.model, "base_url": args.base_url, "command": args.command}
+    if any(settings.values()):
+        asked["settings"] = {name: value for name, value in settings.items() if value is not None}
+    return asked
+
+
+def _budget(args: Arguments) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if args.budget is not None:
+        parts = args.budget.lower().split("x")
+        if len(parts) != 3 or not all(p.isdecimal() and 0 < int(p) <= 1000 for p in parts):
+            raise usage_error(f"--budget takes three numbers above 0, not '{args.budget}'", "as in 5x2x4")
+        found |= dict(zip(("iterations", "hypotheses", "attempts"), map(int, parts), strict=True))
+    if args.attempts is not None:
+        found["attempts"] = args.attempts
+    if args.epsilon is not None:
+        found["epsilon"] = _number("epsilon", args.epsilon)
+    if args.window is not None:
+        window = _number("window", args.window)
+        if window is not None and (window < 1 or window != int(window)):
+            raise usage_error(f"--window takes a whole number above 0 or none, not '{args.window}'")
+        found["window"] = None if window is None else int(window)
+    names = {"time": "seconds", "tokens": "tokens", "cost": "cost"}
+    return found | {key: value for name, key in names.items() if (value := getattr(args, name)) is not None}
+
+
+def _number(option: str, word: str) -> float | None:
+    if word == NEVER:
+        return None
+    try:
+        value = float(word)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise usage_error(f"--{option} takes a number or none, not '{word}'")
+    return value
+
+
+def _constants(text: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise usage_error(f"--constants takes NAME=VALUE, not '{part}'", "as in exploration=1.0,width=3")
+    return found

@@ -1,0 +1,52 @@
+"""What a finished task teaches later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mucc.agent.core.analysis import Analysis
+from mucc.agent.core.attempts import Attempt, Status
+from mucc.agent.core.hypotheses import Hypothesis
+from mucc.agent.core.proposing import Lesson
+from mucc.agent.core.tasks import Task
+
+
+def lessons_of(
+    task: Task, attempts: Sequence[Attempt], hypotheses: Sequence[Hypothesis], analysis: Analysis | None
+) -> list[Lesson]:
+    """One lesson for each hypothesis that was tried: the time of what it started from over the best that it
+    led to; None where nothing that it led to was right."""
+    times = {
+        a.number: a.outcome.ms
+        for a in attempts
+        if a.outcome.status is Status.GOOD and a.outcome.ms is not None
+    }
+    features = features_of(task, analysis)
+    found: list[Lesson] = []
+    for number, hypothesis in enumerate(hypotheses):
+        own = [a for a in attempts if a.candidate.hypothesis == number and a.spent]
+        if not own:
+            continue
+        best = min((a for a in own if a.number in times), key=lambda a: times[a.number], default=None)
+        before = times.get(hypothesis.parent)
+        speedup = before / times[best.number] if best is not None and before else None
+        change = best.candidate.change if best is not None else hypothesis.title
+        found.append(Lesson(task.key, hypothesis.kind, change, speedup, features))
+    return found
+
+
+def features_of(task: Task, analysis: Analysis | None) -> dict[str, Any]:
+    """What describes a problem: what binds it, its units and sizes, the kinds of its stages."""
+    limits = task.sol.get("limits", {})
+    return {
+        "precision": task.precision,
+        "card": task.card,
+        "limit": analysis.limit.value if analysis else "",
+        "binding": task.sol.get("binding", ""),
+        "units": sorted(limits),
+        "amounts": {unit: limit.get("amount") for unit, limit in limits.items()},
+        "stages": [stage.get("kind", "") for stage in task.sol.get("stages", [])],
+        "compiled": task.imported.compiled.value,
+        "bound_ms": task.bound_ms,
+    }

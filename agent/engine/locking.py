@@ -1,0 +1,35 @@
+"""One process at a time works on a run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Generator
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Generator[None]:
+    """While this is entered nobody else works on the run in `folder`, which is made where it is not there.
+
+    Raises MU7204 where somebody does, MU7203 where the folder cannot be written.
+    """
+    path = os.path.join(folder, "lock")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise DiagnosticError(Diagnostic("MU7203", f"cannot write {folder}: {error.strerror}")) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            helps = ("wait for it, or choose another folder with -o",)
+            raise DiagnosticError(
+                Diagnostic("MU7204", f"another process works on {folder}", helps=helps)
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

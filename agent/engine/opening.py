@@ -1,0 +1,115 @@
+"""Begins a run, or finds one that is to go on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mucc.agent.core.proposing import Lesson
+from mucc.agent.engine.importing import import_all
+from mucc.agent.engine.optimising import first_record
+from mucc.agent.engine.options import Options, resumed
+from mucc.agent.engine.problems import Problem, find_problems
+from mucc.agent.report.reading import DATABASE
+from mucc.agent.store import RunInfo, Store, TaskRecord
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.version import __version__
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The store of a run, its options, its problem files, and whether it was begun before."""
+
+    store: Store
+    options: Options
+    problems: list[Problem]
+    before: bool
+
+
+def open_run(folder: str, paths: Sequence[str], asked: dict[str, Any], defaults: Options) -> Opened:
+    """The run in `folder`, which is begun where there is none.
+
+    `asked` are the options that were named, `defaults` all others. Raises MU7205 where there is neither a
+    run nor a problem, MU7206 where one goes on that was asked for something else; what `Store` and
+    `find_problems` raise.
+    """
+    path = os.path.join(folder, DATABASE)
+    there = os.path.exists(path)
+    if not there and not paths:
+        raise _nothing(folder)
+    found = find_problems(paths) if paths else []
+    store = Store(path, create=True)
+    try:
+        info = store.info()
+        if info is None:
+            if not found:
+                raise _nothing(folder)
+            options = Options.from_json(_merged(defaults.to_json(), asked))
+            _begin(store, options, found)
+            return Opened(store, options, found, False)
+        options = resumed(Options.from_json(info.options), asked)
+        problems = [Problem(Path(row["path"])) for row in info.options["problems"]]
+        if found and {p.key for p in found} != {p.key for p in problems}:
+            names = ", ".join(p.key for p in problems[:8])
+            helps = ("leave the problems out to go on with those of the run, or choose another folder",)
+            message = f"the run in {folder} is of other problems: {names}"
+            raise DiagnosticError(Diagnostic("MU7206", message, helps=helps))
+        return Opened(store, options, problems, True)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _nothing(folder: str) -> DiagnosticError:
+    helps = ("mucc-agent optimize problem.py -o run",)
+    return DiagnosticError(
+        Diagnostic("MU7205", f"{folder} holds no run, and no problem is named", helps=helps)
+    )
+
+
+def _merged(known: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    budget = {**known["budget"], **asked.get("budget", {})}
+    return {**known, **asked, "budget": budget}
+
+
+def _begin(store: Store, options: Options, problems: Sequence[Problem]) -> None:
+    lessons: list[Lesson] = []
+    for other in options.memory:
+        lessons += _lessons_of(other)
+    store.add_lessons(lessons)
+    said = {
+        **options.to_json(),
+        "problems": [{"key": p.key, "path": str(p.path.resolve())} for p in problems],
+    }
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    store.start(RunInfo("mucc-agent optimize", now, __version__, said, options.card))
+
+
+def _lessons_of(run: str) -> list[Lesson]:
+    """The lessons of another run, called after it so that its tasks are none of ours."""
+    path = os.path.join(run, DATABASE) if os.path.isdir(run) else run
+    name = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    with Store(path) as other:
+        return [Lesson(f"{name}:{x.task}", x.kind, x.change, x.speedup, x.features) for x in other.lessons()]
+
+
+def import_missing(opened: Opened) -> list[TaskRecord]:
+    """All tasks of a run in their order; what is not imported yet is now. Raises as `import_all`."""
+    store, options = opened.store, opened.options
+    there = {record.task.key for record in store.tasks()}
+    waiting = [p for p in opened.problems if p.key not in there]
+    if waiting:
+        made = import_all(waiting, options.precision, options.card, options.target, options.jobs)
+        ready = {}
+        order = iter(waiting)
+        following = next(order, None)
+        for task in made:
+            ready[task.key] = task
+            while following is not None and following.key in ready:  # in the order of the problems
+                store.put_task(first_record(ready.pop(following.key)))
+                following = next(order, None)
+    return store.tasks()

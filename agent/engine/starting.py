@@ -1,0 +1,84 @@
+"""Puts a run together out of the parts of the agent, and carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TextIO
+
+from mucc.agent import search
+from mucc.agent.core.analysis import Analysis
+from mucc.agent.core.attempts import Attempt
+from mucc.agent.core.evaluating import Evaluator
+from mucc.agent.core.progress import Progress
+from mucc.agent.core.searching import Budget
+from mucc.agent.core.tasks import Task
+from mucc.agent.engine.opening import Opened, import_missing, open_run
+from mucc.agent.engine.options import Options
+from mucc.agent.engine.parts import OneAtATime, Parts
+from mucc.agent.engine.running import Ending, run_tasks, turns_of
+from mucc.agent.report import live
+from mucc.machine import cores
+from mucc.target.devices import get_card
+
+EPSILON, WINDOW = 0.1, 16
+"""The stop rules by themselves."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line says: the folder of the run, problems, the options that were named, the GPU at
+    hand."""
+
+    folder: str
+    problems: Sequence[str]
+    asked: dict[str, Any]
+    gpu: str
+    quiet: bool = False
+
+
+def carry_out(wishes: Wishes, stream: TextIO) -> Ending:
+    """Begin a run, or go on with it. Raises DiagnosticError before anything is spent for what is wrong with
+    the options, the problems or the machine."""
+    card = get_card(wishes.asked.get("card", wishes.gpu))
+    asked = {**wishes.asked, "card": card.device.key} if "card" in wishes.asked else dict(wishes.asked)
+    defaults = Options(
+        card=card.device.key,
+        target=card.target.name,
+        budget=Budget(epsilon=EPSILON, window=WINDOW),
+        jobs=cores(),
+    )
+    opened = open_run(wishes.folder, wishes.problems, asked, defaults)
+    with opened.store:
+        options = opened.options
+        strategy = search.make(options.strategy, options.budget, options.constants)
+        proposer = import_module("mucc.agent.propose").make(options.proposer, options.settings)
+        progress: Progress = live.make(stream, quiet=wishes.quiet)
+        evaluator = import_module("mucc.agent.evaluate").make(device=options.device, jobs=options.jobs)
+        try:
+            return _run(wishes.folder, opened, evaluator, proposer, strategy, progress)
+        finally:
+            evaluator.close()
+
+
+def _run(
+    folder: str, opened: Opened, evaluator: Evaluator, proposer: Any, strategy: Any, progress: Progress
+) -> Ending:
+    store, options = opened.store, opened.options
+    records = import_missing(opened)
+
+    def analyze(task: Task, attempt: Attempt, library: str | None) -> Analysis:
+        outcome = attempt.outcome
+        return import_module("mucc.agent.profile").analyze(
+            task,
+            attempt.candidate.program,
+            library,
+            device=options.device,
+            ms=outcome.ms,
+            diagnostics=outcome.diagnostics,
+        )
+
+    turns = turns_of(store, options, records)
+    parts = Parts(store, folder, options, evaluator, proposer, strategy, analyze, OneAtATime(progress), turns)
+    return run_tasks(parts, records)

@@ -1,0 +1,137 @@
+"""Which task goes on next: seats for tasks side by side, and one budget of attempts for all of them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Protocol
+
+FIRST = math.inf
+"""The expected gain of a task that is not measured yet."""
+
+
+def expected_gain(best_ms: float | None, bound_ms: float | None, since: int) -> float:
+    """What a further round at a task may gain: the logarithm of its gap, over one more than the attempts
+    since the last progress.
+
+    The logarithm since a set is judged by its geometric mean; a task at the bound gains nothing. Without a
+    bound, or without a time that counts, the gap is taken as 2.
+    """
+    gap = best_ms / bound_ms if best_ms and bound_ms else 2.0
+    return math.log(max(gap, 1.0)) / (1 + since)
+
+
+class Turns(Protocol):
+    """Who may go on. Any thread; raises Interrupted in all once `stop` was called."""
+
+    def begin(self, key: str) -> None:
+        """A task begins; waits for a seat where it needs one for its whole life."""
+        ...
+
+    def enter(self, key: str, gain: float, wanted: int) -> int:
+        """Wait for the turn of a round with at most `wanted` attempts; how many it may spend."""
+        ...
+
+    def leave(self, key: str, unspent: int = 0) -> None:
+        """A round is over; the attempts that it did not spend go back."""
+        ...
+
+    def end(self, key: str) -> None:
+        """A task has ended."""
+        ...
+
+    def stop(self) -> None:
+        """Nobody gets a turn any more."""
+        ...
+
+
+class Interrupted(Exception):
+    """The run was asked to stop: unwind without storing anything more."""
+
+
+class Seats:
+    """So many tasks side by side, in their order, each to its end."""
+
+    def __init__(self, seats: int):
+        self._free = seats
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def begin(self, key: str) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._free > 0 or self._stopped)
+            if self._stopped:
+                raise Interrupted
+            self._free -= 1
+
+    def enter(self, key: str, gain: float, wanted: int) -> int:
+        if self._stopped:
+            raise Interrupted
+        return wanted
+
+    def leave(self, key: str, unspent: int = 0) -> None:
+        pass
+
+    def end(self, key: str) -> None:
+        with self._changed:
+            self._free += 1
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+class Shared:
+    """One budget of attempts for all tasks: rounds go to those that may gain the most.
+
+    At any time only the `seats` unfinished tasks with the largest expected gain may begin a round; a task
+    near its bound waits until the others have ended or gain less. `left` is what is left of the budget.
+    """
+
+    def __init__(self, seats: int, left: int, keys: list[str]):
+        self._seats, self._left = seats, left
+        self._gains = dict.fromkeys(keys, FIRST)
+        self._running: set[str] = set()
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def begin(self, key: str) -> None:
+        pass
+
+    def enter(self, key: str, gain: float, wanted: int) -> int:
+        with self._changed:
+            self._gains[key] = gain
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._stopped or self._may(key))
+            if self._stopped:
+                raise Interrupted
+            self._running.add(key)
+            granted = min(wanted, self._left)
+            self._left -= granted
+            return granted
+
+    def _may(self, key: str) -> bool:
+        if len(self._running) >= self._seats:
+            return False
+        places = {k: n for n, k in enumerate(self._gains)}
+        order = sorted(self._gains, key=lambda k: (-self._gains[k], places[k]))
+        return key in order[: self._seats]
+
+    def leave(self, key: str, unspent: int = 0) -> None:
+        with self._changed:
+            self._running.discard(key)
+            self._left += unspent
+            self._changed.notify_all()
+
+    def end(self, key: str) -> None:
+        with self._changed:
+            self._running.discard(key)
+            self._gains.pop(key, None)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()

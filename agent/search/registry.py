@@ -1,0 +1,40 @@
+"""Every strategy: its name, and what makes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from mucc.agent.core.searching import Budget, Strategy
+from mucc.agent.search.mantis import Mantis
+from mucc.agent.search.mcts import Mcts
+from mucc.agent.search.mi import Mi
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+
+STRATEGIES: dict[str, Any] = {"mantis": Mantis, "mi": Mi, "mcts": Mcts}
+
+
+def make(name: str, budget: Budget, constants: Mapping[str, float] | None = None) -> Strategy:
+    """A strategy with its constants, those that are not named as they are by themselves.
+
+    Raises MU7207 for a strategy or a constant that there is not, or one that makes no sense.
+    """
+    kind = STRATEGIES.get(name)
+    if kind is None:
+        raise _unknown("strategy", name, STRATEGIES)
+    known = {f.name: f for f in dataclasses.fields(kind.Constants)}
+    found: dict[str, Any] = {}
+    for constant, value in (constants or {}).items():
+        if constant not in known:
+            raise _unknown(f"constant of {name}", constant, known)
+        if value < 0 or value != value:
+            raise DiagnosticError(Diagnostic("MU7207", f"the constant {constant} is not negative: {value:g}"))
+        found[constant] = int(value) if known[constant].type == "int" else float(value)
+    return kind(budget, kind.Constants(**found))
+
+
+def _unknown(what: str, word: str, known: Mapping[str, Any]) -> DiagnosticError:
+    meant = did_you_mean(word, known)
+    helps = (f"did you mean '{meant}'?",) if meant else (f"there are {', '.join(known)}",)
+    return DiagnosticError(Diagnostic("MU7207", f"there is no {what} '{word}'", helps=helps))
