@@ -14,7 +14,7 @@ from mucc.agent.core.tasks import Task
 from mucc.agent.profile.assembling import stages
 from mucc.agent.profile.classes import classify
 from mucc.agent.profile.commands import CommandFailed, run_mucc
-from mucc.agent.profile.evidence import Evidence
+from mucc.agent.profile.evidence import TIME, Evidence
 from mucc.agent.profile.sources import Reading, Request, Source, sources
 from mucc.agent.profile.tools import advice, tools_for
 from mucc.diagnostics.core import DiagnosticError
@@ -52,9 +52,10 @@ def analyze(
     """What limits a task, and what tools say of a program for it.
 
     `library` is what was built of the program, None where there is none; `ms` the measured time of a call in
-    milliseconds, `diagnostics` what the build said (`Outcome.diagnostics`), `dims` the values of dims that
-    the program leaves open. With `device="cpu"` nothing runs on a GPU. Each process that reads something may
-    take `time_limit` seconds. What cannot be read is named in `missing`; nothing is raised.
+    milliseconds (without it, counters tell), `diagnostics` what the build said (`Outcome.diagnostics`),
+    `dims` the values of dims that the program leaves open. With `device="cpu"` nothing runs on a GPU. Each
+    process that reads something may take `time_limit` seconds. What cannot be read is named in `missing`;
+    nothing is raised.
     """
     return study(
         task,
@@ -104,18 +105,35 @@ def study(
     reading = _read(asked, list(sources()) if readers is None else readers)
     if library is None:
         missing.append("there is no library: only what the compiler says is read")
+    if manifest and (other := _other_kernels(manifest, reading)):
+        missing.append(other)
     evidence = Evidence(
         limit or Limit.MIXED,
         stages(manifest, reading, launch_us) if manifest else [],
-        ms * 1e3 if ms else None,
+        ms * 1e3 if ms else _counted_us(reading, launch_us),
         launch_us,
         [(str(d.get("code", "")), str(d.get("message", ""))) for d in diagnostics],
         reading.sol,
     )
-    gap = ms / task.bound_ms if ms and task.bound_ms else None
+    measured = evidence.measured_us
+    gap = measured / (task.bound_ms * 1e3) if measured and task.bound_ms else None
     seconds = round(time.monotonic() - started - reading.waited, 3)
     found = Analysis(evidence.limit, gap, advice(evidence), [*missing, *reading.missing], seconds)
     return Study(found, evidence, [tool.name for tool in used])
+
+
+def _other_kernels(manifest: Manifest, reading: Reading) -> str:
+    """Why a library is not that of a program; empty where it is."""
+    there, wanted = [k.name for k in manifest.kernels], [str(report["kernel"]) for report in reading.sol]
+    if not wanted or sorted(there) == sorted(wanted):
+        return ""
+    return f"the library has kernels {', '.join(there)}, the program {', '.join(wanted)}: is it another's?"
+
+
+def _counted_us(reading: Reading, launch_us: float) -> float | None:
+    """What a call takes by the counters, where it was not timed: its kernels, and launching them."""
+    times = [launch.counters[TIME] / 1e3 for launch in reading.launches if TIME in launch.counters]
+    return sum(times) + len(times) * launch_us if times else None
 
 
 def _manifest(

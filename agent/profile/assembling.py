@@ -144,6 +144,7 @@ def _choice(entry: Mapping[str, Any], explained: Mapping[str, Any] | None) -> Ch
         raster[1] if raster else "heuristic",
         int(swizzle[1]) if swizzle else 1,
         exchanged,
+        bool(entry.get("pdl")),
         extents,
         (explained or {}).get("estimate") or {},
     )

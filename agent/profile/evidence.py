@@ -45,6 +45,7 @@ class Choice:
     raster: str = "heuristic"
     swizzle: int = 1
     exchanged: bool = False
+    pdl: bool = False
     extents: Extents | None = None
     estimate: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

@@ -20,6 +20,9 @@ from mucc.agent.profile.classes import BALANCED, bound_of, classify, together
 from mucc.agent.profile.evidence import TIME
 from mucc.agent.profile.rendering import as_text
 from mucc.agent.profile.sources import Launch, Reading, Request
+from mucc.agent.profile.sources.ncu_csv import parse
+
+DATA = Path(__file__).parents[1] / "data/profile"
 
 MLP = """
 kernel mlp[M=512, K=512, H=2048](x: bf16[M, K], w1: bf16[H, K], w2: bf16[K, H]) -> bf16[M, K] {
@@ -165,6 +168,32 @@ def test_only_counters_of_the_class_are_asked_for():
     assert memory and told.asked
     assert "l1tex__t_sector_hit_rate.pct" in memory.metrics
     assert "l1tex__t_sector_hit_rate.pct" not in told.asked.metrics
+
+
+PAIR = """
+kernel pair[M=64, K=512, H=256, N=512](x: bf16[M, K], w1: bf16[H, K], w2: bf16[N, H]) -> bf16[M, N] {
+    stage h = relu(x @ w1.T)
+    return h @ w2.T
+}
+"""
+
+
+def test_counters_of_a_run_belong_to_the_stages_of_the_program():
+    ran = [x for x in parse((DATA / "h200.csv").read_text()) if x.kernel.startswith("mu_pair")]
+    sol = {"kernel": "pair", "stages": []}
+    found = study(task(bound(0.1, 0.2), bound_ms=2e-4), PAIR, None, readers=[Told(Reading(ran, sol=[sol]))])
+    h, out = found.evidence.stages
+    assert (h.name, out.name) == ("pair.h", "pair.out") and h.ran == ["mu_pair_h"]
+    assert h.us == pytest.approx(4.704) and h.share + out.share == pytest.approx(1.0)
+    assert found.evidence.measured_us == pytest.approx(4.704 + 4.448 + 2 * 2.5)
+    assert found.analysis.gap == pytest.approx(found.evidence.measured_us / 0.2)
+    assert {a.tool for a in found.analysis.advice} >= {"launches"}
+
+
+def test_a_library_of_another_program_is_noticed():
+    sol = {"kernel": "other", "stages": []}
+    found = study(task(bound(30, 5)), PAIR, None, readers=[Told(Reading(sol=[sol]))])
+    assert any("the library has kernels pair, the program other" in text for text in found.analysis.missing)
 
 
 def test_the_time_spent_on_waiting_for_a_gpu_is_not_counted():

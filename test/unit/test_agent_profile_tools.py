@@ -196,7 +196,15 @@ def test_waves_that_leave_places_idle(idle: float, waves: float):
     if found:
         assert (found.severity is Severity.CRITICAL) == (idle >= tail_waves.MOSTLY_IDLE)
         assert found.levers[0] == "tile" and "stream_k" in found.levers
-        assert ("split_k" in found.levers) == (waves < 1)
+        assert ("split_k" in found.levers) == (waves < 1) and "cluster" not in found.levers
+
+
+def test_what_is_tried_already_is_not_advised():
+    choice = estimated(
+        replace(PRODUCT, cluster=(2, 1), scheduler="stream_k"), waves=1.1, tail=0.4, blocks=132
+    )
+    found = only(tail_waves.TailWaves(), seen(stage(choice)))
+    assert found and found.levers == ["tile", "cluster"]
 
 
 def test_maps_that_fill_a_part_of_the_card():
@@ -377,13 +385,14 @@ def test_waiting_at_barriers(part: float):
     assert (old is not None) == (found is not None) and (old is None or old.levers[0] == "mainloop")
 
 
-@given(st.floats(1, 200), st.integers(1, 12))
-def test_time_that_goes_to_launching(us: float, count: int):
-    stages = [stage(None, ran=["a"], counters={TIME: 1000.0}) for _ in range(count)]
+@given(st.floats(1, 200), st.integers(1, 12), st.booleans())
+def test_time_that_goes_to_launching(us: float, count: int, dependent: bool):
+    choice = replace(PRODUCT, pdl=dependent)
+    stages = [stage(choice, ran=["a"], counters={TIME: 1000.0}) for _ in range(count)]
     found = only(launches.Launches(), seen(*stages, measured_us=us, launch_us=2.5))
-    assert (found is not None) == (count * 2.5 / us > launches.SHARE)
+    assert (found is not None) == (count * 2.5 / us > launches.SHARE and (count > 1 or not dependent))
     if found:
-        assert ("fusion" in found.levers) == (count > 1)
+        assert ("fusion" in found.levers) == (count > 1) and ("pdl" in found.levers) == (not dependent)
     assert only(launches.Launches(), seen(*stages)) is None
 
 

@@ -29,17 +29,22 @@ class Launches:
         share = lost / seen.measured_us
         if share <= SHARE:
             return
-        advice = ["pdl = on lets a kernel start while the one before it still runs"]
+        advice: list[str] = []
+        levers: list[str] = []
         if count > 1:
-            advice.insert(0, f"fewer kernels: {count} are launched in a call; fuse stages")
-        else:
-            advice.append("the problem is small: little is left but a CUDA graph around the calls")
+            advice.append(f"fewer kernels: {count} are launched in a call; fuse stages")
+            levers.append("fusion")
+        if any(s.choice is not None and not s.choice.pdl for s in seen.stages):
+            advice.append("pdl = on lets a kernel start while the one before it still runs")
+            levers.append("pdl")
+        if not levers:
+            return
         yield Advice(
             self.name,
             Severity.CRITICAL if share > MOST and count > 1 else Severity.WARNING,
             f"launching {count} kernel{'s' * (count > 1)} takes about {min(share, 1.0):.0%} of a call",
             advice,
             "",
-            ["fusion", "pdl"] if count > 1 else ["pdl"],
+            levers,
             {"launches": count, "launch_us": seen.launch_us, "measured_us": seen.measured_us},
         )

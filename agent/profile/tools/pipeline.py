@@ -82,16 +82,18 @@ class Pipeline:
         )
 
     def _short(self, stage: Stage, choice: Choice, steps: int) -> Advice:
+        advice = ["fewer stages leave shared memory to a larger epilogue, or to a second block"]
+        levers = ["tile", "stages"]
+        if choice.mainloop != "pingpong":
+            advice.insert(0, "pingpong overlaps the epilogue of a tile with the products of the next")
+            levers.insert(0, "mainloop")
         return Advice(
             self.name,
             Severity.INFO,
             f"K is {steps} steps deep: a pipeline of {choice.stages} stages never fills, so that filling and"
             " the epilogue take much of the time",
-            [
-                "pingpong overlaps the epilogue of a tile with the products of the next",
-                "fewer stages leave shared memory to a larger epilogue, or to a second block",
-            ],
+            advice,
             stage.name,
-            ["mainloop", "tile", "stages"],
+            levers,
             {"steps": steps, "stages": choice.stages},
         )

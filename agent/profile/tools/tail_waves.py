@@ -46,30 +46,20 @@ class TailWaves:
         places = choice.estimate.get("blocks", 0)
         evidence = {"waves": waves, "idle": idle, "tile": list(choice.tile), "cluster": list(choice.cluster)}
         severity = Severity.CRITICAL if idle >= MOSTLY_IDLE else Severity.WARNING
+        even = choice.scheduler != "stream_k"
         if waves < 1:
-            yield Advice(
-                self.name,
-                severity,
-                f"only {waves * places:.0f} of {places} blocks have work: {idle:.0%} of the card is idle",
-                [
-                    "a smaller tile makes more of them",
-                    "split_k divides K over several blocks, stream_k does so evenly",
-                    "a smaller cluster, which leaves fewer places out",
-                ],
-                stage.name,
-                ["tile", "split_k", "stream_k", "cluster"],
-                evidence,
-            )
-            return
-        yield Advice(
-            self.name,
-            severity,
-            f"{waves:.2f} waves take the time of {-(-waves // 1):.0f}: {idle:.0%} of the places are idle",
-            [
-                "a tile of another size or width, with which the tiles just fill whole waves",
-                "stream_k shares out the tiles of the last waves evenly",
-            ],
-            stage.name,
-            ["tile", "stream_k", "cluster"],
-            evidence,
-        )
+            cause = f"only {waves * places:.0f} of {places} blocks have work: {idle:.0%} of the card is idle"
+            advice = ["a smaller tile makes more of them", "split_k divides K over several blocks"]
+            levers = ["tile", "split_k"]
+        else:
+            rounds = -(-waves // 1)
+            cause = f"{waves:.2f} waves take the time of {rounds:.0f}: {idle:.0%} of the places are idle"
+            advice = ["a tile of another size or width, with which the tiles just fill whole waves"]
+            levers = ["tile"]
+        if even:
+            advice.append("stream_k divides K as it takes to give every block the same")
+            levers.append("stream_k")
+        if choice.cluster != (1, 1):
+            advice.append("a smaller cluster, which leaves fewer places out")
+            levers.append("cluster")
+        yield Advice(self.name, severity, cause, advice, stage.name, levers, evidence)
