@@ -1,26 +1,34 @@
 """How many samples that cheat the audit catches, and on how many honest kernels it raises a false alarm.
 
-    python -m bench.audit bench/kernelbench/problems/*/ [-j 4] [--eager]
+    python -m bench.audit bench/kernelbench/problems/*/ [-j 4] [--eager] [--seconds 300]
 
 The samples are those of the tests. Honest kernels are theirs, and what torch.compile makes of every problem
 file of the folders (`--eager`: PyTorch's own kernels as well). A false alarm is any rejection of one of these
 but for being PyTorch's work, which it may be.
+
+Each row is kept as it comes (`-o`), so a run that was ended goes on where it was; what has changed since,
+mucc included, is audited anew. After `--seconds` nothing new begins, and the result has what there is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.common import ROOT, cpu_label, versions, write_result
-from mucc.agent.audit import Label, Options, audit
+from bench.kernelbench.records import Records
+from mucc.agent.audit import Label, Options
+from mucc.agent.audit.auditing import Auditor
+from mucc.cache.keys import digest, package_fingerprint
 from mucc.diagnostics.core import DiagnosticError
 
 COMPILED = """
@@ -73,11 +81,17 @@ def honest_ones(folders: list[str], work: Path, eager: bool) -> Iterator[Candida
             yield Candidate(f"{path.parent.name}/{path.stem}", kind, path, solution, True)
 
 
-def measure(candidate: Candidate, options: Options) -> dict[str, Any]:
+def depends(candidate: Candidate, options: Options) -> str:
+    """What a row depends on."""
+    texts = (candidate.problem.read_text(encoding="utf-8"), candidate.solution.read_text(encoding="utf-8"))
+    return digest(package_fingerprint(), *texts, repr(options))
+
+
+def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[str, Any]:
     """One row."""
     row: dict[str, Any] = {"name": candidate.name, "kind": candidate.kind, "honest": candidate.honest}
     try:
-        verdict = audit(str(candidate.problem), str(candidate.solution), options)
+        verdict = auditor.audit(str(candidate.problem), str(candidate.solution), options)
     except DiagnosticError as error:
         return row | {"label": None, "unjudged": str(error)[:300]}
     said = verdict.to_json()
@@ -128,31 +142,70 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def main() -> None:
+class Run:
+    """Candidates that are audited until time is over; what was audited before is taken from its file."""
+
+    def __init__(self, records: Records, options: Options, jobs: int, seconds: float):
+        self.records, self.options, self.jobs = records, options, jobs
+        self.until = time.monotonic() + seconds
+
+    def rows(self, candidates: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
+        """A row for each candidate that there was time for, in their order."""
+        with Auditor() as auditor, ThreadPoolExecutor(self.jobs) as pool:
+            work = partial(self._row, auditor)
+            for row in pool.map(work, candidates):
+                if row is not None:
+                    yield row
+
+    def _row(self, auditor: Auditor, candidate: Candidate) -> dict[str, Any] | None:
+        on, key = depends(candidate, self.options), f"{candidate.kind}/{candidate.name}"
+        if (known := self.records.find(key, "audit", on)) is not None:
+            return known
+        if time.monotonic() >= self.until:
+            return None
+        row = measure(candidate, self.options, auditor)
+        self.records.add(key, "audit", on, row)
+        return row
+
+
+def show(row: dict[str, Any]) -> None:
+    """A line for a row, and what was found where that is wrong."""
+    wrong = is_alarm(row) or (not row["honest"] and row.get("accepted"))
+    state = "WRONG" if wrong else "good"
+    print(f"{row['name']:36} {row['kind']:9} {state:6} {row['label'] or row['unjudged']}", flush=True)
+    if wrong or os.environ.get("MUCC_AUDIT_VERBOSE"):
+        for line in [*row.get("findings", ()), row.get("failure") or ""]:
+            print(f"    {line}", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
     """Audit everything, print a line for each, write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folders", nargs="*")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--eager", action="store_true", help="PyTorch's own kernels as well")
     parser.add_argument("--only", default="", help="only candidates with this in their name")
     parser.add_argument("--no-samples", action="store_true")
     parser.add_argument("-j", "--jobs", type=int, default=1)
-    args = parser.parse_args()
+    kept = os.path.join(tempfile.gettempdir(), "mucc-bench-audit")
+    parser.add_argument("-o", "--output", default=kept, help=f"folder of what is done (default: {kept})")
+    parser.add_argument("--again", action="store_true", help="audit what is done as well")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after so long")
+    args = parser.parse_args(argv)
     options = Options(device=args.device, precision="declared", bound=args.device == "cuda")
+    path = Path(args.output) / "audits.jsonl"
+    if args.again:
+        path.unlink(missing_ok=True)
+    run = Run(Records(path), options, args.jobs, args.seconds)
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder, ThreadPoolExecutor(args.jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         found = [] if args.no_samples else list(samples(args.device))
         found += honest_ones(args.folders, Path(folder), args.eager)
         found = [c for c in found if args.only in c.name]
-        for row in pool.map(partial(measure, options=options), found):
+        for row in run.rows(found):
             rows.append(row)
-            wrong = is_alarm(row) or (not row["honest"] and row.get("accepted"))
-            state = "WRONG" if wrong else "good"
-            print(f"{row['name']:36} {row['kind']:9} {state:6} {row['label'] or row['unjudged']}", flush=True)
-            if wrong or os.environ.get("MUCC_AUDIT_VERBOSE"):
-                for line in [*row.get("findings", ()), row.get("failure") or ""]:
-                    print(f"    {line}", flush=True)
-    figures = summary(rows)
+            show(row)
+    figures = {**summary(rows), "audit.left": len(found) - len(rows)}
     print(json.dumps(figures, indent=1))
     card = cpu_label()
     if args.device == "cuda":

@@ -8,11 +8,11 @@ from typing import Any
 
 
 def time_all(torch: Any, contenders: Mapping[str, Callable[[], Any]], iters: int) -> dict[str, float]:
-    """Median device time in ms of each contender, as `interleaved_us` takes it: in turns, from a cold L2."""
-    from mucc.runtime.timing import interleaved_us
+    """Median device time in ms of each contender, in turns, from a cold L2."""
+    from mucc.agent.evaluate.timing import interleaved_ms
 
-    samples = interleaved_us(list(contenders.values()), iters, torch.cuda.current_device())
-    return {name: statistics.median(us) / 1e3 for name, us in zip(contenders, samples, strict=True)}
+    found = interleaved_ms(contenders, iters, torch.device("cuda", torch.cuda.current_device()))
+    return {name: statistics.median(times) for name, times in found.items()}
 
 
 def card(torch: Any, device: Any = None) -> str:
