@@ -25,13 +25,27 @@ from mucc.program import compile_source
 from mucc.target import get_target
 from mucc.target.base import Device, Target
 from mucc.target.choice import pinned_fields
-from mucc.target.config import Problem, Schedule
+from mucc.target.config import Problem, Schedule, operand_bytes
+from mucc.target.cost import Extents
 from mucc.tune.analysis import device_of, kernel_text
 from mucc.tune.plans import schedule_block
 from mucc.tune.records import Settings, canonical, signature
 
 RASTERS = ("heuristic", "along_m", "along_n")
 """Orders of tiles; with swizzles they are arguments at run time, so another one costs no nvcc."""
+
+PLAIN = ("cooperative", "pingpong", "warpspecialized", "multistage")
+"""Mainloops that take any product of their formats, where their rules allow it."""
+
+OPTIMISTIC = ("multistage", "warpspecialized")
+"""Mainloops whose models were not fitted to problems that DRAM binds, and say less there than it takes."""
+
+UNPROPOSED = 4
+"""Kernels of each mainloop that the target does not propose."""
+
+TILES = ((64, 0), (-64, 0), (0, -32), (0, -16), (0, 16), (0, 32))
+CLUSTERS = ((1, 1), (2, 1), (1, 2))
+"""By how much neighbours' tiles differ, in rows and columns, and the clusters that they have."""
 
 
 class Move(NamedTuple):
@@ -69,6 +83,17 @@ class Contraction:
     first: bool
 
     @cached_property
+    def _least_us(self) -> float:
+        """What a kernel takes that DRAM binds, as the model has it for others."""
+        problem, cost = self.problem, self.target.facts.cost
+        extents = Extents.of(problem)
+        if problem.mixed or problem.sparse or problem.grouped or not extents.exact:
+            return 0.0
+        moved = extents.moved(operand_bytes(problem.compute), problem.epilogue)
+        bandwidth = cost.get("dram_share", 1.0) * self.device.datasheet["dram_bandwidth"]
+        return 1e6 * (moved / bandwidth + cost.get("launch", 0.0) + cost.get("fill", 0.0))
+
+    @cached_property
     def _form(self) -> str:
         """The problem without its extents, which machine code does not know."""
         return signature(self.problem._replace(m=None, n=None, k=None, batch=None))
@@ -80,6 +105,35 @@ class Contraction:
     @cached_property
     def _ranked(self) -> tuple[Move, ...]:
         return tuple(self._move(c.schedule) for c in self.target.candidates(self.problem, {}, self.device))
+
+    def unproposed(self) -> Sequence[Move]:
+        """The best few of each mainloop that the target has for the problem, but would not propose."""
+        return self._unproposed
+
+    @cached_property
+    def _unproposed(self) -> tuple[Move, ...]:
+        known = {m.settings["mainloop"] for m in self._ranked}
+        loops = [m for f in self.target.families for m in f.mainloops if m in PLAIN and m not in known]
+        found: list[Move] = []
+        for mainloop in dict.fromkeys(loops):
+            best: dict[str, Move] = {}
+            for candidate in self.target.candidates(self.problem, {"mainloop": mainloop}, self.device):
+                move = self._move(candidate.schedule)
+                best.setdefault(move.skeleton, move)
+                if len(best) == UNPROPOSED:
+                    break
+            found += best.values()
+        return tuple(found)
+
+    def neighbours(self, settings: Settings) -> list[Move]:
+        """A schedule with somewhat larger and smaller tiles, and with other clusters, where legal."""
+        schedule = self._schedule(settings)
+        m, n, k = schedule.tile
+        tiles = [(m + dm, n + dn, k) for dm, dn in TILES if min(m + dm, n + dn) > 0]
+        tiles.append((m, n, 2 * k))
+        found = [replace(schedule, tile=tile, stages=None) for tile in tiles]
+        found += [replace(schedule, cluster=cluster, stages=None) for cluster in CLUSTERS]
+        return [self._move(s) for s in dict.fromkeys(found) if s != schedule and self._is_legal(s)]
 
     def variants(self, settings: Settings) -> list[Move]:
         """A schedule with its tiles walked in other orders, and with `pdl` either way, where legal."""
@@ -111,9 +165,10 @@ class Contraction:
     def _move(self, schedule: Schedule) -> Move:
         estimate = self.target.estimate(self.problem, schedule, self.device)
         parts = estimate.parts
+        least = self._least_us if schedule.mainloop in OPTIMISTIC else 0.0
         return Move(
             _settings(schedule),
-            estimate.seconds * 1e6,
+            max(estimate.seconds * 1e6, least),
             1e6 * (parts.get("launch", 0.0) + parts.get("fill", 0.0)),
             estimate.waves,
             estimate.limit,

@@ -90,6 +90,12 @@ class Measured(Contraction):
     def ranked(self) -> list[Move]:
         return self.moves
 
+    def unproposed(self) -> list[Move]:
+        return []
+
+    def neighbours(self, settings: Mapping[str, str]) -> list[Move]:
+        return []
+
     def variants(self, settings: Mapping[str, str]) -> list[Move]:
         now = self.move(settings)
         assert now is not None

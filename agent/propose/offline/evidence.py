@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 from mucc.agent.core.analysis import Advice, Severity
 from mucc.agent.core.attempts import Attempt, Status
@@ -29,8 +29,11 @@ FAILED = (
 TRUST = 4.0
 """As many lessons of equal problems weigh as much as what is believed without any."""
 
-HELPED = 1.005
+HELPED = 1.01
 """A speedup that counts as one: above what times differ by from run to run."""
+
+LESS_ALIKE, OTHERWISE = 0.15, 0.6
+"""How much of the likeness of problems is lost with each doubling of a size, and left where words differ."""
 
 WEIGHT = {Severity.INFO: 1.0, Severity.WARNING: 1.25, Severity.CRITICAL: 1.6}
 """How much more a finding of the profile makes of the chance that its levers help."""
@@ -111,42 +114,44 @@ def _loops(version: Version) -> Iterable[object]:
 # Lessons
 
 
-def features_of(version: Version, precision: str) -> dict[str, Any]:
-    """What tells problems apart, as lessons keep it: the largest product stands for all."""
-    contractions = version.sketch.contractions
-    if not contractions:
-        return {"precision": precision, "stages": 0}
-    place = max(contractions, key=lambda p: version.choice[p].us)
-    problem, move = contractions[place].problem, version.choice[place]
+def features_of(view: View) -> dict[str, Any]:
+    """What tells problems apart, under the names that the lessons of a run have."""
+    task = view.task
+    limits: Mapping[str, Any] = task.sol.get("limits", {})
     return {
-        "dtype": problem.compute,
-        "precision": precision,
-        "stages": len(contractions),
-        "m": problem.m,
-        "n": problem.n,
-        "k": problem.k,
-        "batch": problem.batch,
-        "limit": move.limit,
-        "mainloop": move.settings["mainloop"],
+        "precision": task.precision,
+        "card": task.card,
+        "limit": view.analysis.limit.value if view.analysis else "",
+        "binding": task.sol.get("binding", ""),
+        "units": sorted(limits),
+        "amounts": {unit: limit.get("amount") for unit, limit in limits.items()},
+        "stages": [stage.get("kind", "") for stage in task.sol.get("stages", [])],
+        "bound_ms": task.bound_ms,
     }
 
 
 def likeness(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
-    """How much alike two problems are by the features that both have, 0 to 1."""
-    found = 1.0
-    for name in a.keys() & b.keys():
-        x, y = a[name], b[name]
-        if x == y or x is None or y is None:
-            continue
-        if _is_number(x) and _is_number(y):
-            if x > 0 and y > 0:
-                found *= math.exp(-0.15 * abs(math.log2(x / y)))
-        else:
-            found *= 0.6
-    return found
+    """How much alike two problems are by the features that both say, 0 to 1."""
+    return math.prod(_alike(a[name], b[name]) for name in a.keys() & b.keys() if a[name] and b[name])
 
 
-def _is_number(x: object) -> bool:
+def _alike(x: Any, y: Any) -> float:
+    """How much alike two values are: numbers by their ratio, collections by what they share."""
+    if x == y:
+        return 1.0
+    if _is_number(x) and _is_number(y):
+        return math.exp(-LESS_ALIKE * abs(math.log2(x / y))) if min(x, y) > 0 else OTHERWISE
+    if isinstance(x, Mapping) and isinstance(y, Mapping):
+        first, second = cast("Mapping[str, Any]", x), cast("Mapping[str, Any]", y)
+        shared = first.keys() & second.keys()
+        return likeness(first, second) * len(shared) / len(first.keys() | second.keys())
+    if isinstance(x, (list, tuple)) and isinstance(y, (list, tuple)):
+        ours, theirs = set(map(str, cast("list[Any]", x))), set(map(str, cast("list[Any]", y)))
+        return OTHERWISE + (1 - OTHERWISE) * len(ours & theirs) / len(ours | theirs)
+    return OTHERWISE
+
+
+def _is_number(x: object) -> TypeGuard[float]:
     return isinstance(x, (int, float)) and not isinstance(x, bool)
 
 

@@ -24,6 +24,8 @@ _NUMBERS: dict[object, int] = {}
 
 ALL, PROBLEM, BODY = 0.10, 0.10, 0.02
 MAINLOOP, SIDE, TILE, CLUSTER, SKELETON, WALK, ORDER = 0.04, 0.02, 0.04, 0.02, 0.02, 0.006, 0.006
+UNTRIED = {"warpspecialized": 0.08, "multistage": 0.15, "cpasync": 0.08}
+"""More for mainloops to which the model was fitted less, or only where they are the only ones."""
 EVERYWHERE = 0.5
 """Of a term's variance, what holds for other problems of the same format too."""
 OTHER_KERNELS = 0.25
@@ -117,6 +119,8 @@ def _of_schedule(here: str, compute: str, shape: Shape) -> Iterator[tuple[object
     tile = (shape.mainloop, shape.rows, shape.columns)
     yield (here,), PROBLEM
     yield from _shared(here, compute, ("mainloop", *loop), MAINLOOP)
+    if shape.mainloop in UNTRIED:
+        yield (compute, "untried", shape.mainloop), UNTRIED[shape.mainloop]
     yield (here, "rows", shape.rows), SIDE
     yield (here, "columns", shape.columns), SIDE
     yield from _shared(here, compute, ("tile", *tile), TILE)

@@ -66,7 +66,8 @@ def groups(sketch: Sketch) -> list[tuple[Place, ...]]:
 
 def pool(contraction: Contraction, now: Move) -> list[Move]:
     """Schedules worth weighing for a stage that has one now: other kernels, each with the order of tiles that
-    the model likes best, and this one with all orders."""
+    the model likes best, somewhat larger and smaller tiles, mainloops that the target does not propose; and
+    this one with all orders."""
     ranked = contraction.ranked()
     least = min((m.us for m in ranked), default=now.us)
     found: dict[str, Move] = {}
@@ -81,6 +82,10 @@ def pool(contraction: Contraction, now: Move) -> list[Move]:
             continue
         alike[tile] = alike.get(tile, 0) + 1
         found[key] = move
+    near = [*contraction.unproposed(), *contraction.neighbours(now.settings)]
+    for move in near:
+        if move.us <= FACTOR * least:
+            found.setdefault(move.skeleton, move)
     plain = [
         v for v in contraction.variants(now.settings) if v.settings.get("pdl") == now.settings.get("pdl")
     ]
@@ -166,8 +171,12 @@ def _difference(now: Move, move: Move) -> str:
     """`mainloop cooperative -> pingpong, tile 128x256x32 -> 128x192x32`."""
     names = dict.fromkeys([*now.settings, *move.settings])
     changed = [n for n in names if now.settings.get(n) != move.settings.get(n)]
-    texts = (f"{n} {now.settings.get(n, 'off')} -> {move.settings.get(n, 'off')}" for n in changed)
+    texts = (f"{n} {_value(now, n)} -> {_value(move, n)}" for n in changed)
     return ", ".join(texts)
+
+
+def _value(move: Move, name: str) -> str:
+    return move.settings.get(name, "auto" if name == "stages" else "off")
 
 
 def _limits(contraction: Contraction, now: Move) -> str:

@@ -13,6 +13,7 @@ from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.proposing import ProposerFailed, Reply, View
 from mucc.agent.propose.offline.evidence import (
+    HELPED,
     WEIGHT,
     Known,
     advised,
@@ -92,7 +93,7 @@ class Offline:
         pools = self._pools(view, start, facts, surrogate)
         chosen: list[Hypothesis] = []
         while pools and len(chosen) < count:
-            rated = [(self._hypothesis(view, start, parent.number, p, facts, surrogate), p) for p in pools]
+            rated = [(self._hypothesis(view, parent.number, p, facts, surrogate), p) for p in pools]
             found = [(worth, h, p) for (worth, h), p in rated if h is not None]
             if not found:
                 break
@@ -160,7 +161,7 @@ class Offline:
         return pools
 
     def _hypothesis(
-        self, view: View, start: Version, number: int, pool: Pool, facts: Known, surrogate: Surrogate
+        self, view: View, number: int, pool: Pool, facts: Known, surrogate: Surrogate
     ) -> tuple[float, Hypothesis | None]:
         """A family by its best program, after those that were chosen already, with the gain to expect; None
         where it should not help."""
@@ -169,12 +170,13 @@ class Offline:
             return 0.0, None
         first = max(pool.entrants, key=lambda e: e.worth(surrogate, best, facts.built))
         belief = surrogate.tell(first.point)
-        gain, chance = belief.gain(best), belief.chance(best)
-        if gain < LEAST_GAIN:
+        if belief.gain(best) < LEAST_GAIN:
             return 0.0, None
         family, why = pool.family, pool.family.why
-        if_it_helps = gain / max(chance, 1e-3)
-        features = features_of(start, view.task.precision)
+        worthwhile = best - math.log(HELPED)
+        chance = max(belief.chance(worthwhile), 1e-3)
+        if_it_helps = belief.gain(worthwhile) / chance + math.log(HELPED)
+        features = features_of(view)
         chance, if_it_helps, lessons = learnt(view.lessons, family.kind, features, chance, if_it_helps)
         if lessons:
             why += f"; {lessons} lessons of other problems are weighed in"
