@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from mucc.agent.audit.options import PRECISIONS
+from mucc.agent.propose.llm.options import Options as ModelOptions
+from mucc.agent.propose.llm.options import add_options
 from mucc.cli.parsing import Parser, add_diagnostics, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
@@ -18,9 +21,11 @@ STRATEGIES = ("mantis", "mi", "mcts")
 
 NEVER = "none"
 
+OFFLINE = "offline"
+
 
 @dataclass
-class Arguments:
+class Arguments(ModelOptions):
     """The parsed command line. None where an option was not named: a run that goes on keeps its own."""
 
     problems: list[str] = field(default_factory=list[str])
@@ -40,9 +45,6 @@ class Arguments:
     total: int | None = None
     memory: list[str] = field(default_factory=list[str])
     proposer: str | None = None
-    model: str | None = None
-    base_url: str | None = None
-    command: str | None = None
     jobs: int | None = None
     quiet: bool = False
     json: bool = False
@@ -94,13 +96,11 @@ def parser() -> Parser:
     p.add_argument(
         "--proposer", metavar="NAME", help="offline, openai, anthropic or command (default: offline)"
     )
-    p.add_argument("--model", metavar="NAME", help="the model that is asked")
-    p.add_argument("--base-url", metavar="URL", help="where an OpenAI-compatible service is")
-    p.add_argument("--command", metavar="CMD", help="a program that reads a prompt and prints an answer")
     p.add_argument("-j", "--jobs", type=int, metavar="N", help="what is done side by side (default: cores)")
     p.add_argument("-q", "--quiet", action="store_true", help="no progress")
     p.add_argument("--json", action="store_true", help="print the table as one JSON object")
     add_diagnostics(p)
+    add_options(p)
     return p
 
 
@@ -110,6 +110,8 @@ def main(argv: list[str], reporter: Reporter) -> int:
     if args.output is None:
         raise usage_error("no run", "give it a folder: mucc-agent optimize problem.py -o run")
     asked = asked_for(args)
+    if args.proposer not in (None, OFFLINE):
+        args.check(args.proposer)
     import gc
 
     gc.enable()  # a run is long
@@ -117,7 +119,14 @@ def main(argv: list[str], reporter: Reporter) -> int:
     from mucc.agent.engine.locking import locked
     from mucc.agent.engine.starting import Wishes, carry_out
 
-    wishes = Wishes(args.output, args.problems, asked, card_at_hand(), quiet=args.quiet or args.json)
+    wishes = Wishes(
+        args.output,
+        args.problems,
+        asked,
+        card_at_hand(),
+        command=shlex.join(["mucc-agent", "optimize", *argv]),
+        quiet=args.quiet or args.json,
+    )
     try:
         with locked(args.output):
             ending = carry_out(wishes, sys.stderr)
@@ -159,9 +168,10 @@ def asked_for(args: Arguments) -> dict[str, Any]:
         asked["constants"] = _constants(args.constants)
     if budget := _budget(args):
         asked["budget"] = budget
-    settings = {"model": args.model, "base_url": args.base_url, "command": args.command}
-    if any(settings.values()):
-        asked["settings"] = {name: value for name, value in settings.items() if value is not None}
+    known = ModelOptions()
+    settings = {f.name: getattr(args, f.name) for f in fields(ModelOptions)}
+    if changed := {name: value for name, value in settings.items() if value != getattr(known, name)}:
+        asked["settings"] = changed
     return asked
 
 

@@ -9,7 +9,7 @@ from mucc.toolchain.doctor import gpu
 def card_at_hand() -> str:
     """The driver's name of the first GPU: `NVIDIA H200`. Raises MU7210 where there is none."""
     found = gpu()
-    if not found.ok:
+    if not found.found:
         helps = ("run it where the card is: attempts are run and timed",)
         raise DiagnosticError(
             Diagnostic("MU7210", f"there is no GPU to optimise on: {found.detail}", helps=helps)

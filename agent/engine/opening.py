@@ -30,7 +30,13 @@ class Opened:
     before: bool
 
 
-def open_run(folder: str, paths: Sequence[str], asked: dict[str, Any], defaults: Options) -> Opened:
+def open_run(
+    folder: str,
+    paths: Sequence[str],
+    asked: dict[str, Any],
+    defaults: Options,
+    command: str = "mucc-agent optimize",
+) -> Opened:
     """The run in `folder`, which is begun where there is none.
 
     `asked` are the options that were named, `defaults` all others. Raises MU7205 where there is neither a
@@ -49,7 +55,7 @@ def open_run(folder: str, paths: Sequence[str], asked: dict[str, Any], defaults:
             if not found:
                 raise _nothing(folder)
             options = Options.from_json(_merged(defaults.to_json(), asked))
-            _begin(store, options, found)
+            _begin(store, options, found, command)
             return Opened(store, options, found, False)
         options = resumed(Options.from_json(info.options), asked)
         problems = [Problem(Path(row["path"])) for row in info.options["problems"]]
@@ -76,7 +82,7 @@ def _merged(known: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     return {**known, **asked, "budget": budget}
 
 
-def _begin(store: Store, options: Options, problems: Sequence[Problem]) -> None:
+def _begin(store: Store, options: Options, problems: Sequence[Problem], command: str) -> None:
     lessons: list[Lesson] = []
     for other in options.memory:
         lessons += _lessons_of(other)
@@ -86,7 +92,7 @@ def _begin(store: Store, options: Options, problems: Sequence[Problem]) -> None:
         "problems": [{"key": p.key, "path": str(p.path.resolve())} for p in problems],
     }
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    store.start(RunInfo("mucc-agent optimize", now, __version__, said, options.card))
+    store.start(RunInfo(command, now, __version__, said, options.card))
 
 
 def _lessons_of(run: str) -> list[Lesson]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, TextIO
 
-from mucc.agent import search
+from mucc.agent import evaluate, profile, propose, search
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.evaluating import Evaluator
 from mucc.agent.core.progress import Progress
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.proposing import Proposer
+from mucc.agent.core.searching import Budget, Strategy
 from mucc.agent.core.tasks import Task
 from mucc.agent.engine.opening import Opened, import_missing, open_run
 from mucc.agent.engine.options import Options
@@ -25,6 +26,9 @@ from mucc.target.devices import get_card
 EPSILON, WINDOW = 0.1, 16
 """The stop rules by themselves."""
 
+WORK = "work"
+"""The folder in that of a run where libraries are."""
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -35,6 +39,7 @@ class Wishes:
     problems: Sequence[str]
     asked: dict[str, Any]
     gpu: str
+    command: str = "mucc-agent optimize"
     quiet: bool = False
 
 
@@ -49,13 +54,15 @@ def carry_out(wishes: Wishes, stream: TextIO) -> Ending:
         budget=Budget(epsilon=EPSILON, window=WINDOW),
         jobs=cores(),
     )
-    opened = open_run(wishes.folder, wishes.problems, asked, defaults)
+    opened = open_run(wishes.folder, wishes.problems, asked, defaults, wishes.command)
     with opened.store:
         options = opened.options
         strategy = search.make(options.strategy, options.budget, options.constants)
-        proposer = import_module("mucc.agent.propose").make(options.proposer, options.settings)
+        proposer = propose.make(options.proposer, options.settings)
         progress: Progress = live.make(stream, quiet=wishes.quiet)
-        evaluator = import_module("mucc.agent.evaluate").make(device=options.device, jobs=options.jobs)
+        evaluator = evaluate.make(
+            device=options.device, jobs=options.jobs, folder=os.path.join(wishes.folder, WORK)
+        )
         try:
             return _run(wishes.folder, opened, evaluator, proposer, strategy, progress)
         finally:
@@ -63,14 +70,19 @@ def carry_out(wishes: Wishes, stream: TextIO) -> Ending:
 
 
 def _run(
-    folder: str, opened: Opened, evaluator: Evaluator, proposer: Any, strategy: Any, progress: Progress
+    folder: str,
+    opened: Opened,
+    evaluator: Evaluator,
+    proposer: Proposer,
+    strategy: Strategy,
+    progress: Progress,
 ) -> Ending:
     store, options = opened.store, opened.options
     records = import_missing(opened)
 
     def analyze(task: Task, attempt: Attempt, library: str | None) -> Analysis:
         outcome = attempt.outcome
-        return import_module("mucc.agent.profile").analyze(
+        return profile.analyze(
             task,
             attempt.candidate.program,
             library,
