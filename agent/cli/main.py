@@ -27,6 +27,8 @@ COMMANDS: dict[str, Command] = {
     "report": Command("mucc.agent.cli.report", "show what a run did: an HTML page, a table, or JSON"),
     "profile": Command("mucc.agent.cli.profile", "say what limits a program, and what to change in it"),
     "replay": Command("mucc.agent.cli.replay", "find stop rules that would have kept the speedup for less"),
+    "mcp": Command("mucc.agent.cli.mcp", "serve mucc's commands as tools of the Model Context Protocol"),
+    "guide": Command("mucc.agent.cli.guide", "print one page for agents that shell out"),
 }
 
 TOOL = cli.Tool("mucc-agent", HELP, COMMANDS)

@@ -37,6 +37,8 @@ _STATUS = {
     "MU7239": ExitStatus.USAGE,
     "MU724": ExitStatus.TOOLCHAIN,
     "MU7250": ExitStatus.USAGE,
+    "MU7251": ExitStatus.USAGE,
+    "MU7252": ExitStatus.TOOLCHAIN,
     "MU7253": ExitStatus.TOOLCHAIN,
 }
 """Exit status by the longest matching prefix of a code; see `exit_status`."""

@@ -207,6 +207,33 @@ our-model = { input = 0.5, output = 2.0, cached = 0.05 }
 A model that is in no list costs nothing known: tables show a dash.
 """,
     ),
+    "MU7251": (
+        "a path leads out of the folder of a server",
+        """
+`mucc-agent mcp` reads and writes files within one folder: `--root`, by default the one that it is started
+in. Links are followed before a path is judged.
+
+```
+{"name": "check", "arguments": {"path": "../other/mlp.mcu"}}
+error[MU7251]: '../other/mlp.mcu' lies outside of the folder that this server works in
+```
+
+Give a path within it, the program itself as `source`, or start the server with another `--root`.
+""",
+    ),
+    "MU7252": (
+        "a tool's command was stopped",
+        """
+A call of `mucc-agent mcp` has so many seconds (`--time-limit`), and may answer 1 MiB.
+
+```
+{"name": "tune", "arguments": {"path": "mlp.mcu", "budget": 200}}
+error[MU7252]: the command did not end within 900 s
+```
+
+What was built and measured is kept: the same call goes on where it was.
+""",
+    ),
     "MU7253": (
         "the account has no credit left",
         """

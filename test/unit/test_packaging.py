@@ -56,5 +56,5 @@ def test_a_wheel_holds_the_package_and_its_data(tmp_path: Path):
     data = {n for n in names if not n.endswith(".py")}
     present = {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/support").rglob("*") if p.is_file()}
     present |= {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/target/data").rglob("*.toml")}
-    present |= {"mucc/agent/propose/llm/prices.toml"}
+    present |= {"mucc/agent/guide.md", "mucc/agent/propose/llm/prices.toml"}
     assert data == present | {"mucc/py.typed"}

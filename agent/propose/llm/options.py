@@ -36,8 +36,8 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
-        """Those that are options of models among options given by name."""
-        return cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given})
+        """Those that are options of models among options given by name; None stands for the default."""
+        return cls(**{f.name: given[f.name] for f in fields(cls) if given.get(f.name) is not None})
 
     def check(self, name: str) -> None:
         """Raise MU5001 where options do not fit each other, or the proposer."""
@@ -69,8 +69,35 @@ class Options:
             raise usage_error("--repairs and --retries are not negative")
 
 
+@dataclass
+class Named:
+    """The options as a command line names them, None where it does not: a class of arguments extends this."""
+
+    model: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    command: str | None = None
+    context: int | None = None
+    answer_tokens: int | None = None
+    temperature: float | None = None
+    no_tools: bool | None = None
+    repairs: int | None = None
+    retries: int | None = None
+    connect_timeout: float | None = None
+    first_token_timeout: float | None = None
+    silence_timeout: float | None = None
+    call_timeout: float | None = None
+    price: str | None = None
+    prices: str | None = None
+
+    def named(self) -> dict[str, Any]:
+        """Those that were named."""
+        found = {f.name: getattr(self, f.name) for f in fields(Named)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options on a command line; a class of arguments that extends `Options` takes them."""
+    """The options on a command line, for a class of arguments that extends `Named`."""
     group = parser.add_argument_group("models (--proposer openai, anthropic, command)")
     add = group.add_argument
     add("--model", metavar="NAME", help="the model, as its provider calls it")

@@ -1,0 +1,89 @@
+"""Running a command of mucc for a tool, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from mucc.agent.core.running import Ended, run
+from mucc.agent.mcp.tools import Order
+from mucc.agent.propose.llm.redaction import SECRET_NAMES
+from mucc.diagnostics.core import Diagnostic, ExitStatus
+from mucc.diagnostics.render import to_json
+
+LONGEST = 1 << 20
+"""Bytes of the longest answer."""
+
+PRINTED = 2000
+"""Characters of what a command printed beside its diagnostics that are answered."""
+
+
+def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> dict[str, Any]:
+    """The answer to a tool's call: `exit_status`, `diagnostics`, and `result` (JSON), `text` or `output`."""
+    words = [sys.executable, "-m", order.module, *order.words, "--diagnostics=json"]
+    if order.words[0] == "explain":  # its only diagnostics are about codes that do not exist
+        words.remove("--diagnostics=json")
+    ended = run(
+        words,
+        seconds=seconds,
+        given=order.given,
+        longest=LONGEST,
+        folder=folder,
+        env=_environment(),
+        stops=(stop,),
+    )
+    if ended.stopped:
+        return _stopped(ended)
+    answer: dict[str, Any] = {"exit_status": ended.status, **_said(ended)}
+    if order.writes and ended.status == 0:
+        answer["output"] = os.path.normpath(order.writes)
+    if order.text:
+        answer["text"] = ended.out
+    elif (result := _json(ended.out)) is not None:
+        answer["result"] = result
+    return answer
+
+
+def refused(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    """The answer where no command was run."""
+    return {"exit_status": int(ExitStatus.USAGE), "diagnostics": [to_json(d) for d in diagnostics]}
+
+
+def is_error(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer is one of failure; a verdict that rejects is none."""
+    return answer["exit_status"] not in (ExitStatus.GOOD, ExitStatus.REJECTED)
+
+
+def _stopped(ended: Ended) -> dict[str, Any]:
+    helps = ("start the server with a larger --time-limit, or ask for less at a time",)
+    diagnostic = Diagnostic("MU7252", f"the command {ended.how}", helps=helps)
+    return {"exit_status": int(ExitStatus.TOOLCHAIN), "diagnostics": [to_json(diagnostic)]}
+
+
+def _said(ended: Ended) -> dict[str, Any]:
+    """Diagnostics, and what else stood on stderr."""
+    start = ended.err.rfind("\n[") + 1 if not ended.err.startswith("[") else 0
+    found = _json(ended.err[start:])
+    if isinstance(found, list):
+        printed = ended.err[:start].strip()
+        return {"diagnostics": cast("list[Any]", found)} | (
+            {"printed": printed[-PRINTED:]} if printed else {}
+        )
+    printed = ended.err.strip()
+    return {"diagnostics": []} | ({"printed": printed[-PRINTED:]} if printed else {})
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _environment() -> dict[str, str]:
+    """The variables of this process, without those that hold a secret."""
+    return {n: v for n, v in os.environ.items() if not any(s in n.upper() for s in SECRET_NAMES)}
