@@ -83,8 +83,8 @@ def run(
         finally:
             process.returncode, _ = family.end()
             _end_marked(mark)
-        texts = [_beginning(file, longest) for file in (out, err)]
-        return Ended(process.returncode, *texts, time.monotonic() - begun, stopped)
+        said, told = (_beginning(file, longest) for file in (out, err))
+        return Ended(process.returncode, said, told, time.monotonic() - begun, stopped)
 
 
 def _wait(

@@ -68,13 +68,14 @@ def _said(ended: Ended) -> dict[str, Any]:
     """Diagnostics, and what else stood on stderr."""
     start = ended.err.rfind("\n[") + 1 if not ended.err.startswith("[") else 0
     found = _json(ended.err[start:])
-    if isinstance(found, list):
-        printed = ended.err[:start].strip()
-        return {"diagnostics": cast("list[Any]", found)} | (
-            {"printed": printed[-PRINTED:]} if printed else {}
-        )
+    said: dict[str, Any] = {"diagnostics": []}
     printed = ended.err.strip()
-    return {"diagnostics": []} | ({"printed": printed[-PRINTED:]} if printed else {})
+    if isinstance(found, list):
+        said["diagnostics"] = cast("list[Any]", found)
+        printed = ended.err[:start].strip()
+    if printed:
+        said["printed"] = printed[-PRINTED:]
+    return said
 
 
 def _json(text: str) -> Any:

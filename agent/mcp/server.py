@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from mucc.agent.mcp import calling
 from mucc.agent.mcp.places import Places
-from mucc.agent.mcp.tools import TOOLS, Tool
+from mucc.agent.mcp.tools import TOOLS, Order, Tool
 from mucc.diagnostics.core import DiagnosticError
 from mucc.version import __version__
 
@@ -121,17 +121,22 @@ class Service:
             order = tool.command(params.arguments or {}, self._places)
         except DiagnosticError as error:
             return _result(calling.refused(error.diagnostics))
+        return _result(await self._done(ctx, tool.name, order))
+
+    async def _done(self, ctx: ServerRequestContext[Any], name: str, order: Order) -> dict[str, Any]:
+        """The answer of a command, which ends where the call is cancelled."""
         stop = threading.Event()
+        answer: dict[str, Any] = {}
         run = partial(calling.call, order, self._places.root, self._limits.seconds, stop)
         try:
             async with self._turns, anyio.create_task_group() as tasks:
-                tasks.start_soon(self._beat, ctx, tool.name)
+                tasks.start_soon(self._beat, ctx, name)
                 # A thread cannot be cancelled: it is left behind, sees `stop`, and ends the command.
                 answer = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
                 tasks.cancel_scope.cancel()
         finally:
             stop.set()
-        return _result(answer)
+        return answer
 
     async def _beat(self, ctx: ServerRequestContext[Any], name: str) -> None:
         """Tell a client that wants to know that a command still runs."""

@@ -168,7 +168,7 @@ def _whole(response: Any, kind: str, partial: Partial) -> None:
     partial.stop = STOPS.get(choice.get("finish_reason"), partial.stop)
     partial.ended = True
     if counted := cast("dict[str, Any]", found).get("usage"):
-        details = counted.get("prompt_tokens_details") or {}
+        details: dict[str, Any] = counted.get("prompt_tokens_details") or {}
         partial.usage = Usage(
             counted["prompt_tokens"], counted["completion_tokens"], details.get("cached_tokens") or 0
         )

@@ -16,18 +16,21 @@ def report(sol: Mapping[str, Any]) -> str:
 
 def _lines(sol: Mapping[str, Any]) -> Iterator[str]:
     yield f"bound {_us(sol['bound_us'])}, by {sol.get('binding')}"
-    for unit, limit in (sol.get("limits") or {}).items():
+    limits: dict[str, Any] = sol.get("limits") or {}
+    for unit, limit in limits.items():
         yield f"  {unit}: {limit['amount']:.4g} at {limit['rate']:.4g}/s: {_us(limit['us'])}"
-    for name, assumed in list((sol.get("assumptions") or {}).items())[1:]:
+    assumptions: dict[str, Any] = sol.get("assumptions") or {}
+    for name, assumed in list(assumptions.items())[1:]:
         yield f"{name}: {_us(assumed['bound_us'])}, by {assumed.get('binding')}"
-    stages = sol.get("stages") or []
+    stages: list[Any] = sol.get("stages") or []
     if stages and sol.get("staged_bytes"):
         yield f"as {len(stages)} stages {sol['staged_bytes'] / 1e6:.4g} MB, {_us(sol['staged_us'])}:"
     for stage in stages[:STAGES]:
         size = f"{stage['bytes'] / 1e6:.4g} MB, " if stage.get("bytes") else ""
         bound = f"{_us(stage['bound_us'])}, by {stage.get('binding')}"
         yield f"  {stage['name']} ({stage.get('kind')}): {size}{bound}"
-    for hint in sol.get("hints") or []:
+    hints: list[Any] = sol.get("hints") or []
+    for hint in hints:
         yield f"would lower the bound: {hint['text']}: {_us(hint['bound_us'])}"
 
 
