@@ -11,26 +11,12 @@ from mucc.agent.core.attempts import Attempt, Candidate, Status
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.report.markup import Markup, h, join, markdown
 from mucc.agent.report.reading import TaskRun
+from mucc.agent.report.room import Room
 
 COLOUR = {Status.GOOD: "good", Status.REJECTED: "bad", Status.WRONG: "bad", Status.CRASHED: "bad"}
 
 LINES = 400
 """Of a diff or a program, at the most."""
-
-
-class Room:
-    """How many characters a page has left. The more are used, the shorter is what is still put in."""
-
-    def __init__(self, total: int):
-        self.total = self.left = total
-
-    def cut(self, text: str, most: int) -> str:
-        """A text, or its beginning and a word on how much is missing."""
-        most = max(min(most, self.left // 40), 80)
-        cut = text if len(text) <= most else f"{text[:most]} … ({len(text) - most} characters more)"
-        # Some are four or five characters long once they are escaped.
-        self.left -= len(cut) + 4 * sum(map(cut.count, "<>&\"'"))
-        return cut
 
 
 def attempt_details(run: TaskRun, attempt: Attempt, room: Room) -> Markup:
@@ -86,7 +72,9 @@ def definitions(pairs: Sequence[tuple[str, str | Markup]]) -> Markup | None:
 def _facts(attempt: Attempt, run: TaskRun, room: Room) -> Markup | None:
     outcome, candidate = attempt.outcome, attempt.candidate
     parent = candidate.parent
-    link: str | Markup = "" if parent is None else h("a", f"#{parent}", href=f"#{anchor(run)}-{parent}")
+    link: str | Markup = "" if parent is None else f"#{parent}"
+    if parent is not None and room.shows(run, parent):
+        link = h("a", link, href=f"#{anchor(run)}-{parent}")
     took = ", ".join(f"{name} {value:.2f} s" for name, value in outcome.seconds.items())
     spread = f"{outcome.spread_ms:.4f} ms between quartiles" if outcome.spread_ms is not None else ""
     facts = ", ".join(f"{k} {_plain(v)}" for k, v in outcome.facts.items())

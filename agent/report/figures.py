@@ -13,6 +13,9 @@ from mucc.agent.core.tasks import BASELINES, Compiled
 from mucc.agent.report.reading import TaskRun
 from mucc.agent.store import TaskState
 
+OURS = "mucc"
+"""The candidate's name in the final comparison, whose times in ms are the result's `ms`."""
+
 KINDS = ("agent", "build", "gpu", "audit", "model", "wait")
 """What the seconds of a task are spent on."""
 
@@ -86,8 +89,8 @@ class Row:
 def row_of(run: TaskRun) -> Row:
     """The row of a task."""
     record, task, best = run.record, run.record.task, run.best
-    compared = numbers(record.result.get("baselines"))
-    ms = numbers({"ms": record.result.get("ms")}).get("ms") if best is not None else None
+    compared = numbers(record.result.get("ms"))
+    ms = compared.get(OURS) if best is not None else None
     whole = task.imported.compiled is not Compiled.PART
     return Row(
         task=task.key,
@@ -95,7 +98,7 @@ def row_of(run: TaskRun) -> Row:
         precision=task.precision,
         compiled=str(task.imported.compiled) if whole else f"{task.imported.share:.0%}",
         ms=ms if ms is not None else best.ms if best else None,
-        baselines={n: v for n, v in (compared or task.baselines).items() if n in BASELINES},
+        baselines={n: v for n, v in (task.baselines | compared).items() if n in BASELINES and v > 0},
         provisional=best is not None and ms is None,
         bound_ms=task.bound_ms,
         label=best.outcome.label if best else "",

@@ -113,6 +113,8 @@ class Lines:
 
     def task(self, task: Task, state: str, detail: str = "") -> None:
         row = self._board.task(task, state, detail)
+        if state == "implement":  # each attempt says what it changes
+            return
         self._write(f"{task.key}: {state}{': ' if row.detail else ''}{row.detail}")
 
     def started(self, task: str, number: int, candidate: Candidate) -> None:

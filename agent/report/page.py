@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mucc.agent.core.tasks import BASELINES
-from mucc.agent.report.attempts import Room, anchor, definitions
+from mucc.agent.report.attempts import anchor, definitions
 from mucc.agent.report.chart import bar
 from mucc.agent.report.charts import MEASURES, speedups
 from mucc.agent.report.document import document
 from mucc.agent.report.figures import Row, figures, overhead, row_of, seconds
 from mucc.agent.report.markup import Markup, h, join
 from mucc.agent.report.reading import Run, budget_of
+from mucc.agent.report.room import Room
 from mucc.agent.report.tasks import task_section
 from mucc.agent.report.text import number, ratio
 from mucc.agent.report.trajectory import Point, points
 from mucc.agent.store import RunInfo, TaskState
-
-MOST = 4_200_000
-"""Characters of a page, near which texts are cut short."""
-
-AN_ATTEMPT = 2_200
-"""Characters of a page that an attempt takes beside its texts."""
 
 HEAD = (
     "task",
@@ -45,7 +40,7 @@ def page(run: Run) -> str:
     """The whole page."""
     rows = [row_of(task) for task in run.tasks]
     found = [points(task) for task in run.tasks]
-    room = Room(max(MOST - AN_ATTEMPT * sum(len(task.attempts) for task in run.tasks), MOST // 10))
+    room = Room(run.tasks)
     body = [
         *_head(run, rows),
         h("h2", "Results", id="results"),

@@ -104,7 +104,6 @@ def as_options(choice: Choice) -> str:
     epsilon = "none" if policy.epsilon is None else f"{policy.epsilon:g}"
     words = [f"--epsilon {epsilon}", f"--window {policy.window or 'none'}"]
     if policy.most is not None:
-        # Iterations and hypotheses as they are by themselves, where that comes out even.
         words.append(f"--budget {_product(policy.most)}")
     if policy.share is not None:
         words.append(f"--total {round(policy.share * choice.measures[EVERYTHING].cost.attempts)}")
@@ -112,9 +111,9 @@ def as_options(choice: Choice) -> str:
 
 
 def _product(most: int) -> str:
-    iterations = next(n for n in (5, 4, 3, 2, 1) if most % n == 0)
-    hypotheses = 2 if most // iterations % 2 == 0 else 1
-    return f"{iterations}x{hypotheses}x{most // iterations // hypotheses}"
+    hypotheses = 2 if most % 2 == 0 else 1
+    attempts = next(n for n in (4, 3, 2, 1) if most % (hypotheses * n) == 0)
+    return f"{most // hypotheses // attempts}x{hypotheses}x{attempts}"
 
 
 def _held(held: Held, by: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from mucc.agent.core.proposing import Call
 from mucc.agent.core.tasks import BASELINES
 from mucc.agent.report.attempts import (
-    Room,
     anchor,
     attempt_details,
     code,
@@ -20,6 +19,7 @@ from mucc.agent.report.charts import MEASURES, roofline, trajectory
 from mucc.agent.report.figures import KINDS, Row
 from mucc.agent.report.markup import Markup, h, join, markdown
 from mucc.agent.report.reading import TaskRun
+from mucc.agent.report.room import Room
 from mucc.agent.report.text import number, ratio
 from mucc.agent.report.trajectory import Point
 from mucc.agent.store import Document, TaskState
@@ -93,11 +93,15 @@ def _best(run: TaskRun, room: Room) -> Markup | None:
 
 
 def _attempts(run: TaskRun, room: Room) -> Markup | None:
-    found = [attempt_details(run, attempt, room) for attempt in run.attempts]
+    shown = [attempt for attempt in run.attempts if room.shows(run, attempt.number)]
+    found = [attempt_details(run, attempt, room) for attempt in shown]
+    if len(shown) < len(run.attempts):
+        words = f"{len(run.attempts) - len(shown)} more are left out for their number; the store has all."
+        found.append(h("p", words, cls="quiet"))
     found += [pending_details(run, number, candidate, room) for number, candidate in run.pending]
     if not found:
         return None
-    statuses = dict.fromkeys(str(attempt.outcome.status) for attempt in run.attempts)
+    statuses = dict.fromkeys(str(attempt.outcome.status) for attempt in shown)
     choices = [h("option", "all", value=""), *(h("option", status, value=status) for status in statuses)]
     tools = h(
         "div",
@@ -106,7 +110,7 @@ def _attempts(run: TaskRun, room: Room) -> Markup | None:
         h("select", *choices, aria_label="only attempts that are"),
         cls="tools",
     )
-    return h("div", h("h3", f"Attempts ({len(found)})"), tools, *found)
+    return h("div", h("h3", f"Attempts ({len(run.attempts) + len(run.pending)})"), tools, *found)
 
 
 def _documents(found: Sequence[Document], room: Room) -> Markup | None:

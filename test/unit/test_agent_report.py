@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from mucc.agent.cli.main import main
 from mucc.agent.core.attempts import Candidate
-from mucc.agent.report.attempts import Room
 from mucc.agent.report.chart import Axis, short
 from mucc.agent.report.markup import VOID, escape, h, markdown
 from mucc.agent.report.page import page
 from mucc.agent.report.plain import as_json
 from mucc.agent.report.reading import read_run
+from mucc.agent.report.room import Room
 from mucc.agent.report.style import SCRIPT
 from mucc.agent.report.text import text
 from mucc.agent.store import Store, TaskState
@@ -254,8 +254,18 @@ def test_a_store_in_a_folder_that_takes_no_files(tmp_path: Path, monkeypatch: py
     shutil.rmtree(folder)
 
 
+def test_a_long_run_shows_the_attempts_that_led_to_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mucc.agent.report.room.ATTEMPTS", 6)
+    with begin(tmp_path / "run") as store:
+        fill(store, make_task(), [0.9, None, None, None, 0.8, None, None, 0.7, None, 0.75])
+    reader = read(page(read_run(str(tmp_path / "run"))))
+    shown = [name for name in reader.ids if name.startswith("task0-")]
+    assert shown == [f"task0-{n}" for n in (0, 1, 2, 3, 4, 7)]
+    assert "4 more are left out" in " ".join(reader.said) and "Attempts (10)" in reader.said
+
+
 def test_room_gets_smaller():
-    room = Room(10_000)
+    room = Room([], 10_000)
     cut = [len(room.cut("x" * 5000, 4000)) for _ in range(100)]
     assert cut[0] < 400 and cut == sorted(cut, reverse=True) and cut[-1] >= 80
 
