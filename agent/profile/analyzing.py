@@ -177,10 +177,18 @@ def _is_part(name: str, info: KernelInfo) -> bool:
     return any((part := quotient(dim)) is not None and part[0] == name for dim in info.dims)
 
 
+def _tried(reader: Source, asked: Request) -> Reading:
+    """What a source has read. A defect of it costs what it would have read, and nothing else."""
+    try:
+        return reader.read(asked)
+    except Exception as error:
+        return Reading(missing=[f"{reader.name}: {type(error).__name__}: {error}"])
+
+
 def _read(asked: Request, readers: Sequence[Source]) -> Reading:
     """What all sources have read, side by side."""
     with ThreadPoolExecutor(max(len(readers), 1)) as threads:
-        waiting = [threads.submit(reader.read, asked) for reader in readers]
+        waiting = [threads.submit(_tried, reader, asked) for reader in readers]
         found = [one.result() for one in waiting]
     return Reading(
         [x for r in found for x in r.launches],

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mucc.agent.core.analysis import Advice, Analysis
 
-WIDTH = 100
+WIDTH = 110
 
 
 def as_text(what: str, card: str, analysis: Analysis, tools: Sequence[str]) -> str:

@@ -97,7 +97,17 @@ SIZED = 4
 
 
 def resources(cubin: bytes) -> list[Resources]:
-    """The resources of the kernels of a cubin, as its sections record them; needs no tool of CUDA's."""
+    """The resources of the kernels of a cubin, as its sections record them; needs no tool of CUDA's.
+
+    Raises ValueError where it is damaged.
+    """
+    try:
+        return _resources(cubin)
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"a cubin is damaged: {error}") from None
+
+
+def _resources(cubin: bytes) -> list[Resources]:
     headers = _headers(cubin)
     sections = {_name(cubin, headers, h): h for h in headers}
     given: dict[int, dict[int, int]] = {REGISTERS: {}, FRAME: {}}

@@ -129,6 +129,13 @@ class Told:
         return self.reading
 
 
+class Broken:
+    name = "broken"
+
+    def read(self, asked: Request) -> Reading:
+        raise KeyError("x")
+
+
 def task(sol: dict[str, Any], **more: Any) -> Task:
     return Task("mlp", "mlp.py", "", "declared", "h200", "sm_90a", Imported("mlp", MLP), sol, **more)
 
@@ -194,6 +201,12 @@ def test_a_library_of_another_program_is_noticed():
     sol = {"kernel": "other", "stages": []}
     found = study(task(bound(30, 5)), PAIR, None, readers=[Told(Reading(sol=[sol]))])
     assert any("the library has kernels pair, the program other" in text for text in found.analysis.missing)
+
+
+def test_a_source_that_fails_costs_only_what_it_reads():
+    told = Told(Reading(missing=["told: nothing"]))
+    found = study(task(bound(30, 5)), PAIR, None, readers=[Broken(), told])
+    assert {"broken: KeyError: 'x'", "told: nothing"} <= set(found.analysis.missing)
 
 
 def test_the_time_spent_on_waiting_for_a_gpu_is_not_counted():

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mucc.agent.profile import child
 from mucc.agent.profile.child import Call, Unusable, numbers, strides
@@ -54,6 +56,12 @@ def test_what_is_no_table_has_no_launches(text: str):
 
 def test_a_table_that_was_cut_off_keeps_its_whole_lines():
     assert len(parse(TABLE[: TABLE.index('"1","41"') + 20])) == 1
+
+
+@given(st.text(st.sampled_from('",\n\0 a1.(_=I D\U0001f600'), max_size=200), st.integers(0, len(TABLE)))
+def test_any_text_can_be_read(text: str, at: int):
+    for launch in parse(TABLE[:at] + text + TABLE[at:]):
+        assert all(isinstance(value, float) for value in launch.counters.values())
 
 
 def test_complaints_are_found():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.sass import Comparison, compare, count_differences
 from bench.splice import Row, draw_dims, line, summarise
@@ -15,10 +18,12 @@ from mucc.toolchain.machine_code import (
     EM_CUDA,
     NO_BITS,
     Function,
+    Resources,
     cubins,
     elf_size,
     functions_of,
     parse_sass,
+    resources,
     section,
 )
 
@@ -64,6 +69,47 @@ def test_cubins_are_found_one_after_another():
     assert cubins(b"") == cubins(b"nothing at all") == []
     with pytest.raises(ValueError, match=f"a cubin of {len(second)} bytes begins at byte {len(first)}"):
         cubins(first + second[:-1])
+
+
+def with_resources() -> bytes:
+    """A cubin whose symbols 5 and 6 are kernels, of which the first has static shared memory."""
+
+    def attribute(kind: int, *words: int) -> bytes:
+        return struct.pack(f"<BBH{len(words)}I", 4, kind, 4 * len(words), *words)
+
+    info = attribute(0x2F, 5, 168) + attribute(0x11, 5, 48) + struct.pack("<BBH", 3, 0x1B, 255)
+    info += attribute(0x2F, 6, 20)
+    data = bytearray(
+        elf(
+            EM_CUDA,
+            {
+                ".nv.info": info,
+                ".nv.info.mu_a": attribute(0x05, 384, 1, 1),
+                ".text.mu_a": bytes(16),
+                ".text.mu_b": bytes(16),
+                ".nv.shared.mu_a": bytes(1024),
+            },
+        )
+    )
+    headers = struct.unpack_from("<Q", data, 40)[0]
+    for place, symbol in ((3, 5), (4, 6)):
+        struct.pack_into("<I", data, headers + 64 * place + 44, 0x0F000000 | symbol)
+    return bytes(data)
+
+
+def test_resources_are_read_from_the_sections_of_a_cubin():
+    assert resources(with_resources()) == [
+        Resources("mu_a", 168, 48, 1024, 384),
+        Resources("mu_b", 20, 0, 0, 0),
+    ]
+
+
+@given(st.integers(0, 2**31), st.integers(1, 255))
+def test_a_damaged_cubin_is_no_crash(place: int, change: int):
+    data = bytearray(with_resources())
+    data[place % len(data)] ^= change
+    with contextlib.suppress(ValueError):
+        resources(bytes(data))
 
 
 LISTING = """

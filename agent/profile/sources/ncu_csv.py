@@ -10,6 +10,7 @@ The first line names the columns, the second their units, and each further one i
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 from collections.abc import Iterable
@@ -22,12 +23,11 @@ FIRST = '"ID",'
 
 def parse(text: str) -> list[Launch]:
     """The launches in what ncu wrote; none where it profiled nothing."""
-    rows = csv.reader(_table(text))
-    if (names := next(rows, None)) is None or NAME not in names:
+    rows = _rows(text)
+    if not rows or NAME not in (names := rows[0]):
         return []
-    next(rows, None)
     found: list[Launch] = []
-    for row in rows:
+    for row in rows[2:]:
         if len(row) != len(names):
             continue
         cells = dict(zip(names, row, strict=True))
@@ -38,6 +38,14 @@ def parse(text: str) -> list[Launch]:
         }
         kernel = re.split(r"[(<\s]", cells[NAME].removeprefix("void ").strip(), maxsplit=1)[0]
         found.append(Launch(kernel, cells.get(GRID, ""), cells.get(BLOCK, ""), counters))
+    return found
+
+
+def _rows(text: str) -> list[list[str]]:
+    """The cells of the table, as far as it is one."""
+    found: list[list[str]] = []
+    with contextlib.suppress(csv.Error):
+        found.extend(csv.reader(_table(text)))
     return found
 
 
