@@ -3,9 +3,9 @@
     python -m mucc.agent.profile.child LIBRARY '{"kernel": {"M": 128}, …}' FOLDER
 
 Each kernel is called once unseen, so that nothing is set up while the profiler looks, and once more seen. It
-uses the plain C entry of the library and the CUDA driver, no framework. Before it calls anything it leaves a
-file `ready` in the folder and waits for `go`: so the GPU is wanted for its kernels only, not while processes
-start. When all is called it leaves `done`.
+uses the plain C entry of the library and the CUDA driver, no framework. Before anything runs on the GPU it
+leaves a file `ready` in the folder and waits for `go`: so the GPU is not wanted while processes start. When
+all is called it leaves `done`.
 """
 
 from __future__ import annotations
@@ -182,14 +182,14 @@ def run(path: str, sizes: Mapping[str, Mapping[str, int]], driver: Driver, folde
     """Call each kernel for which there are sizes, one after another, seen by the profiler."""
     manifest = read_manifest(Path(path))
     library = ctypes.CDLL(path)
-    kernels = [info for info in manifest.kernels if info.name in sizes]
-    calls = [Call(library, info, sizes[info.name], driver) for info in kernels]
-    driver.wait()
     (folder / READY).touch()
     while not (folder / GO).exists():
         time.sleep(PAUSE)
     try:
-        for call in calls:
+        for info in manifest.kernels:
+            if info.name not in sizes:
+                continue
+            call = Call(library, info, sizes[info.name], driver)
             call()
             driver.wait()
             driver.profile(True)

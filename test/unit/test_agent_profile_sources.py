@@ -6,8 +6,10 @@ import contextlib
 import ctypes
 import json
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -311,3 +313,21 @@ def test_the_child_ends_well_where_there_is_no_driver(tmp_path: Path, capsys: py
     (tmp_path / "k.so").write_text("no library")
     assert child.main([str(tmp_path / "k.so"), "{}", str(tmp_path)]) == child.UNUSABLE
     assert capsys.readouterr().err.strip()
+
+
+def test_the_child_takes_turns_with_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    library, driver = Library(), Memory()
+    there = SimpleNamespace(kernels=[info(X, OUT)])
+    monkeypatch.setattr(child, "read_manifest", lambda path: there)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: library)  # pyright: ignore[reportUnknownLambdaType]
+    arguments: Any = (str(tmp_path / "k.so"), {"k": {"M": 4, "N": 6}}, driver, tmp_path)
+    thread = threading.Thread(target=child.run, args=arguments)
+    thread.start()
+    while not (tmp_path / child.READY).exists():
+        assert thread.is_alive()
+        time.sleep(0.001)
+    assert not library.calls and not driver.blocks
+    (tmp_path / child.GO).touch()
+    thread.join(10)
+    assert (tmp_path / child.DONE).exists()
+    assert len(library.calls) == 2 and driver.seen == [True, False]
