@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mucc.runtime.errors import MuccTypeError, MuccValueError
+from mucc.runtime.views import call_anyhow
 
 torch: Any = importlib.import_module("torch")
 
@@ -109,7 +110,7 @@ class _Contiguous:
         kernel = getattr(self.library, name)
 
         def call(*args: Any) -> Any:
-            return kernel(*(a.contiguous() if isinstance(a, torch.Tensor) else a for a in args))
+            return call_anyhow(kernel, args)
 
         setattr(self, name, call)
         return call

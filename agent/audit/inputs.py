@@ -76,7 +76,6 @@ def sampled(flat: Any, sample: int) -> Any:
     """The elements of a flat tensor that are compared: all, or both ends and random ones between."""
     if flat.numel() <= WHOLE:
         return flat
-    generator = torch.Generator("cpu").manual_seed(sample)
-    drawn = torch.randint(0, flat.numel(), (WHOLE - 2 * EDGE,), generator=generator)
-    ends = (torch.arange(EDGE), torch.arange(flat.numel() - EDGE, flat.numel()))
-    return flat[torch.cat((ends[0], drawn, ends[1])).to(flat.device)]
+    generator = torch.Generator(flat.device).manual_seed(sample)
+    drawn = torch.randint(0, flat.numel(), (WHOLE - 2 * EDGE,), generator=generator, device=flat.device)
+    return torch.cat((flat[:EDGE], flat[drawn], flat[-EDGE:]))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import gone
 
 from bench import compilers, rivals
 from bench.compilers import RIVALS, problem
@@ -80,18 +79,7 @@ def test_a_child_that_hangs_ends_with_its_workers(interpreter: Stand, tmp_path: 
     with pytest.raises(RuntimeError, match=r"^not done after 0.3 s$"):
         rivals.run_child("triton", True, 0.3)
     worker = int((tmp_path / "worker").read_text())
-    deadline = time.monotonic() + 5
-    while (state := process_state(worker)) not in ("", "Z"):
-        assert time.monotonic() < deadline, f"the worker lives on: {state}"
-        os.sched_yield()
-
-
-def process_state(pid: int) -> str:
-    """The letter of /proc for a process: Z where it has ended; empty where there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return ""
+    assert gone(worker, 5)
 
 
 def test_figures_are_medians_of_what_children_report(interpreter: Stand, capsys: pytest.CaptureFixture[str]):

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import gone
 
 from mucc import jobs
 from mucc.diagnostics import DiagnosticError
@@ -257,14 +258,6 @@ def test_what_costs_speed_is_a_warning():
     assert "1088 bytes stored and 1112 bytes loaded" in found[0].message
     assert "(C7510): wgmma.mma_async" in found[1].message and "_Z1kPf" not in found[1].message
     assert "setmaxnreg" in found[2].message
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended, also where nobody has waited for it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_a_timeout_ends_the_whole_family(fake: Toolchain, tmp_path: Path):

@@ -9,9 +9,7 @@ from typing import Any
 
 from mucc.runtime.build import MuccWarning
 from mucc.runtime.errors import MuccError
-
-ALIGNED = 16
-"""Bytes that kernels copy at a time: a view may begin elsewhere."""
+from mucc.runtime.views import call_anyhow
 
 
 @dataclass(frozen=True)
@@ -53,27 +51,19 @@ class Launch:
     warned: bool = False
 
     def __call__(self, *args: Any) -> Any:
-        given = [
-            a.contiguous() if dtype is None else a.to(dtype).contiguous()
-            for a, dtype in zip(args, self.taken, strict=False)
-        ]
+        given = [a if dtype is None else a.to(dtype) for a, dtype in zip(args, self.taken, strict=False)]
         try:
-            return self._finished(self.kernel(*given))
+            return self._finished(call_anyhow(self.kernel, given))
         except MuccError as error:
-            return self._otherwise(error, given, args)
+            return self._otherwise(error, args)
 
     def _finished(self, made: Any) -> Any:
         if len(self.results) == 1:
             return self.results[0].of(made)
         return tuple(r.of(m) for r, m in zip(self.results, made, strict=True))
 
-    def _otherwise(self, error: MuccError, given: Sequence[Any], args: Sequence[Any]) -> Any:
-        """The same on copies that begin where kernels can read, where that is what is wrong; else PyTorch."""
-        if any(g.data_ptr() % ALIGNED for g in given):
-            try:
-                return self._finished(self.kernel(*(g.clone() for g in given)))
-            except MuccError as second:
-                error = second
+    def _otherwise(self, error: MuccError, args: Sequence[Any]) -> Any:
+        """The same by PyTorch."""
         if self.strict:
             raise error
         if not self.warned:

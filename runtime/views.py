@@ -1,0 +1,31 @@
+"""Kernels called on tensors that lie in memory in any way. Importing this imports torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mucc.runtime.errors import MuccError
+from mucc.target.config import WIDEST_ACCESS
+
+torch: Any = importlib.import_module("torch")
+
+
+def call_anyhow(kernel: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """What a kernel makes of arguments of which tensors are views: of copies where it cannot read these.
+
+    Raises MuccError where it refuses the copies too.
+    """
+    given = [a.contiguous() if isinstance(a, torch.Tensor) else a for a in args]
+    try:
+        return kernel(*given)
+    except MuccError:
+        if all(_begins_aligned(a) for a in given):
+            raise
+    return kernel(*(a if _begins_aligned(a) else a.clone() for a in given))
+
+
+def _begins_aligned(value: Any) -> bool:
+    """Whether kernels can read a tensor from where it begins: they copy so many bytes at a time."""
+    return not isinstance(value, torch.Tensor) or value.data_ptr() % WIDEST_ACCESS == 0
