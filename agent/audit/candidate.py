@@ -173,7 +173,7 @@ class Session:
         for n, value in enumerate(self.last):
             data = b""
             if isinstance(value, torch.Tensor):
-                flat = sampled(value.reshape(-1), sample).cpu().contiguous()
+                flat = sampled(value.reshape(-1).to(self.device), sample).cpu().contiguous()
                 data = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
             with open(os.path.join(folder, str(n)), "wb") as file:
                 file.write(data)
