@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -34,9 +35,14 @@ class Judge:
 
     def __init__(self, zygote: Zygote, settings: Settings):
         self.auditor, self.settings = Auditor(zygote), settings
+        self._room = threading.Semaphore(settings.together)
 
     def judge(self, task: Task, device: str, program: str, library: str | None) -> Judged:
         """Audit a candidate. Raises DiagnosticError where nothing can be judged."""
+        with self._room:
+            return self._judged(task, device, program, library)
+
+    def _judged(self, task: Task, device: str, program: str, library: str | None) -> Judged:
         started = time.monotonic()
         bound = lowest(task.sol, task.precision) if "assumptions" in task.sol else None
         options = Options(

@@ -14,7 +14,7 @@ class Settings:
     for the baselines. `memory` is in MiB of main memory beside torch, `output` in MiB of the largest file
     that a candidate may write, what it prints included. A candidate is timed for about `time_ms`, in at
     least `fewest` and at most `runs` calls; baselines for about `compare_ms` together. At most `together`
-    candidates use the GPU's memory at a time.
+    candidates use the GPU's memory at a time, and as many audits, and baselines.
     """
 
     build_seconds: float = 600.0
