@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,8 +74,16 @@ class NoBuilder(Builder):
         return Built(None, said or Status.GOOD, "no" if said else "")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the folders of ours go, and nobody else's."""
+    before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("scratch"))
+    yield Path(tempfile.tempdir)
+    tempfile.tempdir = before
+
+
 @pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
+def evaluator(scratch: Path) -> Iterator[LocalEvaluator]:
     made = make(device="cpu", jobs=1, settings=SETTINGS)
     assert isinstance(made, LocalEvaluator)
     made.builder = NoBuilder()
@@ -127,15 +136,15 @@ BAD = {
 
 @pytest.mark.parametrize(("body", "status", "said"), BAD.values(), ids=BAD)
 def test_what_a_candidate_does_is_an_outcome(
-    evaluator: LocalEvaluator, tmp_path: Path, body: str, status: Status, said: str
+    evaluator: LocalEvaluator, scratch: Path, tmp_path: Path, body: str, status: Status, said: str
 ):
     (tmp_path / "kept").write_text("")
-    before = left_over()
+    before = os.listdir(scratch)
     evaluator.runner.settings = replaced(run_seconds=2.0) if "while" in body else SETTINGS
     outcome = outcome_of(evaluator, task(body.replace("{elsewhere}", str(tmp_path))))
     assert (outcome.status, said in outcome.reason) == (status, True), outcome
     assert outcome.ms is None and not outcome.counts
-    assert os.listdir(tmp_path) == ["kept"] and left_over() == before
+    assert os.listdir(tmp_path) == ["kept"] and os.listdir(scratch) == before
     assert len(outcome.printed) < 10_000
 
 
@@ -147,21 +156,26 @@ def test_a_good_candidate_is_timed_after_all_that(evaluator: LocalEvaluator):
 
 
 FORKS = """
+        heard, said = os.pipe()
         for n in range(3):
             if os.fork() == 0:
                 os.setsid()
                 {kind}
+                print("lives:", os.getpid(), flush=True)
+                os.write(said, b".")
                 time.sleep(100)
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], start_new_session=True)
+        other = subprocess.Popen(["sleep", "100"], start_new_session=True)
+        print("lives:", other.pid, flush=True)
+        for n in range(3): os.read(heard, 1)
 """
 
 
 @pytest.mark.parametrize("kind", ["pass", "os.chdir('/')", "os.fork()"])
 def test_processes_that_a_candidate_started_end_with_it(evaluator: LocalEvaluator, kind: str):
-    before = children_of_init()
     outcome = outcome_of(evaluator, task(FORKS.replace("{kind}", kind)))
     assert outcome.status is Status.GOOD, outcome
-    assert all(gone(pid) for pid in children_of_init() - before)
+    pids = [int(line.split()[1]) for line in outcome.printed.splitlines() if line.startswith("lives:")]
+    assert len(pids) >= 4 and all(gone(pid) for pid in pids)
 
 
 def test_a_crowd_of_processes_is_ended(evaluator: LocalEvaluator):
@@ -277,24 +291,3 @@ def replaced(**options: Any) -> Settings:
     import dataclasses
 
     return dataclasses.replace(SETTINGS, **options)
-
-
-def left_over() -> set[str]:
-    """Folders of ours that are in the way."""
-    import tempfile
-
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("mucc-")}
-
-
-def children_of_init() -> set[int]:
-    """Processes whose parent has ended."""
-    found: set[int] = set()
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                text = Path(f"/proc/{name}/stat").read_text()
-            except OSError:
-                continue
-            if text.rsplit(")", 1)[1].split()[1] == "1":
-                found.add(int(name))
-    return found
