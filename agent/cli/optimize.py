@@ -110,6 +110,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     if args.output is None:
         raise usage_error("no run", "give it a folder: mucc-agent optimize problem.py -o run")
     asked = asked_for(args)
+    args.refuse_secrets()
     if args.proposer not in (None, OFFLINE):
         args.check(args.proposer)
     import gc

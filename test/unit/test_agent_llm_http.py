@@ -501,7 +501,7 @@ COLUMNS = (64, 256)
 
 def model(request: Request) -> Reply:
     """A model that has one idea after another, and first gets each program wrong."""
-    events = chat_events if "chat" in request.path else message_events
+    events = message_events
     said = request.prompt
     if request.tool == "nominate":
         title = next(f"tile {n}" for n in COLUMNS if f"(tile): tile {n}" not in said)
@@ -513,12 +513,13 @@ def model(request: Request) -> Reply:
     return streamed(events("", ("implement", {"candidates": [candidate]})))
 
 
-@both
-def test_a_small_search(name: str):
-    """Ideas, programs that mucc first rejects, times, and the history that the model is told."""
+def test_a_small_search():
+    """Ideas, programs that mucc first rejects, times, and the history that the model is told.
+
+    test_agent_llm_search.py has one by the other protocol, with the agent's command.
+    """
     with ModelServer(model).serving() as server:
-        address = server.address + ("/v1" if name == "openai" else "")
-        proposer = make(name, Options(model="scripted", base_url=address))
+        proposer = make("anthropic", Options(model="scripted", base_url=server.address))
         attempts, hypotheses, calls = [good(0, 1.0)], [], []
         for columns in COLUMNS:
             seen = view(attempts, hypotheses=list(hypotheses))

@@ -59,7 +59,11 @@ def key_of(options: Options, variable: str, *, needed: bool) -> str | None:
 
 def address_of(options: Options, variable: str, default: str) -> str:
     """The base URL: as given, from the environment, or the provider's own. Raises MU7239."""
-    url = options.base_url or os.environ.get(variable, "").strip() or default
+    return checked_address(options.base_url or os.environ.get(variable, "").strip() or default)
+
+
+def checked_address(url: str) -> str:
+    """A base URL as it is. Raises MU7239 where it is none, or may hold a secret."""
     shown = redact(url)
     try:
         parts = urlsplit(url)

@@ -41,8 +41,7 @@ class Options:
 
     def check(self, name: str) -> None:
         """Raise MU5001 where options do not fit each other, or the proposer."""
-        from mucc.agent.propose.llm.redaction import holds_key
-
+        self.refuse_secrets()
         if name == "command" and not self.command:
             raise usage_error(
                 "the proposer `command` needs a command", "--command 'PROGRAM ARGUMENTS'; it reads stdin"
@@ -53,12 +52,6 @@ class Options:
             raise usage_error(
                 f"the proposer `{name}` needs a model", "--model NAME, as its provider calls it"
             )
-        if holds_key(" ".join(filter(None, (self.command, self.model, self.key_env)))):
-            raise usage_error(
-                "a key stands on the command line", "keep it in a variable of the environment: --key-env NAME"
-            )
-        if self.key_env is not None and not self.key_env.isidentifier():
-            raise usage_error("--key-env takes the name of a variable, not its value")
         for option in ("context", "answer_tokens"):
             if getattr(self, option) < 256:
                 raise usage_error(f"--{option.replace('_', '-')} is a number of tokens, at least 256")
@@ -68,36 +61,23 @@ class Options:
         if self.repairs < 0 or self.retries < 0:
             raise usage_error("--repairs and --retries are not negative")
 
+    def refuse_secrets(self) -> None:
+        """Raise MU5001, or MU7239, where an option holds a key: options are kept with a run."""
+        from mucc.agent.propose.llm.connection import checked_address
+        from mucc.agent.propose.llm.redaction import holds_key
 
-@dataclass
-class Named:
-    """The options as a command line names them, None where it does not: a class of arguments extends this."""
-
-    model: str | None = None
-    base_url: str | None = None
-    key_env: str | None = None
-    command: str | None = None
-    context: int | None = None
-    answer_tokens: int | None = None
-    temperature: float | None = None
-    no_tools: bool | None = None
-    repairs: int | None = None
-    retries: int | None = None
-    connect_timeout: float | None = None
-    first_token_timeout: float | None = None
-    silence_timeout: float | None = None
-    call_timeout: float | None = None
-    price: str | None = None
-    prices: str | None = None
-
-    def named(self) -> dict[str, Any]:
-        """Those that were named."""
-        found = {f.name: getattr(self, f.name) for f in fields(Named)}
-        return {name: value for name, value in found.items() if value is not None}
+        if self.base_url is not None:
+            checked_address(self.base_url)
+        if self.key_env is not None and not self.key_env.isidentifier():
+            raise usage_error("--key-env takes the name of a variable, not its value")
+        if holds_key(" ".join(filter(None, (self.command, self.model, self.key_env)))):
+            raise usage_error(
+                "a key stands on the command line", "keep it in a variable of the environment: --key-env NAME"
+            )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options on a command line, for a class of arguments that extends `Named`."""
+    """The options on a command line, for a class of arguments that extends `Options`."""
     group = parser.add_argument_group("models (--proposer openai, anthropic, command)")
     add = group.add_argument
     add("--model", metavar="NAME", help="the model, as its provider calls it")

@@ -53,7 +53,7 @@ class Talk:
     """Turns that are left in which the model may mend its answer."""
     calls: list[Call] = field(default_factory=list[Call])
     told: int = 0
-    """Messages of the prompt that are in the calls already."""
+    """Messages of the prompt that are in calls which were answered."""
 
     def turn(self, answer: Answer, fault: str) -> bool:
         """Give the model its own answer back, and say what is wrong with it; False where no turn is left."""
@@ -206,7 +206,8 @@ class ModelProposer:
         texts = [m.text for m in fresh]
         if not talk.told:
             texts = [CARD, talk.prompt.task, *texts]
-        talk.told = len(talk.prompt.messages)
+        if not error:
+            talk.told = len(talk.prompt.messages)
         talk.calls.append(
             Call(
                 provider=self._endpoint.provider,
