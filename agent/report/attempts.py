@@ -12,6 +12,8 @@ from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.report.markup import Markup, h, join, markdown
 from mucc.agent.report.reading import TaskRun
 from mucc.agent.report.room import Room
+from mucc.diagnostics.core import Source
+from mucc.diagnostics.render import from_json, render_text
 
 COLOUR = {Status.GOOD: "good", Status.REJECTED: "bad", Status.WRONG: "bad", Status.CRASHED: "bad"}
 
@@ -114,7 +116,7 @@ def _outcome(attempt: Attempt, room: Room) -> list[Markup]:
     outcome = attempt.outcome
     found: list[Markup] = []
     if outcome.diagnostics:
-        entries = [_diagnostic(d, room) for d in outcome.diagnostics[:20]]
+        entries = [_diagnostic(d, attempt.candidate.program, room) for d in outcome.diagnostics[:20]]
         found.append(join((h("h4", "Diagnostics"), h("pre", *entries))))
     if outcome.verdict:
         found += [h("h4", "Verdict of the audit"), verdict(outcome.verdict, room)]
@@ -123,20 +125,15 @@ def _outcome(attempt: Attempt, room: Room) -> list[Markup]:
     return found
 
 
-def _diagnostic(said: Mapping[str, Any], room: Room) -> Markup:
-    severity, code = str(said.get("severity", "error")), str(said.get("code", ""))
-    lines = [h("span", f"{severity}[{code}]: {room.cut(str(said.get('message', '')), 600)}", cls="bad")]
-    span = said.get("span")
-    if isinstance(span, Mapping):
-        place = cast("Mapping[str, Any]", span)
-        where = ":".join(str(place[k]) for k in ("file", "line", "column") if k in place)
-        lines += [h("span", f"  at {room.cut(where, 200)}", cls="q")] if where else []
-    for kind in ("notes", "helps", "help"):
-        entries: Any = said.get(kind)
-        for entry in cast("list[Any]", entries)[:6] if isinstance(entries, list) else []:
-            word = "help" if kind.startswith("help") else "note"
-            lines.append(h("span", f"  {word}: {room.cut(_plain(entry), 400)}"))
-    return join(lines)
+def _diagnostic(said: Mapping[str, Any], program: str, room: Room) -> Markup:
+    """One diagnostic as mucc shows it, with the line of the program."""
+    try:
+        shown = render_text(from_json(dict(said)), Source("candidate.mcu", program))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # not as mucc writes them
+        shown = f"{said.get('severity', 'error')}[{said.get('code', '')}]: {said.get('message', '')}"
+    bad = said.get("severity", "error") == "error"
+    first, _, rest = room.cut(shown, 2000).partition("\n")
+    return join((h("span", first, cls="bad" if bad else "warn"), rest, "\n" if rest else ""))
 
 
 def verdict(said: Mapping[str, Any], room: Room) -> Markup:

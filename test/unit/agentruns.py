@@ -70,7 +70,10 @@ def outcome(ms: float | None, *, audited: bool = True, hostile: str = "") -> Out
                 "code": "MU3004",
                 "severity": "error",
                 "message": "pipeline needs 5 stages but 4 fit" + hostile,
-                "span": {"file": "square.mcu", "line": 7, "column": 15},
+                "span": {"file": "square.mcu", "start": 142, "end": 162, "line": 6, "column": 5},
+                "label": "",
+                "labels": [],
+                "fixes": [],
                 "notes": ["227 KB of shared memory" + hostile],
                 "helps": ["stages = 4"],
             }

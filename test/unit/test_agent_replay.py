@@ -10,6 +10,7 @@ import pytest
 from agentruns import begin, fill, make_task, random_times, typical
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import parts, task
 
 from mucc.agent.budget.choosing import EVERYTHING, choose, pareto, recommend
 from mucc.agent.budget.replay import Policy, measure, replay_set, replay_task
@@ -18,8 +19,13 @@ from mucc.agent.budget.traces import Cost, Trace, Try
 from mucc.agent.cli.main import main
 from mucc.agent.core.codec import to_json
 from mucc.agent.core.searching import Budget
-from mucc.agent.report.reading import read_run
+from mucc.agent.engine.optimising import first_record
+from mucc.agent.engine.running import run_tasks
+from mucc.agent.report.figures import spent
+from mucc.agent.report.reading import Run, read_run
 from mucc.agent.report.replays import policy_of, traces_of
+from mucc.agent.search import make
+from mucc.agent.store import RunInfo
 
 TIMES = st.lists(st.none() | st.floats(0.2, 5.0), max_size=50)
 
@@ -176,6 +182,28 @@ def test_runs_from_stores(tmp_path: Path):
     assert found.first.cost == Cost(0, 0, pytest.approx(6.15))
     assert (found.baseline_ms, found.default_ms, found.bound_ms) == (0.8, 2.0, 0.5)
     assert policy_of([run]) == Policy(0.3, 8, 40)
+
+
+@pytest.mark.parametrize("strategy", ["mantis", "mi", "mcts"])
+def test_a_replay_ends_where_a_run_would_have(tmp_path: Path, strategy: str):
+    def run(folder: Path, budget: Budget) -> Run:
+        folder.mkdir()
+        made = parts(folder, strategy=make(strategy, Budget()), budget=budget)
+        made.store.start(RunInfo("optimize", "now", "0", made.options.to_json()))
+        for key in ("gemm/square", "mlp/gpt2"):
+            made.store.put_task(first_record(task(key)))
+        assert not run_tasks(made, made.store.tasks()).problems
+        made.store.close()
+        return read_run(str(folder))
+
+    everything = traces_of(run(tmp_path / "all", Budget()))
+    for epsilon in (0.3, 1.5):
+        stopped = run(tmp_path / str(epsilon), Budget(epsilon=epsilon))
+        for searched, did in zip(everything, stopped.tasks, strict=True):
+            taken = replay_task(searched, Policy(epsilon, None, 40))
+            assert taken.best_ms == did.best.ms if did.best else None
+            assert taken.cost.attempts == spent(did)
+            assert did.record.stop == (taken.why or "the search is complete")
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

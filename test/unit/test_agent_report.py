@@ -109,6 +109,7 @@ def test_a_page_says_everything(tmp_path: Path):
         "PyTorch's: aten.sort",
         "MU3004",
         "pipeline needs 5 stages but 4 fit",
+        "--> candidate.mcu:6:5",
         "tile    = 320x128x32",
         "larger tiles",
         "No Issues",
