@@ -32,7 +32,7 @@ class Constants:
     is over after `patience` hypotheses in a row that cost no attempt."""
 
     exploration: float = 0.5
-    width: float = 2.0
+    width: float = 1.0
     widening: float = 0.5
     asymmetry: float = 1.0
     dead_after: int = 3
