@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,10 +36,12 @@ def open_run(
     asked: dict[str, Any],
     defaults: Options,
     command: str = "mucc-agent optimize",
+    check: Callable[[Options], object] = lambda _: None,
 ) -> Opened:
     """The run in `folder`, which is begun where there is none.
 
-    `asked` are the options that were named, `defaults` all others. Raises MU7205 where there is neither a
+    `asked` are the options that were named, `defaults` all others; `check` raises where a new run cannot do
+    with them, before there is anything. Raises MU7205 where there is neither a
     run nor a problem, MU7206 where one goes on that was asked for something else; what `Store` and
     `find_problems` raise.
     """
@@ -48,15 +50,17 @@ def open_run(
     if not there and not paths:
         raise _nothing(folder)
     found = find_problems(paths) if paths else []
+    merged = Options.from_json(_merged(defaults.to_json(), asked))
+    if not there:
+        check(merged)
     store = Store(path, create=True)
     try:
         info = store.info()
         if info is None:
             if not found:
                 raise _nothing(folder)
-            options = Options.from_json(_merged(defaults.to_json(), asked))
-            _begin(store, options, found, command)
-            return Opened(store, options, found, False)
+            _begin(store, merged, found, command)
+            return Opened(store, merged, found, False)
         options = resumed(Options.from_json(info.options), asked)
         problems = [Problem(Path(row["path"])) for row in info.options["problems"]]
         if found and {p.key for p in found} != {p.key for p in problems}:

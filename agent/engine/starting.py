@@ -54,11 +54,10 @@ def carry_out(wishes: Wishes, stream: TextIO) -> Ending:
         budget=Budget(epsilon=EPSILON, window=WINDOW),
         jobs=cores(),
     )
-    opened = open_run(wishes.folder, wishes.problems, asked, defaults, wishes.command)
+    opened = open_run(wishes.folder, wishes.problems, asked, defaults, wishes.command, _made)
     with opened.store:
         options = opened.options
-        strategy = search.make(options.strategy, options.budget, options.constants)
-        proposer = propose.make(options.proposer, options.settings)
+        strategy, proposer = _made(options)
         progress: Progress = live.make(stream, quiet=wishes.quiet)
         evaluator = evaluate.make(
             device=options.device, jobs=options.jobs, folder=os.path.join(wishes.folder, WORK)
@@ -67,6 +66,12 @@ def carry_out(wishes: Wishes, stream: TextIO) -> Ending:
             return _run(wishes.folder, opened, evaluator, proposer, strategy, progress)
         finally:
             evaluator.close()
+
+
+def _made(options: Options) -> tuple[Strategy, Proposer]:
+    """Who searches, and who proposes. Raises DiagnosticError for options that do not fit."""
+    strategy = search.make(options.strategy, options.budget, options.constants)
+    return strategy, propose.make(options.proposer, options.settings)
 
 
 def _run(
