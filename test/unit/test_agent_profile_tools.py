@@ -20,6 +20,7 @@ from mucc.agent.profile.tools import (
     TOOLS,
     advice,
     coalescing,
+    code_size,
     dram,
     epilogue,
     l2,
@@ -40,7 +41,7 @@ from mucc.agent.profile.tools.barriers import Barriers
 from mucc.agent.profile.tools.fusion import Fusion
 from mucc.agent.profile.tools.serialised import Serialised
 from mucc.agent.profile.tools.stalls import REASONS, shares
-from mucc.toolchain.machine_code import Resources
+from mucc.toolchain.machine_code import Function, Resources, parse_sass
 
 PRODUCT = Choice(
     "bf16", (128, 128, 64), (1, 1), "cooperative", 6, "persistent", extents=Extents(4096, 4096, 4096, 1)
@@ -124,9 +125,10 @@ def test_the_gravest_comes_first_and_then_the_longest_stage():
 def test_idle_tensor_cores(busy: float):
     counters = {tensor_cores.BUSY: busy}
     found = only(tensor_cores.TensorCores(), seen(stage(estimated(limit="L2"), counters=counters)))
-    assert (found is not None) == (busy < tensor_cores.LOW)
+    assert (found is not None) == (busy < tensor_cores.GOOD)
     if found:
         assert found.levers[0] == "cluster" and "bound by L2" in found.cause
+        assert (found.severity is Severity.INFO) == (busy >= tensor_cores.LOW)
         assert (found.severity is Severity.CRITICAL) == (busy < tensor_cores.VERY_LOW)
 
 
@@ -156,6 +158,14 @@ def test_pipelines_that_load_nothing_ahead(stages: int, steps: int):
     found = {a.severity for a in pipeline.Pipeline().check(seen(stage(choice)))}
     assert (Severity.CRITICAL in found) == (stages <= pipeline.HELD and steps > stages)
     assert (Severity.INFO in found) == (steps < stages)
+
+
+@given(shares_of_time)
+def test_code_that_is_too_long(part: float):
+    counters = stalls(no_instruction=part)
+    found = only(code_size.CodeSize(), seen(stage(counters=counters, kernels=[kernel("a", *["NOP"] * 640)])))
+    assert (found is not None) == (shares(counters)["no_instruction"] > code_size.SHARE)
+    assert found is None or "10 KB" in found.cause
 
 
 def test_pipelines_that_the_model_says_wait():
@@ -307,6 +317,7 @@ def test_maps_that_could_not_use_whole_vectors():
 @given(percents)
 def test_too_few_warps(active: float):
     limits = dict(zip(occupancy.LIMITS.values(), (2.0, 8.0, 8.0, 32.0), strict=True))
+    roomy = dict(zip(occupancy.LIMITS.values(), (6.0, 8.0, 8.0, 32.0), strict=True))
     counters = {occupancy.ACTIVE: active, occupancy.WAVES: 4.0, **limits}
     found = only(occupancy.Occupancy(), seen(stage(None, counters=counters)))
     assert (found is not None) == (active < occupancy.LOW)
@@ -314,7 +325,9 @@ def test_too_few_warps(active: float):
         assert "limited by registers" in found.cause and found.levers == ["fusion"]
         assert (found.severity is Severity.CRITICAL) == (active < occupancy.VERY_LOW)
     assert only(occupancy.Occupancy(), seen(stage(PRODUCT, counters=counters))) is None
-    found = only(occupancy.Occupancy(), seen(stage(None, counters={**counters, occupancy.WAVES: 0.3})))
+    found = only(
+        occupancy.Occupancy(), seen(stage(None, counters={**counters, **roomy, occupancy.WAVES: 0.3}))
+    )
     assert found is None or ("the number of blocks" in found.cause and found.severity is Severity.WARNING)
 
 
@@ -369,7 +382,7 @@ def test_a_reason_to_wait_that_prevails(part: float, reason: str):
 
 @given(percents)
 def test_loads_take_long_where_device_memory_is_busy(busy: float):
-    counters = {**stalls(long_scoreboard=0.9), warp_stalls.DRAM: busy}
+    counters = {**stalls(long_scoreboard=0.9), warp_stalls.MEMORY: busy}
     found = only(warp_stalls.WarpStalls(), seen(stage(None, counters=counters)))
     assert (found is not None) == (busy < warp_stalls.BUSY)
 
@@ -420,12 +433,12 @@ def recorded() -> dict[str, Stage]:
         ("good", set[str]()),
         ("tf32", set[str]()),
         ("stages2", {"pipeline", "tensor_cores"}),
-        ("huge", {"pipeline", "tensor_cores"}),
+        ("huge", {"pipeline", "tensor_cores", "code_size"}),
         ("tiny", {"tensor_cores", "occupancy"}),
         ("tail", {"tensor_cores"}),
         ("odd", {"tensor_cores", "coalescing", "occupancy"}),
         ("map", {"dram"}),
-        ("strided", {"coalescing", "warp_stalls"}),
+        ("strided", {"coalescing"}),
         ("narrow", {"coalescing", "warp_stalls"}),
         ("picked", {"coalescing", "warp_stalls", "occupancy", "tail_waves"}),
         ("columns", {"occupancy"}),
@@ -496,6 +509,18 @@ def test_advice_always_names_levers_and_what_is_behind_it(evidence: Evidence):
         assert found.levers and set(found.levers) <= set(LEVERS)
         assert len(set(found.levers)) == len(found.levers)
         assert found.stage in ("", "k.out")
+
+
+def test_machine_code_of_an_h200_is_read():
+    codes = {f.name: Code.of(f.instructions) for name in ("map", "huge") for f in listing(name)}
+    vector, single = codes["mu_twins_a_map_vector"], codes["mu_twins_a_map"]
+    assert vector.loads == vector.stores == {16: 1} and single.loads == single.stores == {4: 1}
+    assert vector.spills == vector.wgmma == vector.mma == 0 and vector.count("MUFU") == 4
+    assert codes["mu_huge_out"].spills > 2 and codes["mu_huge_out"].wgmma > 2
+
+
+def listing(name: str) -> list[Function]:
+    return parse_sass((RECORDED.parent / f"{name}.sass").read_text())
 
 
 def test_instructions_are_counted_by_name_and_width():

@@ -39,6 +39,7 @@ TOOLS: tuple[str, ...] = (
     "tile_fit:TileFit",
     "tail_waves:TailWaves",
     "split:Split",
+    "code_size:CodeSize",
     "epilogue:Epilogue",
     "dram:Dram",
     "fusion:Fusion",

@@ -21,6 +21,9 @@ LOW, VERY_LOW = 50.0, 25.0
 """Percent of the warps that a multiprocessor can hold: KernelPro (arXiv 2606.26453) warns below 50."""
 
 
+FEW = "the number of blocks"
+
+
 class Occupancy:
     """Kernels that live from many warps, and have few. Those that load by TMA want one or two blocks."""
 
@@ -59,22 +62,22 @@ class Occupancy:
 
     def _low(self, stage: Stage, active: float) -> Advice:
         blocks = {name: stage.counters[m] for name, m in LIMITS.items() if m in stage.counters}
-        limiter = min(blocks, key=lambda name: blocks[name]) if blocks else ""
-        enough = stage.counters.get(WAVES, 1.0) >= 1
-        if not enough:
-            limiter, advice = "the number of blocks", ["the stage is too small to fill the card: fuse it"]
-            levers = ["fusion"]
+        limiter = min(blocks, key=lambda name: blocks[name], default="")
+        warps = blocks.get("warps", 0.0)
+        fits = 100.0 * blocks[limiter] / warps if warps else 0.0
+        few = fits >= LOW and stage.counters.get(WAVES, 1.0) < 1
+        if few:
+            limiter, advice, levers = FEW, ["the stage is too small to fill the card: fuse it"], ["fusion"]
         elif stage.choice is not None:
             advice = ["a smaller tile, or fewer stages, so that more blocks fit a multiprocessor"]
             levers = ["tile", "stages"]
         else:
             advice = ["split the expression with `stage`, so that each kernel holds fewer values"]
             levers = ["fusion"]
+        grave = active < VERY_LOW and stage.choice is None and not few
         return Advice(
             self.name,
-            Severity.CRITICAL
-            if active < VERY_LOW and limiter != "the number of blocks"
-            else Severity.WARNING,
+            Severity.CRITICAL if grave else Severity.WARNING,
             f"{active:.0f} % of the warps that fit are at work"
             + (f", limited by {limiter}" if limiter else ""),
             advice,

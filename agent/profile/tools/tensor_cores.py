@@ -9,7 +9,7 @@ from mucc.agent.profile.evidence import Choice, Evidence, Stage
 
 BUSY = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
 
-LOW, VERY_LOW = 60.0, 30.0
+GOOD, LOW, VERY_LOW = 85.0, 60.0, 30.0
 """Percent of the time in which tensor cores work. On an H200 large products in bf16 and tf32 keep them busy
 for 89 to 94 %; with a fifth of the places idle it is 54, with two stages, spills or tiny tiles 20 to 28
 (test/data/profile)."""
@@ -46,7 +46,7 @@ class TensorCores:
         for stage, choice in seen.products:
             if (found := self._instructions(stage, choice)) is not None:
                 yield found
-            elif (busy := stage.counters.get(BUSY)) is not None and busy < LOW:
+            elif (busy := stage.counters.get(BUSY)) is not None and busy < GOOD:
                 yield self._idle(stage, choice, busy)
 
     def _instructions(self, stage: Stage, choice: Choice) -> Advice | None:
@@ -86,10 +86,16 @@ class TensorCores:
         )
         return Advice(
             self.name,
-            Severity.CRITICAL if busy < VERY_LOW else Severity.WARNING,
+            _severity(busy),
             f"tensor cores work {busy:.0f} % of the time" + (f", bound by {limit}" if limit else ""),
             [advice, "compare mainloops: pingpong hides epilogues, cooperative takes larger tiles"],
             stage.name,
             [*levers, "mainloop"],
             {BUSY: busy, "tile": list(choice.tile), "limit": limit},
         )
+
+
+def _severity(busy: float) -> Severity:
+    if busy < LOW:
+        return Severity.CRITICAL if busy < VERY_LOW else Severity.WARNING
+    return Severity.INFO

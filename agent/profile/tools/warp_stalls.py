@@ -14,11 +14,11 @@ MUCH, MOST = 0.4, 0.6
 """The share of warps' time: KernelPro (arXiv 2606.26453) warns above 40 %, and calls 60 % critical."""
 
 
-DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 
 BUSY = 60.0
-"""Percent of device memory's peak from which loads take long because there are many: an elementwise kernel at
-91 % of it waits 93 % of the time for loads, as it should (test/data/profile)."""
+"""Percent of the peak of memory or a cache from which loads take long because there are many: an elementwise
+kernel at 91 % of it waits 93 % of the time for loads, as it should (test/data/profile)."""
 
 
 class Cure(NamedTuple):
@@ -80,7 +80,7 @@ class WarpStalls:
     looks_at = "what warps wait for, where one reason prevails"
     limits = EVERY
     sources = ("ncu",)
-    metrics = (*REASONS.values(), DRAM)
+    metrics = (*REASONS.values(), MEMORY)
 
     def check(self, seen: Evidence) -> Iterator[Advice]:
         for stage in seen.notable:
@@ -93,7 +93,7 @@ class WarpStalls:
             reason = max(found, key=lambda name: found[name], default="")
             if not reason or (share := found[reason]) <= MUCH:
                 continue
-            if reason == "long_scoreboard" and stage.counters.get(DRAM, 0.0) >= BUSY:
+            if reason == "long_scoreboard" and stage.counters.get(MEMORY, 0.0) >= BUSY:
                 continue
             cure = CURES.get(reason, OTHER)
             levers = [x for x in cure.levers if stage.choice is not None or x in OF_KERNELS]
