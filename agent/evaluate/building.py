@@ -13,9 +13,10 @@ from mucc.agent.core.tasks import PROGRAM_FILE, Task
 from mucc.agent.evaluate.settings import Settings
 from mucc.atomic import replace_file
 from mucc.build import Request, build
+from mucc.cli.reporting import internal_error
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
 from mucc.diagnostics.render import to_json
-from mucc.pool import Pool
+from mucc.pool import Cancelled, Pool
 from mucc.source import decode
 
 MACHINE = {"MU5101", "MU5102", "MU5103", "MU5104", "MU5105", "MU5107", "MU5109"}
@@ -57,6 +58,11 @@ class Builder:
             made = build(request, pool=self.pool)
         except DiagnosticError as error:
             return self._failed(error, _source(data), time.monotonic() - started)
+        except Cancelled:
+            raise
+        except Exception as error:  # a defect of mucc that this program shows
+            defect = internal_error(error, verbose=False)
+            return self._failed(DiagnosticError(defect), None, time.monotonic() - started)
         path = self.path(task, candidate)
         try:
             replace_file(path, made.data, 0o777)

@@ -88,6 +88,8 @@ class Runner:
                     ran = self._trial(task, child, driver, folder, turn, seconds)
                 except _Failed as failed:
                     ran = failed.ran
+                except (KeyError, TypeError, ValueError) as error:
+                    ran = Ran(Status.CRASHED, f"its process gave an answer that is none: {error!r}"[:300])
                 except ChildFailed as failed:
                     ran = Ran(status_of(failed), f"its process {failed.reason}", printed=failed.printed)
                 printed = ran.printed or child.printed()

@@ -6,12 +6,21 @@ import os
 import shutil
 
 from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Task
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.torch_import.request import Request
 
 
 def lay_out(folder: str, task: Task, program: str, library: str | None) -> str:
     """Put a task's problem and driver into a folder, and a candidate's program and library; the driver's
-    path. Raises OSError."""
+    path. Raises DiagnosticError (MU7203) where that cannot be."""
+    try:
+        return _laid_out(folder, task, program, library)
+    except OSError as error:
+        message = f"{folder} cannot be written: {error.strerror}"
+        raise DiagnosticError(Diagnostic("MU7203", message)) from None
+
+
+def _laid_out(folder: str, task: Task, program: str, library: str | None) -> str:
     texts = {PROBLEM_FILE: task.text, DRIVER_FILE: task.imported.driver, PROGRAM_FILE: program}
     for name, text in texts.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:

@@ -20,7 +20,7 @@ from mucc.agent.evaluate.evaluator import LocalEvaluator
 from mucc.agent.evaluate.judging import Judged
 from mucc.agent.evaluate.running import Ran
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.pool import Cancelled
+from mucc.pool import Cancelled, Pool
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -125,6 +125,11 @@ BAD = {
         "writes outside its folder",
     ),
     "kills its parent": ("os.kill(os.getppid(), 9)", Status.RAISED, "Operation not permitted"),
+    "answers another question": (
+        'os.write(4, b\'{"card": ""}\\n\'); os._exit(0)',
+        Status.CRASHED,
+        "an answer that is none",
+    ),
     "speaks for the process": (
         "[os.write(fd, b'no\\n') for fd in (4,)]",
         Status.CRASHED,
@@ -291,3 +296,39 @@ def replaced(**options: Any) -> Settings:
     import dataclasses
 
     return dataclasses.replace(SETTINGS, **options)
+
+
+BUILDS = {
+    "kernel k(": (Status.INVALID, "MU0001"),
+    "kernel k(x: f32[M, K], w: f32[N, K]) -> f32[M, N] { return matmul(x, w) }": (Status.INVALID, "MU"),
+    "": (Status.INVALID, "MU5021"),
+}
+
+
+@pytest.mark.parametrize(("program", "expected"), BUILDS.items())
+def test_a_program_that_mucc_rejects_is_an_outcome(
+    tmp_path: Path, program: str, expected: tuple[Status, str]
+):
+    with Pool(cores=1) as pool:
+        built = Builder(pool, str(tmp_path), SETTINGS).build(task(), Candidate(program, ""))
+    assert built.status is expected[0] and built.reason.startswith(expected[1]) and not os.listdir(tmp_path)
+    assert built.diagnostics[0]["code"] in built.reason and built.diagnostics[0]["severity"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (DiagnosticError(Diagnostic("MU5108", "too slow")), Status.UNBUILT),
+        (RuntimeError("a defect"), Status.INVALID),
+    ],
+)
+def test_what_the_compilers_do_is_an_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, status: Status
+):
+    def build(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("mucc.agent.evaluate.building.build", build)
+    with Pool(cores=1) as pool:
+        built = Builder(pool, str(tmp_path), SETTINGS).build(task(), Candidate("kernel", ""))
+    assert built.status is status and built.diagnostics[0]["code"] in ("MU5108", "MU9001")
