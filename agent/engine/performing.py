@@ -52,7 +52,12 @@ class Performer:
                 if not self._begun(index, step) and (why := self._stop()):
                     generator.close()
                     return why
-                answer = self._perform(index, step)
+                try:
+                    answer = self._perform(index, step)
+                except ProposerFailed as failed:
+                    if self.parts.proposer.name != "offline":
+                        raise
+                    return f"the proposer has failed: {failed.code}: {failed.message}"
             self.history.index = index + 1
 
     def _begun(self, index: int, step: Step) -> bool:

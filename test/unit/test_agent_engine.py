@@ -159,7 +159,7 @@ def test_a_run_goes_on_after_its_proposer_could_not(tmp_path: Path):
     assert reference is not None
     run_tasks(reference, begun(reference))
     (tmp_path / "b").mkdir()
-    made = parts(tmp_path / "b", proposer=Failing())
+    made = parts(tmp_path / "b", proposer=Failing(name="model"))
     ending = run_tasks(made, begun(made))
     assert [d.code for d in ending.problems] == ["MU7236"]
     assert made.store.tasks()[0].state is TaskState.RUNNING
@@ -167,6 +167,20 @@ def test_a_run_goes_on_after_its_proposer_could_not(tmp_path: Path):
     again = parts(tmp_path / "b")
     run_tasks(again, again.store.tasks())
     assert shown(again.store) == shown(reference.store)
+
+
+class AtALoss(ScriptedProposer):
+    """Cannot read any program."""
+
+    def nominate(self, view: Any, count: int, parent: Any) -> Any:
+        raise ProposerFailed("MU7231", "the compiler does not take it", final=False)
+
+
+def test_a_problem_that_the_offline_proposer_cannot_read_ends(tmp_path: Path):
+    made = parts(tmp_path, proposer=AtALoss())
+    assert not run_tasks(made, begun(made)).problems
+    record = made.store.tasks()[0]
+    assert record.state is TaskState.DONE and "MU7231" in record.stop and record.result["attempts"] == 0
 
 
 class Broken(ScriptedEvaluator):
