@@ -31,6 +31,9 @@ HEAD = (
     "attempts",
     "why",
 )
+LESSONS = 300
+"""Shown at the most."""
+
 NUMERIC = frozenset(("compiled", "ms", *BASELINES, "bound ms", "gap", "attempts"))
 
 COLOUR = {TaskState.DONE: "good", TaskState.FAILED: "bad", TaskState.RUNNING: "warn"}
@@ -48,6 +51,7 @@ def page(run: Run) -> str:
         *_progress(rows, found),
         h("h2", "Where time went", id="time"),
         *_time(rows),
+        *_lessons(run, room),
         *(task_section(t, row, ps, room) for t, row, ps in zip(run.tasks, rows, found, strict=True)),
     ]
     return document(f"{run.name}: mucc-agent", body)
@@ -181,3 +185,25 @@ def _time(rows: Sequence[Row]) -> list[Markup]:
         "gpu is running and timing, audit judging, wait is for other tasks to give the GPU or a core back."
     )
     return [bar([(k, v) for k, v in spent_s.items() if v > 0]), h("p", words, cls="quiet")]
+
+
+def _lessons(run: Run, room: Room) -> list[Markup]:
+    """The memory across problems: the kinds of changes that helped, by how much, and those that did not."""
+    if not run.lessons:
+        return []
+    head = h("tr", h("th", "problem"), h("th", "kind"), h("th", "change"), h("th", "speedup", cls="n"))
+    rows = [
+        h(
+            "tr",
+            h("td", room.cut(lesson.task, 120)),
+            h("td", room.cut(lesson.kind, 40)),
+            h("td", room.cut(lesson.change, 200), cls="why"),
+            h("td", number(lesson.speedup, ".2f"), cls="n"),
+        )
+        for lesson in run.lessons[:LESSONS]
+    ]
+    table = h("div", h("table", h("thead", head), h("tbody", *rows)), cls="wide")
+    return [
+        h("h2", "What was learnt", id="lessons"),
+        h("details", h("summary", f"{len(run.lessons)} lessons for further problems"), table),
+    ]

@@ -85,6 +85,8 @@ def sentences(choice: Choice) -> list[str]:
     found = choice.measures[choice.recommended]
     several = f"{choice.tasks} tasks, {choice.problems} problems, {len(choice.measures)} policies"
     lines = [f"{several}; cost is in {found.by}"]
+    if choice.own is not None and (choice.own.epsilon, choice.own.window) != (None, None):
+        lines.append(f"the runs stopped by {choice.own}: what they did not try cannot be replayed")
     if choice.recommended == EVERYTHING:
         lines.append(f"no policy that stops earlier keeps {choice.keep:.0%} of the speedup")
         return lines

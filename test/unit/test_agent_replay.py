@@ -23,7 +23,7 @@ from mucc.agent.engine.optimising import first_record
 from mucc.agent.engine.running import run_tasks
 from mucc.agent.report.figures import spent
 from mucc.agent.report.reading import Run, read_run
-from mucc.agent.report.replays import policy_of, traces_of
+from mucc.agent.report.replays import policy_of, text, traces_of
 from mucc.agent.search import make
 from mucc.agent.store import RunInfo
 
@@ -182,6 +182,8 @@ def test_runs_from_stores(tmp_path: Path):
     assert found.first.cost == Cost(0, 0, pytest.approx(6.15))
     assert (found.baseline_ms, found.default_ms, found.bound_ms) == (0.8, 2.0, 0.5)
     assert policy_of([run]) == Policy(0.3, 8, 40)
+    said = text(choose([[found]], own=policy_of([run])))
+    assert "the runs stopped by ε 30%, w 8, 40 attempts: what they did not try" in said
 
 
 @pytest.mark.parametrize("strategy", ["mantis", "mi", "mcts"])

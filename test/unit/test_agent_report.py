@@ -119,6 +119,7 @@ def test_a_page_says_everything(tmp_path: Path):
         "Speedup over compile against attempts of each task",
         "Hypothesis 2",
         "Summarize",
+        "3 lessons for further problems",
         "1500",
         "40 attempts are spent",
     ):
