@@ -140,15 +140,14 @@ class Optimisation:
                 else:
                     times, failed = dict(compared.ms), dict(compared.failed)
             self.parts.check()
-        ms, bound = times.pop("mucc", None), self.task.bound_ms
+        ms, bound = times.get("mucc"), self.task.bound_ms
         baselines = {**self.task.baselines, **times}
         return {
             "precision": self.task.precision,
             "card": self.task.card,
             "attempt": best.number if best else None,
-            "ms": ms,
-            "baselines": baselines,
-            "speedups": {name: t / ms if ms else 1.0 for name, t in baselines.items()},
+            "ms": times or baselines,
+            "speedups": {n: t / ms if ms else 1.0 for n, t in baselines.items() if n != "mucc"},
             "failed": failed,
             "bound_ms": bound,
             "gap": ms / bound if ms and bound else None,

@@ -91,6 +91,7 @@ def test_a_run_from_the_command_line(
     assert out == (tmp_path / "run/table.txt").read_text() and "tf32" in out and "gemm/one" in out
     assert "mucc-agent: gemm/two: done" in err
     table = json.loads((tmp_path / "run/table.json").read_text())
+    assert not any(row["provisional"] for row in table["tasks"])
     assert [row["state"] for row in table["tasks"]] == ["done", "done"] and table["overhead"] is not None
     with Store(f"{run}/run.db") as store:
         info = store.info()
