@@ -71,7 +71,9 @@ class Builder:
                 Diagnostic("MU7203", f"{path} cannot be written: {error.strerror}")
             ) from None
         source = _source(data)
-        facts = {"library": path, "cached": made.cached, "library_bytes": len(made.data)}
+        facts: dict[str, Any] = {"library": path, "cached": made.cached, "library_bytes": len(made.data)}
+        if warnings := sorted({d.code for d in made.warnings}):
+            facts["warnings"] = warnings  # MU5201: registers are spilled; MU5202: ptxas undid an optimisation
         said = [to_json(d, source) for d in made.warnings]
         return Built(path, diagnostics=said, facts=facts, seconds=time.monotonic() - started)
 
