@@ -127,14 +127,15 @@ def test_a_prompt_holds_what_a_model_needs():
     )
     lesson = Lesson("gemm/other", "tile", "256 columns", 1.4, {"dtype": "f32"})
     seen = view(attempts, analysis=analysis, lessons=[lesson], hypotheses=[TILES])
-    prompt = prompts.nominate(seen, 2, attempts[1], 30_000)
+    prompt = prompts.nominate(seen, 2, attempts[1], 30_000, "- linear.out (gemm): stages 4")
     assert "# mucc reference card" in prompt.system
-    for words in ("f32[M, K], w: f32[N, K]", "bound 80 us, by tensor.tf32", "Precision policy `tf32`"):
+    for words in ("w: f32[N, K]", "bound 80 us, by tensor.tf32", "Precision policy `tf32`", "132 SMs"):
         assert words in prompt.task
     (question,) = prompt.messages
     for words in (
         "#1 from #0: a larger tile: 0.5 ms (best)",
         "tile = 128x128x32",
+        "Schedules of #1 as compiled:\n- linear.out (gemm): stages 4",
         "MU3001",
         "tail wave",
         "256 columns: 1.40x",
@@ -161,7 +162,7 @@ def test_the_oldest_and_least_useful_is_left_out_first():
 def test_a_budget_that_is_too_small_is_an_error_before_any_call():
     endpoint = Scripted([])
     with pytest.raises(ProposerFailed, match="--context 300") as error:
-        ModelProposer(endpoint, Options(context=300)).nominate(view(), 2, good(0, 1.0))
+        ModelProposer(endpoint, Options(context=300), scheduler=unseen).nominate(view(), 2, good(0, 1.0))
     assert error.value.code == "MU7249" and error.value.final and endpoint.asked == []
 
 
@@ -202,6 +203,10 @@ def implemented(*programs: str) -> Answer:
     return Answer(arguments=json.dumps({"candidates": items}))
 
 
+def unseen(program: str, target: str) -> str:
+    return "- linear.out (gemm): tile 128x128x32"
+
+
 def accept(program: str, imported: str, target: str) -> checking.Checked:
     return checking.Checked("" if "wrong" not in program else "it is wrong")
 
@@ -210,7 +215,7 @@ def proposer(*script: Answer | EndpointError, price: Price | None = None, **more
     endpoint = Scripted(list(script))
     waits: list[float] = []
     retrying = Retrying(3, sleep=waits.append, chance=lambda: 0.5)
-    return ModelProposer(endpoint, Options(**more), price, retrying, accept), endpoint, waits
+    return ModelProposer(endpoint, Options(**more), price, retrying, accept, unseen), endpoint, waits
 
 
 def test_every_call_is_accounted_for():
@@ -548,6 +553,7 @@ def wait_until(done: Callable[[], bool], seconds: float = 5.0) -> bool:
 
 def test_programs_are_checked_and_compared_with_the_imported_one():
     assert checking.check(scheduled(), PROGRAM, "sm_90a").fault == ""
+    assert "- linear.out (gemm): compute tf32, tile 128x128x32" in checking.schedules(scheduled(), "sm_90a")
     renamed = PROGRAM.replace("[M, N, K]", "[R, C, D]").replace("M, N]", "R, C]")
     renamed = renamed.replace("[M, K]", "[R, D]").replace("[N, K]", "[C, D]").replace("K %", "D %")
     assert checking.check(renamed, PROGRAM, "sm_90a").fault == "", "dims may be called anything"

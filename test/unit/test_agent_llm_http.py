@@ -70,7 +70,9 @@ class Setting:
         self.waits: list[float] = []
         retrying = Retrying(self.options.retries, sleep=self.waits.append, chance=lambda: 0.0)
         made = make(name, self.options)
-        self.proposer = ModelProposer(made._endpoint, self.options, Price(1, 10, 0.1, 1), retrying, accept)  # pyright: ignore[reportPrivateUsage]
+        self.proposer = ModelProposer(
+            made._endpoint, self.options, Price(1, 10, 0.1, 1), retrying, accept, unseen
+        )  # pyright: ignore[reportPrivateUsage]
 
     def nominate(self) -> list[Call]:
         """The calls of a nomination that works."""
@@ -83,6 +85,10 @@ class Setting:
         with pytest.raises(ProposerFailed) as error:
             self.proposer.nominate(view(), 2, good(0, 1.0))
         return error.value
+
+
+def unseen(program: str, target: str) -> str:
+    return "- linear.out (gemm): tile 128x128x32"
 
 
 def accept(program: str, imported: str, target: str) -> Checked:

@@ -59,6 +59,10 @@ class Model:
         return streamed(chat_events("", ("implement", {"candidates": [candidate]})))
 
 
+def unseen(program: str, target: str) -> str:
+    return "- linear.out (gemm): tile 128x128x32"
+
+
 def accept(program: str, imported: str, target: str) -> Checked:
     return Checked("")
 
@@ -68,7 +72,7 @@ def searched(tmp_path: Path, server: ModelServer, budget: Budget) -> Any:
     options = Options(model="scripted", base_url=f"{server.address}/v1")
     endpoint = make("openai", options)._endpoint  # pyright: ignore[reportPrivateUsage]
     retrying = Retrying(3, sleep=lambda _: None)
-    proposer = ModelProposer(endpoint, options, Price(1, 10, 0.1, 1), retrying, accept)
+    proposer = ModelProposer(endpoint, options, Price(1, 10, 0.1, 1), retrying, accept, unseen)
     made = parts(tmp_path, budget=budget, proposer=proposer)
     task = scripted.task()
     task = replace(task, imported=replace(task.imported, program=PROGRAM))

@@ -18,6 +18,9 @@ SECONDS = 60.0
 SHOWN = 6
 """Errors of a program that a model is told at once."""
 
+LEVERS = ("compute", "tile", "cluster", "mainloop", "stages", "scheduler", "exchange", "epilogue", "pdl")
+"""Of a stage's schedule, as manifests name them."""
+
 Signature = tuple[Any, ...]
 """A kernel by its name, and the name, role, dtype, shape and layout of each argument and result."""
 
@@ -44,6 +47,7 @@ def check(program: str, imported: str, target: str, *, seconds: float = SECONDS)
 @dataclass(frozen=True, slots=True)
 class _Examined:
     kernels: Mapping[str, Signature]
+    schedules: str = ""
     fault: str = ""
     diagnostics: Sequence[Mapping[str, Any]] = ()
 
@@ -53,20 +57,39 @@ def _examine(program: str, target: str, seconds: float) -> _Examined:
     try:
         ended = run(words, seconds=seconds, given=program)
     except OSError as error:
-        return _Examined({}, f"mucc could not be started: {error.strerror}")
+        return _Examined({}, fault=f"mucc could not be started: {error.strerror}")
     if ended.stopped:
-        return _Examined({}, f"mucc {ended.how} on this program")
+        return _Examined({}, fault=f"mucc {ended.how} on this program")
     if ended.status == 0:
-        return _Examined(signatures(json.loads(ended.out)))
+        manifest = json.loads(ended.out)
+        return _Examined(signatures(manifest), _schedules(manifest))
     try:
         diagnostics = cast("list[dict[str, Any]]", json.loads(ended.err))
     except ValueError:
         diagnostics = []
     said = told(diagnostics)
-    return _Examined({}, f"mucc rejects the program:\n{said}" if said else f"mucc {ended.how}", diagnostics)
+    fault = f"mucc rejects the program:\n{said}" if said else f"mucc {ended.how}"
+    return _Examined({}, fault=fault, diagnostics=diagnostics)
 
 
 _examined = lru_cache(maxsize=64)(_examine)
+
+
+def schedules(program: str, target: str, *, seconds: float = SECONDS) -> str:
+    """The schedules of a program in short lines, also those that the compiler chose.
+
+    Empty where it does not compile.
+    """
+    return _examined(program, target, seconds).schedules
+
+
+def _schedules(manifest: Mapping[str, Any]) -> str:
+    lines: list[str] = []
+    for kernel in manifest["kernels"]:
+        for stage in kernel["stages"]:
+            settings = ", ".join(f"{name} {stage[name]}" for name in LEVERS if stage.get(name))
+            lines.append(f"- {kernel['name']}.{stage['name']} ({stage.get('kind')}): {settings}")
+    return "\n".join(lines)
 
 
 def signatures(manifest: Mapping[str, Any]) -> dict[str, Signature]:

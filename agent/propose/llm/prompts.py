@@ -14,6 +14,7 @@ from mucc.agent.propose.llm import history, sol_text
 from mucc.agent.propose.llm.answers import KINDS
 from mucc.agent.propose.llm.budget import Piece, fitted, tokens
 from mucc.agent.propose.llm.endpoint import Message, Prompt
+from mucc.diagnostics.core import DiagnosticError
 
 ROLE = """\
 You make GPU kernels faster. Kernels are `.mcu` programs for mucc, a compiler to CUTLASS; its reference card
@@ -80,17 +81,34 @@ def system() -> str:
     return f"{ROLE}\n{card()}"
 
 
-def nominate(view: View, count: int, parent: Attempt, context: int) -> Prompt:
-    """Asks for hypotheses on an attempt, in at most `context` tokens. Raises TooLong."""
+def nominate(view: View, count: int, parent: Attempt, context: int, schedules: str = "") -> Prompt:
+    """Asks for hypotheses on an attempt, in at most `context` tokens. Raises TooLong.
+
+    `schedules` are those of the attempt, one stage a line.
+    """
     question = NOMINATE.format(count=count, parent=parent.number, kinds="|".join(KINDS))
-    return _prompt(view, parent, (), question, context)
+    return _prompt(view, parent, (), schedules, question, context)
+
+
+def parent_of(view: View, hypothesis: Hypothesis) -> Attempt:
+    """The attempt that a hypothesis is about."""
+    return next((a for a in view.attempts if a.number == hypothesis.parent), view.attempts[0])
 
 
 def implement(
-    view: View, number: int, hypothesis: Hypothesis, earlier: Sequence[Attempt], count: int, context: int
+    view: View,
+    number: int,
+    hypothesis: Hypothesis,
+    earlier: Sequence[Attempt],
+    count: int,
+    context: int,
+    schedules: str = "",
 ) -> Prompt:
-    """Asks for programs that test a hypothesis, in at most `context` tokens. Raises TooLong."""
-    parent = next((a for a in view.attempts if a.number == hypothesis.parent), view.attempts[0])
+    """Asks for programs that test a hypothesis, in at most `context` tokens. Raises TooLong.
+
+    `schedules` are those of the attempt that it is about, one stage a line.
+    """
+    parent = parent_of(view, hypothesis)
     told = f"Hypothesis {number} ({hypothesis.kind}): {hypothesis.title}\n{hypothesis.rationale}".rstrip()
     tried = ", ".join(f"#{a.number} {history.result(a)}" for a in earlier)
     question = IMPLEMENT.format(
@@ -99,15 +117,23 @@ def implement(
         hypothesis=told,
         earlier=AGAIN.format(attempts=tried) if tried else FIRST,
     )
-    return _prompt(view, parent, earlier, question, context)
+    return _prompt(view, parent, earlier, schedules, question, context)
 
 
-def _prompt(view: View, parent: Attempt, earlier: Sequence[Attempt], question: str, context: int) -> Prompt:
+def _prompt(
+    view: View,
+    parent: Attempt,
+    earlier: Sequence[Attempt],
+    schedules: str,
+    question: str,
+    context: int,
+) -> Prompt:
     task = task_text(view.task)
     pieces = [
         *_advice(view),
         *(Piece(f"Learned from other problems:\n{_lesson(x)}", 15) for x in view.lessons[-12:]),
         *history.pieces(view, parent, earlier),
+        *([Piece(f"Schedules of #{parent.number} as compiled:\n{schedules}", 68)] if schedules else ()),
         *_hypotheses(view),
     ]
     room = context - tokens(system()) - tokens(task) - tokens(question)
@@ -118,7 +144,7 @@ def _prompt(view: View, parent: Attempt, earlier: Sequence[Attempt], question: s
 def task_text(task: Task) -> str:
     """What does not change while a task goes on."""
     parts = [
-        f"# Task {task.key}: {task.imported.name}, on {task.card or task.target} ({task.target})",
+        f"# Task {task.key}: {task.imported.name}, on {_card(task)}",
         f"Precision policy `{task.precision}`: {POLICIES.get(task.precision, task.precision)}.",
         f"The program as imported (attempt #0):\n```mcu\n{task.imported.program.strip()}\n```",
     ]
@@ -127,12 +153,25 @@ def task_text(task: Task) -> str:
         parts.append(f"PyTorch does the rest, which you cannot change: {left}.")
     if text := sol_text.report(task.sol):
         parts.append(f"Speed of light (`mucc sol`):\n{text}")
-    facts = [f"{name} {ms:.4g} ms" for name, ms in task.baselines.items()]
     if task.bound_ms:
-        facts.append(f"the bound that counts {task.bound_ms:.4g} ms")
-    if facts:
-        parts.append(f"Times of PyTorch: {', '.join(facts)}.")
+        parts.append(f"No time below {task.bound_ms:.4g} ms is possible; within 10 % of it nothing is left.")
+    if task.baselines:
+        times = ", ".join(f"{name} {ms:.4g} ms" for name, ms in task.baselines.items())
+        parts.append(f"Times of PyTorch: {times}.")
     return "\n\n".join(parts)
+
+
+def _card(task: Task) -> str:
+    """The card in words, with what schedules are weighed against."""
+    from mucc.target.devices import get_card
+
+    try:
+        device = get_card(task.card).device
+    except DiagnosticError:
+        return task.target
+    return (
+        f"{device.name} ({task.target}): {device.multiprocessors} SMs, {device.l2_bytes / 1e6:.3g} MB of L2"
+    )
 
 
 def _advice(view: View) -> Iterator[Piece]:

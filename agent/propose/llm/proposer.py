@@ -13,7 +13,7 @@ from mucc.agent.core.proposing import Call, ProposerFailed, Reply, View
 from mucc.agent.propose.llm import answers, prompts
 from mucc.agent.propose.llm.answers import Malformed
 from mucc.agent.propose.llm.budget import TooLong, tokens
-from mucc.agent.propose.llm.checking import Checked, check
+from mucc.agent.propose.llm.checking import Checked, check, schedules
 from mucc.agent.propose.llm.endpoint import (
     Answer,
     Endpoint,
@@ -78,10 +78,11 @@ class ModelProposer:
         price: Price | None = None,
         retrying: Retrying | None = None,
         checker: Callable[[str, str, str], Checked] = check,
+        scheduler: Callable[[str, str], str] = schedules,
     ):
         self._endpoint, self._options, self._price = endpoint, options, price
         self._retrying = retrying or Retrying(options.retries)
-        self._check = checker
+        self._check, self._schedules = checker, scheduler
 
     @property
     def name(self) -> str:
@@ -91,7 +92,7 @@ class ModelProposer:
     def nominate(self, view: View, count: int, parent: Attempt) -> Reply[Sequence[Hypothesis]]:
         """Hypotheses of the model. Raises ProposerFailed where it gives none that can be read."""
         talk = self._talk(
-            lambda: prompts.nominate(view, count, parent, self._options.context),
+            lambda: prompts.nominate(view, count, parent, self._options.context, self._shown(view, parent)),
             answers.HYPOTHESES,
             "nominate",
         )
@@ -107,8 +108,9 @@ class ModelProposer:
 
         A model that refuses, or cannot write one within its repair turns, ends the hypothesis.
         """
+        shown = self._shown(view, prompts.parent_of(view, hypothesis))
         talk = self._talk(
-            lambda: prompts.implement(view, number, hypothesis, earlier, count, self._options.context),
+            lambda: prompts.implement(view, number, hypothesis, earlier, count, self._options.context, shown),
             answers.PROGRAMS,
             "implement",
         )
@@ -130,6 +132,10 @@ class ModelProposer:
             if not faults or not talk.turn(_as_answer(found), told):
                 break
         return Reply(good, talk.calls)
+
+    def _shown(self, view: View, parent: Attempt) -> str:
+        """The schedules of an attempt."""
+        return self._schedules(parent.candidate.program, view.task.target)
 
     def _fault(self, program: str, view: View, tried: dict[str, int]) -> str:
         """What is wrong with a program, in words for a model; empty where nothing is."""
