@@ -248,4 +248,18 @@ error[MU7253]: openai:gpt-6-luna: the account has no credit left (429): You exce
 What was measured is kept: the same command goes on where it was.
 """,
     ),
+    "MU7254": (
+        "a model's program is rejected before an attempt",
+        """
+mucc rejects it, its kernels have other names, arguments or results than the imported ones, or it was tried
+before. The model was told and could mend it (`--repairs`); none of this costs an attempt. The code stands
+with the call in the run.
+
+```
+The program with the change 'larger tiles':
+mucc rejects the program:
+- MU3001 line 6, column 12: tile M = 100 is not a multiple of 64, as the pingpong mainloop needs
+```
+""",
+    ),
 }

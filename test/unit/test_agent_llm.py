@@ -293,6 +293,7 @@ def test_programs_that_are_good_are_kept_while_the_others_are_mended():
     reply = made.implement(view(), 7, TILES, [], 2)
     assert [c.program for c in reply.value] == [fine, better]
     assert all(c.hypothesis == 7 and c.parent == 0 for c in reply.value)
+    assert reply.calls[0].error.startswith("MU7254") and "it is wrong" in reply.calls[0].error
     told = endpoint.asked[1][0].messages[-1].text
     assert "it is wrong" in told and "do not repeat them" in told
 

@@ -35,6 +35,9 @@ SLOW = 2
 MOST = 65_536
 """Tokens that an answer may grow to where it was cut."""
 
+TOLD = 500
+"""Characters of what is wrong with an answer that are kept with its call."""
+
 CARD = "(the rules and the reference card)"
 """Stands for the system prompt in what is stored."""
 
@@ -127,6 +130,8 @@ class ModelProposer:
                     continue
                 tried[_normal(program)] = -1
                 good.append(Candidate(program, change, hypothesis.parent, number))
+            if faults:
+                _failed(talk, "MU7254", faults[0])
             kept = f" The other {len(good)} will be tried: do not repeat them." if good else ""
             told = "\n\n".join((*faults, f"Give whole programs again.{kept}"))
             if not faults or not talk.turn(_as_answer(found), told):
@@ -245,10 +250,12 @@ def _programs(answer: Answer, most: int) -> list[tuple[str, str]]:
 
 
 def _failed(talk: Talk, code: str, message: str) -> tuple[str, str]:
-    """Mark the last call as one that brought nothing."""
+    """Mark the last call as one that brought nothing, or not all."""
     import dataclasses
 
     message = redact(message)
+    if len(message) > TOLD:
+        message = f"{message[:TOLD]}…"
     talk.calls[-1] = dataclasses.replace(talk.calls[-1], error=f"{code}: {message}")
     return code, message
 
