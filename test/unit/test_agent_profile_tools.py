@@ -192,6 +192,13 @@ def test_tiles_that_reach_over_the_edge(m: int, n: int):
         assert (found.severity is Severity.CRITICAL) == (work >= tile_fit.MOSTLY_PADDED)
 
 
+def test_padding_matters_less_where_products_wait_for_memory():
+    few = replace(PRODUCT, extents=Extents(16, 4096, 512, 1))
+    found = only(tile_fit.TileFit(), seen(stage(few), limit=Limit.MEMORY))
+    assert found and found.severity is Severity.INFO
+    assert only(tile_fit.TileFit(), seen(stage(replace(few, mainloop="skinny")))) is None
+
+
 def test_few_rows_want_to_be_columns():
     found = only(tile_fit.TileFit(), seen(stage(replace(PRODUCT, extents=Extents(16, 4096, 512, 1)))))
     assert found and "exchange" in found.levers and "mainloop" in found.levers

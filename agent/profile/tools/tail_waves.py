@@ -15,6 +15,10 @@ IDLE, MOSTLY_IDLE = 0.15, 0.5
 less than that; at half, half of the card stands still (own choice)."""
 
 
+WITHOUT_STREAM_K = ("skinny", "pingpong")
+"""Mainloops that have no stream-K scheduler (docs/language.md)."""
+
+
 class TailWaves:
     """Places without work, in the only wave or in the last."""
 
@@ -46,7 +50,7 @@ class TailWaves:
         places = choice.estimate.get("blocks", 0)
         evidence = {"waves": waves, "idle": idle, "tile": list(choice.tile), "cluster": list(choice.cluster)}
         severity = Severity.CRITICAL if idle >= MOSTLY_IDLE else Severity.WARNING
-        even = choice.scheduler != "stream_k"
+        even = choice.scheduler != "stream_k" and choice.mainloop not in WITHOUT_STREAM_K
         if waves < 1:
             cause = f"only {waves * places:.0f} of {places} blocks have work: {idle:.0%} of the card is idle"
             advice = ["a smaller tile makes more of them", "split_k divides K over several blocks"]
