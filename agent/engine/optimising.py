@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -87,30 +88,33 @@ class Optimisation:
         with self.clock.waiting(WAIT):
             parts.turns.enter(key, FIRST, 0)
         try:
-            failed = self._baselines()
             if not parts.store.steps_of_attempts(key):
                 candidate = Candidate(self.task.imported.program, "as imported")
                 parts.store.add_attempts(key, 0, [candidate])
-            evaluate(parts, self.task, self.clock, [(n, c) for n, _, c in parts.store.pending(key)])
+            with ThreadPoolExecutor(1, f"{key} baselines") as beside:
+                compared = beside.submit(self._baselines)  # torch.compile takes as long as a build does
+                evaluate(parts, self.task, self.clock, [(n, c) for n, _, c in parts.store.pending(key)])
+                with self.clock.waiting(GPU):
+                    note = compared.result()
         finally:
             parts.turns.leave(key)
+        self.task = dataclasses.replace(self.task, baselines=note["ms"])
+        self._put(TaskState.RUNNING)
         attempt = parts.store.attempts(key)[0]
-        documents.leave(parts, key, 0, "Measure", *documents.measure(self.task, attempt, failed))
+        documents.leave(parts, key, 0, "Measure", *documents.measure(self.task, attempt, note["failed"]))
         parts.store.finish_step(key, StepRecord(0, "Measure", {}, [0], started, time.time() - started))
 
-    def _baselines(self) -> dict[str, str]:
-        """Time the baselines where that is not done; who could not be timed, and why."""
+    def _baselines(self) -> dict[str, dict[str, Any]]:
+        """Times of the baselines in ms, and why those that `failed` have none; measured only once. Runs in a
+        thread beside the task's."""
         key = self.task.key
         note = self.parts.store.note(key, 0)
         if note is None:
-            with self.clock.waiting(GPU):
-                compared = self.parts.evaluator.compare(self.task, None)
+            compared = self.parts.evaluator.compare(self.task, None)
             self.parts.check()
             note = {"ms": dict(compared.ms), "failed": dict(compared.failed)}
             self.parts.store.put_note(key, 0, note)
-        self.task = dataclasses.replace(self.task, baselines=note["ms"])
-        self._put(TaskState.RUNNING)
-        return note["failed"]
+        return note
 
     def _finish(self, why: str) -> None:
         """The best against the baselines, what it taught, and its files."""
