@@ -313,6 +313,11 @@ def test_sectors_that_are_not_used(loads: float, stores: float, hits: float, wai
     assert only(coalescing.Coalescing(), seen(stage(PRODUCT, counters=counters))) is None
 
 
+def test_copies_past_registers_are_not_judged():
+    counters = accesses(0.0, 32.0, 0.0, 0.9)
+    assert only(coalescing.Coalescing(), seen(stage(OLD, counters=counters))) is None
+
+
 def test_maps_that_could_not_use_whole_vectors():
     tool = coalescing.Coalescing()
     found = only(tool, seen(stage(None, kernels=[WIDE, NARROW], ran=["mu_k_out_map"])))
@@ -392,6 +397,7 @@ def test_loads_take_long_where_device_memory_is_busy(busy: float):
     counters = {**stalls(long_scoreboard=0.9), warp_stalls.MEMORY: busy}
     found = only(warp_stalls.WarpStalls(), seen(stage(None, counters=counters)))
     assert (found is not None) == (busy < warp_stalls.BUSY)
+    assert found is None or (found.severity is Severity.CRITICAL) == (busy < warp_stalls.HALF_BUSY)
 
 
 @given(shares_of_time)

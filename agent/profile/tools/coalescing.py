@@ -88,10 +88,14 @@ class Coalescing:
 
 
 def _excess(counters: Mapping[str, float]) -> float | None:
-    """Sectors over those that the bytes fill; None where it was not counted, or nothing is accessed."""
-    touched = [counters.get(SECTORS[kind], 0.0) for kind in KINDS]
-    filled = [n * counters.get(USED[kind], SECTOR) / SECTOR for n, kind in zip(touched, KINDS, strict=True)]
-    return sum(touched) / sum(filled) if sum(filled) > 0 else None
+    """Sectors over those that the bytes fill; None where it was not counted, or nothing is accessed.
+
+    Copies that go past registers touch sectors, but use no bytes by that counter: they are left out.
+    """
+    pairs = [(counters.get(SECTORS[kind], 0.0), counters.get(USED[kind], 0.0)) for kind in KINDS]
+    touched = sum(sectors for sectors, used in pairs if used > 0)
+    filled = sum(sectors * used / SECTOR for sectors, used in pairs)
+    return touched / filled if filled > 0 else None
 
 
 def _vectored(name: str) -> str:

@@ -15,8 +15,8 @@ IDLE, MOSTLY_IDLE = 0.15, 0.5
 less than that; at half, half of the card stands still (own choice)."""
 
 
-WITHOUT_STREAM_K = ("skinny", "pingpong")
-"""Mainloops that have no stream-K scheduler (docs/language.md)."""
+WITHOUT_STREAM_K = ("skinny",)
+"""Mainloops that have no stream-K scheduler and cannot be left for one (mucc/target/skinny.py)."""
 
 
 class TailWaves:
@@ -61,7 +61,8 @@ class TailWaves:
             advice = ["a tile of another size or width, with which the tiles just fill whole waves"]
             levers = ["tile"]
         if even:
-            advice.append("stream_k divides K as it takes to give every block the same")
+            other = ", by mainloop = cooperative" if choice.mainloop == "pingpong" else ""
+            advice.append(f"stream_k divides K as it takes to give every block the same{other}")
             levers.append("stream_k")
         if choice.cluster != (1, 1):
             advice.append("a smaller cluster, which leaves fewer places out")

@@ -16,9 +16,10 @@ MUCH, MOST = 0.4, 0.6
 
 MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 
-BUSY = 60.0
+HALF_BUSY, BUSY = 40.0, 60.0
 """Percent of the peak of memory or a cache from which loads take long because there are many: an elementwise
-kernel at 91 % of it waits 93 % of the time for loads, as it should (test/data/profile)."""
+kernel at 91 % of it waits 93 % of the time for loads, as it should (test/data/profile). Between the
+two they are one cause of several."""
 
 
 class Cure(NamedTuple):
@@ -93,13 +94,14 @@ class WarpStalls:
             reason = max(found, key=lambda name: found[name], default="")
             if not reason or (share := found[reason]) <= MUCH:
                 continue
-            if reason == "long_scoreboard" and stage.counters.get(MEMORY, 0.0) >= BUSY:
+            busy = stage.counters.get(MEMORY, 0.0) if reason == "long_scoreboard" else 0.0
+            if busy >= BUSY:
                 continue
             cure = CURES.get(reason, OTHER)
             levers = [x for x in cure.levers if stage.choice is not None or x in OF_KERNELS]
             yield Advice(
                 self.name,
-                Severity.CRITICAL if share > MOST else Severity.WARNING,
+                Severity.CRITICAL if share > MOST and busy < HALF_BUSY else Severity.WARNING,
                 f"warps wait {share:.0%} of the time for {cure.meaning or reason.replace('_', ' ')}",
                 [cure.advice],
                 stage.name,
