@@ -20,7 +20,7 @@ class Settings:
     build_seconds: float = 600.0
     open_seconds: float = 60.0
     run_seconds: float = 30.0
-    audit_seconds: float = 300.0
+    audit_seconds: float = 120.0
     compare_seconds: float = 600.0
     memory: int = 8192
     output: int = 32
