@@ -27,7 +27,7 @@ from mucc.target.base import Device, Target
 from mucc.target.choice import pinned_fields
 from mucc.target.config import Problem, Schedule, operand_bytes
 from mucc.target.cost import Extents
-from mucc.tune.analysis import device_of, kernel_text
+from mucc.tune.analysis import kernel_text
 from mucc.tune.plans import schedule_block
 from mucc.tune.records import Settings, canonical, signature
 
@@ -215,13 +215,14 @@ def survey(
 ) -> list[Survey]:
     """Each kernel of a program, at the sizes that it binds or `dims` name.
 
-    `card` is what the driver calls the GPU; the target's first where it is not known. Measured schedules are
-    left out of account. Raises DiagnosticError for errors in the program, its schedules among them, and for
+    `card` is the name of the GPU, short or as the driver has it; the target's first where it is not known.
+    Measured schedules are left out of account. Raises DiagnosticError for errors in the program, its schedules among them, and for
     what mucc has no kernel for.
     """
     compilation = compile_source(source, target, only_check=False, dims=dims, tuned=False)
     sizes = dict(dims or {})
-    device = device_of(get_target(target), card)
+    devices = get_target(target).facts.devices
+    device = next((d for d in devices if card in (d.key, d.name)), devices[0])
     return [
         _survey(program, kernel_text(compilation, program.sym_name.data), sizes, device)
         for program in compilation.cutlass.body.block.ops

@@ -7,6 +7,8 @@ import csv
 import dataclasses
 import gzip
 import json
+import math
+import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +19,7 @@ from mucc.agent.core.hypotheses import Hypothesis, roi
 from mucc.agent.core.proposing import View
 from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.propose.offline import Offline
+from mucc.agent.propose.offline.ideas import groups
 from mucc.agent.propose.offline.surveys import Sketch, Surveys, Version
 from mucc.passes.select_schedule import schedule_settings
 from mucc.target.config import Schedule
@@ -187,3 +190,29 @@ def imported() -> Iterator[tuple[str, str]]:
     text = (Path(__file__).parent / "imported_problems.mcu").read_text()
     for kernel in text.split("\nkernel ")[1:]:
         yield kernel.split("(")[0], f"kernel {kernel.strip()}\n"
+
+
+def imagined_us(version: Version, luck: int) -> float:
+    """The time of a program on a card that differs from the model by chance."""
+    total = sum(version.sketch.other_us.values())
+    for place, move in version.choice.items():
+        problem = version.sketch.contractions[place].signature
+        s = move.settings
+        parts = {
+            0.05: s["mainloop"],
+            0.06: (s["mainloop"], s["tile"]),
+            0.02: (s["mainloop"], s["tile"], s["cluster"]),
+            0.005: s["scheduler"],
+        }
+        error = sum(size * random.Random(f"{luck} {problem} {of}").gauss(0, 1) for size, of in parts.items())
+        total += move.us * math.exp(error)
+    return total
+
+
+def best_imagined(version: Version, luck: int) -> float:
+    """The least time of any program with the kernels of a version, stage by stage."""
+    for places in groups(version.sketch):
+        moves = [version.choice[places[0]], *version.sketch.contractions[places[0]].ranked()]
+        versions = [version.with_moves(dict.fromkeys(places, m)) for m in moves]
+        version = min(versions, key=lambda v: imagined_us(v, luck))
+    return imagined_us(version, luck)

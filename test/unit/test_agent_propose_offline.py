@@ -23,7 +23,7 @@ from mucc.agent.propose.offline.evidence import learnt, likeness
 from mucc.agent.propose.offline.features import terms_of
 from mucc.agent.propose.offline.rewriting import rewritings
 from mucc.agent.propose.offline.surrogate import Point, Surrogate
-from mucc.agent.propose.offline.surveys import Surveys
+from mucc.agent.propose.offline.surveys import Surveys, Version
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.diagnostics.render import to_json as diagnostic_json
 from mucc.program import compile_source
@@ -80,6 +80,32 @@ def test_eight_attempts_halve_what_the_model_loses() -> None:
     found = [oraclelib.searched(problem, rows, 8) for problem, rows in problems]
     lost = geometric_mean(s.times[0] for s in found) - 1
     assert geometric_mean(s.found for s in found) - 1 < lost / 2
+
+
+@pytest.mark.parametrize("name", ["llama_qkv", "gpt2"])
+def test_stages_are_brought_together_to_what_each_of_them_can_be(name: str) -> None:
+    surveys, task = Surveys(), task_of(PROBLEMS[name])
+    proposer = Offline()
+
+    def version_of(program: str) -> Version:
+        version = surveys.version(task, program)
+        assert version is not None
+        return version
+
+    start = version_of(task.imported.program)
+    done = [attempt(0, task.imported.program, oraclelib.imagined_us(start, 1) / 1e3)]
+    while len(done) <= 24:
+        view = View(task, done)
+        best = view.best
+        assert best is not None
+        for hypothesis in proposer.nominate(view, 2, best).value:
+            for candidate in proposer.implement(view, 0, hypothesis, [], 4).value:
+                us = oraclelib.imagined_us(version_of(candidate.program), 1)
+                done.append(dataclasses.replace(attempt(len(done), "", us / 1e3), candidate=candidate))
+    best = min(a.ms for a in done if a.ms)
+    least = oraclelib.best_imagined(start, 1) / 1e3
+    assert done[0].ms is not None and done[0].ms > 1.03 * least
+    assert best < 1.015 * least
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

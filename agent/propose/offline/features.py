@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import count
 from typing import NamedTuple
 
 from mucc.agent.propose.offline.surveys import Version
@@ -21,6 +22,7 @@ Terms = Mapping[int, float]
 names are long and asked for often."""
 
 _NUMBERS: dict[object, int] = {}
+_NEXT = count()
 
 ALL, PROBLEM, BODY = 0.10, 0.10, 0.02
 MAINLOOP, SIDE, TILE, CLUSTER, SKELETON, WALK, ORDER = 0.04, 0.02, 0.04, 0.02, 0.02, 0.006, 0.006
@@ -103,7 +105,7 @@ def terms_of(version: Version) -> dict[int, float]:
 
 
 def _number(term: object) -> int:
-    return _NUMBERS.setdefault(term, len(_NUMBERS))
+    return _NUMBERS.setdefault(term, next(_NEXT))
 
 
 @lru_cache(maxsize=1 << 14)

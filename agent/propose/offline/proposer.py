@@ -178,6 +178,8 @@ class Offline:
         if_it_helps = belief.gain(worthwhile) / chance + math.log(HELPED)
         features = features_of(view)
         chance, if_it_helps, lessons = learnt(view.lessons, family.kind, features, chance, if_it_helps)
+        if chance * if_it_helps * first.works < LEAST_GAIN:
+            return 0.0, None
         if lessons:
             why += f"; {lessons} lessons of other problems are weighed in"
         if view.analysis and (advice := advised(view.analysis.advice, family)):
@@ -189,7 +191,8 @@ class Offline:
             family.kind,
             math.exp(if_it_helps),
             1 / max(first.works, 0.05),
-            1 / max(chance, 0.01),
+            # What is promised over what is to be expected: triage divides by it.
+            math.exp((1 - chance) * if_it_helps),
             number,
         )
         return chance * if_it_helps * first.works, hypothesis
