@@ -216,8 +216,8 @@ def survey(
     """Each kernel of a program, at the sizes that it binds or `dims` name.
 
     `card` is the name of the GPU, short or as the driver has it; the target's first where it is not known.
-    Measured schedules are left out of account. Raises DiagnosticError for errors in the program, its schedules
-    among them, and for what mucc has no kernel for.
+    Measured schedules are left out of account. Raises DiagnosticError for errors in the program, its
+    schedules among them, and for what mucc has no kernel for.
     """
     compilation = compile_source(source, target, only_check=False, dims=dims, tuned=False)
     sizes = dict(dims or {})
