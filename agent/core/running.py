@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -45,6 +46,17 @@ class Ended:
     def how(self) -> str:
         """How it ended, in words."""
         return self.stopped or (f"ended with {'signal' if self.status < 0 else 'status'} {abs(self.status)}")
+
+
+def python(module: str) -> tuple[list[str], dict[str, str]]:
+    """The command that runs a module of ours, and its environment.
+
+    It finds what this process finds, and nothing that lies in the folder that it works in: a file there that
+    is called like a module must not be taken for one.
+    """
+    here = os.path.realpath(os.getcwd())
+    paths = [p for p in sys.path if p and (os.path.realpath(p) != here or os.path.isdir(f"{p}/mucc"))]
+    return [sys.executable, "-P", "-m", module], {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def run(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from mucc.agent.core.running import Ended, run
+from mucc.agent.core.running import Ended, python, run
 from mucc.agent.mcp.tools import Order
 from mucc.agent.propose.llm.redaction import SECRET_NAMES
 from mucc.diagnostics.core import Diagnostic, ExitStatus
@@ -24,16 +23,17 @@ PRINTED = 2000
 
 def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> dict[str, Any]:
     """The answer to a tool's call: `exit_status`, `diagnostics`, and `result` (JSON), `text` or `output`."""
-    words = [sys.executable, "-m", order.module, *order.words, "--diagnostics=json"]
-    if order.words[0] == "explain":  # its only diagnostics are about codes that do not exist
-        words.remove("--diagnostics=json")
+    words, env = python(order.module)
+    words += order.words
+    if order.words[0] != "explain":  # its only diagnostics are about codes that do not exist
+        words.append("--diagnostics=json")
     ended = run(
         words,
         seconds=seconds,
         given=order.given,
         longest=LONGEST,
         folder=folder,
-        env=_environment(),
+        env=without_secrets(env),
         stops=(stop,),
     )
     if ended.stopped:
@@ -85,6 +85,6 @@ def _json(text: str) -> Any:
         return None
 
 
-def _environment() -> dict[str, str]:
-    """The variables of this process, without those that hold a secret."""
-    return {n: v for n, v in os.environ.items() if not any(s in n.upper() for s in SECRET_NAMES)}
+def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables of an environment that are not named like secrets."""
+    return {n: v for n, v in env.items() if not any(s in n.upper() for s in SECRET_NAMES)}

@@ -285,9 +285,15 @@ def test_a_command_has_its_time(tmp_path: Path):
     assert not held.read(0)
 
 
-def test_commands_see_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_commands_see_no_secrets(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MY_API_KEY", "secret-1234")
-    assert "MY_API_KEY" not in calling._environment()  # pyright: ignore[reportPrivateUsage]
+    assert "MY_API_KEY" not in calling.without_secrets(os.environ)
+
+
+def test_files_in_the_folder_are_no_modules(tmp_path: Path):
+    (tmp_path / "json.py").write_text("raise SystemExit('taken')\n")
+    order = BY_NAME["explain"].command({"codes": ["MU3004"]}, Places(str(tmp_path)))
+    assert calling.call(order, str(tmp_path), 60, threading.Event())["exit_status"] == 0
 
 
 def test_the_server_ends_with_its_client(tmp_path: Path):

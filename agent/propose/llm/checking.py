@@ -4,13 +4,12 @@ imported ones."""
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from mucc.agent.core.running import run
+from mucc.agent.core.running import python, run
 
 SECONDS = 60.0
 """That checking one program may take."""
@@ -53,9 +52,10 @@ class _Examined:
 
 
 def _examine(program: str, target: str, seconds: float) -> _Examined:
-    words = [sys.executable, "-m", "mucc", "-", "--emit=manifest", "--target", target, "--diagnostics=json"]
+    words, env = python("mucc")
+    words += ["-", "--emit=manifest", "--target", target, "--diagnostics=json"]
     try:
-        ended = run(words, seconds=seconds, given=program)
+        ended = run(words, seconds=seconds, given=program, env=env)
     except OSError as error:
         return _Examined({}, fault=f"mucc could not be started: {error.strerror}")
     if ended.stopped:

@@ -32,7 +32,8 @@ class Prompt:
     @property
     def text(self) -> str:
         """All of it, for programs that take one text."""
-        return "\n\n".join((self.system, self.task, *(m.text for m in self.messages)))
+        said = (m.text if m.role == "user" else f"Your answer was:\n{m.text}" for m in self.messages)
+        return "\n\n".join((self.system, self.task, *said))
 
 
 @dataclass(frozen=True, slots=True)

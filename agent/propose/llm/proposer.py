@@ -35,6 +35,9 @@ SLOW = 2
 MOST = 65_536
 """Tokens that an answer may grow to where it was cut."""
 
+REPEATED = 20_000
+"""Characters of its own answer that a model gets back."""
+
 TOLD = 500
 """Characters of what is wrong with an answer that are kept with its call."""
 
@@ -66,6 +69,8 @@ class Talk:
         said = answer.text.strip()
         if answer.arguments:
             said = f"{said}\n\n```json\n{answer.arguments}\n```".strip()
+        if len(said) > REPEATED:
+            said = f"{said[:REPEATED]}\n(…)"
         self.prompt = self.prompt.and_then(Message("assistant", said or "(nothing)"), Message("user", fault))
         self.purpose = "repair"
         return True
