@@ -552,20 +552,36 @@ def wait_until(done: Callable[[], bool], seconds: float = 5.0) -> bool:
 # What mucc says of programs
 
 
-def test_programs_are_checked_and_compared_with_the_imported_one():
+def signed(program: str) -> dict[str, Any]:
+    """The kernels of a program, compiled in this process."""
+    from mucc.diagnostics.core import Source
+    from mucc.program import compile_source
+
+    return checking.signatures(
+        json.loads(compile_source(Source("p.mcu", program), "sm_90a").emit("manifest"))
+    )
+
+
+def test_programs_are_checked():
     assert checking.check(scheduled(), PROGRAM, "sm_90a").fault == ""
     assert "- linear.out (gemm): compute tf32, tile 128x128x32" in checking.schedules(scheduled(), "sm_90a")
-    renamed = PROGRAM.replace("[M, N, K]", "[R, C, D]").replace("M, N]", "R, C]")
-    renamed = renamed.replace("[M, K]", "[R, D]").replace("[N, K]", "[C, D]").replace("K %", "D %")
-    assert checking.check(renamed, PROGRAM, "sm_90a").fault == "", "dims may be called anything"
     fault = checking.check(scheduled("100x128x32"), PROGRAM, "sm_90a").fault
     assert "MU3001 line 6, column 12" in fault and "multiple of 64" in fault
-    fault = checking.check(PROGRAM.replace("w:", "v:").replace("w.T", "v.T"), PROGRAM, "sm_90a").fault
+
+
+def test_kernels_keep_their_names_arguments_and_results():
+    imported = signed(PROGRAM)
+    renamed = PROGRAM.replace("[M, N, K]", "[R, C, D]").replace("M, N]", "R, C]")
+    renamed = renamed.replace("[M, K]", "[R, D]").replace("[N, K]", "[C, D]").replace("K %", "D %")
+    assert checking.difference(imported, signed(renamed)) == "", "dims may be called anything"
+    fault = checking.difference(imported, signed(PROGRAM.replace("w:", "v:").replace("w.T", "v.T")))
     assert (
         "must be linear(x: f32[d0, d1], w: f32[d2, d1]) -> (out: f32[d0, d2])" in fault and "v: f32" in fault
     )
-    fault = checking.check(PROGRAM.replace("linear", "other"), PROGRAM, "sm_90a").fault
+    fault = checking.difference(imported, signed(PROGRAM.replace("linear", "other")))
     assert "there is no kernel 'linear'" in fault and "there must be no kernel 'other'" in fault
+    fault = checking.difference(imported, signed(PROGRAM.replace("-> f32[M, N]", "-> bf16[M, N]")))
+    assert "(out: f32[d0, d2])\n  but is" in fault and "out: bf16" in fault
 
 
 def test_a_check_has_its_time():

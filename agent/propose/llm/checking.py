@@ -38,7 +38,7 @@ def check(program: str, imported: str, target: str, *, seconds: float = SECONDS)
     found = _examine(program, target, seconds)
     if found.fault:
         return Checked(found.fault, found.diagnostics)
-    if expected.kernels and (fault := _difference(expected.kernels, found.kernels)):
+    if expected.kernels and (fault := difference(expected.kernels, found.kernels)):
         return Checked(fault)
     return Checked("")
 
@@ -118,7 +118,7 @@ def _signature(kernel: Mapping[str, Any]) -> Signature:
     )
 
 
-def _difference(expected: Mapping[str, Signature], found: Mapping[str, Signature]) -> str:
+def difference(expected: Mapping[str, Signature], found: Mapping[str, Signature]) -> str:
     """What is different from the imported kernels; empty where nothing is."""
     faults = [f"there is no kernel '{name}'" for name in expected if name not in found]
     faults += [f"there must be no kernel '{name}'" for name in found if name not in expected]
