@@ -117,7 +117,7 @@ def study(
     )
     measured = evidence.measured_us
     gap = measured / (task.bound_ms * 1e3) if measured and task.bound_ms else None
-    seconds = round(time.monotonic() - started - reading.waited, 3)
+    seconds = round(max(time.monotonic() - started - reading.waited, 0.0), 3)
     found = Analysis(evidence.limit, gap, advice(evidence), [*missing, *reading.missing], seconds)
     return Study(found, evidence, [tool.name for tool in used])
 

@@ -211,7 +211,7 @@ def test_a_source_that_fails_costs_only_what_it_reads():
 
 def test_the_time_spent_on_waiting_for_a_gpu_is_not_counted():
     found = study(task(bound(30, 5)), MLP, None, readers=[Told(Reading(waited=1e3))])
-    assert found.analysis.seconds < 0
+    assert found.analysis.seconds == 0
 
 
 def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

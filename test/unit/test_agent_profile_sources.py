@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import os
 import sys
 import threading
 import time
@@ -130,6 +131,23 @@ def test_the_gpu_is_taken_only_while_kernels_run(fake_ncu: Any, monkeypatch: pyt
     monkeypatch.setattr(ncu, "exclusive_gpu", turn)
     found = Ncu().read(asked())
     assert len(found.launches) == 2 and turns == ["taken", "given back"] and 0.3 <= found.waited < 5
+
+
+def test_no_process_outlives_an_interrupt(fake_ncu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pid = tmp_path / "pid"
+    fake_ncu(
+        f"import os, pathlib, time\npathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
+        "(pathlib.Path(sys.argv[-1]) / 'ready').touch()\ntime.sleep(60)"
+    )
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ncu, "exclusive_gpu", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Ncu().read(asked())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
 
 
 def test_a_counter_that_ncu_does_not_know_is_left_out(fake_ncu: Any):

@@ -127,16 +127,18 @@ def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
             return _Run(UNUSABLE, f"==ERROR== {error}", 0.0)
         guard.watch(process.pid)
         family = Family(process.pid)
-        until, waited = time.monotonic() + asked.time_limit, 0.0
-        if _came(folder / READY, family, until):
-            before = time.monotonic()
-            with exclusive_gpu():
-                waited = time.monotonic() - before
-                (folder / GO).touch()
-                _came(folder / DONE, family, until + waited)
-        ended = family.wait(max(until + waited - time.monotonic(), 0.0), ()) is End.OF_ITSELF
-        status, _ = family.end()
-        process.returncode = status
+        until, waited, ended = time.monotonic() + asked.time_limit, 0.0, False
+        try:
+            if _came(folder / READY, family, until):
+                before = time.monotonic()
+                with exclusive_gpu():
+                    waited = time.monotonic() - before
+                    (folder / GO).touch()
+                    _came(folder / DONE, family, until + waited)
+            ended = family.wait(max(until + waited - time.monotonic(), 0.0), ()) is End.OF_ITSELF
+        finally:
+            status, _ = family.end()
+            process.returncode = status
         log.seek(0)
         said = log.read().decode("utf-8", errors="replace")
     return _Run(status if ended else -1, said, waited)
