@@ -66,6 +66,7 @@ class Store:
         self._lock = threading.RLock()
         self._attempts: dict[tuple[str, int], Attempt] = {}
         self._hypotheses: dict[tuple[str, int], Hypothesis] = {}
+        self._lessons: tuple[tuple[int, ...], list[Lesson]] = (), []
         if not create and not os.path.exists(path):
             raise _error("MU7203", f"there is no run at {path}")
         with self._guarded():
@@ -275,14 +276,19 @@ class Store:
     def add_lessons(self, lessons: Sequence[Lesson]) -> None:
         """What tasks taught, for the others; replaces what was known from the same tasks."""
         with self._transaction() as db:
+            self._lessons = (), []
             for task in {lesson.task for lesson in lessons}:
                 db.execute("DELETE FROM lesson WHERE task = ?", (task,))
             for lesson in lessons:
                 db.execute("INSERT INTO lesson (task, data) VALUES (?, ?)", (lesson.task, _dump(lesson)))
 
     def lessons(self) -> list[Lesson]:
-        """All lessons in the order of coming."""
-        return self._many(Lesson, "SELECT data FROM lesson ORDER BY id")
+        """All lessons in the order of coming. They are decoded anew when there are others."""
+        state = tuple(self._rows("SELECT count(*), max(id) FROM lesson")[0])
+        with self._lock:
+            if self._lessons[0] != state:
+                self._lessons = state, self._many(Lesson, "SELECT data FROM lesson ORDER BY id")
+            return list(self._lessons[1])
 
     # SQLite
 
