@@ -35,8 +35,8 @@ HELPED = 1.01
 LESS_ALIKE, OTHERWISE = 0.15, 0.6
 """How much of the likeness of problems is lost with each doubling of a size, and left where words differ."""
 
-WEIGHT = {Severity.INFO: 1.0, Severity.WARNING: 1.25, Severity.CRITICAL: 1.6}
-"""How much more a finding of the profile makes of the chance that its levers help."""
+WEIGHT = {Severity.INFO: 1.1, Severity.WARNING: 1.5, Severity.CRITICAL: 2.0}
+"""By how much a finding of the profile raises the odds that its levers help."""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ _WORDS: Mapping[str, tuple[str, str, frozenset[str]]] = {
     "cluster": (
         "another cluster or depth",
         "clusters share loads, depth decides how many of them are under way",
-        frozenset({"cluster", "stages"}),
+        frozenset({"cluster", "stages", "exchange"}),
     ),
     "scheduler": (
         "another order of tiles",

@@ -174,7 +174,7 @@ class Offline:
             return 0.0, None
         family, why = pool.family, pool.family.why
         worthwhile = best - math.log(HELPED)
-        chance = max(belief.chance(worthwhile), 1e-3)
+        chance = min(max(belief.chance(worthwhile), 1e-3), 0.999)
         if_it_helps = belief.gain(worthwhile) / chance + math.log(HELPED)
         features = features_of(view)
         chance, if_it_helps, lessons = learnt(view.lessons, family.kind, features, chance, if_it_helps)
@@ -183,7 +183,8 @@ class Offline:
         if lessons:
             why += f"; {lessons} lessons of other problems are weighed in"
         if view.analysis and (advice := advised(view.analysis.advice, family)):
-            chance = 1 - (1 - chance) / WEIGHT[advice.severity]
+            odds = chance / (1 - chance) * WEIGHT[advice.severity]
+            chance = odds / (1 + odds)
             why += f"; the profile says: {advice.cause}"
         hypothesis = Hypothesis(
             family.title,

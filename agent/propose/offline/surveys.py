@@ -13,7 +13,7 @@ from mucc.agent.propose.offline.programs import NAME, Place, Settings, join, spl
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.tune.ranking import Contraction, Move, Survey, survey
 
-KEPT = 256
+KEPT = 128
 """Bodies that are remembered: those of a few tasks at a time."""
 
 Choice = Mapping[Place, Move]
