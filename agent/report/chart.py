@@ -17,15 +17,17 @@ XY = tuple[float, float]
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values, `low` below `high`, above 0 where it is logarithmic."""
+    """A range of values, `low` below `high`, above 0 where it is logarithmic; `whole` where there is nothing
+    between whole numbers."""
 
     label: str
     low: float
     high: float
     log: bool = False
+    whole: bool = False
 
     @classmethod
-    def over(cls, label: str, values: Iterable[float], *, log: bool = False) -> Axis:
+    def over(cls, label: str, values: Iterable[float], *, log: bool = False, whole: bool = False) -> Axis:
         """The range of some values with a little room; of any where there are none."""
         found = [v for v in values if math.isfinite(v) and (v > 0 or not log)] or [1.0]
         low, high = min(found), max(found)
@@ -33,7 +35,7 @@ class Axis:
             low, high = low / 1.15, high * 1.15
             return cls(label, low, high if high > low else low * 2, True)
         low = min(low, 0.0)
-        return cls(label, low, high * 1.02 if high > low else low + 1.0)
+        return cls(label, low, high * 1.02 if high > low else low + 1.0, whole=whole)
 
     @classmethod
     def between(cls, label: str, low: float, high: float) -> Axis:
@@ -52,7 +54,7 @@ class Axis:
         """Round values within the range, about five."""
         if self.log and self.high > 6 * self.low:
             return self._log_ticks()
-        step = _round((self.high - self.low) / 5)
+        step = max(_round((self.high - self.low) / 7), 1 if self.whole else 0)
         first = math.ceil(self.low / step)
         return [i * step for i in range(first, first + 12) if i * step <= self.high]
 

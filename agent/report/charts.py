@@ -20,6 +20,8 @@ MEASURES: dict[str, Callable[[Point], float]] = {
 }
 """What a trajectory may be drawn against."""
 
+WHOLE = frozenset(("attempts", "tokens"))
+
 MOST_TASKS = 60
 """Whose lines are drawn one by one."""
 
@@ -32,13 +34,13 @@ def trajectory(row: Row, points: Sequence[Point], measure: str) -> Markup | None
     of = MEASURES[measure]
     levels = {n: ms for n in BASELINES if (ms := row.baselines.get(n))}
     fastest = min(levels.values(), default=timed[0].ms or 1.0)
-    # Attempts that are far slower than all baselines would leave no room for the others.
-    most = 8 * max(fastest, row.ms or fastest)
+    # What is far slower than all that matters would leave no room for it; the legend has all baselines.
+    most = 3 * max(fastest, row.ms or fastest)
     times = [p.ms for p in timed if p.ms and p.ms <= most]
-    times += [v for v in (*levels.values(), row.bound_ms or 0.0) if v]
+    times += [v for v in (*levels.values(), row.bound_ms or 0.0) if 0 < v <= most]
     chart = Chart(
         f"Best time against {measure}",
-        Axis.over(measure, map(of, points)),
+        Axis.over(measure, map(of, points), whole=measure in WHOLE),
         Axis.over("ms", times, log=True),
     )
     for n, (name, ms) in enumerate(levels.items()):
@@ -72,7 +74,7 @@ def speedups(
     values = [y for _, line in lines for _, y in line] + [y for _, y in mean] + [1.0]
     chart = Chart(
         f"Speedup over {baseline} against {measure} of each task",
-        Axis.over(measure, xs),
+        Axis.over(measure, xs, whole=measure in WHOLE),
         Axis.over(f"{baseline} / best", values, log=True),
     )
     chart.level(1.0, "c6", f"as fast as {baseline}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from mucc.agent.core.tasks import BASELINES
 from mucc.agent.report.board import one_line
 from mucc.agent.report.figures import Row, figures, overhead, row_of, seconds
 from mucc.agent.report.reading import Run
 from mucc.progress import is_terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 HEAD = ("task", "state", "precision", "compiled", "label", "ms", *BASELINES, "bound", "gap", "tried", "why")
 NUMERIC = frozenset(("compiled", "ms", *BASELINES, "bound", "gap", "tried"))
@@ -37,12 +40,10 @@ def text(run: Run, width: int = WIDTH) -> str:
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
-def _print(run: Run, console: object) -> None:
-    from rich.console import Console
+def _print(run: Run, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    assert isinstance(console, Console)
     rows = [row_of(task) for task in run.tasks]
     for line in head_lines(run):
         console.print(Text(line), soft_wrap=True)

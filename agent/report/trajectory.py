@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mucc.agent.core.attempts import Attempt
 from mucc.agent.report.figures import tokens
 from mucc.agent.report.reading import TaskRun
 
@@ -38,7 +39,7 @@ def points(run: TaskRun) -> list[Point]:
             seconds += calls[said][1].seconds
             said += 1
         attempts += attempt.spent and attempt.number > 0
-        seconds += math.fsum(attempt.outcome.seconds.values())
+        seconds += evaluated(attempt)
         if attempt.ms is not None:
             best = attempt.ms if best is None else min(best, attempt.ms)
         outcome = attempt.outcome
@@ -48,7 +49,12 @@ def points(run: TaskRun) -> list[Point]:
     return found
 
 
+def evaluated(attempt: Attempt) -> float:
+    """The seconds of an evaluation, without those in which it waited for others."""
+    return math.fsum(s for stage, s in attempt.outcome.seconds.items() if stage != "wait")
+
+
 def totals(run: TaskRun) -> tuple[int, float]:
     """The tokens and seconds of all evaluations and model calls of a task."""
-    seconds = math.fsum(s for attempt in run.attempts for s in attempt.outcome.seconds.values())
+    seconds = math.fsum(map(evaluated, run.attempts))
     return sum(map(tokens, run.calls)), seconds + math.fsum(call.seconds for call in run.calls)

@@ -63,7 +63,9 @@ def make_task(key: str = "gemm/square", *, compiled: Compiled = Compiled.WHOLE, 
 
 def outcome(ms: float | None, *, audited: bool = True, hostile: str = "") -> Outcome:
     """An outcome that counts; one that is wrong where there is no time."""
-    seconds = {"check": 0.05, "build": 2.5, "run": 0.6} | ({"audit": 3.0} if audited and ms else {})
+    seconds = {"check": 0.05, "build": 2.5, "wait": 9.0, "run": 0.6} | (
+        {"audit": 3.0} if audited and ms else {}
+    )
     if ms is None:
         said = [
             {
