@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from modellib import PROGRAM, TILES, bad, good, scheduled, task, view
 
 from mucc.agent.core.analysis import Advice, Analysis, Limit, Severity
@@ -586,3 +589,58 @@ def test_kernels_keep_their_names_arguments_and_results():
 
 def test_a_check_has_its_time():
     assert "did not end within 0.01 s" in checking.check(PROGRAM, PROGRAM, "sm_90a", seconds=0.01).fault
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("hypotheses", "candidates", "title", "program", "change", "speedup", "kind")),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(VALUES, st.sampled_from(("{}", "```json\n{}\n```", "so: {}", "```\n{}")), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_any_json_is_read_or_named_malformed(value: Any, form: str, tool: bool):
+    text = json.dumps(value)
+    answer = Answer(arguments=text) if tool else Answer(form.replace("{}", text))
+    with contextlib.suppress(Malformed):
+        for change, program in answers.programs(answer, 3):
+            assert change and program.strip()
+    with contextlib.suppress(Malformed):
+        for found in answers.hypotheses(answer, 0, 3):
+            assert found.title and found.kind in answers.KINDS and 0 < found.speedup <= 100
+
+
+LONG = 200_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * LONG,
+        "```\n" * (LONG // 4),
+        "```mcu\n" * (LONG // 7),
+        "change: a" + " " * LONG + "b\n```mcu\nkernel\n```",
+        "secret" + " " * LONG + "x",
+        "eyJ-abcdefgh-" * (LONG // 13),
+        "a-" * (LONG // 2) + "://",
+        "-----BEGIN " * (LONG // 11),
+        "{" * LONG,
+        '{"hypotheses": ' + "9" * LONG,
+        "kernel " * (LONG // 7),
+    ],
+)
+def test_no_answer_takes_long_to_read(text: str):
+    begun = time.process_time()
+    redact(text)
+    for read in (lambda: answers.programs(Answer(text), 2), lambda: answers.hypotheses(Answer(text), 0, 2)):
+        with contextlib.suppress(Malformed):
+            read()
+    assert time.process_time() - begun < 2

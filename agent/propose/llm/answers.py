@@ -85,8 +85,8 @@ T = TypeVar("T")
 _FENCE = re.compile(
     r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
 )
-_CHANGE = re.compile(r"^[\s*#>\-]*change\b[*\s]*:[*\s]*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
-_KERNEL = re.compile(r"^\s*(?:each\s+)?kernel\b", re.MULTILINE)
+_CHANGE = re.compile(r"^[ \t*#>\-]{0,20}change[ \t*]{0,9}:(.+)$", re.MULTILINE | re.IGNORECASE)
+_KERNEL = re.compile(r"^[ \t]*(?:each[ \t]+)?kernel\b", re.MULTILINE)
 
 
 class Malformed(ValueError):
@@ -228,7 +228,7 @@ def _fenced_programs(text: str) -> Iterator[tuple[str, str]]:
     for fence in _FENCE.finditer(text):
         if _KERNEL.search(fence[3]):
             said = _CHANGE.findall(text, after, fence.start())
-            yield _short(said[-1]) if said else "not said", _unfenced(fence[3])
+            yield _short(said[-1].strip(" \t*")) if said else "not said", _unfenced(fence[3])
         after = fence.end()
 
 

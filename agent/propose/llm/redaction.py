@@ -19,20 +19,20 @@ _KEYS = re.compile(
     | \bAIza[A-Za-z0-9_\-]{30,}
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
     | \bxox[a-z]-[A-Za-z0-9\-]{10,}
-    | \beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*
-    | -----BEGIN[ A-Z]*PRIVATE[ ]KEY-----.*?(?:-----END[ A-Z]*PRIVATE[ ]KEY-----|\Z)
+    | \beyJ[A-Za-z0-9_\-]{8,999}\.[A-Za-z0-9_\-]{8,9999}\.[A-Za-z0-9_\-]*
+    | -----BEGIN[ A-Z]{0,40}PRIVATE[ ]KEY-----.*?(?:-----END[ A-Z]{0,40}PRIVATE[ ]KEY-----|\Z)
     """,
     re.VERBOSE | re.DOTALL,
 )
 _NAMED = re.compile(
     r"""
     (?P<name>\b(?:x-)?api[-_]?key\b|\bauthorization\b|\baccess[-_]token\b|\bbearer\b|\bpassword\b|\bsecret\b)
-    (?P<between>["']?\s*[:=]?\s*["']?(?:bearer\s+|basic\s+)?)
+    (?P<between>["']?[ ]{0,4}[:=]?[ ]{0,4}["']?(?:(?:bearer|basic)[ ]{1,4})?)
     (?P<value>[A-Za-z0-9_\-\.+/=*]{8,})
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_USERINFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.\-]*://)[^/\s@\"']+@", re.IGNORECASE)
+_USERINFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.\-]{0,20}://)[^/\s@\"']{1,999}@", re.IGNORECASE)
 
 
 def redact(text: str, *known: str) -> str:
