@@ -88,7 +88,7 @@ No token came, tokens ceased, or the whole answer took too long; twice in a row 
 
 ```
 $ mucc-agent optimize mlp.py --proposer openai --model big --base-url http://localhost:8000/v1
-error[MU7241]: openai:big: no token came within 180 s
+error[MU7241]: openai:big: no token came within 600 s
 ```
 
 Give more time with `--first-token-timeout`, `--silence-timeout` or `--call-timeout`, or take a faster model.

@@ -377,6 +377,7 @@ def slow_first_token(name: str) -> Reply:
 
     def reply(wire: Wire) -> None:
         wire.head(200, "text/event-stream", CHUNKED)
+        wire.chunk(EVENTS[name]("")[0])
         for _ in range(300):
             wire.chunk(": still here\n\n" if name == "openai" else 'event: ping\ndata: {"type": "ping"}\n\n')
             wire.pause(0.1)

@@ -41,6 +41,7 @@ class ChatCompletions:
         assert options.model is not None
         self.model = options.model
         self._sdk = package("openai")
+        package("httpx2")
         self._options = options
         self._url = address_of(options, "OPENAI_BASE_URL", DEFAULT_URL)
         own = self._url.rstrip("/") != DEFAULT_URL
@@ -122,7 +123,8 @@ def _collect(stream: Any, partial: Partial, heard: Any) -> None:
         _whole(stream.response, kind, partial)
         return
     for chunk in stream:
-        heard()
+        if _brings_tokens(chunk):
+            heard()
         if (counted := getattr(chunk, "usage", None)) is not None:
             partial.usage = _usage(counted)
         for choice in getattr(chunk, "choices", None) or ():
@@ -130,6 +132,14 @@ def _collect(stream: Any, partial: Partial, heard: Any) -> None:
             if reason := choice.finish_reason:
                 partial.ended = True
                 partial.stop = STOPS.get(reason, partial.stop)
+
+
+def _brings_tokens(chunk: Any) -> bool:
+    """Whether a chunk is more than a sign of life. Some endpoints show a model's thoughts, in fields of their
+    own."""
+    fields = ("content", "tool_calls", "refusal", "reasoning_content", "reasoning")
+    deltas = [choice.delta for choice in getattr(chunk, "choices", None) or ()]
+    return any(getattr(delta, field, None) for delta in deltas for field in fields)
 
 
 def _take(said: Any, partial: Partial) -> None:

@@ -35,6 +35,7 @@ class Messages:
         assert options.model is not None
         self.model = options.model
         self._sdk = package("anthropic")
+        package("httpx2")
         self._options = options
         self._url = address_of(options, "ANTHROPIC_BASE_URL", DEFAULT_URL)
         self._key = key_of(options, "ANTHROPIC_API_KEY", needed=True)
@@ -96,13 +97,13 @@ def _collect(stream: Any, partial: Partial, heard: Any) -> None:
         raise EndpointError("MU7243", message)
     calls = 0
     for event in stream:
-        heard()
         match event.type:
             case "message_start":
                 partial.usage = _usage(event.message.usage)
             case "content_block_start":
                 calls += event.content_block.type == "tool_use"
             case "content_block_delta":
+                heard()
                 _take(event.delta, partial, calls)
             case "message_delta":
                 _end(event, partial)

@@ -28,9 +28,9 @@ class Options:
     repairs: int = 2
     retries: int = 5
     connect_timeout: float = 10.0
-    first_token_timeout: float = 180.0
-    silence_timeout: float = 90.0
-    call_timeout: float = 900.0
+    first_token_timeout: float = 600.0
+    silence_timeout: float = 180.0
+    call_timeout: float = 1200.0
     price: str | None = None
     prices: str | None = None
 
@@ -95,9 +95,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--repairs", type=int, metavar="N", help="turns in which a model may mend an answer (default: 2)")
     add("--retries", type=int, metavar="N", help="further tries of a call that failed (default: 5)")
     add("--connect-timeout", type=float, metavar="S", help="seconds to connect (default: 10)")
-    add("--first-token-timeout", type=float, metavar="S", help="seconds to the first token (default: 180)")
-    add("--silence-timeout", type=float, metavar="S", help="seconds between tokens (default: 90)")
-    add("--call-timeout", type=float, metavar="S", help="seconds of a whole call (default: 900)")
+    add("--first-token-timeout", type=float, metavar="S", help="seconds to the first token (default: 600)")
+    add("--silence-timeout", type=float, metavar="S", help="seconds between tokens (default: 180)")
+    add("--call-timeout", type=float, metavar="S", help="seconds of a whole call (default: 1200)")
     add(
         "--price",
         metavar="IN,OUT[,CACHED]",
