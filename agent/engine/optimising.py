@@ -21,7 +21,13 @@ from mucc.agent.engine.turns import FIRST
 from mucc.agent.store import StepRecord, TaskRecord, TaskState
 from mucc.diagnostics.core import DiagnosticError
 
-ENDED = (TaskState.DONE, TaskState.SKIPPED, TaskState.FAILED)
+
+def ended(record: TaskRecord) -> bool:
+    """Whether nothing is left to do for a task: what failed after its import is tried again when the run goes
+    on, since the machine may have had its part in it."""
+    if record.state is TaskState.FAILED:
+        return record.task.imported.error is not None
+    return record.state in (TaskState.DONE, TaskState.SKIPPED)
 
 
 def missing(task: Task) -> str:

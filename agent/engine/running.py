@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from mucc.agent.core.proposing import ProposerFailed
-from mucc.agent.engine.optimising import ENDED, Optimisation
+from mucc.agent.engine.optimising import Optimisation, ended
 from mucc.agent.engine.options import Options
 from mucc.agent.engine.parts import Parts
 from mucc.agent.engine.turns import Interrupted, Seats, Shared, Turns
@@ -42,14 +42,14 @@ def turns_of(store: Store, options: Options, records: Sequence[TaskRecord]) -> T
     made = sum(a.spent and a.number > 0 for key in keys for a in store.attempts(key)) + sum(
         number > 0 for key in keys for number, _, _ in store.pending(key)
     )
-    open_keys = [r.task.key for r in records if r.state not in ENDED]
+    open_keys = [r.task.key for r in records if not ended(r)]
     return Shared(options.jobs, max(options.total - made, 0), open_keys)
 
 
 def run_tasks(parts: Parts, records: Sequence[TaskRecord]) -> Ending:
     """Carry out all tasks that have not ended. Raises whatever interrupts this thread, once all is stored."""
     started = time.monotonic()
-    waiting = [r for r in records if r.state not in ENDED]
+    waiting = [r for r in records if not ended(r)]
     budget = parts.options.budget.most
     most = (
         budget * len(waiting)
@@ -58,7 +58,7 @@ def run_tasks(parts: Parts, records: Sequence[TaskRecord]) -> Ending:
     )
     parts.progress.opened(len(records), most)
     for record in records:
-        if record.state in ENDED:
+        if ended(record):
             parts.progress.task(record.task, record.state.value, record.stop)
     ending = Ending()
     done: queue.SimpleQueue[Ending] = queue.SimpleQueue()

@@ -20,10 +20,10 @@ from pathlib import Path
 from bench.common import cpu_label, versions, write_result
 from bench.kernelbench.importing import Values, bound_of, request_of
 from bench.kernelbench.records import Records
-from bench.kernelbench.rows import geomean
 from bench.kernelbench.run import load_torch
 from mucc.agent.engine.children import Limits, Turn, run_each
 from mucc.agent.engine.problems import Problem, find_problems
+from mucc.agent.report.figures import geomean
 from mucc.cache.keys import digest, package_fingerprint
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.child import serve

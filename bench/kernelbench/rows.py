@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from bench.kernelbench.importing import Values
 from bench.kernelbench.measuring import BASELINES
 from bench.kernelbench.records import Records
+from mucc.agent.report.figures import geomean
 
 STAGES = ("import", "build", "measure")
 
@@ -49,11 +49,6 @@ def speedup(row: Mapping[str, Any], baseline: str) -> float:
     """
     theirs = row.get(f"{baseline}_ms")
     return theirs / row["ms"] if theirs and counts(row) else 1.0
-
-
-def geomean(values: Sequence[float]) -> float:
-    """The geometric mean; 1 of nothing."""
-    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else 1.0
 
 
 def figures(rows: Iterable[Values]) -> dict[str, float]:

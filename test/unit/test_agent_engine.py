@@ -204,6 +204,10 @@ def test_faults_of_the_machine_leave_tasks_open_and_those_of_problems_end_them(t
     made = parts(tmp_path / "b", evaluator=problem)
     ending = run_tasks(made, begun(made))
     assert ending.failed and made.store.tasks()[0].state is TaskState.FAILED
+    made.store.close()
+    again = parts(tmp_path / "b")
+    assert not run_tasks(again, again.store.tasks()).failed
+    assert again.store.tasks()[0].state is TaskState.DONE
 
 
 def test_other_steps_than_those_that_are_kept_are_refused(tmp_path: Path):
