@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, cast
 from mucc.agent.core.analysis import Advice, Severity
 from mucc.agent.core.attempts import Attempt, Status
 from mucc.agent.core.proposing import Lesson, View
-from mucc.agent.propose.offline.features import Terms, expected_us, shape_of, terms_of
+from mucc.agent.propose.offline.features import expected_us, shape_of
 from mucc.agent.propose.offline.ideas import Family
 from mucc.agent.propose.offline.surrogate import NOISE, Point, Surrogate
 from mucc.agent.propose.offline.surveys import Surveys, Version
@@ -90,8 +90,7 @@ def known(surveys: Surveys, view: View) -> Known:
 
 def point_of(version: Version) -> Point:
     """A program as the surrogate sees it."""
-    terms: Terms = terms_of(version)
-    return Point(math.log(expected_us(version)), terms)
+    return Point(math.log(expected_us(version)), version.terms)
 
 
 def _time(attempt: Attempt) -> float | None:

@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mucc.agent.propose.offline.surveys import Version
+if TYPE_CHECKING:
+    from mucc.agent.propose.offline.surveys import Version
 
 Terms = Mapping[int, float]
 """Deviations by what they are of, for a whole program: parts of its time. Terms are numbered, since their

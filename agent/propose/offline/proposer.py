@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -26,7 +28,7 @@ from mucc.agent.propose.offline.ideas import Family, Idea, families, groups, joi
 from mucc.agent.propose.offline.programs import Place
 from mucc.agent.propose.offline.repair import repaired
 from mucc.agent.propose.offline.surrogate import Point, Surrogate
-from mucc.agent.propose.offline.surveys import Surveys, Version
+from mucc.agent.propose.offline.surveys import Surveys, Version, dims_of
 from mucc.tune.ranking import Move
 
 LEAST_GAIN = 0.0005
@@ -43,6 +45,9 @@ SPARE = 8
 
 WEIGHED = 16
 """Of so many, the best each by itself, a batch is put together."""
+
+KEPT = 24
+"""Programs whose ideas are remembered: one or two of each task that goes on at the same time."""
 
 JOINT = 6
 """Programs that change all stages at once."""
@@ -84,6 +89,8 @@ class Offline:
 
     def __init__(self, surveys: Surveys | None = None) -> None:
         self._surveys = surveys or Surveys()
+        self._lock = threading.Lock()
+        self._known: OrderedDict[object, Sequence[Family]] = OrderedDict()
 
     def nominate(self, view: View, count: int, parent: Attempt) -> Reply[Sequence[Hypothesis]]:
         """Up to `count` hypotheses, the most promising first; fewer, or none, where nothing is expected to
@@ -143,11 +150,31 @@ class Offline:
             raise ProposerFailed("MU7231", message, final=False)
         return facts, version
 
+    def _families(self, view: View, start: Version) -> Sequence[Family]:
+        """All ideas on a program, which are the same whatever was measured."""
+        task = view.task
+        key = (
+            task.target,
+            task.card,
+            task.precision,
+            tuple(dims_of(task).items()),
+            start.key,
+            start.explicit,
+        )
+        with self._lock:
+            if (found := self._known.get(key)) is not None:
+                self._known.move_to_end(key)
+                return found
+        found = families(self._surveys, task, start)
+        with self._lock:
+            self._known[key] = found
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        return found
+
     def _pools(self, view: View, start: Version, facts: Known, surrogate: Surrogate) -> list[Pool]:
         """All families with what was not tried of them, and one that joins the best of all stages."""
-        pools = [
-            Pool(f, entrants_of(view, f.ideas, facts)) for f in families(self._surveys, view.task, start)
-        ]
+        pools = [Pool(f, entrants_of(view, f.ideas, facts)) for f in self._families(view, start)]
         stages = groups(start.sketch)
         if len(stages) > 1:
             best: dict[tuple[Place, ...], Sequence[Move]] = {}

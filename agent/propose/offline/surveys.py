@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mucc.agent.core.tasks import Task
+from mucc.agent.propose.offline.features import Terms, terms_of
 from mucc.agent.propose.offline.programs import NAME, Place, Settings, join, split
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.tune.ranking import Contraction, Move, Survey, survey
@@ -89,6 +90,11 @@ class Version:
     def us(self) -> float:
         """Microseconds of a call by the model."""
         return self.sketch.us(self.choice)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What it has in common with other programs."""
+        return terms_of(self)
 
     @cached_property
     def skeletons(self) -> frozenset[str]:
