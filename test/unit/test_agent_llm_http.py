@@ -65,7 +65,7 @@ class Setting:
 
     def __init__(self, name: str, server: ModelServer, **options: Any):
         address = server.address + ("/v1" if name == "openai" else "")
-        limits = {"first_token_timeout": 5.0, "silence_timeout": 5.0, "call_timeout": 10.0, "retries": 3}
+        limits = {"first_token_timeout": 20.0, "silence_timeout": 20.0, "call_timeout": 60.0, "retries": 3}
         self.options = Options(**{"model": "scripted", "base_url": address, **limits, **options})
         self.waits: list[float] = []
         retrying = Retrying(self.options.retries, sleep=self.waits.append, chance=lambda: 0.0)
@@ -413,18 +413,18 @@ def endless(name: str) -> Reply:
 @pytest.mark.parametrize(
     ("fault", "limit", "said"),
     [
-        (slow_head, "first_token_timeout", "no token came within 0.4 s"),
-        (slow_first_token, "first_token_timeout", "no token came within 0.4 s"),
-        (stalled, "silence_timeout", "stalled for 0.4 s"),
-        (endless, "call_timeout", "took more than 0.4 s"),
+        (slow_head, "first_token_timeout", "no token came within 1 s"),
+        (slow_first_token, "first_token_timeout", "no token came within 1 s"),
+        (stalled, "silence_timeout", "stalled for 1 s"),
+        (endless, "call_timeout", "took more than 1 s"),
     ],
 )
 def test_time_is_limited(name: str, fault: Callable[[str], Reply], limit: str, said: str, serve: Serve):
-    setting, _ = serve(name, fault(name), ideas(name), **{limit: 0.4})
+    setting, _ = serve(name, fault(name), ideas(name), **{limit: 1.0})
     begun = time.monotonic()
     calls = setting.nominate()
     assert calls[0].error.startswith("MU7241") and said in calls[0].error
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 20
 
 
 # Refusals, and answers of no use
