@@ -67,6 +67,8 @@ class Performer:
 
     def _stop(self) -> str:
         self.parts.check()
+        if self.parts.turns.spent():
+            return "the shared budget of attempts is spent"
         attempts, calls = self.store.attempts(self.key), self.store.calls(self.key)
         return reason_to_stop(self.parts.options.budget, self.task, attempts, calls, self.clock.total())
 

@@ -36,6 +36,10 @@ class Turns(Protocol):
         """A round is over; the attempts that it did not spend go back."""
         ...
 
+    def spent(self) -> bool:
+        """Whether nothing is left for anybody."""
+        ...
+
     def end(self, key: str) -> None:
         """A task has ended."""
         ...
@@ -72,6 +76,9 @@ class Seats:
     def leave(self, key: str, unspent: int = 0) -> None:
         pass
 
+    def spent(self) -> bool:
+        return False
+
     def end(self, key: str) -> None:
         with self._changed:
             self._free += 1
@@ -104,7 +111,7 @@ class Shared:
         with self._changed:
             self._gains[key] = gain
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._stopped or self._may(key))
+            self._changed.wait_for(lambda: self._stopped or self._may(key, wanted))
             if self._stopped:
                 raise Interrupted
             self._running.add(key)
@@ -112,9 +119,11 @@ class Shared:
             self._left -= granted
             return granted
 
-    def _may(self, key: str) -> bool:
+    def _may(self, key: str, wanted: int) -> bool:
         if len(self._running) >= self._seats:
             return False
+        if wanted and not self._left and self._running:
+            return False  # who is at it may give something back
         places = {k: n for n, k in enumerate(self._gains)}
         order = sorted(self._gains, key=lambda k: (-self._gains[k], places[k]))
         return key in order[: self._seats]
@@ -124,6 +133,10 @@ class Shared:
             self._running.discard(key)
             self._left += unspent
             self._changed.notify_all()
+
+    def spent(self) -> bool:
+        with self._changed:
+            return self._left <= 0 and not self._running
 
     def end(self, key: str) -> None:
         with self._changed:

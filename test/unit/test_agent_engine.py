@@ -351,6 +351,17 @@ def test_a_shared_budget_goes_where_the_gap_is(tmp_path: Path):
     assert spent["a/far"] > spent["a/near"] > 0
 
 
+def test_a_shared_budget_that_is_spent_ends_all_searches(tmp_path: Path):
+    keys = ["a/one", "a/two", "a/three"]
+    made = parts(tmp_path, turns=Shared(2, 13, keys))
+    run_tasks(made, begun(made, *keys))
+    spent = [a for key in keys for a in made.store.attempts(key)[1:] if a.spent]
+    assert len(spent) == 13
+    assert {r.stop for r in made.store.tasks()} == {"the shared budget of attempts is spent"}
+    named = sum(s.kind == "Nominate" for key in keys for s in made.store.steps(key))
+    assert named <= 6
+
+
 def test_what_is_spent_of_a_shared_budget_is_known_after_a_restart(tmp_path: Path):
     made = parts(tmp_path)
     records = begun(made, "a/one", "a/two")
