@@ -166,7 +166,7 @@ def test_a_budget_that_is_too_small_is_an_error_before_any_call():
     endpoint = Scripted([])
     with pytest.raises(ProposerFailed, match="--context 300") as error:
         ModelProposer(endpoint, Options(context=300), scheduler=unseen).nominate(view(), 2, good(0, 1.0))
-    assert error.value.code == "MU7249" and error.value.final and endpoint.asked == []
+    assert error.value.code == "MU7249" and not error.value.final and endpoint.asked == []
 
 
 def test_attempts_at_the_hypothesis_are_told_in_full():
@@ -299,6 +299,15 @@ def test_programs_that_are_good_are_kept_while_the_others_are_mended():
     assert reply.calls[0].error.startswith("MU7254") and "it is wrong" in reply.calls[0].error
     told = endpoint.asked[1][0].messages[-1].text
     assert "it is wrong" in told and "do not repeat them" in told
+
+
+def test_good_programs_survive_a_failure_of_the_next_turn():
+    fine = scheduled("64x64x32")
+    slow = EndpointError("MU7241", "slow")
+    made, _, _ = proposer(implemented(fine, "wrong"), slow, slow)
+    reply = made.implement(view(), 0, TILES, [], 2)
+    assert [c.program for c in reply.value] == [fine]
+    assert [c.error[:6] for c in reply.calls] == ["MU7254", "MU7241", "MU7241"]
 
 
 def test_what_was_tried_before_is_not_tried_again():

@@ -209,6 +209,12 @@ def test_what_an_endpoint_rejects_is_left_out_from_then_on(part: str, serve: Ser
         assert second["max_tokens"] == setting.options.answer_tokens
 
 
+def test_a_prompt_that_is_too_long_leaves_the_request_as_it_is(serve: Serve):
+    said = "This model's maximum context length is 8192 tokens: 9000 in the messages, 200 in the functions"
+    setting, server = serve("openai", status(400, {"error": {"message": said}}))
+    assert setting.fails().code == "MU7244" and len(server.requests) == 1
+
+
 def test_a_model_with_a_lower_limit_of_tokens_is_asked_for_less(serve: Serve):
     message = "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens for scripted"
     setting, server = serve(
@@ -244,9 +250,10 @@ def test_a_quota_that_is_used_up_is_no_rate_limit(serve: Serve):
 @both
 def test_a_rejected_request_says_why(name: str, serve: Serve):
     body = {"error": {"message": "prompt is too long: 9000 tokens", "type": "invalid_request_error"}}
-    setting, _ = serve(name, status(400, body))
+    setting, server = serve(name, status(400, body))
     error = setting.fails()
-    assert (error.code, error.final) == ("MU7244", True) and "too long: 9000" in error.message
+    assert (error.code, error.final) == ("MU7244", False) and "too long: 9000" in error.message
+    assert len(server.requests) == 1
 
 
 @both

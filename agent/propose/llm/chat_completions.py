@@ -26,6 +26,9 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
 """Parts of a request that not every endpoint takes, with the words by which a rejection names them; in the
 order in which they are given up."""
 
+TOO_LONG = ("context length", "context_length", "context window", "too long", "too many tokens")
+"""Words of rejections that are about the whole prompt, whatever parts they go on to name."""
+
 REJECTED = (400, 404, 422, 500, 501)
 """Statuses with which endpoints reject a part of a request."""
 
@@ -110,6 +113,8 @@ def _unwanted(error: Any, without: set[str]) -> str | None:
     if error.status_code not in REJECTED:
         return None
     said = f"{error.body} {error.message}".lower()
+    if any(word in said for word in TOO_LONG):
+        return None
     for part, words in OPTIONAL.items():
         if part not in without and any(word in said for word in words):
             return part

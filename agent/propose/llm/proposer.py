@@ -32,6 +32,9 @@ from mucc.agent.propose.llm.retrying import Retrying
 SLOW = 2
 """Calls that may exceed their time before a question is given up."""
 
+OF_ONE = ("MU7244",)
+"""Errors of one request that is not tried again; another task's may fare better."""
+
 MOST = 65_536
 """Tokens that an answer may grow to where it was cut."""
 
@@ -125,7 +128,12 @@ class ModelProposer:
         tried = {_normal(a.candidate.program): a.number for a in view.attempts}
         good: list[Candidate] = []
         while True:
-            found, _ = self._read(talk, lambda answer: _programs(answer, count - len(good)))
+            try:
+                found, _ = self._read(talk, lambda answer: _programs(answer, count - len(good)))
+            except ProposerFailed as failed:
+                if failed.final or not good:
+                    raise
+                break  # what there is will be tried; whoever asks next hears of it, if it lasts
             if not found:
                 break
             faults: list[str] = []
@@ -160,7 +168,7 @@ class ModelProposer:
             message = (
                 f"the prompt needs {error.wanted} tokens more than --context {self._options.context} allows"
             )
-            raise ProposerFailed("MU7249", message, final=True) from None
+            raise ProposerFailed("MU7249", message, final=False) from None
         return Talk(prompt, tool, purpose, self._options.answer_tokens, self._options.repairs)
 
     def _read(self, talk: Talk, parse: Callable[[Answer], T]) -> tuple[T | None, tuple[str, str]]:
@@ -203,7 +211,8 @@ class ModelProposer:
                 slow += error.code == "MU7241"
                 if error.final or slow >= SLOW or not self._retrying.wait(tries, error.after):
                     message = f"{self.name}: {redact(error.message)}"
-                    raise ProposerFailed(error.code, message, final=error.final, calls=talk.calls) from None
+                    final = error.final and error.code not in OF_ONE
+                    raise ProposerFailed(error.code, message, final=final, calls=talk.calls) from None
                 tries += 1
                 continue
             answer = Answer(redact(answer.text), redact(answer.arguments), answer.stop, answer.usage)
