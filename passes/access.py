@@ -121,12 +121,17 @@ def identity(dims: Dims, first: int = 0) -> Axes:
     return tuple(None if d == 1 else i for i, d in enumerate(dims, first))
 
 
+def transposed(axes: Axes) -> Axes:
+    """The axes of the view with the last two swapped."""
+    return (*axes[:-2], axes[-1], axes[-2])
+
+
 def operand_axes(op: Operation, operand: SSAValue, axes: Axes) -> Axes:
     """The axes of an operand, given those of the op's result."""
     dims = Shaped.of(operand.type).dims
     match op:
         case TransposeOp():
-            return (*axes[:-2], axes[-1], axes[-2])
+            return transposed(axes)
         case PermuteOp():
             order = op.order.get_values()
             return tuple(axes[order.index(i)] for i in range(len(order)))
@@ -145,7 +150,7 @@ def is_inside(value: SSAValue, stage: StageOp) -> bool:
 
 def through_views(value: SSAValue, axes: Axes, stage: StageOp) -> Access:
     """Follow views inside the stage back to what they look at."""
-    views = TransposeOp | PermuteOp | ExpandOp | BroadcastOp
+    views = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp)
     while is_inside(value, stage) and isinstance(op := value.owner, views):
         axes = operand_axes(op, op.operand, axes)
         value = op.operand

@@ -99,7 +99,7 @@ class MixedProduct(RewritePattern):
             rewriter.insert(new)
             operands = [op.lhs, op.rhs]
             operands[index] = new[-1].results[0]
-            rewriter.replace(op, MatmulOp(*operands, op.compute))
+            rewriter.replace(op, MatmulOp(operands[0], operands[1], op.compute))
             return
 
 

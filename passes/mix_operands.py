@@ -71,7 +71,7 @@ class Weights:
         operands = list(op.operands[:2])
         operands[self.side] = new[0].results[0] if new else self.matrix
         scales = list(self.scales.operands[1:]) if self.scales else []
-        return [*new, MatmulOp(*operands, op.compute, scales=scales, mixed=True)]
+        return [*new, MatmulOp(operands[0], operands[1], op.compute, scales=scales, mixed=True)]
 
 
 class _Mix(RewritePattern):

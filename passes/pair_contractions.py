@@ -102,7 +102,7 @@ def _fits(target: Target, first: StageOp, stage: StageOp) -> bool:
     assert isinstance(kernel, KernelOp)
     if is_sparse(a.base.type) or is_sparse(b.base.type):
         return False
-    matrices = [r for r in results if isinstance(r, TensorType) and r.rank == len(stage.space)]
+    matrices = [r for r in results if r.rank == len(stage.space)]
     # Unaligned rows are left to kernels that have no pairs.
     if not all(may_be_wide(kernel, type) for type in (a.base.type, b.base.type, *matrices)):
         return False
@@ -136,7 +136,7 @@ def _merge(first: StageOp, second: StageOp) -> None:
         block.insert_op_before(op, start)
     for output, value in stored.items():
         output.replace_uses_with_if(value, lambda use: use.operation.parent_block() is block)
-    kept = [output for output in stored if output.first_use is not None]
+    kept = [output for output in first.outputs if output.first_use is not None]
     values = [*last.operands, *(stored[output] for output in kept)]
     last.detach()
     last.erase()

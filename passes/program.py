@@ -20,6 +20,7 @@ from mucc.passes.access import (
     identity,
     operand_fits,
     through_views,
+    transposed,
 )
 
 
@@ -63,7 +64,7 @@ def build_view(access: Access, rank: int, block: Block) -> SSAValue:
     value, axes = access.base, access.axes
     turns = (positions := _positions(axes, rank)) is None and len(axes) >= 2
     if turns:
-        positions = _positions((*axes[:-2], axes[-1], axes[-2]), rank)
+        positions = _positions(transposed(axes), rank)
     if positions is None and (permuted := _permuted(access, rank)) is not None:
         axes = tuple(access.axes[i] for i in permuted)
         positions, turns = _positions(axes, rank), False

@@ -28,7 +28,7 @@ class Imported(torch.nn.Module):
     INPUTS: Sequence[tuple[Any, ...]] = ()
 
     def __init__(self, *args: Any, **options: Any):
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self._setup(_problem(self).Model(*args, **options), None, {})
 
     @classmethod

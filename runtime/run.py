@@ -196,7 +196,7 @@ def _on_cpu(
             inputs.append(float(np.float32(random.uniform(0.5, 1.5))))
             continue
         if arg.indices:
-            numbers = draw_indices(arg, dims, Random(int(random.integers(2**31))))
+            numbers = draw_indices(arg, dims, Random(int(random.integers(1 << 31))))
             inputs.append(np.array(numbers, dtype=np.float64).reshape(arg.extents(dims)))
             continue
         values = random.standard_normal(arg.extents(dims)) * scales[arg.name]

@@ -70,7 +70,7 @@ from mucc.dialects.mu.schedule import (
     TileAttr,
 )
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import Dim, Dims, TensorType
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -338,7 +338,7 @@ class GemmOp(DeviceKernelOp):
     @property
     def groups(self) -> Dims:
         """The extent that counts the groups; none where the contraction is not grouped."""
-        return self.offsets.type.dims if self.offsets is not None else ()
+        return Shaped.of(self.offsets.type).dims if self.offsets is not None else ()
 
     @property
     def is_dependent(self) -> bool:

@@ -6,6 +6,7 @@ The file of an operation names its functions beside it (`FUNCTIONS`); the fronte
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
@@ -52,7 +53,8 @@ class Parameter(NamedTuple):
         return f"{self.name}={self.default}" if self.default and is_long else self.text
 
 
-class Function(NamedTuple):
+@dataclass(frozen=True)
+class Function:
     """One function (or one of two that share a name) and how its operations are built.
 
     `build` takes the values in order and the options by name, and gives the operation whose result is the
@@ -75,7 +77,7 @@ class Function(NamedTuple):
             return self
         name = self.params[0].name
         values = [Parameter(f"{name}{i + 1}", VALUE) for i in range(max(positional, 1))]
-        return self._replace(params=(*values, *self.params[1:]))
+        return replace(self, params=(*values, *self.params[1:]))
 
 
 X = Parameter("x", VALUE)

@@ -21,7 +21,7 @@ def scan(operand: Attribute, axis: int) -> TensorType:
     """The same shape; sums and products of integers are s32. Raises TypeRuleError MU1021, MU1028."""
     value = tensor("a scan", operand)
     one_axis(axis, len(value.dims))
-    is_integer = isinstance(value.element_type, IntegerType) and value.element_type != i1
+    is_integer = value.element_type != i1 and isinstance(value.element_type, IntegerType)
     return TensorType.of(value.dims, DTYPES["s32"] if is_integer else promote([operand]))
 
 

@@ -73,11 +73,11 @@ OPERATIONS = (AttentionOp,)
 
 
 def _attention(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
-    mask = values[3] if len(values) > 3 else None
+    query, key, value, *masks = values
+    mask = masks[0] if masks else None
     scale = options.get("scale")
-    return AttentionOp(
-        *values[:3], mask, is_on(options, "causal"), float(scale) if isinstance(scale, int | float) else None
-    )
+    factor = float(scale) if isinstance(scale, int | float) else None
+    return AttentionOp(query, key, value, mask, is_on(options, "causal"), factor)
 
 
 FUNCTIONS = (

@@ -162,7 +162,7 @@ class MatmulOp(ContractionOp):
         if self.mixed is not None and rules.narrow_side(self.lhs.type, self.rhs.type) is None:
             raise VerifyException("mu.matmul: a mixed product has one operand of 4 or 8 bits, one of 16")
         if self.scales:
-            self.blocks, self.group  # noqa: B018 (check the scales)
+            _ = self.blocks, self.group  # the rules check the scales
 
     @property
     def group(self) -> int:

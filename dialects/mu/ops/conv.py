@@ -64,9 +64,9 @@ class ConvolutionOp(InferredOp, ABC):
 
     def verify_(self) -> None:
         count = window_rules.spatial(self.name, self.operand.type)
-        for name, least in (("stride", 1), ("pad", 0), ("dilation", 1)):
-            given = self.properties[name]
-            if len(given.get_values()) != count or min(given.get_values()) < least:  # type: ignore[attr-defined]
+        numbers = (("stride", self.stride, 1), ("pad", self.pad, 0), ("dilation", self.dilation, 1))
+        for name, given, least in numbers:
+            if len(given) != count or min(given.get_values()) < least:
                 raise VerifyException(f"{self.name}: '{name}' needs {count} numbers of at least {least}")
         if self.compute.data not in ComputeAttr.choices(self.operand.type, self.weight.type):
             raise VerifyException(f"{self.name}: operands do not compute in {self.compute.data}")
@@ -194,8 +194,10 @@ def _computing(values: Values, options: Options) -> ComputeAttr | None:
 
 
 def _conv(values: Values, options: Options) -> ConvOp:
+    x, w = values
     return ConvOp(
-        *values,
+        x,
+        w,
         axes(options, "stride") or 1,
         axes(options, "pad") or 0,
         axes(options, "dilation") or 1,
@@ -205,8 +207,10 @@ def _conv(values: Values, options: Options) -> ConvOp:
 
 
 def _conv_transpose(values: Values, options: Options) -> ConvTransposeOp:
+    x, w = values
     return ConvTransposeOp(
-        *values,
+        x,
+        w,
         axes(options, "stride") or 1,
         axes(options, "pad") or 0,
         axes(options, "output_pad") or 0,

@@ -41,7 +41,7 @@ from mucc.dialects.mu.ops.activations import (
 )
 from mucc.dialects.mu.ops.pointwise import BinaryOp, ElementwiseOp, UnaryOp, ValueConstraint, number
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
-from mucc.dialects.mu.types import DTYPES, ElementType, TensorType
+from mucc.dialects.mu.types import DTYPES, TensorType
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -344,7 +344,7 @@ class CastOp(ElementwiseOp):
 
     operand = operand_def(ValueConstraint)
 
-    def __init__(self, operand: SSAValue | Operation, element_type: ElementType):
+    def __init__(self, operand: SSAValue | Operation, element_type: Attribute):
         value = SSAValue.get(operand)
         super().__init__(operands=[value], result_types=[rules.cast(value.type, element_type)])
 

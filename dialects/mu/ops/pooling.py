@@ -104,15 +104,15 @@ class PoolOp(InferredOp):
 
     def inferred(self) -> Attribute:
         count = window_rules.spatial("pool", self.operand.type)
-        for name, least in (("size", 1), ("stride", 1), ("pad", 0), ("dilation", 1)):
-            given = self.properties[name].get_values()  # type: ignore[attr-defined]
-            if len(given) != count or min(given) < least:
+        given = {"size": self.size, "stride": self.stride, "pad": self.pad, "dilation": self.dilation}
+        for name, numbers in given.items():
+            least = 0 if name == "pad" else 1
+            if len(numbers) != count or min(numbers.get_values()) < least:
                 raise VerifyException(f"mu.pool: '{name}' needs {count} numbers of at least {least}")
         if self.kind.data is Pooling.AVG and any(d != 1 for d in self.dilation.get_values()):
             raise VerifyException("mu.pool: a mean is taken of neighbours, without dilation")
-        numbers = (self.size, self.stride, self.pad, self.dilation)
         return window_rules.pool(
-            self.operand.type, *(n.get_values() for n in numbers), ceil=self.ceil is not None
+            self.operand.type, *(n.get_values() for n in given.values()), ceil=self.ceil is not None
         )
 
 

@@ -168,7 +168,9 @@ def views_alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
     """What two values look at through as many equal views as they share, counted from the end."""
     while a is not b:
         x, y = a.owner, b.owner
-        if not isinstance(x, VIEWS) or type(x) is not type(y) or x.properties != y.properties:
+        if not isinstance(x, VIEWS) or not isinstance(y, VIEWS):
+            break
+        if type(x) is not type(y) or x.properties != y.properties:
             break
         if isinstance(x, RegroupOp) and a.type != b.type:
             break
