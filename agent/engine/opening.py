@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mucc.agent.core.proposing import Lesson
+from mucc.agent.core.tasks import Task
 from mucc.agent.engine.importing import import_all
 from mucc.agent.engine.optimising import first_record
 from mucc.agent.engine.options import Options, resumed
@@ -114,7 +115,7 @@ def import_missing(opened: Opened) -> list[TaskRecord]:
     waiting = [p for p in opened.problems if p.key not in there]
     if waiting:
         made = import_all(waiting, options.precision, options.card, options.target, options.jobs)
-        ready = {}
+        ready: dict[str, Task] = {}
         order = iter(waiting)
         following = next(order, None)
         for task in made:

@@ -113,8 +113,9 @@ class Mcts:
                     node.exhausted = True
                     continue
                 node.ideas |= dict(found)
-            number = max(node.ideas, key=lambda n: (roi(memory.expected(node.ideas[n]), gap_of(view)), -n))
-            hypothesis = node.ideas.pop(number)
+            ideas = node.ideas
+            number = max(ideas, key=lambda n: (roi(memory.expected(ideas[n]), gap_of(view)), -n))
+            hypothesis = ideas.pop(number)
             made: list[Attempt] = yield Pursue((number,), min(max(constants.repairs, 1), left))
             spent = sum(a.spent for a in made)
             left -= spent
