@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ def open_run(
     merged = Options.from_json(_merged(defaults.to_json(), asked))
     if not there:
         check(merged)
+        _lessons_of(merged.memory)
     store = Store(path, create=True)
     try:
         info = store.info()
@@ -88,10 +89,7 @@ def _merged(known: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _begin(store: Store, options: Options, problems: Sequence[Problem], command: str) -> None:
-    lessons: list[Lesson] = []
-    for other in options.memory:
-        lessons += _lessons_of(other)
-    store.add_lessons(lessons)
+    store.add_lessons(_lessons_of(options.memory))
     said = {
         **options.to_json(),
         "problems": [{"key": p.key, "path": str(p.path.resolve())} for p in problems],
@@ -100,12 +98,16 @@ def _begin(store: Store, options: Options, problems: Sequence[Problem], command:
     store.start(RunInfo(command, now, __version__, said, options.card))
 
 
-def _lessons_of(run: str) -> list[Lesson]:
-    """The lessons of another run, called after it so that its tasks are none of ours."""
-    path = os.path.join(run, DATABASE) if os.path.isdir(run) else run
-    name = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    with Store(path) as other:
-        return [Lesson(f"{name}:{x.task}", x.kind, x.change, x.speedup, x.features) for x in other.lessons()]
+def _lessons_of(runs: Sequence[str]) -> list[Lesson]:
+    """The lessons of other runs, called after these so that their tasks are none of ours. Raises as `Store`
+    does."""
+    found: list[Lesson] = []
+    for run in runs:
+        path = os.path.join(run, DATABASE) if os.path.isdir(run) else run
+        name = os.path.basename(os.path.dirname(os.path.abspath(path)))
+        with Store(path) as other:
+            found += [replace(lesson, task=f"{name}:{lesson.task}") for lesson in other.lessons()]
+    return found
 
 
 def import_missing(opened: Opened) -> list[TaskRecord]:

@@ -143,6 +143,7 @@ class Performer:
                     reply = proposer.nominate(self.history.view(), step.count, self._attempt(step.parent))
             except ProposerFailed as failed:
                 self.store.add_calls(self.key, index, failed.calls)
+                self.parts.progress.called(self.key, failed.calls)
                 raise
             self.parts.check()
             named = list(reply.value)[: step.count]
