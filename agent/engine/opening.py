@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from mucc.agent.engine.problems import Problem, find_problems
 from mucc.agent.report.reading import DATABASE
 from mucc.agent.store import RunInfo, Store, TaskRecord
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.toolchain.discover import find_toolchain
+from mucc.toolchain.doctor import gpu
 from mucc.version import __version__
 
 
@@ -95,7 +100,19 @@ def _begin(store: Store, options: Options, problems: Sequence[Problem], command:
         "problems": [{"key": p.key, "path": str(p.path.resolve())} for p in problems],
     }
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    store.start(RunInfo(command, now, __version__, said, options.card))
+    store.start(RunInfo(command, now, __version__, said, options.card, versions()))
+
+
+def versions() -> dict[str, str]:
+    """What times and results depend on beside mucc: the GPU, its driver's CUDA, PyTorch, the compilers."""
+    found = {"python": platform.python_version(), "gpu": gpu().detail}
+    for name in ("torch", "triton"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    with suppress(DiagnosticError):
+        tools = find_toolchain().versions()
+        found |= dict(zip(("nvcc", "CUTLASS", "host compiler"), tools, strict=True))
+    return found
 
 
 def _lessons_of(runs: Sequence[str]) -> list[Lesson]:
