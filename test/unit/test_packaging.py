@@ -1,9 +1,12 @@
 """The layout of the repository, and what a wheel of it holds."""
 
+import os
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,23 @@ def test_every_directory_with_code_is_a_listed_package():
     present = {str(Path(path).parent).replace("/", ".") for path in sources()}
     assert present == listed
     assert all(f"{package.replace('.', '/')}/__init__.py" in sources() for package in listed)
+
+
+def checked() -> Counter[str]:
+    """How often pyright finds each file; like it, this follows no link below a configured root."""
+    settings = PYPROJECT["tool"]["pyright"]
+    walked = (
+        Path(folder, f) for root in settings["include"] for folder, _, fs in os.walk(ROOT / root) for f in fs
+    )
+    found = Counter(str(path.relative_to(ROOT)) for path in walked if path.suffix == ".py")
+    out = {path for path in found for pattern in settings["exclude"] if fnmatch(path, f"{pattern}/*")}
+    return Counter({path: n for path, n in found.items() if path not in out})
+
+
+def test_pyright_checks_each_file_once_by_the_name_it_is_imported_by():
+    bench = {str(path.relative_to(ROOT)) for path in (ROOT / "bench").rglob("*.py")}
+    problems = {path for path in bench if path.startswith("bench/kernelbench/problems/")}
+    assert checked() == Counter(sources() | bench - problems)
 
 
 def test_the_version_is_written_once():
