@@ -19,6 +19,7 @@ from mucc.agent.audit import watch
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import WHOLE, leaves, make_inputs, sampled
+from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
 from mucc.agent.audit.tolerance import UNKNOWN, Compared, compared, form, rms
 from mucc.agent.isolation.serving import Line
@@ -56,6 +57,8 @@ class Referee:
         with self.device if request["draws_there"] else nullcontext():
             self.model = self.problem.model().to(self.device)
         self.exact: Any = None
+        self.narrow: Any = None
+        """The model that computes in what the policy permits, where that is not as declared."""
         self.noise = 0.0
         """The largest error of PyTorch's own results over their rms, as far as exact ones are known."""
         self.notes: list[str] = []
@@ -68,12 +71,12 @@ class Referee:
         """Compare one case."""
         self.first = self.first or case
         inputs = make_inputs(self.problem, case, self.device)
-        exact, own = self._expected(case, inputs)
+        exact, own, narrow = self._expected(case, inputs)
         if len(own) != len(described):
             return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
         worst, largest, why = 0.0, 0.0, ""
         judged = Judged(case, [], [], [])
-        for n, (ref, mine, said) in enumerate(zip(exact, own, described, strict=True)):
+        for n, (ref, mine, few, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
             if not isinstance(mine, torch.Tensor):
                 same = said.get("value") == mine
                 worst = max(worst, 0.0 if same else math.inf)
@@ -84,11 +87,13 @@ class Referee:
             got = _read(os.path.join(folder, str(n)), mine, self.device)
             if got is None:
                 return {"correct": False, "why": f"result {n} was not written whole", "judged": True}
-            want, near = (sampled(v.reshape(-1), case.sample) for v in (ref, mine))
+            want, near, rough = (
+                None if v is None else sampled(v.reshape(-1), case.sample) for v in (ref, mine, few)
+            )
             judged.got.append(got)
             judged.want.append(want)
             judged.own.append(near)
-            excess, off, reason, _ = self._compared(got, want, near)
+            excess, off, reason, _ = self._compared(got, want, near, rough)
             worst, largest = max(worst, excess), max(largest, off)
             why = why or (f"result {n} {reason}" if excess > 1 else "")
         finite = all(bool(torch.isfinite(w).all()) for w in judged.own if w.is_floating_point())
@@ -106,10 +111,13 @@ class Referee:
         self.judged.append(judged)
         return answer
 
-    def _expected(self, case: Case, inputs: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-        """Results in float64, and in PyTorch's own arithmetic."""
+    def _expected(self, case: Case, inputs: tuple[Any, ...]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Results in float64, in PyTorch's own arithmetic, and in what the policy permits, None where that is
+        the same."""
         if self.exact is None:
             self.exact = copy.deepcopy(self.model).double()
+            self.narrow = None if self.precision == "declared" else copy.deepcopy(self.model)
+        narrow = self._narrow(case, inputs)
         precise = self._precise(case, inputs) if self.exact is not False else None
         tensors = [v for v in leaves(inputs) if isinstance(v, torch.Tensor)]
         before = [(t._version, t.data_ptr(), t.numel() * t.element_size()) for t in tensors]
@@ -120,7 +128,14 @@ class Referee:
             for out in own:
                 if isinstance(out, torch.Tensor) and size and start <= out.data_ptr() < start + size:
                     self.aliases = True
-        return (precise if precise is not None and len(precise) == len(own) else own), own
+        precise = precise if precise is not None and len(precise) == len(own) else own
+        return precise, own, narrow if len(narrow) == len(own) else [None] * len(own)
+
+    def _narrow(self, case: Case, inputs: tuple[Any, ...]) -> list[Any]:
+        if self.narrow is None:
+            return []
+        with permitted(self.precision):
+            return leaves(self._run(self.narrow, case, torch.utils._pytree.tree_map(_copied, inputs)))
 
     def _precise(self, case: Case, inputs: tuple[Any, ...]) -> list[Any] | None:
         """Results in float64; the last ones where that is slow, none where it cannot be done."""
@@ -149,9 +164,10 @@ class Referee:
                 raise raised(self.shown, "Model", error) from None
             raise
 
-    def _compared(self, got: Any, want: Any, near: Any) -> Compared:
+    def _compared(self, got: Any, want: Any, near: Any, narrow: Any = None) -> Compared:
         """A result against the exact one and PyTorch's own."""
-        found = compared(got, want, near, self.precision, self.noise if self.exact is False else 0.0)
+        noise = self.noise if self.exact is False else 0.0
+        found = compared(got, want, near, self.precision, noise, narrow)
         self.noise = max(self.noise, found.noise)
         return found
 
@@ -273,6 +289,10 @@ class Referee:
                 "exact": _moved(rounded.want, finer.want),
             }
         return found
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _double(value: Any) -> Any:

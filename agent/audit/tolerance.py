@@ -21,7 +21,8 @@ OTHERS = 6e-2
 """The same for formats that are not named above."""
 
 OWN_ERROR = 2.0
-"""What PyTorch's own result is off counts so many times towards what is tolerated."""
+"""What PyTorch's own result is off, as it is or in the format that the policy permits, counts so many times
+towards what is tolerated."""
 
 UNKNOWN = 1e-3
 """Of the rms of a result: PyTorch's own error where nothing can be computed in float64."""
@@ -37,10 +38,13 @@ class Compared(NamedTuple):
     noise: float = 0.0
 
 
-def compared(got: Any, want: Any, near: Any, precision: str, noise: float = 0.0) -> Compared:
+def compared(
+    got: Any, want: Any, near: Any, precision: str, noise: float = 0.0, narrow: Any = None
+) -> Compared:
     """Compare a result with the exact one, `want`, and PyTorch's own, `near`; all of one shape.
 
-    PyTorch's own error counts as `noise` times the rms of the result at the least.
+    `narrow` is PyTorch's in the format that the policy permits, where that is another. PyTorch's own error
+    counts as `noise` times the rms of the result at the least.
     """
     if not near.is_floating_point():
         wrong = int((got != near).sum())
@@ -60,6 +64,9 @@ def compared(got: Any, want: Any, near: Any, precision: str, noise: float = 0.0)
         return Compared(0.0, 0.0, "")
     size = rms(want)
     own = torch.where(finite, close - want, zero).abs().max()
+    if narrow is not None:
+        errors = torch.where(finite, narrow.double() - want, zero).abs()
+        own = torch.maximum(own, errors.nan_to_num(0.0, 0.0, 0.0).max())
     measured = float(own / size) if size > 0 else 0.0
     own = torch.maximum(own, noise * size)
     allowed = _tolerance(TOLERANCE[precision], near) * (want.abs() + size) + OWN_ERROR * own

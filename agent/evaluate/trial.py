@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.inputs import leaves, make_inputs, sampled
+from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.tolerance import UNKNOWN, compared, dtype_name, form
 from mucc.agent.evaluate.timing import within
 from mucc.agent.isolation.confine import Confined
@@ -47,10 +48,12 @@ class ProblemFailed(Exception):
 
 
 class Expected(NamedTuple):
-    """PyTorch's own results, exact ones and the seconds that they took; or the former twice, and the error
-    that they are taken to have over their size."""
+    """PyTorch's own results, in the arithmetic that the policy permits where that is another, and exact ones
+    with the seconds that they took; or the first twice, and the error that they are taken to have over their
+    size."""
 
     own: list[Any]
+    narrow: list[Any]
     exact: list[Any]
     noise: float
     seconds: float | None = None
@@ -96,7 +99,7 @@ class Trial:
         `noise` is the error of PyTorch's own results over their size where that is known, and float64 takes
         too long.
         """
-        expected = self._expected(seed, noise)
+        expected = self._expected(precision, seed, noise)
         torch.manual_seed(seed)
         with self.device:
             model = self.driver.ModelNew(*self.problem.init_inputs())
@@ -113,7 +116,7 @@ class Trial:
             "exact_seconds": expected.seconds,
         }
 
-    def _expected(self, seed: int, noise: float | None) -> Expected:
+    def _expected(self, precision: str, seed: int, noise: float | None) -> Expected:
         """PyTorch's own results, and exact ones where they can be had."""
         torch.manual_seed(seed)
         try:
@@ -128,15 +131,20 @@ class Trial:
             with suppress(Exception):
                 exact = self._run(copy.deepcopy(model).double(), _double, seed)
         seconds = time.monotonic() - started
+        narrow: list[Any] = []
         try:
+            if precision != "declared":
+                with permitted(precision):
+                    narrow = self._run(copy.deepcopy(model), _copy, seed)
             own = self._run(model, _copy, seed)
         except Exception as error:
             told = raised(self.shown, "Model", error)
             assert isinstance(told, DiagnosticError)
             raise ProblemFailed(told) from None
+        narrow = narrow if len(narrow) == len(own) else [None] * len(own)
         if exact is None or len(exact) != len(own):
-            return Expected(own, own, noise or UNKNOWN)
-        return Expected(own, exact, 0.0, seconds)
+            return Expected(own, narrow, own, noise or UNKNOWN)
+        return Expected(own, narrow, exact, 0.0, seconds)
 
     def _run(self, model: Any, of: Callable[[Any], Any], seed: int) -> list[Any]:
         """The results of a model on copies of the inputs."""
@@ -186,7 +194,7 @@ def _judged(got: list[Any], expected: Expected, precision: str, seed: int) -> tu
     if len(got) != len(expected.own):
         return math.inf, f"{len(got)} results, {len(expected.own)} expected", 0.0
     worst, noise = 0.0, 0.0
-    for n, (mine, near, want) in enumerate(zip(got, expected.own, expected.exact, strict=True)):
+    for n, (mine, near, few, want) in enumerate(zip(got, *expected[:3], strict=True)):
         if not isinstance(near, torch.Tensor):
             if type(mine) is not type(near) or mine != near:
                 return math.inf, f"result {n} is {mine!r:.80}, {near!r} expected", noise
@@ -194,8 +202,11 @@ def _judged(got: list[Any], expected: Expected, precision: str, seed: int) -> tu
         shape = list(mine.shape) if isinstance(mine, torch.Tensor) else None
         if why := form(n, near, "" if shape is None else dtype_name(mine), shape):
             return math.inf, why, noise
-        few = [sampled(v.detach().to(near.device).reshape(-1), seed) for v in (mine, want, near)]
-        found = compared(few[0], few[1], few[2], precision, expected.noise)
+        given, exact, own, narrow = (
+            None if v is None else sampled(v.detach().to(near.device).reshape(-1), seed)
+            for v in (mine, want, near, few)
+        )
+        found = compared(given, exact, own, precision, expected.noise, narrow)
         worst, noise = max(worst, found.excess), max(noise, found.noise)
         if found.excess > 1:
             return worst, f"result {n} {found.why}", noise

@@ -1,0 +1,63 @@
+"""PyTorch in the narrowest arithmetic that a policy permits: operands of f32 products rounded to a format.
+
+What errors that alone brings, a candidate may have as well. Imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+torch: Any = importlib.import_module("torch")
+_dispatch: Any = importlib.import_module("torch.utils._python_dispatch")
+
+TF32 = ~0x1FFF
+"""The bits of an f32 that tensor cores look at; they drop the others."""
+
+FORMATS: dict[str, Callable[[Any], Any]] = {
+    "tf32": lambda t: (t.view(torch.int32) & TF32).view(torch.float32),
+    "f16": lambda t: t.half().float(),
+    "bf16": lambda t: t.bfloat16().float(),
+}
+
+OPERANDS = {
+    "mm": (0, 1),
+    "mv": (0, 1),
+    "dot": (0, 1),
+    "bmm": (0, 1),
+    "addmm": (1, 2),
+    "addmv": (1, 2),
+    "addbmm": (1, 2),
+    "baddbmm": (1, 2),
+    "convolution": (0, 1),
+    "_scaled_dot_product_flash_attention_for_cpu": (0, 1, 2),
+    "_scaled_dot_product_efficient_attention": (0, 1, 2),
+}
+"""Which arguments of an ATen operation are multiplied."""
+
+
+class _Rounded(_dispatch.TorchDispatchMode):  # pyright: ignore[reportUntypedBaseClass]
+    rounded: Callable[[Any], Any]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = list(args)
+        for n in OPERANDS.get(func.overloadpacket.__name__, ()):
+            if given[n].dtype == torch.float32:
+                given[n] = self.rounded(given[n].contiguous())
+        return func(*given, **(kwargs or {}))
+
+
+@contextmanager
+def permitted(precision: str) -> Generator[None]:
+    """While this is entered, PyTorch multiplies f32 in a policy's format, and adds in f32."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    mode: Any = _Rounded()
+    mode.rounded = FORMATS[precision]
+    with mode:
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"  # nothing is left to be rounded
+        try:
+            yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
