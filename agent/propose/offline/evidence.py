@@ -100,8 +100,10 @@ def _time(attempt: Attempt) -> float | None:
 
 
 def _noise(attempt: Attempt) -> float:
+    """How far off a time may be: as far as its quartiles lie apart. Launches that come late, where all cores
+    compile, spread times and make the median up to twice what it is."""
     ms, spread = attempt.outcome.ms, attempt.outcome.spread_ms
-    return min(max(NOISE, spread / ms / 2), 0.05) if ms and spread else NOISE
+    return max(NOISE, spread / ms) if ms and spread else NOISE
 
 
 def _loops(version: Version) -> Iterable[object]:
