@@ -79,10 +79,10 @@ def parser() -> Parser:
     )
     p.add_argument("--attempts", type=int, metavar="N", help="attempts at each hypothesis, as in --budget")
     p.add_argument(
-        "--epsilon", metavar="E", help="stop within 1 + E of the speed of light, or none (default: 0.1)"
+        "--epsilon", metavar="E", help="stop within 1 + E of the speed of light, or none (default: 0.25)"
     )
     p.add_argument(
-        "--window", metavar="N", help="stop after N attempts without progress, or none (default: 16)"
+        "--window", metavar="N", help="stop after N attempts without progress, or none (default: 8)"
     )
     p.add_argument("--time", type=float, metavar="S", help="seconds for each problem (default: no limit)")
     p.add_argument("--tokens", type=int, metavar="N", help="tokens for each problem (default: no limit)")
