@@ -12,13 +12,19 @@ WARM = 3
 """Launches of each contender that are not timed."""
 
 
-def interleaved_us(launches: Sequence[Callable[[], Any]], runs: int, device: Any) -> list[list[float]]:
+CYCLES_PER_US = 1_800
+"""Of a GPU's clock, about."""
+
+
+def interleaved_us(
+    launches: Sequence[Callable[[], Any]], runs: int, device: Any, lead_us: float = 0.0
+) -> list[list[float]]:
     """Times in microseconds of `runs` single launches of each contender, each with a cold L2.
 
     Contenders take turns, so that all see the same clocks, and every other round goes backwards. L2 is
     flushed by a read of other memory: a write would leave lines that the launch after it has to write back,
     50 MB of them on an H200. The read also keeps the GPU busy while the host gets ahead, so that no launch
-    overhead is timed.
+    overhead is timed; `lead_us` gives the host about so much longer, where its processors are busy.
     """
     size = torch.cuda.get_device_properties(device).L2_cache_size
     flush = torch.zeros(size, dtype=torch.float32, device=device).amax  # four times as many bytes
@@ -30,6 +36,8 @@ def interleaved_us(launches: Sequence[Callable[[], Any]], runs: int, device: Any
     for i in range(runs):
         for launch, found in turns if i % 2 == 0 else reversed(turns):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            if lead_us:
+                torch.cuda._sleep(int(lead_us * CYCLES_PER_US))
             flush()
             start.record()
             launch()

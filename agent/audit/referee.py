@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from statistics import median
 from typing import Any
 
@@ -134,8 +134,9 @@ class Referee:
     def _narrow(self, case: Case, inputs: tuple[Any, ...]) -> list[Any]:
         if self.narrow is None:
             return []
-        with permitted(self.precision):
+        with suppress(Exception), permitted(self.precision):
             return leaves(self._run(self.narrow, case, torch.utils._pytree.tree_map(_copied, inputs)))
+        return []
 
     def _precise(self, case: Case, inputs: tuple[Any, ...]) -> list[Any] | None:
         """Results in float64; the last ones where that is slow, none where it cannot be done."""

@@ -43,7 +43,8 @@ class _Rounded(_dispatch.TorchDispatchMode):  # pyright: ignore[reportUntypedBas
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = list(args)
-        for n in OPERANDS.get(func.overloadpacket.__name__, ()):
+        name = getattr(getattr(func, "overloadpacket", func), "__name__", "")
+        for n in OPERANDS.get(name, ()):
             if given[n].dtype == torch.float32:
                 given[n] = self.rounded(given[n].contiguous())
         return func(*given, **(kwargs or {}))

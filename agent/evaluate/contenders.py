@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from mucc.agent.evaluate.timing import within
+from mucc.agent.isolation.priority import ahead, behind
 from mucc.agent.isolation.serving import Line
 
 torch: Any = importlib.import_module("torch")
@@ -123,11 +124,13 @@ def serve(line: Line) -> None:
                     found.add_candidate(Path(request["driver"]), tf32=request["tf32"])
             case "compile":
                 assert found
-                found.add_compiled()
+                with behind():
+                    found.add_compiled()
                 answer = {"failed": found.failed}
             case "time":
                 assert found
-                answer = {"ms": found.times(**request)}
+                with ahead():
+                    answer = {"ms": found.times(**request)}
             case other:
                 raise ValueError(f"no request: {other}")
         line.say(answer)

@@ -21,6 +21,7 @@ from mucc.agent.evaluate.comparing import Comparer
 from mucc.agent.evaluate.judging import Judge
 from mucc.agent.evaluate.running import Ran, Runner
 from mucc.agent.evaluate.settings import Settings
+from mucc.agent.isolation.priority import patient_run
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.pool import Cancelled, Pool
@@ -51,7 +52,7 @@ class LocalEvaluator:
             raise DiagnosticError(Diagnostic("MU7203", message)) from None
         self._zygote = Zygote(MODULES, {"TORCHINDUCTOR_COMPILE_THREADS": "1"})
         self._zygote.start()
-        self._pool = Pool(cores=jobs)
+        self._pool = Pool(cores=jobs, runner=patient_run)
         self._threads = ThreadPoolExecutor(THREADS, "evaluate")
         self._closed = False
         self.builder = Builder(self._pool, libraries, settings)

@@ -30,6 +30,7 @@ from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.tolerance import UNKNOWN, compared, dtype_name, form
 from mucc.agent.evaluate.timing import within
 from mucc.agent.isolation.confine import Confined
+from mucc.agent.isolation.priority import ahead, behind
 from mucc.agent.isolation.serving import Line
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.limits import limit_process
@@ -132,10 +133,10 @@ class Trial:
                 exact = self._run(copy.deepcopy(model).double(), _double, seed)
         seconds = time.monotonic() - started
         narrow: list[Any] = []
+        if precision != "declared":
+            with suppress(Exception), permitted(precision):
+                narrow = self._run(copy.deepcopy(model), _copy, seed)
         try:
-            if precision != "declared":
-                with permitted(precision):
-                    narrow = self._run(copy.deepcopy(model), _copy, seed)
             own = self._run(model, _copy, seed)
         except Exception as error:
             told = raised(self.shown, "Model", error)
@@ -247,13 +248,14 @@ def serve(line: Line) -> None:
     for request in line.requests():
         do = request.pop("do")
         try:
-            if do == "open":
-                trial = Trial(request)
-                answer = trial.opened()
-            else:
-                assert trial
-                does = {"load": trial.load, "check": trial.check, "time": trial.time}[do]
-                answer = does(**request)
+            with ahead() if do == "time" else behind():
+                if do == "open":
+                    trial = Trial(request)
+                    answer = trial.opened()
+                else:
+                    assert trial
+                    does = {"load": trial.load, "check": trial.check, "time": trial.time}[do]
+                    answer = does(**request)
                 if trial.confined.tried:
                     answer["outside"] = list(trial.confined.tried)
         except ProblemFailed as failed:

@@ -299,7 +299,7 @@ def test_a_candidate_is_compared_and_timed_beside_three_baselines(
         def linear_gelu(self, x: Any, w: Any, b: Any) -> Any:
             return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)) * self.factor
 
-    def interleaved(contenders: Any, runs: int, device: Any) -> dict[str, list[float]]:
+    def interleaved(contenders: Any, runs: int, *_: Any) -> dict[str, list[float]]:
         assert runs <= options.runs
         for call in contenders.values():
             call()

@@ -1,0 +1,77 @@
+"""Whose work on the processors can wait: what is not timed goes behind what is. Imports no torch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator, Mapping
+from functools import cache
+
+from mucc import jobs
+from mucc.jobs import Job, Result
+
+BEHIND, AHEAD = 10, -10
+"""Niceness of what can wait, and of what cannot."""
+
+
+def patient_run(
+    job: Job,
+    tools: Mapping[str, str],
+    *,
+    keep: str | None = None,
+    cancelled: threading.Event | None = None,
+) -> Result:
+    """Run a job of a pool behind all else. A pool gives each a thread, from which its processes inherit."""
+    _set(BEHIND)
+    return jobs.run(job, tools, keep=keep, cancelled=cancelled)
+
+
+@contextlib.contextmanager
+def behind() -> Generator[None]:
+    """This thread, and what it starts, goes behind others meanwhile; nothing where there is no way back."""
+    with _at(BEHIND):
+        yield
+
+
+@contextlib.contextmanager
+def ahead() -> Generator[None]:
+    """This thread goes before others meanwhile, where that is permitted."""
+    with _at(AHEAD):
+        yield
+
+
+@contextlib.contextmanager
+def _at(niceness: int) -> Generator[None]:
+    if not _is_free():
+        yield
+        return
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    _set(niceness)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+@cache
+def _is_free() -> bool:
+    """Whether a thread may become less nice again, which takes a privilege; tried on one that ends then."""
+    found: list[bool] = []
+
+    def attempt() -> None:
+        before = os.getpriority(os.PRIO_PROCESS, 0)
+        found.append(_set(before + 1) and _set(before))
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def _set(niceness: int) -> bool:
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)  # of this thread, on Linux
+    except OSError:
+        return False
+    return True
