@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mucc import guard
 from mucc.agent.audit.bound import SolProcess
-from mucc.agent.audit.cases import SEEDS, Case, plan, timed_case
+from mucc.agent.audit.cases import SEEDS, SLOTS, WARM, Case, plan, timed_case
 from mucc.agent.audit.detectors import findings
 from mucc.agent.audit.findings import Finding, note
 from mucc.agent.audit.observations import (
@@ -55,9 +55,6 @@ BUDGET = 4.0
 FEWEST = 5
 """Timed calls that there are at the least."""
 
-SLOTS = 2
-"""Sets of inputs that timed calls take turns with."""
-
 TRIES = 3
 """Times that a measurement which may reject is made; the one that says the least counts."""
 
@@ -66,11 +63,13 @@ FEW = 3
 
 
 class Entry(NamedTuple):
-    """A case, what the candidate's process said of it, and the folder with the results."""
+    """A case, what the candidate's process said of it, and the folder with the results. `replay` has the
+    series of calls before that of a timed one, and the cases of their inputs."""
 
     case: Case
     said: dict[str, Any]
     folder: str
+    replay: dict[str, Any] | None = None
 
 
 @dataclass
@@ -177,6 +176,7 @@ class _Audit:
         self.seconds: dict[str, float] = {}
         self.process = "candidate"
         self.drifts = [0] * SLOTS
+        self.made: list[tuple[str, int]] = []
 
     def verdict(self) -> Verdict:
         started = time.monotonic()
@@ -370,7 +370,7 @@ class _Audit:
         """
         cases = [replace(timed_case(self.rng), slot=slot) for slot in range(SLOTS)]
         self._ask(child, do="ready", cases=[c.to_json() for c in cases])
-        self.drifts = [0] * SLOTS
+        self.drifts, self.made = [0] * SLOTS, [("warm", WARM * SLOTS)]
         short, _ = self._series(child, "timed", FEW)
         each = max(median(t[0] for t in short), 1e-3) / 1e3
         runs = min(max(int(BUDGET / 4 / each), FEWEST), self.options.runs)
@@ -399,6 +399,7 @@ class _Audit:
         child.tell(*[kind] * count, '{"do": "over"}')
         answer = self._heard(child.answer())
         passed = time.monotonic() - started
+        self.made.append((kind, count))
         for slot in range(SLOTS):
             self.drifts[slot] += len(range(slot, count, SLOTS))
         if self.device == "cpu":
@@ -410,7 +411,8 @@ class _Audit:
         slot = (count - 1) % SLOTS
         case = replace(cases[slot], name=name, drift=self.drifts[slot])
         outputs = run.answers[0].said.get("outputs", [])
-        return Entry(case, {"outputs": outputs}, self._give(child, case))
+        replay = {"cases": [c.to_json() for c in cases], "made": [*self.made]}
+        return Entry(case, {"outputs": outputs}, self._give(child, case), replay)
 
     # The reference
 
@@ -427,8 +429,8 @@ class _Audit:
                     with self._phase("load"):
                         self._ask(child, do="load", **self._problem())
                     with self._phase("judge"):
-                        calls = [self._call(child, *entry) for entry in run.answers]
-                        timed = [self._call(child, *entry) for entry in run.timed]
+                        calls = [self._call(child, entry) for entry in run.answers]
+                        timed = [self._call(child, entry) for entry in run.timed]
                     with self._phase("facts"):
                         facts = self._ask(child, do="facts", known=known is not None)
                 if known is None:
@@ -440,8 +442,10 @@ class _Audit:
                 raise self._problem_error(failed) from None
         return calls, timed, _reference(facts, known)
 
-    def _call(self, child: Child, case: Case, said: dict[str, Any], folder: str) -> Call:
-        found = self._ask(child, do="judge", case=case.to_json(), folder=folder, outputs=said["outputs"])
+    def _call(self, child: Child, entry: Entry) -> Call:
+        case, said, folder, replay = entry
+        asked: dict[str, Any] = {"case": case.to_json(), "folder": folder, "outputs": said["outputs"]}
+        found = self._ask(child, do="judge", replay=replay, **asked)
         return _call(case, said, Comparison(**found))
 
     # The bound

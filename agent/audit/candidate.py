@@ -19,7 +19,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from mucc.agent.audit import tamper, watch
-from mucc.agent.audit.cases import Case
+from mucc.agent.audit.cases import WARM, Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
 from mucc.agent.audit.slots import Slot
@@ -36,9 +36,6 @@ SETTLE = 0.03
 
 M_PERTURB, PERTURB = -6, 0x80
 """glibc's option that fills memory when it is given out, with a byte's complement: 0x7F7F7F7F is 3e38."""
-
-WARM = 3
-"""Calls before those that are timed."""
 
 
 class ProblemFailed(Exception):

@@ -16,6 +16,12 @@ SCALES = (("x3", 3.0), ("x0.01", 0.01), ("x-1", -1.0))
 
 SEEDS = 2**31
 
+SLOTS = 2
+"""Sets of inputs that timed calls take turns with."""
+
+WARM = 3
+"""Calls on each of them before those that are timed."""
+
 
 @dataclass(frozen=True)
 class Case:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -19,6 +20,7 @@ from mucc.agent.audit import watch
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import WHOLE, leaves, make_inputs, sampled
+from mucc.agent.audit.replaying import Replay
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
 from mucc.agent.audit.tolerance import UNKNOWN, Compared, compared, form, rms
@@ -65,13 +67,23 @@ class Referee:
         self.modifies: set[int] = set()
         self.aliases = False
         self.first: Case | None = None
+        self.changes: bool | None = None
+        self.replays: dict[str, Replay] = {}
         self.judged: list[Judged] = []
 
-    def judge(self, case: Case, folder: str, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Compare one case."""
+    def judge(
+        self,
+        case: Case,
+        folder: str,
+        described: Sequence[dict[str, Any]],
+        replay: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Compare one case. `replay` says which calls came before on the same inputs, where some did."""
         self.first = self.first or case
-        inputs = make_inputs(self.problem, case, self.device)
-        exact, own, narrow = self._expected(case, inputs)
+        if replay is not None and self._changes():
+            exact, own, narrow = self._replayed(case, replay)
+        else:
+            exact, own, narrow = self._expected(case, make_inputs(self.problem, case, self.device))
         if len(own) != len(described):
             return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
         worst, largest, why = 0.0, 0.0, ""
@@ -130,6 +142,47 @@ class Referee:
                     self.aliases = True
         precise = precise if precise is not None and len(precise) == len(own) else own
         return precise, own, narrow if len(narrow) == len(own) else [None] * len(own)
+
+    def _changes(self) -> bool:
+        """Whether a call of the reference changes what the next one gives: its inputs, or its state."""
+        if self.changes is None:
+            model = copy.deepcopy(self.model)
+            first, again = (
+                [
+                    v
+                    for v in leaves(self._run(model, self._first_case(), self._first()))
+                    if isinstance(v, torch.Tensor)
+                ]
+                for _ in range(2)
+            )
+            differs = any(self._compared(a, b, b)[0] > 1 for a, b in zip(first, again, strict=True))
+            self.changes = differs or bool(self.modifies)
+        return self.changes
+
+    def _replayed(self, case: Case, asked: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """What `_expected` gives, after the calls that came before."""
+        made = [(str(kind), int(count)) for kind, count in asked["made"]]
+        if not self.replays:
+            slots = [make_inputs(self.problem, Case(**c), self.device) for c in asked["cases"]]
+            kinds = {
+                "own": (self.model, _copied),
+                "exact": (self.exact, _double),
+                "narrow": (self.narrow, _copied),
+            }
+            for name, (model, of) in kinds.items():
+                if isinstance(model, torch.nn.Module):
+                    call = partial(self._run, model, case)
+                    self.replays[name] = Replay(call, torch.utils._pytree.tree_map(of, slots))
+        own = self.replays["own"].until(made)
+        exact = self.replays["exact"].until(made) if "exact" in self.replays else own
+        if "narrow" not in self.replays:
+            return exact, own, [None] * len(own)
+        with permitted(self.precision):
+            return exact, own, self.replays["narrow"].until(made)
+
+    def _first_case(self) -> Case:
+        assert self.first, "a case was judged"
+        return self.first
 
     def _narrow(self, case: Case, inputs: tuple[Any, ...]) -> list[Any]:
         if self.narrow is None:
@@ -235,8 +288,7 @@ class Referee:
         return watch.observed(lambda: self._run(self.model, case, inputs), self.device)[1]
 
     def _first(self) -> tuple[Any, ...]:
-        assert self.first, "a case was judged"
-        return make_inputs(self.problem, self.first, self.device)
+        return make_inputs(self.problem, self._first_case(), self.device)
 
     def _constant(self, first: Judged, other: Judged) -> bool:
         """Whether what is expected for one case would do for another."""
@@ -344,7 +396,8 @@ def serve(line: Line) -> None:
                     answer: dict[str, Any] = {}
                 case "judge":
                     assert referee
-                    answer = referee.judge(Case(**request["case"]), request["folder"], request["outputs"])
+                    case, folder, outputs = (request[name] for name in ("case", "folder", "outputs"))
+                    answer = referee.judge(Case(**case), folder, outputs, request["replay"])
                 case "facts":
                     assert referee
                     answer = referee.facts(known=request["known"])

@@ -96,6 +96,34 @@ def test_other_sizes(name: str, accepted: bool):
     assert [f.message for f in verdict.findings if f.detector == "shapes"]
 
 
+IN_PLACE = SAMPLES.parents[2] / "bench" / "kernelbench" / "problems" / "in_place.py"
+
+SOLUTIONS = {
+    "the same": ("class ModelNew(Model): pass", True),
+    "keeps no state": (
+        "class ModelNew(Model):\n    def forward(self, x, y):\n"
+        "        self.total.zero_()\n        return super().forward(x, y)",
+        False,
+    ),
+    "stops after some calls": (
+        "class ModelNew(Model):\n    calls = 0\n    def forward(self, x, y):\n        self.calls += 1\n"
+        "        if self.calls < 18: self.last = super().forward(x, y)\n        return self.last.clone()",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("precision", ["declared", "tf32"])
+@pytest.mark.parametrize(("ending", "correct"), SOLUTIONS.values(), ids=SOLUTIONS)
+def test_calls_that_change_what_the_next_ones_get(tmp_path: Path, ending: str, correct: bool, precision: str):
+    solution = tmp_path / "solution.py"
+    solution.write_text(f"{IN_PLACE.read_text()}\n\n{ending}\n")
+    verdict = audit(str(IN_PLACE), str(solution), Options(device="cpu", runs=10, precision=precision))
+    assert verdict.correct is correct, verdict.as_text()
+    wrong = [c.case.name for c in verdict.calls if not c.comparison.correct]
+    assert correct or "timed" in wrong
+
+
 def test_detectors_are_described():
     names = [d.name for d in detectors()]
     assert len(set(names)) == len(names)
