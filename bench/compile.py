@@ -12,6 +12,7 @@ is given to other compilers too.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import random
 import resource
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench.common import cpu_label, versions, write_result
 
@@ -207,7 +209,7 @@ def _script() -> Path:
 def gpu() -> tuple[str, Callable[[], dict[str, str]]] | None:
     """The name of the card here and what to say of its surroundings; None without one."""
     try:
-        import torch
+        torch: Any = importlib.import_module("torch")
     except ImportError:
         return None
     if not torch.cuda.is_available():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 from bench.common import ROOT, write_result
 from bench.timing import card
@@ -34,8 +36,7 @@ def main() -> int:
     counts = {f"gpu_tests.{k}": 0.0 for k in ("passed", "failed", "error", "skipped")}
     for row in rows:
         counts[f"gpu_tests.{row['outcome']}"] += 1
-    import torch
-
+    torch: Any = importlib.import_module("torch")
     label = card(torch) if torch.cuda.is_available() else "no-gpu"
     versions = {"torch": torch.__version__, "cuda": str(torch.version.cuda)}
     print(write_result(label, "gpu_tests", rows, counts, extra_versions=versions))

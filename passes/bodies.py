@@ -105,7 +105,7 @@ class Body:
         """Round to a narrower dtype and come back to f32; to f32 there is nothing to do."""
         if op.element_type == f32 and value.type == f32:
             return value
-        self.block.add_op(narrow := CastOp(value, op.element_type))  # type: ignore[arg-type]
+        self.block.add_op(narrow := CastOp(value, op.element_type))
         narrow.location = op.location
         if op.element_type == f32:
             return narrow.result

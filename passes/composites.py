@@ -47,7 +47,7 @@ def mean(b: Emit, x: SSAValue, axes: Sequence[int], count: float) -> SSAValue:
 def converted(b: Emit, value: SSAValue, like: SSAValue) -> SSAValue:
     """The value at another one's dtype."""
     wanted = Shaped.of(like.type).element_type
-    return value if Shaped.of(value.type).element_type == wanted else b(e.CastOp(value, wanted))  # type: ignore[arg-type]
+    return value if Shaped.of(value.type).element_type == wanted else b(e.CastOp(value, wanted))
 
 
 class Mean(RewritePattern):
@@ -119,7 +119,7 @@ class Reshape(RewritePattern):
             result = b(ExpandOp(value, range(len(dims))))
         else:
             if not _in_order(value):
-                value = b(e.CastOp(value, Shaped.of(value.type).element_type))  # type: ignore[arg-type]
+                value = b(e.CastOp(value, Shaped.of(value.type).element_type))
             result = b(RegroupOp(value, dims))
         rewriter.replace(op, b.ops, [result])
 

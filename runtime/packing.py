@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any
 
@@ -64,9 +65,7 @@ def _as(x: Any, dtype: str) -> Any:
     """Converted, in the library of the array; what does not fit wraps around."""
     if hasattr(x, "astype"):
         return x.astype(dtype)
-    import torch
-
-    return x.to(getattr(torch, dtype))
+    return x.to(getattr(importlib.import_module("torch"), dtype))
 
 
 def _signed(like: Any, shape: tuple[int, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import secrets
 import sys
@@ -42,7 +43,7 @@ class Arguments:
 def no_gpu() -> str | None:
     """Why nothing can run on a GPU here; None where it can."""
     try:
-        import torch
+        torch: Any = importlib.import_module("torch")
     except ModuleNotFoundError:
         return "torch is not installed"
     if torch.version.cuda is None:
@@ -56,8 +57,7 @@ def gpu_problem(target: str) -> str | None:
     """Why a kernel for `target` cannot run here; None where it can."""
     if reason := no_gpu():
         return reason
-    import torch
-
+    torch: Any = importlib.import_module("torch")
     major, minor = torch.cuda.get_device_capability()
     wanted = int(target.removeprefix("sm_").rstrip("af"))
     # What is for one architecture alone says so in its name; other code runs on later GPUs too.

@@ -13,7 +13,7 @@ from typing import Any
 from mucc.analysis.structure import GENERAL, Pattern, Structure
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.capture import Captured, torch
-from mucc.frontend.torch_import.problem import OpenedProblem
+from mucc.frontend.torch_import.problem import OpenedProblem, fake_tensors
 from mucc.frontend.torch_import.request import Request
 from mucc.frontend.torch_import.scale import scaled
 
@@ -55,9 +55,7 @@ def _leaves(request: Request, tree: ast.Module, seed: int) -> list[Any]:
 
 def _fake_bytes(request: Request, tree: ast.Module) -> int:
     """The size of the inputs of a problem file, without making them."""
-    from torch._subclasses.fake_tensor import FakeTensorMode  # pyright: ignore[reportMissingImports]
-
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with fake_tensors():
         leaves = _leaves(request, tree, SEEDS[0])
     return sum(t.numel() * t.element_size() for t in leaves if isinstance(t, torch.Tensor))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import linecache
 import sys
 import traceback
@@ -25,6 +26,11 @@ class Problem:
     inputs: tuple[Any, ...]
 
 
+def fake_tensors() -> Any:
+    """A context in which tensors have shapes and take no memory."""
+    return importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
+
+
 def load_problem(request: Request, tree: ast.Module, *, fake: bool = True, seed: int = SEED) -> Problem:
     """Run a problem file and make its module and inputs. Fake ones have shapes and take no memory.
 
@@ -32,9 +38,7 @@ def load_problem(request: Request, tree: ast.Module, *, fake: bool = True, seed:
     runs out.
     """
     if fake:
-        from torch._subclasses.fake_tensor import FakeTensorMode  # pyright: ignore[reportMissingImports]
-
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with fake_tensors():
             return _load(request, tree, seed)
     return _load(request, tree, seed)
 
