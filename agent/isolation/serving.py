@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 
@@ -23,6 +25,8 @@ class Line:
             yield self._load(line) if line.startswith("{") else line.strip()
 
     def say(self, answer: dict[str, Any]) -> None:
-        """Answer."""
+        """Answer. What was printed is written before: the process may be ended right after."""
+        with suppress(Exception):  # it may be anything by now
+            sys.stdout.flush()
         self._out.write(self._dump(answer) + "\n")
         self._out.flush()
