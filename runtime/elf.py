@@ -45,7 +45,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         sections = _sections(data)
         symbols = _symbols(data, sections)
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
         raise MuccRuntimeError("MU6031", f"'{path}' is damaged: {error}") from None
     section = next((s for s in sections if s.name == b".mucc_manifest"), None)
     if section is None or section.type == _NO_DATA:

@@ -103,7 +103,7 @@ def resources(cubin: bytes) -> list[Resources]:
     """
     try:
         return _resources(cubin)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise ValueError(f"a cubin is damaged: {error}") from None
 
 
@@ -205,7 +205,7 @@ def cubins_of(library: Path) -> list[bytes] | None:
     try:
         blob = section(data, CUBIN_SECTION)
         return None if blob is None else cubins(blob)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise ValueError(f"'{library}' is damaged: {error}") from None
 
 

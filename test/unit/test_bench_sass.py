@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bench.sass import Comparison, compare, count_differences
@@ -105,6 +105,7 @@ def test_resources_are_read_from_the_sections_of_a_cubin():
 
 
 @given(st.integers(0, 2**31), st.integers(1, 255))
+@example(3107, 128)  # an offset that is no ssize_t
 def test_a_damaged_cubin_is_no_crash(place: int, change: int):
     data = bytearray(with_resources())
     data[place % len(data)] ^= change
