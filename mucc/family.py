@@ -22,6 +22,9 @@ TICK = 0.1
 DYING = 2.0
 """Seconds that a killed family of processes gets until its folder is removed regardless."""
 
+ROUNDS = 10
+"""Times that strays are looked for: one may start another while it is being killed."""
+
 
 class End(Enum):
     """Why waiting for a family was over."""
@@ -127,6 +130,34 @@ def _lives(group: int) -> bool:
             if int(leader) == group and state not in (b"Z", b"X"):
                 return True
     return False
+
+
+def end_strays(mark: str, folder: str | None = None) -> None:
+    """Kill whoever has inherited a variable of the environment (`NAME=value`), or works in the folder, until
+    nobody is left: what has left the group of its family."""
+    for _ in range(ROUNDS):
+        if not (found := _strays(os.fsencode(mark), folder)):
+            return
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _strays(mark: bytes, folder: str | None) -> list[int]:
+    found: list[int] = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            inherited = mark in file.read().split(b"\0")
+            if inherited or (folder is not None and _within(os.readlink(f"/proc/{name}/cwd"), folder)):
+                found.append(int(name))
+    return found
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _is_dead(pid: int) -> bool:

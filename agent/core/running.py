@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from mucc import guard
-from mucc.family import End, Family
+from mucc.family import End, Family, end_strays
 
 MARK = "MUCC_COMMAND_MARK"
 """The variable by which descendants are found that have left the process group."""
@@ -94,7 +92,7 @@ def run(
             stopped = _wait(family, (out, err), seconds, longest, stops)
         finally:
             process.returncode, _ = family.end()
-            _end_marked(mark)
+            end_strays(f"{MARK}={mark}")
         said, told = (_beginning(file, longest) for file in (out, err))
         return Ended(process.returncode, said, told, time.monotonic() - begun, stopped)
 
@@ -119,24 +117,3 @@ def _wait(
 def _beginning(file: IO[bytes], longest: int) -> str:
     file.seek(0)
     return file.read(longest).decode("utf-8", errors="replace")
-
-
-def _end_marked(mark: str) -> None:
-    """Kill whoever inherited the mark, until nobody is left."""
-    for _ in range(10):
-        if not (found := _marked(f"{MARK}={mark}".encode())):
-            return
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def _marked(mark: bytes) -> list[int]:
-    found: list[int] = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if name.isdecimal() and int(name) != os.getpid():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    found.append(int(name))
-    return found

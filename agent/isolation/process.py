@@ -8,13 +8,13 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from mucc import guard
 from mucc.agent.isolation.server import MARK
 from mucc.agent.isolation.zygote import Server, Zygote, ZygoteFailed, log, new_mark
-from mucc.family import End, Family
+from mucc.family import End, Family, end_strays
 
 SAID = 8
 """Lines of what a process printed last that are shown."""
@@ -180,7 +180,7 @@ class Child:
             self._status, _ = self._family.end()
             for end in (self._in, self._out):
                 os.close(end)
-            _kill_left(self._mark, self.folder)
+            end_strays(f"{MARK}={self._mark}", self.folder)
         return self._status
 
     def __enter__(self) -> Child:
@@ -206,29 +206,3 @@ def _buried(server: Server, pid: int) -> tuple[int, int]:
         time.sleep(pause)
         pause = min(pause * 2, 0.05)
     return -signal.SIGKILL, 0
-
-
-def _kill_left(mark: str, folder: str) -> None:
-    """Kill whoever inherited the mark, or works in the folder, until nobody is left."""
-    for _ in range(10):
-        if not (found := _left(f"{MARK}={mark}".encode(), folder)):
-            return
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def _left(mark: bytes, folder: str) -> Sequence[int]:
-    found: list[int] = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if not name.isdecimal() or int(name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-            if mark in file.read().split(b"\0") or _within(os.readlink(f"/proc/{name}/cwd"), folder):
-                found.append(int(name))
-    return found
-
-
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")

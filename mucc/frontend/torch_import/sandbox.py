@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from typing import IO
 
 from mucc import guard
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.family import End, Family
+from mucc.family import End, Family, end_strays
 from mucc.frontend.torch_import.request import Answer, Request, error_from_json
 
 TIME_LIMIT = 120.0
@@ -89,21 +87,8 @@ def _execute(
     finally:
         status, peak = family.end()
         process.returncode = status
-        end_strays(folder)
+        end_strays(f"TMPDIR={folder}")
     return end, status, peak
-
-
-def end_strays(folder: str) -> None:
-    """End what has left the process group: all that was started with this folder for its temporary files."""
-    mark = b"\0TMPDIR=" + os.fsencode(folder) + b"\0"
-    try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:  # not Linux
-        return
-    for pid in pids:
-        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            if mark in b"\0" + file.read():
-                os.kill(pid, signal.SIGKILL)
 
 
 TORCH = 2 << 30
