@@ -76,11 +76,7 @@ class ChatCompletions:
                     self._without.add(part)
                     continue
                 _collect(stream, partial, watch.heard)
-                if watch.fault:
-                    raise EndpointError("MU7241", watch.fault, partial=partial.answer())
-            if not partial.ended:
-                raise EndpointError("MU7242", "the stream broke off", partial=partial.answer())
-            return partial.answer()
+                return partial.whole(watch.fault)
 
     def _request(self, prompt: Prompt, tool: Tool, limit: int, without: set[str]) -> dict[str, Any]:
         first, *others = prompt.messages

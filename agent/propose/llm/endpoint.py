@@ -97,6 +97,15 @@ class Partial:
         """As a value."""
         return Answer("".join(self.text), "".join(self.arguments), self.stop, self.usage)
 
+    def whole(self, fault: str) -> Answer:
+        """The answer, now that its stream has ended. Raises EndpointError where a fault or the endpoint broke
+        it off."""
+        if fault:
+            raise EndpointError("MU7241", fault, partial=self.answer())
+        if not self.ended:
+            raise EndpointError("MU7242", "the stream broke off", partial=self.answer())
+        return self.answer()
+
 
 class EndpointError(Exception):
     """A call that failed. `final` where trying again is of no use; `after` is how many seconds the provider
