@@ -24,10 +24,10 @@ from mucc.agent.audit.observations import (
     Call,
     Comparison,
     Observations,
-    Output,
     Reference,
     Timing,
     Work,
+    call_from,
     work_from,
 )
 from mucc.agent.audit.options import Options
@@ -279,7 +279,7 @@ class _Audit:
 
     def _answer(self, child: Child, run: Run, case: Case) -> None:
         said = self._ask(child, do="call", case=case.to_json())
-        _call(case, said, Comparison(False))
+        call_from(case, said, Comparison(False))
         run.answers.append(Entry(case, said, self._give(child, case)))
 
     @contextmanager
@@ -446,7 +446,7 @@ class _Audit:
         case, said, folder, replay = entry
         asked: dict[str, Any] = {"case": case.to_json(), "folder": folder, "outputs": said["outputs"]}
         found = self._ask(child, do="judge", replay=replay, **asked)
-        return _call(case, said, Comparison(**found))
+        return call_from(case, said, Comparison(**found))
 
     # The bound
 
@@ -460,34 +460,6 @@ class _Audit:
         if self.options.bound_us is not None:
             return Bound(self.options.bound_us / 1e3, "as given"), ""
         return sol.bound(self.options.precision) if sol else (None, "")
-
-
-def _call(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Call:
-    """What the candidate's process said of a call, in order."""
-    return Call(
-        case,
-        comparison,
-        tuple(
-            Output(
-                str(o.get("dtype", "")),
-                tuple(o.get("shape", ())),
-                str(o.get("device", "")),
-                tuple(o.get("aliases", ())),
-                o.get("value"),
-                str(o.get("subclass", "")),
-            )
-            for o in said["outputs"]
-        ),
-        tuple(said.get("inputs_changed", ())),
-        tuple(said.get("bands_changed", ())),
-        tuple(said.get("late", ())),
-        bool(said.get("overwritten")),
-        tuple(said.get("threads", ())),
-        tuple(said.get("started", ())),
-        tuple(said.get("lines", ())),
-        tuple((line, name) for line, name in said.get("raised", ())),
-        work_from(said.get("work", ())),
-    )
 
 
 def _reference(facts: Mapping[str, Any], known: Known) -> Reference:

@@ -147,3 +147,31 @@ def work_from(rows: Sequence[Mapping[str, Any]]) -> tuple[Work, ...]:
     """Rows of `watch.observed`, which may be anything if the candidate's process wrote them."""
     names = ("kind", "name", "parent", "stream", "calls", "us")
     return tuple(Work(**{name: row[name] for name in names}) for row in rows)
+
+
+def call_from(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Call:
+    """What the candidate's process said of a call, in order. Raises where it is not of that form."""
+    return Call(
+        case,
+        comparison,
+        tuple(
+            Output(
+                str(o.get("dtype", "")),
+                tuple(o.get("shape", ())),
+                str(o.get("device", "")),
+                tuple(o.get("aliases", ())),
+                o.get("value"),
+                str(o.get("subclass", "")),
+            )
+            for o in said["outputs"]
+        ),
+        tuple(said.get("inputs_changed", ())),
+        tuple(said.get("bands_changed", ())),
+        tuple(said.get("late", ())),
+        bool(said.get("overwritten")),
+        tuple(said.get("threads", ())),
+        tuple(said.get("started", ())),
+        tuple(said.get("lines", ())),
+        tuple((line, name) for line, name in said.get("raised", ())),
+        work_from(said.get("work", ())),
+    )
