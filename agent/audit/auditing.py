@@ -18,6 +18,7 @@ from mucc import guard
 from mucc.agent.audit.bound import SolProcess
 from mucc.agent.audit.cases import SEEDS, SLOTS, WARM, Case, plan, timed_case
 from mucc.agent.audit.detectors import findings
+from mucc.agent.audit.detectors.late_work import looked_for
 from mucc.agent.audit.findings import Finding, note
 from mucc.agent.audit.observations import (
     Bound,
@@ -376,7 +377,7 @@ class _Audit:
         runs = min(max(int(BUDGET / 4 / each), FEWEST), self.options.runs)
         times, _ = self._series(child, "timed", runs + self.rng.randrange(FEW))
         run.timed.append(self._last(child, run, cases, len(times), "timed"))
-        whole = [t for _ in range(TRIES) for t in self._series(child, "whole", FEWEST)[0]]
+        whole = looked_for(lambda: self._whole(child))
         more = FEW + runs + self.rng.randrange(FEW)
         spent: dict[str, float] = {}
         for kind in ["drift", "bare"] * TRIES:
@@ -386,9 +387,14 @@ class _Audit:
         run.timed.append(self._last(child, run, cases, more, "timed back to back"))
         run.timing = Timing(
             tuple(t[0] for t in times),
-            tuple((t[0], t[1]) for t in whole if t[1] is not None),
+            tuple(whole),
             max(spent["bare"] - spent["drift"], 0.0) * 1e3,
         )
+
+    def _whole(self, child: Child) -> tuple[float, float]:
+        """The median call of a series in ms: by events, and until the device was idle."""
+        times, _ = self._series(child, "whole", FEWEST)
+        return median(t[0] for t in times), median(t[1] for t in times)
 
     def _series(self, child: Child, kind: str, count: int) -> tuple[list[Any], float]:
         """Several calls, one after another: the times told, and the seconds by our clock.

@@ -79,7 +79,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Timing:
-    """Times in ms: each call by events, also until the device was idle, and by our clock back to back."""
+    """Times in ms: each call by events; the median call of some series, by events and until the device was
+    idle; and by our clock back to back."""
 
     calls: tuple[float, ...] = ()
     whole: tuple[tuple[float, float], ...] = ()

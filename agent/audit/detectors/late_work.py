@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 from mucc.agent.audit.findings import Finding, minor, reject
 from mucc.agent.audit.observations import Observations
@@ -12,6 +13,34 @@ SLACK_MS = 0.05
 
 SHARE = 0.25
 """Of the time by events: how much longer the device may be busy."""
+
+
+PAUSES = (0.0, 0.0, 0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds before each series of calls that looks for late work."""
+
+LEAST = 3
+"""Series that are made in any case."""
+
+
+def excess(times: tuple[float, float]) -> float:
+    """By how much more than is tolerated the device was busy for longer than the current stream, in ms."""
+    by_event, whole = times
+    return whole - by_event - SLACK_MS - SHARE * by_event
+
+
+def looked_for(series: Callable[[], tuple[float, float]]) -> list[tuple[float, float]]:
+    """The times in ms of several series of calls: of the current stream, and until the device was idle.
+
+    Where others use the GPU, too, such as solutions that compile, one series says nothing against a solution.
+    So there are more, for some seconds, until one shows no late work.
+    """
+    found: list[tuple[float, float]] = []
+    for pause in PAUSES:
+        if len(found) >= LEAST and min(map(excess, found)) <= 0:
+            break
+        time.sleep(pause)
+        found.append(series())
+    return found
 
 
 class LateWork:
@@ -39,8 +68,8 @@ class LateWork:
     def _device(self, seen: Observations) -> Iterator[Finding]:
         if not seen.timing.whole:
             return
-        by_event, whole = min(seen.timing.whole, key=lambda pair: pair[1] - pair[0])
-        if whole - by_event > SLACK_MS + SHARE * by_event:
+        least = by_event, whole = min(seen.timing.whole, key=excess)
+        if excess(least) > 0:
             yield reject(
                 self.name,
                 f"the device was busy for {whole:.4g} ms, the current stream for {by_event:.4g} ms only",
