@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
-import select
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 from agentruns import make_task, outcome
+from terminals import HIDE, SHOW, Terminal, drawn, on_a_terminal
 
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
 from mucc.agent.core.progress import Progress
 from mucc.agent.core.proposing import Call
 from mucc.agent.report.live import Live, Quiet, make
 
-ROOT = Path(__file__).parents[2]
 TASK = make_task()
 CHANGE = Candidate("…", "tile = 128x256x64\nstages = 4", parent=0, hypothesis=0)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def play(progress: Progress) -> None:
@@ -66,15 +54,6 @@ def test_lines():
         "mucc-agent: gemm/square: done: within 25% of the speed of light",
         "mucc-agent: 1 of 2 tasks, 1 attempts, 0 s, 100 tokens, $0.50",
     ]
-
-
-def drawn(live: Live, width: int = 120) -> str:
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=width, height=40)
-    with console.capture() as capture:
-        console.print(live.render())
-    return capture.get()
 
 
 def test_what_is_drawn():
@@ -147,25 +126,10 @@ progress.closed()
 print("the end", file=sys.stderr)
 """
 
-HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
-
 
 def test_a_terminal_shows_the_run_and_is_clean_afterwards():
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"}
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=ROOT, stderr=theirs, env=environment)
-    os.close(theirs)
-    got, until = b"", time.monotonic() + 20
-    while time.monotonic() < until:
-        if select.select([ours], [], [], 0.05)[0]:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # closed at the other end
-                break
-            got += data
-    os.close(ours)
-    assert process.wait(10) == 0
-    text = got.decode()
+    status, text = on_a_terminal(PROGRAM)
+    assert status == 0
     assert "gemm/square" in text and "a warning" in text and "1 of 2 tasks" in text
     assert text.count(HIDE) == text.count(SHOW) == 1 and "the end" in text[text.rindex(SHOW) :]
     # One when it begins, one for the warning, one at the end, and no more than two a second between them.

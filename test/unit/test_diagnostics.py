@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from terminals import Terminal
 
 from mucc.diagnostics import Diagnostic, DiagnosticSink, Fix, Severity, Source, Span, did_you_mean
 from mucc.diagnostics.codes import CODES
@@ -189,10 +190,6 @@ def test_colour_only_on_request():
 
 
 def test_colour_needs_a_terminal_and_respects_no_color(monkeypatch: pytest.MonkeyPatch):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert use_colour(Terminal()) and not use_colour(io.StringIO())

@@ -1,30 +1,20 @@
 """Displays: which one a stream gets, what they write, and that a terminal is left as it was."""
 
 import io
-import os
-import pty
 import re
-import select
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from terminals import HIDE, ROOT, SHOW, Terminal, drawn, on_a_terminal
 
 from mucc import progress
 from mucc.jobs import Job, Kind, Result
 from mucc.progress import Lines, Live, Quiet, display
 
-ROOT = Path(__file__).parents[2]
 JOB = Job("gelu.mcu", "device code of stage out", Kind.DEVICE, ("x",))
 OTHER = Job("silu.mcu", "link", Kind.LINK, ("x",))
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def result(seconds: float = 31.04, peak: int = 3_700_000_000) -> Result:
@@ -74,15 +64,6 @@ def test_clock(seconds: float, text: str):
     assert progress.clock(seconds) == text
 
 
-def drawn(live: Live) -> str:
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=100, height=40)
-    with console.capture() as capture:
-        console.print(live.render())
-    return capture.get()
-
-
 def test_what_is_drawn():
     live = Live(Terminal())
     live.opened(2, 20_000_000_000)
@@ -125,7 +106,7 @@ def test_a_long_name_is_cut_and_markup_is_text():
     live = Live(Terminal())
     live.opened(2, sys.maxsize)
     live.started(Job("[red]" + "x" * 300, "[/] stage", Kind.LINK, ("x",)), 1)
-    text = drawn(live)
+    text = drawn(live, 100)
     assert "[red]xxx" in text and max(map(len, text.splitlines())) <= 100 and len(text.splitlines()) == 2
     assert "0.0 GB" in text
     live.closed()
@@ -161,9 +142,6 @@ def test_it_leaves_while_others_write_and_at_the_end(monkeypatch: pytest.MonkeyP
     assert shown() == 0
     live.started(JOB, 1)
     live.closed()
-
-
-HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
 def test_nothing_appears_and_rich_is_not_loaded_for_what_is_short():
@@ -204,35 +182,8 @@ except KeyboardInterrupt:
 """
 
 
-def on_a_terminal(*arguments: str, interrupt: bool = False) -> tuple[int, str]:
-    """Run the program with a terminal for stderr; its status, and what the terminal got."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=ROOT,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    )
-    os.close(theirs)
-    got, until = b"", time.monotonic() + 20
-    while time.monotonic() < until:
-        if select.select([ours], [], [], 0.05)[0]:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # closed at the other end
-                break
-            if not data:
-                break
-            got += data
-        if interrupt and b"k1.mcu" in got:
-            process.send_signal(signal.SIGINT)
-            interrupt = False
-    os.close(ours)
-    return process.wait(10), got.decode()
-
-
 def test_a_terminal_shows_what_runs_and_is_clean_afterwards():
-    status, text = on_a_terminal("0.9", "verbose")
+    status, text = on_a_terminal(PROGRAM, "0.9", "verbose")
     assert status == 0
     assert "k0.mcu" in text and "2 running" in text and "0 of 2 programs" in text
     assert text.count(HIDE) == text.count(SHOW) > 0 and text.rindex(SHOW) > text.rindex(HIDE)
@@ -241,7 +192,7 @@ def test_a_terminal_shows_what_runs_and_is_clean_afterwards():
 
 
 def test_ctrl_c_restores_the_terminal():
-    status, text = on_a_terminal("60", interrupt=True)
+    status, text = on_a_terminal(PROGRAM, "60", interrupt_at=b"k1.mcu")
     assert status == 9
     assert text.count(HIDE) == text.count(SHOW) > 0 and text.rindex(SHOW) > text.rindex(HIDE)
     assert "interrupted" in text[text.rindex(SHOW) :]

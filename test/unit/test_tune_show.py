@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import tunelib
+from terminals import Terminal
 
 from mucc.tune.building import Built
 from mucc.tune.folder import Failure
@@ -15,11 +16,6 @@ from mucc.tune.show import CLEAR, Lines, Live, watcher
 
 KERNEL = tunelib.planned(budget=2).kernels[0]
 SIZE, CANDIDATE = KERNEL.sizes[0], KERNEL.candidates[0]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
