@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evaluations import opened, outcome_of, problem, task_of
 from processes import gone
 
-from mucc.agent.core.attempts import Candidate, Outcome, Status
-from mucc.agent.core.tasks import BASELINES, Imported, Task
-from mucc.agent.evaluate import Settings, make
-from mucc.agent.evaluate.building import Builder, Built
+from mucc.agent.core.attempts import Candidate, Status
+from mucc.agent.core.tasks import BASELINES, Task
+from mucc.agent.evaluate import Settings
+from mucc.agent.evaluate.building import Builder
 from mucc.agent.evaluate.evaluator import LocalEvaluator
 from mucc.agent.evaluate.judging import Judged
 from mucc.agent.evaluate.running import Ran
@@ -24,54 +25,8 @@ from mucc.pool import Cancelled, Pool
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-PROBLEM = """
-import torch
-
-class Model(torch.nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.linear = torch.nn.Linear(size, size)
-
-    def forward(self, x):
-        return torch.relu(self.linear(x))
-
-def get_inputs():
-    return [torch.randn(4, 64)]
-
-def get_init_inputs():
-    return [64]
-"""
-
-DRIVER = """
-import ctypes, os, subprocess, sys, tempfile, time
-import torch
-
-class ModelNew(torch.nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.linear = torch.nn.Linear(size, size)
-
-    def forward(self, x):
-        y = torch.relu(self.linear(x))
-        {body}
-        return y
-"""
-
+PROBLEM = problem(4, 64)
 SETTINGS = Settings(open_seconds=30, run_seconds=20, memory=512, output=4, runs=5, time_ms=20, fewest=2)
-
-
-class NoBuilder(Builder):
-    """Takes programs as they are: `bad` is no program, `unbuilt` does not build."""
-
-    def __init__(self) -> None:
-        self.built: list[str] = []
-
-    def build(self, task: Task, candidate: Candidate) -> Built:
-        self.built.append(candidate.program)
-        if candidate.program == "broken machine":
-            raise DiagnosticError(Diagnostic("MU5101", "nvcc was not found"))
-        said = {"bad": Status.INVALID, "unbuilt": Status.UNBUILT}.get(candidate.program)
-        return Built(None, said or Status.GOOD, "no" if said else "")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,23 +39,12 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def evaluator(scratch: Path) -> Iterator[LocalEvaluator]:
-    made = make(device="cpu", jobs=1, settings=SETTINGS)
-    assert isinstance(made, LocalEvaluator)
-    made.builder = NoBuilder()
-    with made:
+    with opened("cpu", SETTINGS) as made:
         yield made
 
 
-def task(body: str = "pass", *, driver: str = DRIVER, problem: str = PROBLEM) -> Task:
-    imported = Imported("linear", "kernel linear", driver.replace("{body}", body))
-    return Task("own/linear", "linear.py", problem, "declared", "h200", "sm_90a", imported)
-
-
-def outcome_of(evaluator: LocalEvaluator, made: Task, best_ms: float | None = 0.0) -> Outcome:
-    """What becomes of one candidate; with the default nothing beats the best, so nothing is audited."""
-    found = list(evaluator.evaluate(made, [Candidate("kernel linear", "")], best_ms))
-    assert [place for place, _ in found] == [0]
-    return found[0][1]
+def task(body: str = "pass", problem: str = PROBLEM) -> Task:
+    return task_of(problem, body)
 
 
 BAD = {
@@ -271,9 +215,7 @@ def test_baselines_are_timed_beside_a_candidate(evaluator: LocalEvaluator):
 
 
 def test_closing_ends_what_runs():
-    made = make(device="cpu", jobs=1, settings=SETTINGS)
-    assert isinstance(made, LocalEvaluator)
-    made.builder = NoBuilder()
+    made = opened("cpu", SETTINGS)
     running = threading.Event()
     errors: list[BaseException] = []
 
