@@ -17,8 +17,8 @@ from mucc.diagnostics.core import DiagnosticError, Source, Span
 from mucc.frontend import ast
 from mucc.frontend.exprtext import expr_text
 
-CASTS = {"bf16": "bf16", "f16": "f16"}
-"""The formats that f32 operands are converted to, by the policy that permits it."""
+CASTS = ("bf16", "f16")
+"""The formats that f32 operands are converted to, where the policy is called so."""
 
 REDUCTIONS = {"sum", "amax", "mean", "prod", "logsumexp", "max", "min", "softmax", "log_softmax"}
 
@@ -63,21 +63,24 @@ def _formatted(text: str) -> str:
 # Walking and editing
 
 
+def _children(expr: ast.Expr) -> tuple[ast.Expr, ...]:
+    """What an expression is made of."""
+    match expr:
+        case ast.Unary() | ast.Transpose() | ast.Index():
+            return (expr.operand,)
+        case ast.Binary():
+            return expr.lhs, expr.rhs
+        case ast.Call():
+            return tuple(a.value for a in expr.args if not isinstance(a.value, ast.List))
+        case _:
+            return ()
+
+
 def _parts(expr: ast.Expr) -> Iterator[ast.Expr]:
     """An expression and all within it, outermost first."""
     yield expr
-    match expr:
-        case ast.Unary() | ast.Transpose() | ast.Index():
-            yield from _parts(expr.operand)
-        case ast.Binary():
-            yield from _parts(expr.lhs)
-            yield from _parts(expr.rhs)
-        case ast.Call():
-            for argument in expr.args:
-                if not isinstance(argument.value, ast.List):
-                    yield from _parts(argument.value)
-        case _:
-            pass
+    for child in _children(expr):
+        yield from _parts(child)
 
 
 def _statements(kernel: ast.Kernel) -> Iterator[tuple[Span, ast.Expr]]:
@@ -228,7 +231,7 @@ def _precisions(body: str, kernel: ast.Kernel, precision: str) -> Iterator[Rewri
         yield from _computed_in(body, kernel, ("tf32", "tf32x3"))
     elif precision in CASTS:
         yield from _computed_in(body, kernel, ("tf32",))
-        yield from _cast_to(body, kernel, CASTS[precision])
+        yield from _cast_to(body, kernel, precision)
 
 
 def _computed_in(body: str, kernel: ast.Kernel, formats: tuple[str, ...]) -> Iterator[Rewriting]:
@@ -263,61 +266,62 @@ SLOWER = {"tf32": ("f32", "tf32x3"), "tf32x3": ("f32",)}
 def _cast_to(body: str, kernel: ast.Kernel, format: str) -> Iterator[Rewriting]:
     """Operands of f32 products rounded to 16 bits. Results stay f32; values between are rounded where they
     are operands next."""
-    edits: list[tuple[Span, str]] = []
-    for _, value in _statements(kernel):
-        edits += _casts(value, format, set())
+    edits = [
+        (product.span, f"({expr_text(_rounded(product, format))})")
+        for _, value in _statements(kernel)
+        for product in _outermost_products(value)
+    ]
     if edits:
         yield Rewriting(
-            _edited(body, [(span, text) for span, text in edits]),
+            _edited(body, edits),
             "precision",
             f"multiply f32 in {format}",
             f"the policy permits {format}: twice the rate of tf32, and half the bytes of operands",
         )
 
 
-def _casts(expr: ast.Expr, format: str, done: set[Span]) -> list[tuple[Span, str]]:
-    """An edit for each outermost product, with those inside it rewritten too."""
-    for part in _parts(expr):
-        if _operands(part) is not None and not any(_within(part.span, d) for d in done):
-            done.add(part.span)
-    outermost = [p for p in _parts(expr) if p.span in done and _operands(p) is not None]
-    return [(p.span, f"({_cast_text(p, format)})") for p in outermost]
+def _outermost_products(expr: ast.Expr) -> Iterator[ast.Expr]:
+    if _operands(expr) is not None:
+        yield expr
+        return
+    for child in _children(expr):
+        yield from _outermost_products(child)
 
 
-def _cast_text(expr: ast.Expr, format: str) -> str:
+def _rounded(expr: ast.Expr, format: str) -> ast.Expr:
     """An expression with the operands of all its products rounded."""
     if (operands := _operands(expr)) is not None:
-        a, b = (_cast_operand(o, format) for o in operands)
-        return f"cast({a} @ {b}, f32)"
+        a, b = (_rounded_operand(o, format) for o in operands)
+        return _cast(ast.Binary(expr.span, "@", a, b, expr.span), "f32")
     match expr:
         case ast.Unary():
-            return f"{expr.op} ({_cast_text(expr.operand, format)})"
+            return ast.Unary(expr.span, expr.op, _rounded(expr.operand, format))
         case ast.Binary():
-            return f"({_cast_text(expr.lhs, format)}) {expr.op} ({_cast_text(expr.rhs, format)})"
+            lhs, rhs = _rounded(expr.lhs, format), _rounded(expr.rhs, format)
+            return ast.Binary(expr.span, expr.op, lhs, rhs, expr.op_span)
         case ast.Transpose():
-            return f"({_cast_text(expr.operand, format)}).T"
+            return ast.Transpose(expr.span, _rounded(expr.operand, format))
         case ast.Index():
-            inner = ", ".join("None" if new else ":" for new in expr.new_axes)
-            return f"({_cast_text(expr.operand, format)})[{inner}]"
+            return ast.Index(expr.span, _rounded(expr.operand, format), expr.new_axes)
         case ast.Call():
-            words: list[str] = []
-            for argument in expr.args:
-                name = f"{argument.name.text}=" if argument.name else ""
-                if isinstance(argument.value, ast.List):
-                    items = [str(v) if isinstance(v, int) else v.text for v in argument.value.values]
-                    words.append(f"{name}({', '.join(items)},)")
-                else:
-                    words.append(name + _cast_text(argument.value, format))
-            return f"{expr.function.text}({', '.join(words)})"
+            return ast.Call(expr.span, expr.function, tuple(_rounded_in(a, format) for a in expr.args))
         case _:
-            return expr_text(expr)
+            return expr
 
 
-def _cast_operand(expr: ast.Expr, format: str) -> str:
+def _rounded_in(argument: ast.Argument, format: str) -> ast.Argument:
+    if isinstance(argument.value, ast.List):
+        return argument
+    return ast.Argument(argument.span, argument.name, _rounded(argument.value, format))
+
+
+def _rounded_operand(expr: ast.Expr, format: str) -> ast.Expr:
+    """An operand of a product in `format`; one that is turned is turned afterwards."""
     if isinstance(expr, ast.Transpose):
-        return f"cast({_cast_text(expr.operand, format)}, {format}).T"
-    return f"cast({_cast_text(expr, format)}, {format})"
+        return ast.Transpose(expr.span, _cast(_rounded(expr.operand, format), format))
+    return _cast(_rounded(expr, format), format)
 
 
-def _within(inner: Span, outer: Span) -> bool:
-    return outer.start <= inner.start and inner.end <= outer.end and inner != outer
+def _cast(expr: ast.Expr, format: str) -> ast.Expr:
+    arguments = (ast.Argument(expr.span, None, e) for e in (expr, ast.Name(expr.span, format)))
+    return ast.Call(expr.span, ast.Ident(expr.span, "cast"), tuple(arguments))
