@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from mucc.agent.core.analysis import Analysis, Limit
 from mucc.agent.core.tasks import Task
@@ -24,6 +24,8 @@ from mucc.runtime.errors import MuccError
 from mucc.signature import KernelInfo, Manifest, ManifestError, quotient
 from mucc.target.devices import get_card
 
+P = ParamSpec("P")
+
 LAUNCH = 2.5e-6
 """Seconds that a launch costs beside its work where the card's target does not say: what it is on an H200."""
 
@@ -38,37 +40,6 @@ class Study:
     """The names of the tools."""
 
 
-def analyze(
-    task: Task,
-    program: str,
-    library: str | None,
-    *,
-    device: str = "cuda",
-    ms: float | None = None,
-    dims: Mapping[str, int] | None = None,
-    diagnostics: Sequence[Mapping[str, Any]] = (),
-    time_limit: float = 60.0,
-) -> Analysis:
-    """What limits a task, and what tools say of a program for it.
-
-    `library` is what was built of the program, None where there is none; `ms` the measured time of a call in
-    milliseconds (without it, counters tell), `diagnostics` what the build said (`Outcome.diagnostics`),
-    `dims` the values of dims that the program leaves open. With `device="cpu"` nothing runs on a GPU. Each
-    process that reads something may take `time_limit` seconds. What cannot be read is named in `missing`;
-    nothing is raised.
-    """
-    return study(
-        task,
-        program,
-        library,
-        device=device,
-        ms=ms,
-        dims=dims,
-        diagnostics=diagnostics,
-        time_limit=time_limit,
-    ).analysis
-
-
 def study(
     task: Task,
     program: str,
@@ -81,7 +52,14 @@ def study(
     time_limit: float = 60.0,
     readers: Sequence[Source] | None = None,
 ) -> Study:
-    """The same with the evidence; `readers` stand in for all sources."""
+    """What limits a task, and what tools say of a program for it, with the evidence.
+
+    `library` is what was built of the program, None where there is none; `ms` the measured time of a call in
+    milliseconds (without it, counters tell), `diagnostics` what the build said (`Outcome.diagnostics`),
+    `dims` the values of dims that the program leaves open. With `device="cpu"` nothing runs on a GPU. Each
+    process that reads something may take `time_limit` seconds; `readers` stand in for all sources. What
+    cannot be read is named in `missing`; nothing is raised.
+    """
     started = time.monotonic()
     missing: list[str] = []
     manifest = _manifest(task, program, library, time_limit, missing)
@@ -120,6 +98,17 @@ def study(
     seconds = round(max(time.monotonic() - started - reading.waited, 0.0), 3)
     found = Analysis(evidence.limit, gap, advice(evidence), [*missing, *reading.missing], seconds)
     return Study(found, evidence, [tool.name for tool in used])
+
+
+def _analysis_of(studied: Callable[P, Study]) -> Callable[P, Analysis]:
+    def analyze(*args: P.args, **options: P.kwargs) -> Analysis:
+        return studied(*args, **options).analysis
+
+    return analyze
+
+
+analyze = _analysis_of(study)
+"""The same without the evidence."""
 
 
 def _other_kernels(manifest: Manifest, reading: Reading) -> str:
