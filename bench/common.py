@@ -9,11 +9,11 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from mucc.atomic import replace_file
+from mucc.toolchain.doctor import installed
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -28,13 +28,7 @@ def cpu_label() -> str:
 
 def versions(*distributions: str) -> dict[str, str]:
     """The versions of Python, of mucc, and of further distributions that are installed."""
-    found = {"python": platform.python_version()}
-    for name in ("mucc", "xdsl", *distributions):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return {"python": platform.python_version(), **installed("mucc", "xdsl", *distributions)}
 
 
 def commit() -> str:

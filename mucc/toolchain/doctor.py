@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -162,8 +163,16 @@ def gpu() -> Finding:
     return Finding("GPU", True, f"{', '.join(names)}; driver for CUDA {version}", "run")
 
 
+def installed(*distributions: str) -> dict[str, str]:
+    """The versions of those of these distributions that are installed."""
+    found: dict[str, str] = {}
+    for name in distributions:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
 def _package(name: str, distribution: str, needed_for: str, mend: str) -> Finding:
-    try:
-        return Finding(name, True, metadata.version(distribution), needed_for)
-    except metadata.PackageNotFoundError:
+    if (version := installed(distribution).get(distribution)) is None:
         return Finding(name, False, "not installed", needed_for, mend)
+    return Finding(name, True, version, needed_for)
