@@ -15,11 +15,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from mucc import guard
-from mucc.agent.audit.bound import SolProcess
 from mucc.agent.audit.cases import SEEDS, SLOTS, WARM, Case, plan, timed_case
 from mucc.agent.audit.detectors import findings
 from mucc.agent.audit.detectors.late_work import looked_for
 from mucc.agent.audit.findings import Finding, note
+from mucc.agent.audit.imports import SolCall
 from mucc.agent.audit.observations import (
     Bound,
     Call,
@@ -37,7 +37,7 @@ from mucc.agent.audit.shares import kernels, own_share
 from mucc.agent.audit.solutions import Solution, open_solution
 from mucc.agent.audit.verdict import Failure, Verdict
 from mucc.agent.isolation.problems import problem_error
-from mucc.agent.isolation.process import Child, ChildFailed
+from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.cli import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
@@ -46,9 +46,6 @@ from mucc.gpu_turns import exclusive_gpu, shared_gpu
 
 PRELOADED = ("mucc.agent.audit.candidate", "mucc.agent.audit.referee", "torch._dynamo")
 """What the processes of audits need: modules of ours, torch, and what its profiler loads at its first use."""
-
-TORCH = {"cpu": 2 << 30, "cuda": 12 << 30}
-"""Bytes of main memory that torch itself may take, with what CUDA keeps there."""
 
 BUDGET = 4.0
 """Seconds that timed calls may take together."""
@@ -128,7 +125,9 @@ class Auditor:
         parse_problem(problem, text)  # before anything is built
         self.zygote.start()
         with guard.temporary_folder(tempfile.gettempdir()) as folder:
-            return self.judge(problem, text, open_solution(solution, problem, folder), options)
+            device = (options or Options()).device
+            opened = open_solution(solution, problem, folder, self.zygote, device)
+            return self.judge(problem, text, opened, options)
 
     def judge(self, problem: str, text: str, solution: Solution, options: Options | None = None) -> Verdict:
         """Judge a solution that was opened already, of a problem whose file has this text."""
@@ -309,10 +308,7 @@ class _Audit:
     def _child(self, module: str) -> Child:
         memory = (self.options.memory_limit << 20) + TORCH["cuda" if self.device != "cpu" else "cpu"]
         module = f"mucc.agent.audit.{module}"
-        try:
-            return Child(self.auditor.zygote, module, self.folder, self.options.time_limit, memory)
-        except ChildFailed as failed:
-            raise self._problem_error(failed) from None
+        return Child(self.auditor.zygote, module, self.folder, self.options.time_limit, memory)
 
     def _problem(self) -> dict[str, Any]:
         return {
@@ -402,7 +398,7 @@ class _Audit:
         On a CPU that is shared, time of its processors says more than time that has passed.
         """
         started, used = time.monotonic(), child.processor_seconds()
-        child.tell(*[kind] * count, '{"do": "over"}')
+        child.tell(*[kind] * count, {"do": "over"})
         answer = self._heard(child.answer())
         passed = time.monotonic() - started
         self.made.append((kind, count))
@@ -456,13 +452,13 @@ class _Audit:
 
     # The bound
 
-    def _sol(self, run: Run) -> SolProcess | None:
+    def _sol(self, run: Run) -> SolCall | None:
         card = self.options.card or run.card
         if not self.options.bound or self.options.bound_us is not None or not card:
             return None
-        return SolProcess(self.request.path, card)
+        return SolCall(self.auditor.zygote, self.request, card)
 
-    def _bound(self, sol: SolProcess | None) -> tuple[Bound | None, str]:
+    def _bound(self, sol: SolCall | None) -> tuple[Bound | None, str]:
         if self.options.bound_us is not None:
             return Bound(self.options.bound_us / 1e3, "as given"), ""
         return sol.bound(self.options.precision) if sol else (None, "")

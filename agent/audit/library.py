@@ -14,24 +14,31 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from mucc.agent.audit.imports import imported
+from mucc.agent.isolation.zygote import Zygote
 from mucc.cli import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.torch_import.request import Answer, Request
-from mucc.frontend.torch_import.sandbox import run
 from mucc.runtime.elf import read_manifest
 from mucc.runtime.errors import MuccError
 from mucc.signature import KernelInfo
+from mucc.toolchain.doctor import gpu
 
 
-def driver_of(path: str, problem: str, folder: str) -> str:
-    """The Python file that runs a library, or a program, as `ModelNew` of a problem, in `folder`.
+def driver_of(path: str, problem: str, folder: str, zygote: Zygote, device: str) -> str:
+    """The Python file that runs a library, or a program, as `ModelNew` of a problem, in `folder`. The problem
+    is imported in a child of the zygote.
 
     Raises DiagnosticError: MU5010, MU5011, MU603x for a file that is no library, MU7110 for a program that
-    does not compile, MU7111 for kernels that are not the problem's, and those of importing the problem.
+    does not compile, MU7101 before it is compiled for nothing, MU7111 for kernels that are not the problem's,
+    and those of importing the problem.
     """
     library = os.path.join(folder, "kernels.so")
     if path.endswith(".mcu"):
-        _compile(path, library)
+        files.read_source(path)
+        _mucc(path, "check", path)
+        _check_gpu(path, device)
+        _mucc(path, path, "-o", library)
     else:
         files.read_bytes(path)
         shutil.copyfile(path, library)
@@ -42,7 +49,7 @@ def driver_of(path: str, problem: str, folder: str) -> str:
     for whole in (False, True):
         name, output = _name([k.name for k in kernels]), os.path.join(folder, "kernels.mcu")
         request = Request.of(problem, text, output=output, name=name, whole=whole)
-        answer = run(request)
+        answer = imported(zygote, request)
         if wanted := _wanted(answer):
             expected.append(", ".join(wanted))
         if wanted and set(wanted) <= set(there):
@@ -65,12 +72,17 @@ def _written(request: Request, answer: Answer, library: str) -> str:
     return request.driver
 
 
-def _compile(path: str, library: str) -> None:
-    """Compile a program. Raises MU5010, MU5011, MU7110."""
-    files.read_source(path)
-    made = subprocess.run(
-        [sys.executable, "-m", "mucc", path, "-o", library], capture_output=True, text=True, check=False
-    )
+def _check_gpu(path: str, device: str) -> None:
+    """Raise MU7101 where a program cannot run, as far as the driver says."""
+    found = gpu()
+    if device == "cpu" or not found.found:
+        reason = "--device cpu" if device == "cpu" else found.detail
+        raise DiagnosticError(Diagnostic("MU7101", f"{path} needs a GPU: {reason}"))
+
+
+def _mucc(path: str, *words: str) -> None:
+    """Have mucc do something with a program. Raises MU7110."""
+    made = subprocess.run([sys.executable, "-m", "mucc", *words], capture_output=True, text=True, check=False)
     if made.returncode:
         said = made.stderr.strip().splitlines()
         raise DiagnosticError(

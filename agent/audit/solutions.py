@@ -6,6 +6,7 @@ import ast
 import os
 from dataclasses import dataclass
 
+from mucc.agent.isolation.zygote import Zygote
 from mucc.cli import files
 
 
@@ -22,12 +23,12 @@ class Solution:
     is_library: bool = False
 
 
-def open_solution(path: str, problem: str, folder: str) -> Solution:
-    """The file to load for a solution. Raises MU5010 and MU5011; MU7110 and MU7111 for libraries."""
+def open_solution(path: str, problem: str, folder: str, zygote: Zygote, device: str) -> Solution:
+    """The file to load for a solution. Raises MU5010 and MU5011; what `driver_of` raises for libraries."""
     if path.endswith((".so", ".mcu")):
         from mucc.agent.audit.library import driver_of
 
-        return Solution(driver_of(path, problem, folder), path, None, True)
+        return Solution(driver_of(path, problem, folder, zygote, device), path, None, True)
     text = files.read_source(path).text
     try:
         tree = ast.parse(text)

@@ -131,11 +131,14 @@ def _problem(args: Arguments) -> Task:
     """The task of a problem file. Raises MU7261 where nothing of it is compiled."""
     from pathlib import Path
 
-    from mucc.agent.engine.importing import import_all
-    from mucc.agent.engine.problems import Problem
+    from mucc.agent.importing.importing import PRELOADED, import_all
+    from mucc.agent.importing.problems import Problem
+    from mucc.agent.isolation.zygote import Zygote
 
     assert args.file is not None
-    task = next(import_all([Problem(Path(args.file))], args.precision, args.card, DEFAULT_TARGET, 1))
+    with Zygote(PRELOADED) as zygote:
+        problems = [Problem(Path(args.file))]
+        [task] = import_all(zygote, problems, args.precision, args.card, DEFAULT_TARGET, 1)
     if error := task.imported.error:
         raise DiagnosticError(
             Diagnostic(

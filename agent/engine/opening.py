@@ -14,10 +14,11 @@ from typing import Any
 
 from mucc.agent.core.proposing import Lesson
 from mucc.agent.core.tasks import Task
-from mucc.agent.engine.importing import import_all
 from mucc.agent.engine.optimising import first_record
 from mucc.agent.engine.options import Options, resumed
-from mucc.agent.engine.problems import Problem, find_problems
+from mucc.agent.importing.importing import import_all
+from mucc.agent.importing.problems import Problem, find_problems
+from mucc.agent.isolation.zygote import Zygote
 from mucc.agent.report.reading import DATABASE
 from mucc.agent.store import RunInfo, Store, TaskRecord
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
@@ -127,13 +128,13 @@ def _lessons_of(runs: Sequence[str]) -> list[Lesson]:
     return found
 
 
-def import_missing(opened: Opened) -> list[TaskRecord]:
+def import_missing(opened: Opened, zygote: Zygote) -> list[TaskRecord]:
     """All tasks of a run in their order; what is not imported yet is now. Raises as `import_all`."""
     store, options = opened.store, opened.options
     there = {record.task.key for record in store.tasks()}
     waiting = [p for p in opened.problems if p.key not in there]
     if waiting:
-        made = import_all(waiting, options.precision, options.card, options.target, options.jobs)
+        made = import_all(zygote, waiting, options.precision, options.card, options.target, options.jobs)
         ready: dict[str, Task] = {}
         order = iter(waiting)
         following = next(order, None)

@@ -19,7 +19,9 @@ from mucc.agent.engine.opening import Opened, import_missing, open_run
 from mucc.agent.engine.options import Options
 from mucc.agent.engine.parts import OneAtATime, Parts
 from mucc.agent.engine.running import Ending, run_tasks, turns_of
+from mucc.agent.importing.importing import PRELOADED
 from mucc.agent.report import live
+from mucc.agent.store import TaskRecord
 from mucc.machine import cores
 from mucc.target.devices import get_card
 
@@ -61,13 +63,18 @@ def carry_out(wishes: Wishes, stream: TextIO) -> Ending:
         options = opened.options
         strategy, proposer = _made(options)
         progress: Progress = live.make(stream, quiet=wishes.quiet)
-        evaluator = evaluate.make(
-            device=options.device, jobs=options.jobs, folder=os.path.join(wishes.folder, WORK)
-        )
-        try:
-            return _run(wishes.folder, opened, evaluator, proposer, strategy, progress)
-        finally:
-            evaluator.close()
+        with evaluate.make_zygote(*PRELOADED) as zygote:
+            evaluator = evaluate.make(
+                device=options.device,
+                jobs=options.jobs,
+                folder=os.path.join(wishes.folder, WORK),
+                zygote=zygote,
+            )
+            try:
+                records = import_missing(opened, zygote)
+                return _run(wishes.folder, opened, records, evaluator, proposer, strategy, progress)
+            finally:
+                evaluator.close()
 
 
 def _made(options: Options) -> tuple[Strategy, Proposer]:
@@ -79,13 +86,13 @@ def _made(options: Options) -> tuple[Strategy, Proposer]:
 def _run(
     folder: str,
     opened: Opened,
+    records: Sequence[TaskRecord],
     evaluator: Evaluator,
     proposer: Proposer,
     strategy: Strategy,
     progress: Progress,
 ) -> Ending:
     store, options = opened.store, opened.options
-    records = import_missing(opened)
 
     def analyze(task: Task, attempt: Attempt, library: str | None) -> Analysis:
         outcome = attempt.outcome

@@ -14,8 +14,9 @@ from mucc.agent.evaluate.settings import Settings
 
 if TYPE_CHECKING:
     from mucc.agent.core.evaluating import Evaluator
+    from mucc.agent.isolation.zygote import Zygote
 
-__all__ = ["Settings", "make"]
+__all__ = ["Settings", "make", "make_zygote"]
 
 
 def make(
@@ -24,12 +25,22 @@ def make(
     jobs: int | None = None,
     folder: str | None = None,
     settings: Settings | None = None,
+    zygote: Zygote | None = None,
 ) -> Evaluator:
-    """An evaluator on a device: "cuda", "cpu" or "auto". It begins to load torch at once, in another process.
+    """An evaluator on a device: "cuda", "cpu" or "auto". It begins to load torch at once, in another process:
+    the `zygote`, which is closed with it.
 
     `jobs` are builds at a time, by default as many as there are cores; `folder` keeps libraries and what
     torch.compile has made, by default for as long as the evaluator lasts.
     """
     from mucc.agent.evaluate.evaluator import LocalEvaluator
 
-    return LocalEvaluator(device, jobs, folder, settings or Settings())
+    return LocalEvaluator(device, jobs, folder, settings or Settings(), zygote or make_zygote())
+
+
+def make_zygote(*modules: str) -> Zygote:
+    """What processes of evaluations are forked from; it loads `modules`, too."""
+    from mucc.agent.evaluate.evaluator import PRELOADED
+    from mucc.agent.isolation.zygote import Zygote
+
+    return Zygote((*modules, *PRELOADED), {"TORCHINDUCTOR_COMPILE_THREADS": "1"})

@@ -11,11 +11,11 @@ from typing import Any
 from mucc import guard
 from mucc.agent.core.evaluating import Comparison
 from mucc.agent.core.tasks import PROBLEM_FILE, Task
-from mucc.agent.evaluate.running import TORCH, Turn
+from mucc.agent.evaluate.running import Turn
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.workplace import lay_out
 from mucc.agent.isolation.problems import problem_error
-from mucc.agent.isolation.process import Child, ChildFailed
+from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.gpu_turns import exclusive_gpu, shared_gpu
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from mucc import guard
-from mucc.agent.audit.auditing import PRELOADED
+from mucc.agent.audit import auditing
 from mucc.agent.budget.stopping import PROGRESS
 from mucc.agent.core.attempts import Candidate, Outcome, Status
 from mucc.agent.core.evaluating import Comparison, Watch
@@ -26,7 +26,7 @@ from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.pool import Cancelled, Pool
 
-MODULES = ("mucc.agent.evaluate.trial", "mucc.agent.evaluate.contenders", *PRELOADED)
+PRELOADED = ("mucc.agent.evaluate.trial", "mucc.agent.evaluate.contenders", *auditing.PRELOADED)
 """What processes of evaluations and audits need: modules of ours, and torch."""
 
 THREADS = 64
@@ -36,9 +36,9 @@ Done = tuple[int, Outcome | BaseException]
 
 
 class LocalEvaluator:
-    """Evaluates on this machine. The process that all others are forked from begins to load torch at once."""
+    """Evaluates on this machine. Its zygote begins to load torch at once, and is closed with it."""
 
-    def __init__(self, device: str, jobs: int | None, folder: str | None, settings: Settings):
+    def __init__(self, device: str, jobs: int | None, folder: str | None, settings: Settings, zygote: Zygote):
         self._held = contextlib.ExitStack()
         if folder is None:
             folder = self._held.enter_context(guard.temporary_folder(tempfile.gettempdir()))
@@ -50,7 +50,7 @@ class LocalEvaluator:
             self._held.close()
             message = f"{libraries} cannot be made: {error.strerror}"
             raise DiagnosticError(Diagnostic("MU7203", message)) from None
-        self._zygote = Zygote(MODULES, {"TORCHINDUCTOR_COMPILE_THREADS": "1"})
+        self._zygote = zygote
         self._zygote.start()
         self._pool = Pool(cores=jobs, runner=patient_run)
         self._threads = ThreadPoolExecutor(THREADS, "evaluate")

@@ -20,14 +20,11 @@ from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.timing import spread
 from mucc.agent.evaluate.workplace import lay_out, request_of
 from mucc.agent.isolation.problems import problem_error
-from mucc.agent.isolation.process import Child, ChildFailed
+from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.torch_import.request import error_from_json
 from mucc.gpu_turns import exclusive_gpu, shared_gpu
-
-TORCH = {"cpu": 2 << 30, "cuda": 12 << 30}
-"""Bytes of main memory that torch itself may take, with what CUDA keeps there."""
 
 SEEDS = 2**31
 
@@ -83,7 +80,7 @@ class Runner:
         with guard.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program, library)
             seconds = {"wait": 0.0}
-            with self._child(task, folder) as child:
+            with self._child(folder) as child:
                 try:
                     ran = self._trial(task, child, driver, folder, turn, seconds)
                 except _Failed as failed:
@@ -96,13 +93,10 @@ class Runner:
         seconds["run"] = time.monotonic() - started - seconds["wait"]
         return Ran(ran.status, ran.reason, ran.ms, ran.spread_ms, ran.facts, printed, seconds)
 
-    def _child(self, task: Task, folder: str) -> Child:
+    def _child(self, folder: str) -> Child:
         settings = self.settings
         memory = settings.memory_bytes + TORCH["cpu" if self.device == "cpu" else "cuda"]
-        try:
-            return Child(self.zygote, "mucc.agent.evaluate.trial", folder, settings.open_seconds, memory)
-        except ChildFailed as failed:
-            raise problem_error(task.path, failed) from None
+        return Child(self.zygote, "mucc.agent.evaluate.trial", folder, settings.open_seconds, memory)
 
     def _trial(
         self, task: Task, child: Child, driver: str, folder: str, turn: Turn, seconds: dict[str, float]

@@ -13,11 +13,13 @@ from typing import Any
 
 from mucc import guard
 from mucc.agent.isolation.server import MARK
-from mucc.agent.isolation.zygote import Server, Zygote, ZygoteFailed, log, new_mark
+from mucc.agent.isolation.zygote import Server, Zygote, ZygoteFailed, new_mark
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.family import End, Family, end_strays
+from mucc.printed import Printed, notes
 
-SAID = 8
-"""Lines of what a process printed last that are shown."""
+TORCH = {"cpu": 2 << 30, "cuda": 12 << 30}
+"""Bytes of main memory that torch itself may take, with what CUDA keeps there."""
 
 DYING = 2.0
 """Seconds that a process which has closed its pipe gets to end of itself."""
@@ -51,8 +53,8 @@ class Child:
     """One process with bounded time and memory, forked from a zygote; ends with all its descendants.
 
     It runs `serve(line)` of a module. `memory` is in bytes of main memory, `seconds` is for all requests
-    together. It works in `folder`, and its temporary files go there. Raises ChildFailed where it cannot be
-    started.
+    together. It works in `folder`, and its temporary files go there. Raises DiagnosticError where it cannot
+    be started: MU7001 without torch, else MU7212.
     """
 
     def __init__(
@@ -65,26 +67,26 @@ class Child:
         env: Mapping[str, str] | None = None,
     ):
         self.folder, self.seconds, self.memory = os.path.abspath(folder), seconds, memory
-        self._until = time.monotonic() + seconds
         self._mark = new_mark()
-        self._log = log()
+        self._printed = Printed()
         self._buffer = b""
         self._status: int | None = None
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         try:
-            pipes = (theirs_in, theirs_out, self._log.fileno())
+            pipes = (theirs_in, theirs_out, self._printed.fileno())
             self._server, self._pid = zygote.fork(module, self.folder, self._mark, env or {}, pipes)
         except BaseException as error:
             os.close(self._in)
             os.close(self._out)
-            self._log.close()
+            self._printed.close()
             if isinstance(error, ZygoteFailed):
-                raise ChildFailed(str(error), error.printed) from None
+                raise _not_started(error) from None
             raise
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
+        self._until = time.monotonic() + seconds
         self._family = Family(self._pid, lambda: _buried(self._server, self._pid))
         guard.watch(self._pid)
 
@@ -107,11 +109,12 @@ class Child:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """The answer to a request. Raises ChildFailed."""
-        self.tell(json.dumps(request))
+        self.tell(request)
         return self.answer()
 
-    def tell(self, *lines: str) -> None:
-        """Send requests without waiting. Raises ChildFailed where nobody listens."""
+    def tell(self, *requests: str | Mapping[str, Any]) -> None:
+        """Send requests, words or objects, without waiting. Raises ChildFailed where nobody listens."""
+        lines = [r if isinstance(r, str) else json.dumps(r) for r in requests]
         data = "".join(f"{line}\n" for line in lines).encode()
         try:
             while data:
@@ -167,12 +170,7 @@ class Child:
 
     def printed(self) -> str:
         """The last lines of what the process printed."""
-        if self._log.closed:
-            return ""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - 10_000))
-        text = self._log.read().decode("utf-8", errors="replace")
-        return "\n".join(line[:200] for line in text.strip().splitlines()[-SAID:])
+        return self._printed.last_lines()
 
     def close(self) -> int:
         """End the process and its descendants; its status."""
@@ -188,7 +186,15 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-        self._log.close()
+        self._printed.close()
+
+
+def _not_started(failed: ZygoteFailed) -> DiagnosticError:
+    """Why there is no process, which is nobody's fault but the machine's."""
+    if "No module named 'torch'" in failed.printed:
+        helps = ("pip install torch",)
+        return DiagnosticError(Diagnostic("MU7001", "running problems needs torch", helps=helps))
+    return DiagnosticError(Diagnostic("MU7212", str(failed), notes=notes(failed.printed)))
 
 
 def _buried(server: Server, pid: int) -> tuple[int, int]:

@@ -9,13 +9,13 @@ import secrets
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 from mucc import guard
 from mucc.agent.isolation.server import MARK
+from mucc.printed import Printed
 
 START = 300.0
 """Seconds that loading torch may take."""
@@ -41,7 +41,7 @@ class Server:
     def __init__(self, modules: Sequence[str], env: Mapping[str, str]):
         self._lock = threading.Lock()
         self._ready = False
-        self._log = log()
+        self._printed = Printed()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         try:
@@ -49,8 +49,8 @@ class Server:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "mucc.agent.isolation.server", str(theirs.fileno()), *modules],
                     stdin=subprocess.DEVNULL,
-                    stdout=self._log.fileno(),
-                    stderr=self._log.fileno(),
+                    stdout=self._printed.fileno(),
+                    stderr=self._printed.fileno(),
                     pass_fds=(theirs.fileno(),),
                     env={
                         **environment(),
@@ -79,21 +79,14 @@ class Server:
                 socket.send_fds(self._control, [json.dumps(request).encode()], pipes)
                 return self._heard()
             except OSError as error:
-                raise ZygoteFailed(f"the process that forks others {_how(error)}", self.printed()) from None
+                said = self._printed.last_lines()
+                raise ZygoteFailed(f"the process that forks others {_how(error)}", said) from None
 
     def _heard(self) -> dict[str, Any]:
         data = self._control.recv(1 << 16)
         if not data:
             raise ConnectionResetError
         return json.loads(data)
-
-    def printed(self) -> str:
-        """The end of what it said."""
-        if self._log.closed:
-            return ""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - 10_000))
-        return self._log.read().decode("utf-8", errors="replace").strip()
 
     def close(self) -> None:
         """End it, and its children."""
@@ -106,7 +99,7 @@ class Server:
             self._process.kill()
             self._process.wait()
         guard.forget(self._process.pid)
-        self._log.close()
+        self._printed.close()
 
 
 class Zygote:
@@ -173,11 +166,6 @@ class Zygote:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def log() -> IO[bytes]:
-    """A file without a name for what a process prints."""
-    return tempfile.TemporaryFile()
 
 
 def environment() -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.kernelbench.options import Options
 from bench.kernelbench.run import Run
-from mucc.agent.engine.problems import find_problems
+from mucc.agent.importing.problems import find_problems
 from mucc.diagnostics.core import DiagnosticError
 
 

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bench.common import cpu_label, versions, write_result
+from bench.kernelbench.children import Limits, Turn, run_each
 from bench.kernelbench.importing import Values, bound_of, request_of
 from bench.kernelbench.records import Records
 from bench.kernelbench.run import load_torch
-from mucc.agent.engine.children import Limits, Turn, run_each
-from mucc.agent.engine.problems import Problem, find_problems
+from mucc.agent.importing.problems import Problem, find_problems
 from mucc.agent.report.figures import geomean
 from mucc.cache.keys import digest, package_fingerprint
 from mucc.diagnostics.core import DiagnosticError

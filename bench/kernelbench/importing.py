@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.kernelbench.options import Options
-from mucc.agent.engine.imports import share, sol_of, weights_of
-from mucc.agent.engine.problems import Problem
+from mucc.agent.importing.imports import share, weights_of
+from mucc.agent.importing.problems import Problem
+from mucc.analysis.program import analyse_import
 from mucc.analysis.sol import Sol
 from mucc.atomic import replace_file
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.child import serve
 from mucc.frontend.torch_import.request import Answer, Request, kernel_name
+from mucc.target.devices import get_card
 
 Values = dict[str, Any]
 
@@ -113,7 +115,7 @@ def bound_of(whole: Answer, name: str, card: str) -> Values:
     """
     if not whole.text:
         return {}
-    sol = sol_of(whole, name, card)
+    sol = analyse_import(whole, name, name, get_card(card))
     return {
         "sol_ms": _ms(sol, "as declared"),
         "sol_tf32_ms": _ms(sol, "f32 products in tf32"),

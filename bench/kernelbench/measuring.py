@@ -6,12 +6,12 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.kernelbench.children import Turn
 from bench.kernelbench.importing import Values, folder_of
 from bench.kernelbench.options import Options
 from bench.kernelbench.verdicts import judge
 from mucc.agent.core.tasks import BASELINES
-from mucc.agent.engine.children import Turn
-from mucc.agent.engine.problems import Problem
+from mucc.agent.importing.problems import Problem
 
 if TYPE_CHECKING:
     from mucc.agent.evaluate.contenders import Contenders

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mucc.agent.engine.children import Limits
+from bench.kernelbench.children import Limits
 
 
 @dataclass(frozen=True)

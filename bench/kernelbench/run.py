@@ -12,12 +12,12 @@ from typing import Any
 
 from bench.common import RESULTS, cpu_label, result, versions
 from bench.kernelbench import building, importing, measuring, report
+from bench.kernelbench.children import Turn, run_each
 from bench.kernelbench.importing import Values, folder_of
 from bench.kernelbench.options import Options
 from bench.kernelbench.records import Records
 from bench.kernelbench.rows import figures, row_of
-from mucc.agent.engine.children import Turn, run_each
-from mucc.agent.engine.problems import Problem
+from mucc.agent.importing.problems import Problem
 from mucc.atomic import replace_file
 from mucc.cache.keys import digest, package_fingerprint
 from mucc.frontend.torch_import.child import TORCH

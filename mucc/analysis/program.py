@@ -15,6 +15,7 @@ from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dims import fault
+from mucc.frontend.torch_import.request import Answer
 from mucc.hints import check_names
 from mucc.passes.decompose import Decompose
 from mucc.passes.form_stages import FormStages
@@ -54,6 +55,21 @@ def analyse_problem(
     """
     found = analyse_module(_module(source), card, {}, inputs, inner)
     return found[0] if len(found) == 1 else together(name, found, _rates(card))
+
+
+def analyse_import(answer: Answer, name: str, shown: str, card: Card) -> Sol:
+    """The analysis of a problem file that was imported whole, with the structure of its inputs; messages call
+    it `shown`. Raises DiagnosticError: MU5409 where nothing of it can be said as a program."""
+    if not answer.text:
+        left = ", ".join(unsaid(answer))
+        raise fault("MU5409", f"nothing of '{shown}' can be said as a program: {left}")
+    inputs = {argument: Structure.of(said) for argument, said in answer.structure.items()}
+    return analyse_problem(Source(f"{name}.mcu", answer.text), card, name, answer.inner, inputs)
+
+
+def unsaid(answer: Answer) -> list[str]:
+    """The operations that mucc cannot say, and so are not bounded."""
+    return sorted({str(row["operation"]) for row in answer.rows if not row["kernel"]})
 
 
 def analyse_module(

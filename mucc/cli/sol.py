@@ -74,22 +74,19 @@ def main(argv: list[str], reporter: Reporter) -> int:
     if args.plot:
         files.check_output(args.plot, (args.file,))
     from mucc.analysis import sol_report
-    from mucc.analysis.program import analyse_problem, analyse_source
-    from mucc.analysis.structure import Structure
+    from mucc.analysis.program import analyse_import, analyse_source
     from mucc.dims import parse_dims
     from mucc.frontend.torch_import.request import kernel_name
     from mucc.target.devices import get_card
 
     card = get_card(args.device)
-    if args.file.endswith(".py"):
-        source, answer = _imported(args.file, reporter)
+    answer = _imported(args.file, reporter) if args.file.endswith(".py") else None
+    name = kernel_name(args.file)
+    if answer is not None and args.kernel is None:
+        found = [analyse_import(answer, name, args.file, card)]
     else:
-        source, answer = files.read_source(args.file), None
-    if answer is None or args.kernel is not None:
+        source = Source(f"{name}.mcu", answer.text) if answer else files.read_source(args.file)
         found = analyse_source(source, card, parse_dims(args.dims), args.kernel)
-    else:
-        inputs = {name: Structure.of(said) for name, said in answer.structure.items()}
-        found = [analyse_problem(source, card, kernel_name(args.file), answer.inner, inputs)]
     if args.measured is not None and len(found) > 1:
         names = ", ".join(s.kernel for s in found)
         raise usage_error("--measured is the time of one kernel", f"say which with --kernel: {names}")
@@ -106,25 +103,18 @@ def main(argv: list[str], reporter: Reporter) -> int:
     return 0
 
 
-def _imported(path: str, reporter: Reporter) -> tuple[Source, Answer]:
-    """The program of a PyTorch problem file, and what else is known of it.
-
-    The reporter gets a note on what mucc cannot say, and so is not bounded.
-    """
+def _imported(path: str, reporter: Reporter) -> Answer:
+    """What is imported of a PyTorch problem file. The reporter gets a note on what is not bounded."""
+    from mucc.analysis.program import unsaid
     from mucc.frontend.torch_import.request import Request
     from mucc.frontend.torch_import.sandbox import run
 
     request = Request.of(path, files.read_source(path).text, whole=True, structure=True)
     answer = run(request, IMPORT_SECONDS)
-    left = sorted({str(row["operation"]) for row in answer.rows if not row["kernel"]})
-    if not answer.text:
-        raise DiagnosticError(
-            Diagnostic("MU5409", f"nothing of '{path}' can be said as a program: {', '.join(left)}")
-        )
-    if left:
+    if answer.text and (left := unsaid(answer)):
         message = f"the bound leaves out what stays PyTorch's: {', '.join(left)}"
         reporter.add([Diagnostic("MU5409", message, severity=Severity.WARNING)])
-    return Source(f"{request.name}.mcu", answer.text), answer
+    return answer
 
 
 def _plot(args: Arguments, found: Sequence[Sol], card: Card) -> None:

@@ -120,14 +120,14 @@ Run it where the card is. `mucc doctor` shows what was found; `mucc import` and 
 """,
     ),
     "MU7212": (
-        "the process that imports problems ended",
+        "no process can be started",
         """
-`mucc-agent optimize` imports problem files in a process that has loaded torch, and forks a child for each.
-That process itself ended, most often for want of memory; what it printed last is shown.
+Problem files and candidates run in processes of their own, which are forked from one that has loaded torch.
+That one has ended, or cannot fork, most often for want of memory; what it printed last is shown.
 
 ```
 $ mucc-agent optimize problems -o runs/all
-error[MU7212]: the process that imports problems ended with status -9
+error[MU7212]: the process that forks others has ended
 ```
 
 Fewer jobs (`-j`) take less memory.

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import gone, wait_for
 
+from mucc.agent.isolation.calling import Call
 from mucc.agent.isolation.process import Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote, ZygoteFailed
+from mucc.diagnostics.core import DiagnosticError
 
 SERVANT = """
 import ctypes, os, random, time
@@ -38,6 +41,22 @@ def serve(line):
             time.sleep(100)
         elif word == "pids":
             line.say({"own": os.getpid(), "parent": os.getppid()})
+
+def doubled(number):
+    return 2 * number
+
+def refuses():
+    from mucc.diagnostics.core import Diagnostic, DiagnosticError
+    raise DiagnosticError(Diagnostic("MU7010", "mlp.py has no Model"))
+
+def breaks():
+    return 1 / 0
+
+def leaves():
+    os._exit(3)
+
+def hangs():
+    time.sleep(60)
 """
 
 MEMORY = 512 << 20
@@ -84,16 +103,45 @@ def test_memory_is_looked_at_while_an_answer_is_awaited(zygote: Zygote, tmp_path
     assert caught.value.cause == "memory"
 
 
+def called(zygote: Zygote, function: str, seconds: float = 20, **arguments: Any) -> Call:
+    return Call(zygote, function, "mlp.py", seconds=seconds, memory=MEMORY, **arguments)
+
+
+def test_a_function_is_called_elsewhere(zygote: Zygote):
+    calls = [called(zygote, "servant:doubled", number=n) for n in range(3)]
+    assert [call.result() for call in calls] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "words"),
+    [
+        ("servant:refuses", "MU7010", "mlp.py has no Model"),
+        ("servant:breaks", "MU9001", "ZeroDivisionError"),
+        ("servant:leaves", "MU7015", "the process that ran mlp.py ended with status 3"),
+        ("servant:hangs", "MU7013", "mlp.py did not end within 0.3 s"),
+    ],
+)
+def test_what_a_called_function_does_is_an_error_of_its_problem(
+    zygote: Zygote, function: str, code: str, words: str
+):
+    with pytest.raises(DiagnosticError) as caught:
+        called(zygote, function, 0.3 if code == "MU7013" else 20).result()
+    found = caught.value.diagnostics[0]
+    assert found.code == code and words in found.message
+
+
 def test_what_cannot_be_loaded_is_told(tmp_path: Path):
-    with Zygote(("no_such_module_of_anybody",)) as broken, pytest.raises(ChildFailed) as caught:
+    with Zygote(("no_such_module_of_anybody",)) as broken, pytest.raises(DiagnosticError) as caught:
         Child(broken, "servant", str(tmp_path), 20, MEMORY)
-    assert "No module named 'no_such_module_of_anybody'" in caught.value.printed
+    found = caught.value.diagnostics[0]
+    assert found.code == "MU7212" and "No module named 'no_such_module_of_anybody'" in found.notes[0]
     with pytest.raises(ZygoteFailed):
         broken.start()
 
 
 ALONE = """
 import sys
+from mucc.agent.isolation.calling import Call
 from mucc.agent.isolation.process import Child
 from mucc.agent.isolation.zygote import Zygote
 zygote = Zygote(("servant",))

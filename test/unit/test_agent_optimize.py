@@ -23,9 +23,10 @@ from mucc.agent.core.analysis import Analysis, Limit
 from mucc.agent.core.proposing import Lesson
 from mucc.agent.core.tasks import Compiled, Task
 from mucc.agent.engine import device, opening
-from mucc.agent.engine.importing import import_all
 from mucc.agent.engine.locking import locked
-from mucc.agent.engine.problems import Problem
+from mucc.agent.importing.importing import PRELOADED, import_all
+from mucc.agent.importing.problems import Problem
+from mucc.agent.isolation.zygote import Zygote
 from mucc.agent.store import Store, TaskState
 
 PROBLEMS = Path(__file__).parents[2] / "bench/kernelbench/problems"
@@ -33,7 +34,7 @@ PROBLEMS = Path(__file__).parents[2] / "bench/kernelbench/problems"
 Capture = pytest.CaptureFixture[str]
 
 
-def imported(problems: Sequence[Problem], *_: Any) -> Iterator[Task]:
+def imported(_: Zygote, problems: Sequence[Problem], *__: Any) -> Iterator[Task]:
     """Imports that need no torch; the last comes first."""
     for problem in reversed(problems):
         yield scripted.task(problem.key)
@@ -255,7 +256,9 @@ def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(
 def test_problem_files_become_tasks_with_the_bound_that_the_audit_has():
     pytest.importorskip("torch")
     files = [PROBLEMS / "linear_gelu.py", PROBLEMS / "bad/raises.py", PROBLEMS / "bad/exits.py"]
-    found = {t.key: t for t in import_all([Problem(f) for f in files], "tf32", "h200", "sm_90a", 2)}
+    with Zygote(PRELOADED) as zygote:
+        made = import_all(zygote, [Problem(f) for f in files], "tf32", "h200", "sm_90a", 2)
+        found = {t.key: t for t in made}
     good = found["problems/linear_gelu"]
     assert good.imported.compiled is Compiled.WHOLE
     assert 'KERNELS = "best.mcu"' in good.imported.driver and 'PROBLEM = "problem.py"' in good.imported.driver

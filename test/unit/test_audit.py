@@ -227,13 +227,23 @@ def test_programs_that_do_not_compile(tmp_path: Path):
     assert caught.value.diagnostics[0].code == "MU7110"
 
 
+def test_programs_are_not_compiled_for_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
+    program = str(Path(__file__).parents[2] / "examples" / "linear_gelu.mcu")
+    with pytest.raises(DiagnosticError) as caught:
+        audit(str(SAMPLES / "problem.py"), program, CPU)
+    assert caught.value.diagnostics[0].code == "MU7101"
+    assert not (tmp_path / "cache" / "artefacts").exists()
+
+
 def test_a_library_is_called_by_the_driver_of_an_import(tmp_path: Path):
     named = {"w": "linear_weight", "alpha": "linear_bias"}
     kernel: dict[str, Any] = MANIFEST["kernels"][0]  # pyright: ignore[reportAssignmentType, reportIndexIssue]
     args = [{**arg, "name": named.get(arg["name"], arg["name"])} for arg in kernel["args"]]
     manifest = {**MANIFEST, "kernels": [{**kernel, "args": args}]}
     library = build(HOST_ABI, tmp_path / "kernel.so", defines=[raw_string(manifest)])
-    driver = Path(driver_of(str(library), str(SAMPLES / "problem.py"), str(tmp_path)))
+    problem = str(SAMPLES / "problem.py")
+    driver = Path(driver_of(str(library), problem, str(tmp_path), auditor().zygote, "auto"))
     assert "class ModelNew(Imported):" in driver.read_text()
     program, built = (driver.with_name(f"kernels.{ending}") for ending in ("mcu", "so"))
     assert "kernel linear(" in program.read_text()

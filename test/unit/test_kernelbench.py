@@ -16,12 +16,12 @@ import pytest
 
 from bench.kernelbench import bounds, building, importing, measuring, report
 from bench.kernelbench.__main__ import main
+from bench.kernelbench.children import Limits, Turn, run_each
 from bench.kernelbench.measuring import BASELINES
 from bench.kernelbench.options import Options
 from bench.kernelbench.records import Records
 from bench.kernelbench.rows import figures, geomean, row_of, speedup
-from mucc.agent.engine.children import Limits, Turn, run_each
-from mucc.agent.engine.problems import Problem, find_problems
+from mucc.agent.importing.problems import Problem, find_problems
 from mucc.diagnostics.core import DiagnosticError
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_a_line_that_was_cut_short_costs_only_itself(tmp_path: Path, cut: int):
 SLOW = """
 import sys, time
 from pathlib import Path
-from mucc.agent.engine.children import Limits, run_each
+from bench.kernelbench.children import Limits, run_each
 from bench.kernelbench.records import Records
 folder = Path(sys.argv[1])
 records = Records(folder / "rows.jsonl")

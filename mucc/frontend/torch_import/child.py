@@ -11,6 +11,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -42,29 +43,38 @@ def main() -> None:
         import_module(name)
     torch_seconds = time.monotonic() - started
     limit_process(request.memory)
-    try:
+
+    def work() -> Any:
         answer = serve(request)
         answer.seconds["torch"] = torch_seconds
-        result: dict[str, Any] = {"answer": answer.to_json()}
-    except DiagnosticError as error:
-        result = {"errors": error_to_json(error)}
-    except MemoryError:
-        from mucc.frontend.torch_import.problem import raised
+        return answer.to_json()
 
-        error = raised(request.shown, "the import", MemoryError())
-        assert isinstance(error, DiagnosticError)
-        result = {"errors": error_to_json(error)}
-    except Exception as error:
-        from mucc.cli.reporting import internal_error
-
-        internal = internal_error(error, verbose=False, program=request.shown)
-        result = {"errors": error_to_json(DiagnosticError(internal))}
+    result = answered(request.shown, work)
     temporary = f"{sys.argv[2]}.part"
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump(result, file)
     os.replace(temporary, sys.argv[2])
     sys.stdout.flush()
     os._exit(0)  # whatever threads the problem file has left
+
+
+def answered(shown: str, work: Callable[[], Any]) -> dict[str, Any]:
+    """What came of work on a problem file, to be sent as JSON: its `answer`, or `errors`."""
+    try:
+        return {"answer": work()}
+    except DiagnosticError as error:
+        return {"errors": error_to_json(error)}
+    except MemoryError:
+        from mucc.frontend.torch_import.problem import raised
+
+        error = raised(shown, "the import", MemoryError())
+        assert isinstance(error, DiagnosticError)
+        return {"errors": error_to_json(error)}
+    except Exception as error:
+        from mucc.cli.reporting import internal_error
+
+        internal = internal_error(error, verbose=False, program=shown)
+        return {"errors": error_to_json(DiagnosticError(internal))}
 
 
 def serve(request: Request) -> Answer:

@@ -8,43 +8,38 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import IO
 
 from mucc import guard
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.family import End, Family, end_strays
 from mucc.frontend.torch_import.request import Answer, Request, error_from_json
+from mucc.printed import Printed, notes
 
 TIME_LIMIT = 120.0
 """Seconds that an import may take, torch's own import included."""
 
-SAID = 8
-"""Lines of what the problem file printed last that an error shows."""
-
 
 def run(request: Request, time_limit: float = TIME_LIMIT) -> Answer:
     """The answer to a request. Raises DiagnosticError: what the child says, MU7001, MU7013 to MU7015."""
-    with guard.temporary_folder(tempfile.gettempdir()) as folder, _log() as log:
+    with guard.temporary_folder(tempfile.gettempdir()) as folder, Printed() as printed:
         asked, answered = os.path.join(folder, "request.json"), os.path.join(folder, "answer.json")
         with open(asked, "w", encoding="utf-8") as file:
             json.dump(request.to_json(), file)
-        end, status, peak = _execute([asked, answered], folder, log, time_limit, request.memory)
-        log.seek(0)
-        printed = log.read().decode("utf-8", errors="replace")
-        notes = _last(printed)
+        end, status, peak = _execute([asked, answered], folder, printed, time_limit, request.memory)
+        said = notes(printed.last_lines())
         if end is End.OVERDUE:
             raise _error(
                 "MU7013",
                 f"{request.shown} was not imported within {time_limit:g} s and was stopped",
                 "--time-limit gives more time",
-                notes=notes,
+                notes=said,
             )
         if end is End.CALLED_OFF:
             raise _error(
                 "MU7014",
                 f"{request.shown} took more than the {request.memory >> 20} MiB of memory that it may",
                 "--memory-limit sets the limit",
-                notes=notes,
+                notes=said,
             )
         try:
             with open(answered, encoding="utf-8") as file:
@@ -56,20 +51,15 @@ def run(request: Request, time_limit: float = TIME_LIMIT) -> Answer:
     return Answer.from_json(result["answer"])
 
 
-def _log() -> IO[bytes]:
-    """A file without a name for what the problem file prints."""
-    return tempfile.TemporaryFile()
-
-
 def _execute(
-    arguments: list[str], folder: str, log: IO[bytes], time_limit: float, memory: int
+    arguments: list[str], folder: str, printed: Printed, time_limit: float, memory: int
 ) -> tuple[End, int, int]:
     """Run the child; how it ended (called off: for its memory), its status, and the peak of its memory."""
     process = subprocess.Popen(
         [sys.executable, "-m", "mucc.frontend.torch_import.child", *arguments],
         stdin=subprocess.DEVNULL,
-        stdout=log.fileno(),
-        stderr=log.fileno(),
+        stdout=printed.fileno(),
+        stderr=printed.fileno(),
         env={**os.environ, "TMPDIR": folder, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         cwd=folder,
         start_new_session=True,
@@ -95,23 +85,19 @@ TORCH = 2 << 30
 """Bytes of main memory that torch itself may take beside the problem file."""
 
 
-def _crashed(request: Request, status: int, peak: int, printed: str) -> DiagnosticError:
-    if "No module named 'torch'" in printed:
+def _crashed(request: Request, status: int, peak: int, printed: Printed) -> DiagnosticError:
+    said, lines = printed.end(), notes(printed.last_lines())
+    if "No module named 'torch'" in said:
         return _error("MU7001", "importing from PyTorch needs torch", "pip install torch")
-    if status == -9 or "MemoryError" in printed or "bad_alloc" in printed:
+    if status == -9 or "MemoryError" in said or "bad_alloc" in said:
         return _error(
             "MU7014",
             f"{request.shown} needs more memory than there is (it had {peak >> 20} MiB)",
             "--memory-limit sets the limit; see also `--scale-down`",
-            notes=_last(printed),
+            notes=lines,
         )
     how = f"signal {-status}" if status < 0 else f"status {status}"
-    return _error("MU7015", f"the process that ran {request.shown} ended with {how}", notes=_last(printed))
-
-
-def _last(printed: str) -> tuple[str, ...]:
-    lines = [line[:200] for line in printed[-10_000:].strip().splitlines()[-SAID:]]
-    return ("\n".join(["it printed last:", *lines]),) if lines else ()
+    return _error("MU7015", f"the process that ran {request.shown} ended with {how}", notes=lines)
 
 
 def _error(code: str, message: str, *helps: str, notes: tuple[str, ...] = ()) -> DiagnosticError:

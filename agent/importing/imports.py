@@ -1,6 +1,7 @@
 """What becomes of a problem file: its program and driver, what is left to PyTorch, its speed of light.
 
-Runs where torch is loaded, in a process that ends with the problem (agent/engine/import_server).
+Runs where torch is loaded, in a process that ends with the problem (agent/isolation/calling). What is called
+there takes and returns values of JSON.
 """
 
 from __future__ import annotations
@@ -8,15 +9,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from mucc.agent.core.codec import to_json
 from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Compiled, Imported
 from mucc.analysis import sol_report
 from mucc.analysis.bound import DRAM, FP32, Rates
-from mucc.analysis.program import analyse_problem
-from mucc.analysis.sol import Sol
-from mucc.analysis.structure import Structure
-from mucc.diagnostics.core import Source
+from mucc.analysis.program import analyse_import
 from mucc.frontend.torch_import.child import serve
-from mucc.frontend.torch_import.request import Answer, Request, kernel_name
+from mucc.frontend.torch_import.request import Request, kernel_name
 from mucc.target.devices import get_card
 
 Values = dict[str, Any]
@@ -26,36 +25,37 @@ COMPUTE = {"declared": None, "tf32": "tf32", "f16": "tf32", "bf16": "tf32"}
 Narrower operands are for proposers to write."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Asked:
-    """The import of one problem file: its path, and its text at the beginning of the run."""
-
-    path: str
-    text: str
-    precision: str
-    card: str
-    target: str
+def import_problem(request: Values) -> Values:
+    """The `Answer` to a `Request`. Raises DiagnosticError."""
+    return serve(Request(**request)).to_json()
 
 
-def import_task(asked: Asked) -> tuple[Imported, Values]:
-    """What was imported, and the report of `mucc sol`. Raises DiagnosticError."""
-    compute = COMPUTE[asked.precision]
+def bound_problem(request: Values, card: str) -> Values:
+    """The report of `mucc sol` on the problem file of a `Request`. Raises DiagnosticError."""
+    asked = dataclasses.replace(Request(**request), whole=True, structure=True)
+    return sol_report.as_json(analyse_import(serve(asked), asked.name, asked.shown, get_card(card)))
+
+
+def import_task(path: str, text: str, precision: str, card: str, target: str) -> Values:
+    """What was imported of a problem file, of which the path and the text at the beginning of the run are
+    given, as `imported`, and the report of `mucc sol`, as `sol`. Raises DiagnosticError."""
+    compute = COMPUTE[precision]
     request = Request.of(
         PROBLEM_FILE,
-        asked.text,
+        text,
         output=PROGRAM_FILE,
         driver=DRIVER_FILE,
-        name=kernel_name(asked.path),
-        target=asked.target,
+        name=kernel_name(path),
+        target=target,
         compute=compute,
         structure=True,
     )
-    request = dataclasses.replace(request, shown=asked.path)
+    request = dataclasses.replace(request, shown=path)
     made = serve(request)
     opaque = [row for row in made.rows if row["kernel"] is None]
     whole = serve(dataclasses.replace(request, whole=True)) if opaque else made
-    report = sol_report.as_json(sol_of(whole, request.name, asked.card)) if whole.text else {}
-    weights = weights_of(made.rows, compute, asked.card)
+    sol = analyse_import(whole, request.name, path, get_card(card)) if whole.text else None
+    weights = weights_of(made.rows, compute, card)
     there = Compiled.NONE if not made.text else Compiled.PART if opaque else Compiled.WHOLE
     imported = Imported(
         request.name,
@@ -73,13 +73,7 @@ def import_task(asked: Asked) -> tuple[Imported, Values]:
             if row["kernel"] is None
         ],
     )
-    return imported, report
-
-
-def sol_of(answer: Answer, name: str, card: str) -> Sol:
-    """The speed of light of an imported problem. Raises DiagnosticError."""
-    inputs = {argument: Structure.of(said) for argument, said in answer.structure.items()}
-    return analyse_problem(Source(f"{name}.mcu", answer.text), get_card(card), name, answer.inner, inputs)
+    return {"imported": to_json(imported), "sol": sol_report.as_json(sol) if sol else {}}
 
 
 def weights_of(rows: list[Values], compute: str | None, card: str) -> list[float]:

@@ -1,0 +1,67 @@
+"""Problem files become tasks, each in a process of its own that has torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from mucc.agent.audit.bound import lowest
+from mucc.agent.core.codec import from_json
+from mucc.agent.core.tasks import Imported, Task
+from mucc.agent.importing.problems import Problem
+from mucc.agent.isolation.calling import Call
+from mucc.agent.isolation.zygote import Zygote
+from mucc.diagnostics.core import DiagnosticError
+from mucc.frontend.torch_import.child import TORCH
+from mucc.frontend.torch_import.request import error_to_json, kernel_name
+
+PRELOADED = (*TORCH, "mucc.agent.importing.imports")
+"""What processes of imports need: torch, and modules of ours."""
+
+SECONDS = 300.0
+"""That the import of one problem may take."""
+
+MEMORY = 8 << 30
+"""Bytes of main memory that it may take beside torch."""
+
+
+def import_all(
+    zygote: Zygote, problems: Sequence[Problem], precision: str, card: str, target: str, jobs: int
+) -> Iterator[Task]:
+    """The task of each problem file, as they are done; side by side in as many processes as `jobs`.
+
+    What cannot be imported has the diagnostic in `imported.error`. Raises DiagnosticError: MU5010 to MU5013
+    for files that cannot be read, MU7001 without torch, MU7212 where there can be no process.
+    """
+    from mucc.cli import files
+
+    texts = [files.read_source(str(p.path)).text for p in problems]
+
+    def work(problem: Problem, text: str) -> Task:
+        path = str(problem.path)
+        asked: dict[str, Any] = {"precision": precision, "card": card, "target": target}
+        imported, sol = _imported(zygote, path=path, text=text, **asked)
+        bound = lowest(sol, precision) if sol else None
+        return Task(
+            problem.key, path, text, **asked, imported=imported, sol=sol, bound_ms=bound.ms if bound else None
+        )
+
+    pool = ThreadPoolExecutor(max(jobs, 1), "import")
+    try:
+        futures = [pool.submit(work, *each) for each in zip(problems, texts, strict=True)]
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _imported(zygote: Zygote, path: str, **asked: Any) -> tuple[Imported, dict[str, Any]]:
+    """What was imported, and its speed of light. Raises DiagnosticError where no process can be started."""
+    function = "mucc.agent.importing.imports:import_task"
+    call = Call(zygote, function, path, seconds=SECONDS, memory=MEMORY, path=path, **asked)
+    try:
+        made = call.result()
+    except DiagnosticError as error:
+        return Imported(kernel_name(path), error=error_to_json(error)[0]), {}
+    return from_json(Imported, made["imported"]), made["sol"]

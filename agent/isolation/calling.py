@@ -1,0 +1,80 @@
+"""Functions that are called in processes of their own: whatever they do there ends with them.
+
+{"call": "mucc.agent.importing.imports:import_task", "shown": "mlp.py", "memory": …, "arguments": {…}}
+    -> {"answer": …} or {"errors": […]}
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from mucc import guard
+from mucc.agent.isolation.problems import problem_error
+from mucc.agent.isolation.process import TORCH, Child, ChildFailed
+from mucc.agent.isolation.serving import Line
+from mucc.agent.isolation.zygote import Zygote
+from mucc.frontend.torch_import.child import answered
+from mucc.frontend.torch_import.limits import limit_process
+from mucc.frontend.torch_import.request import error_from_json
+
+MODULE = "mucc.agent.isolation.calling"
+"""What a child runs."""
+
+
+class Call:
+    """A function at work on a problem file, which messages call `shown`; without a GPU.
+
+    `function` is `module:name`; its arguments and what it returns are values of JSON. It has so many seconds,
+    and so many bytes of memory beside what torch takes. Raises DiagnosticError where there can be no process.
+    """
+
+    def __init__(
+        self, zygote: Zygote, function: str, shown: str, *, seconds: float, memory: int, **arguments: Any
+    ):
+        self.shown = shown
+        with ExitStack() as stack:
+            folder = stack.enter_context(guard.temporary_folder(tempfile.gettempdir()))
+            env = {"CUDA_VISIBLE_DEVICES": ""}
+            child = Child(zygote, MODULE, folder, seconds, memory + TORCH["cpu"], env)
+            self._child = stack.enter_context(child)
+            asked = {"call": function, "shown": shown, "memory": memory, "arguments": arguments}
+            try:
+                child.tell(asked)
+            except ChildFailed as failed:
+                raise problem_error(shown, failed) from None
+            self._held = stack.pop_all()
+
+    def result(self) -> Any:
+        """What it returns, once it has; then nothing of it is left. Raises DiagnosticError: what it raises,
+        and MU7013 to MU7015 where it does not end as it should."""
+        with self:
+            try:
+                answer = self._child.answer()
+            except ChildFailed as failed:
+                raise problem_error(self.shown, failed) from None
+            if "errors" in answer:
+                raise error_from_json(answer["errors"])
+            return answer["answer"]
+
+    def close(self) -> None:
+        """End it."""
+        self._held.close()
+
+    def __enter__(self) -> Call:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve(line: Line) -> None:
+    """Make the calls that are asked for. Runs in a child."""
+    for request in line.requests():
+        module, _, name = request["call"].partition(":")
+        function = partial(getattr(import_module(module), name), **request["arguments"])
+        limit_process(request["memory"])
+        line.say(answered(request["shown"], function))
