@@ -1,4 +1,4 @@
-"""What tests of targets' rules share: mending configurations, and checking the examples of explanations."""
+"""What tests of targets' rules share: drawing and mending configurations, checking explanations' examples."""
 
 from __future__ import annotations
 
@@ -6,12 +6,57 @@ import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import strategies as st
 
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
 from mucc.driver import Options, compile_text
 from mucc.target.base import Target
-from mucc.target.config import GemmConfig, Violation
+from mucc.target.config import Epilogue, GemmConfig, Violation, operand_bytes
+
+sizes = st.integers(0, 300) | st.sampled_from((16, 32, 64, 128, 192, 256))
+_element = st.sampled_from((2, 4))
+epilogues = st.builds(
+    Epilogue,
+    destination=st.sampled_from((None, 2, 4)),
+    source=st.sampled_from((None, 2, 4)),
+    aux_loads=st.lists(_element, max_size=2).map(tuple),
+    aux_stores=st.lists(_element, max_size=2).map(tuple),
+    row_broadcasts=st.lists(_element, max_size=3).map(tuple),
+    row_reductions=st.integers(0, 1),
+    destination_is_col_major=st.booleans(),
+    col_broadcasts=st.lists(_element, max_size=2).map(tuple),
+    col_reductions=st.integers(0, 1),
+    scalars=st.integers(0, 1),
+)
+
+
+@st.composite
+def configs(
+    draw: st.DrawFn,
+    operands: st.SearchStrategy[tuple[str, bool, bool]],
+    mainloops: tuple[str, ...],
+    epilogue_tiles: st.SearchStrategy[tuple[int, int]],
+) -> GemmConfig:
+    """Configurations, few of them legal; `operands` are a format, then whether K is contiguous in A and B."""
+    compute, a_k_major, b_k_major = draw(operands)
+    scheduler = draw(st.sampled_from(("persistent", "stream_k", "split_k")))
+    return GemmConfig(
+        compute,
+        operand_bytes(compute),
+        a_k_major,
+        b_k_major,
+        draw(st.tuples(sizes, sizes, sizes)),
+        draw(st.tuples(st.integers(0, 9), st.integers(0, 9))),
+        draw(st.sampled_from(mainloops)),
+        scheduler,
+        draw(epilogues),
+        splits=1 if scheduler == "persistent" else draw(st.integers(0, 200)),
+        swizzle=draw(st.integers(0, 9)) if scheduler == "persistent" else 1,
+        exchanged=draw(st.booleans()),
+        epilogue_tile=draw(st.none() | epilogue_tiles),
+        pdl=draw(st.booleans()),
+    )
 
 
 def check_explanation(code: str, target: str = "sm_90a") -> None:

@@ -10,6 +10,7 @@ import pytest
 from agentruns import begin, fill, make_task, random_times, typical
 from hypothesis import given
 from hypothesis import strategies as st
+from pages import read
 from scripted import parts, task
 
 from mucc.agent.budget.choosing import EVERYTHING, choose, pareto, recommend
@@ -219,8 +220,6 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert (
         "recommended: " in said and "leaving one problem out: " in said and "mucc-agent optimize ... " in said
     )
-    from test_agent_report import read
-
     assert "Speedup kept against tokens" in " ".join(read(page.read_text()).said)
     assert main(["replay", str(tmp_path / "many"), "--json", "--keep", "0.9"]) == 0
     found = json.loads(capsys.readouterr().out)
