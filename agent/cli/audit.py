@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from mucc.agent.audit.options import PRECISIONS, Options
+from mucc.agent.audit.options import Options
+from mucc.agent.cli.parsing import add_policy
 from mucc.cli.parsing import Parser, add_diagnostics, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
@@ -47,12 +48,7 @@ def parser() -> Parser:
     p.add_argument(
         "--device", choices=("auto", "cuda", "cpu"), help="where to run (default: a GPU if there is one)"
     )
-    p.add_argument("--card", metavar="CARD", help="the card whose bound holds (default: the one at hand)")
-    p.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        help="the narrowest format for f32 products (default: declared, f32)",
-    )
+    add_policy(p)
     p.add_argument("--seed", type=int, metavar="N", help="repeat an audit (default: a fresh seed)")
     p.add_argument("--runs", type=int, metavar="N", help="timed calls at the most (default: 30)")
     p.add_argument("--no-bound", action="store_true", help="do not compute the speed of light")

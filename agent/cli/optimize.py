@@ -7,17 +7,16 @@ import sys
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from mucc.agent.audit.options import PRECISIONS
+from mucc.agent.cli.parsing import add_policy
 from mucc.agent.propose.llm.options import Options as ModelOptions
 from mucc.agent.propose.llm.options import add_options
+from mucc.agent.search import STRATEGIES
 from mucc.cli.parsing import Parser, add_diagnostics, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
 
 if TYPE_CHECKING:
     from mucc.agent.engine.running import Ending
-
-STRATEGIES = ("mantis", "mi", "mcts")
 
 NEVER = "none"
 
@@ -65,13 +64,8 @@ def parser() -> Parser:
     )
     p.add_argument("problems", nargs="*", metavar="PROBLEM", help="problem files (.py), and folders of them")
     p.add_argument("-o", dest="output", metavar="RUN", help="the folder of the run")
-    p.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        help="the narrowest format for f32 products (default: declared, f32)",
-    )
-    p.add_argument("--card", metavar="CARD", help="the card whose bound holds (default: the one at hand)")
-    p.add_argument("--strategy", choices=STRATEGIES, help="how to search (default: mantis)")
+    add_policy(p)
+    p.add_argument("--strategy", choices=tuple(STRATEGIES), help="how to search (default: mantis)")
     p.add_argument("--constants", metavar="NAME=VALUE,...", help="constants of the strategy")
     p.add_argument("--seed", type=int, metavar="N", help="of proposers that draw (default: 0)")
     p.add_argument(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mucc.agent.audit.options import PRECISIONS
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, usage_error
+from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_open_dims, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
 
@@ -50,9 +50,7 @@ def parser() -> Parser:
     p.add_argument("file", nargs="?", metavar="FILE", help="a .mcu program, or a PyTorch problem file (.py)")
     p.add_argument("--library", metavar="SO", help="what was built of the program (default: it is built now)")
     p.add_argument("--no-build", action="store_true", help="read only what the compiler says")
-    p.add_argument(
-        "--dims", action="append", metavar="M=128,...", help="values of the dims that the program leaves open"
-    )
+    add_open_dims(p)
     p.add_argument(
         "--device", choices=("cuda", "cpu"), help="cpu: run nothing on a GPU, count nothing (default: cuda)"
     )

@@ -97,6 +97,13 @@ def add_dims(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_open_dims(parser: argparse.ArgumentParser) -> None:
+    """The option that gives values of open dims, where nothing can be said without them."""
+    parser.add_argument(
+        "--dims", action="append", metavar="M=128,...", help="values of the dims that the program leaves open"
+    )
+
+
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The option that says which GPU is compiled for."""
     parser.add_argument(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mucc.cli import files
-from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli.parsing import Parser, add_diagnostics, add_open_dims, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 
@@ -49,9 +49,7 @@ def parser() -> Parser:
     p.add_argument(
         "file", nargs="?", metavar="FILE", help="a .mcu file, - for stdin, or a PyTorch problem file (.py)"
     )
-    p.add_argument(
-        "--dims", action="append", metavar="M=128,...", help="values of the dims that the program leaves open"
-    )
+    add_open_dims(p)
     p.add_argument("--device", metavar="CARD", help="the card; see `mucc device` (default: h200)")
     p.add_argument("--kernel", metavar="NAME", help="only this kernel of the file")
     p.add_argument("--measured", type=float, metavar="MS", help="a measured time, to compare with the bound")
