@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from mucc.target.cuda import Parts
     from mucc.tune.lookup import SelectMeasured
 
-EMIT_KINDS = ("ast", "mu", "stages", "cutlass", "schedule", "cu", "header", "manifest")
-"""The texts that `Compilation.emit` makes; ptx, cubin and so come from the toolchain."""
-
 
 @dataclass(frozen=True)
 class Options:
@@ -65,10 +62,6 @@ class Compilation:
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """By kernel and stage, where a schedule comes from that was measured."""
 
-    @property
-    def kernel_names(self) -> list[str]:
-        return [k.sym_name.data for k in self._kernels()]
-
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """The manifest that the `.so` carries."""
@@ -84,7 +77,7 @@ class Compilation:
         return f"{self.cutlass!s}\n{json.dumps(self.manifest, sort_keys=True)}"
 
     def emit(self, kind: str) -> str:
-        """One of EMIT_KINDS as text. Raises KeyError for another kind."""
+        """The text that `--emit` calls so. Raises KeyError for what the toolchain makes (ptx, cubin, so)."""
         match kind:
             case "ast":
                 from mucc.frontend import dump

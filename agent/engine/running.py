@@ -23,12 +23,10 @@ LEAVING = 10.0
 
 @dataclass
 class Ending:
-    """How a run ended: what kept tasks from ending, whether problems themselves were at fault, and how long
-    it took in seconds."""
+    """How a run ended: what kept tasks from ending, and whether problems themselves were at fault."""
 
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
     failed: bool = False
-    wall: float = 0.0
 
     def add(self, found: Sequence[Diagnostic]) -> None:
         self.problems += [d for d in found if d not in self.problems]
@@ -48,7 +46,6 @@ def turns_of(store: Store, options: Options, records: Sequence[TaskRecord]) -> T
 
 def run_tasks(parts: Parts, records: Sequence[TaskRecord]) -> Ending:
     """Carry out all tasks that have not ended. Raises whatever interrupts this thread, once all is stored."""
-    started = time.monotonic()
     waiting = [r for r in records if not ended(r)]
     budget = parts.options.budget.most
     most = (
@@ -80,7 +77,6 @@ def run_tasks(parts: Parts, records: Sequence[TaskRecord]) -> Ending:
     finally:
         parts.progress.closed()
     ending.failed = any(r.state is TaskState.FAILED for r in parts.store.tasks())
-    ending.wall = time.monotonic() - started
     return ending
 
 

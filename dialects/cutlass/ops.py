@@ -105,10 +105,6 @@ class ProgramOp(EntryOp):
         """The device kernels in launch order."""
         return (op for op in self.body.block.ops if isinstance(op, DeviceKernelOp))
 
-    @property
-    def output_args(self) -> tuple[SSAValue, ...]:
-        return tuple(self.body.block.args[self.num_inputs.value.data :])
-
     @classmethod
     def parse(cls, parser: Parser) -> ProgramOp:
         attributes, region = cls.parse_parts(parser)
@@ -315,10 +311,6 @@ class GemmOp(DeviceKernelOp):
         if self.narrow is None or not self.scales:
             return 0
         return group_scales(self.a.type, self.b.type, [s.type for s in self.scales])
-
-    @property
-    def is_batched(self) -> bool:
-        return bool(self.shape.batch)
 
     @property
     def is_exchanged(self) -> bool:

@@ -351,7 +351,7 @@ def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any])
     return values
 
 
-def sizes_of(dim_names: Sequence[str], types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
+def sizes_of(types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
     """The value of every dim, read off the arguments' shapes. Raises ValueError where they disagree."""
     sizes: dict[str, int] = {}
     for type, value in zip(types, values, strict=True):
@@ -376,7 +376,7 @@ def interpret_kernel(kernel: KernelOp, inputs: Sequence[Any]) -> list[Any]:
     arrays = arrays_for(*inputs)
     types = [a.type for a in kernel.body.block.args]
     values = argument_values(arrays, types, inputs)
-    sizes = sizes_of(kernel.dim_names, types, values)
+    sizes = sizes_of(types, values)
     module = kernel.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
     functions = MuFunctions(arrays, sizes)

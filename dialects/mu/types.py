@@ -306,10 +306,6 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
         """The axis along which elements are adjacent in memory."""
         return self.layout.unit_axis(self.rank)
 
-    def with_dtype(self, element_type: Attribute) -> TensorType:
-        """The same shape, stored row-major with another dtype."""
-        return TensorType.of(self.dims, element_type)
-
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():

@@ -10,9 +10,6 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Source, Span
 KEYWORDS = frozenset({"kernel", "schedule", "for", "where", "stage", "return", "and", "or", "not", "None"})
 """Reserved words; `where` doubles as a function in expressions."""
 
-CONTEXT_WORDS = frozenset({"T", "_", "row_major", "col_major", "strides", "sparse", "each"})
-"""Names that the grammar gives a meaning in one place, free elsewhere."""
-
 PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : .""".split())  # noqa: SIM905
 MAX_INT = 2**63 - 1
 MAX_ERRORS = 100
@@ -60,12 +57,11 @@ class Token(NamedTuple):
 
 
 class Comment(NamedTuple):
-    """A comment with its slashes, without its line end. `trailing`: code stands before it on its line."""
+    """A comment with its slashes, without its line end."""
 
     text: str
     start: int
     end: int
-    trailing: bool
 
 
 def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment]]:
@@ -83,17 +79,13 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
     tokens: list[Token] = []
     comments: list[Comment] = []
     text = source.text
-    code_on_line = False  # whether a token stands on the line that is being read
     for match in _TOKEN.finditer(text):
         kind, word, start, end = match.lastgroup, match.group(), match.start(), match.end()
         if kind == "space":
-            code_on_line = code_on_line and "\n" not in word
             continue
         if kind == "comment":
-            comments.append(Comment(word.rstrip(), start, end, code_on_line))
-            continue
-        code_on_line = True
-        if kind == "name":
+            comments.append(Comment(word.rstrip(), start, end))
+        elif kind == "name":
             tokens.append(Token(word if word in KEYWORDS else "name", word, start, end))
         elif kind == "punct":
             tokens.append(Token(word, word, start, end))

@@ -40,7 +40,6 @@ PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
 EVENTS: dict[str, Callable[..., list[str]]] = {"openai": chat_events, "anthropic": message_events}
 
 IDEAS = {"hypotheses": [{"title": "larger tiles", "rationale": "reuse", "kind": "tile", "speedup": 1.3}]}
-CANDIDATES = {"candidates": [{"change": "tile", "program": scheduled()}]}
 
 both = pytest.mark.parametrize("name", ["openai", "anthropic"])
 

@@ -19,10 +19,6 @@ class Result:
     dtype: Any | None
     order: tuple[int, ...] | None
 
-    @property
-    def is_plain(self) -> bool:
-        return self.dtype is None and self.order is None
-
     def of(self, value: Any) -> Any:
         """The kernel's result, so converted."""
         if self.dtype is not None:

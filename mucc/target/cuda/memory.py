@@ -210,10 +210,6 @@ class Places:
             strides[slower] = strides[faster] * extent
         return tuple(strides)
 
-    def uses_workspace(self, value: SSAValue) -> bool:
-        """Whether a value looks into the workspace."""
-        return isinstance(view_of(value).base.owner, WorkspaceOp)
-
     def view(self, value: SSAValue, space: Dims) -> tuple[Memory, list[Axis]]:
         """A tensor as seen from a space of extents: one axis each, aligned from the right.
 
