@@ -12,16 +12,16 @@ class DriverError(Exception):
 
 
 class Driver:
-    """One device of the CUDA driver, with its primary context current. Raises DriverError."""
+    """The first device of the CUDA driver, with its primary context current. Raises DriverError."""
 
-    def __init__(self, device: int = 0):
+    def __init__(self) -> None:
         try:
             self._cuda: Any = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
             raise DriverError(f"no CUDA driver: {error}") from None
         context, handle = ctypes.c_void_p(), ctypes.c_int()
         self._call("cuInit", 0)
-        self._call("cuDeviceGet", ctypes.byref(handle), device)
+        self._call("cuDeviceGet", ctypes.byref(handle), 0)
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
         self._call("cuCtxSetCurrent", context)
 

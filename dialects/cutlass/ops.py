@@ -131,10 +131,8 @@ class WorkspaceOp(FormattedOp):
 
     FORMAT: ClassVar[str] = "(`slot` $slot^)? attr-dict `:` type($result)"
 
-    def __init__(self, type: TensorType, slot: int | None = None):
-        super().__init__(
-            result_types=[type], properties={"slot": IntegerAttr(slot, i64) if slot is not None else None}
-        )
+    def __init__(self, type: TensorType):
+        super().__init__(result_types=[type])
 
 
 # Device kernels
@@ -234,14 +232,13 @@ class GemmOp(DeviceKernelOp):
         b: SSAValue,
         shape: GemmShapeAttr,
         body: Region,
-        settings: dict[str, Attribute] | None = None,
         b2: SSAValue | None = None,
         offsets: SSAValue | None = None,
         scales: Sequence[SSAValue] = (),
     ):
         super().__init__(
             operands=[a, b, b2, offsets, scales, []],
-            properties={"stage": StringAttr(stage), "compute": compute, "shape": shape, **(settings or {})},
+            properties={"stage": StringAttr(stage), "compute": compute, "shape": shape},
             regions=[body],
         )
 

@@ -9,6 +9,8 @@ from mucc.frontend import lexer
 from mucc.frontend.expressions import ExpressionParser
 from mucc.frontend.parser import Parser
 
+WIDTH = 100
+
 _RULE = re.compile(r"^([a-z_]+) *= [^;]*(?:\"[^\"]*\"[^;]*)*;(?: *\(\*.*\*\))?$", re.MULTILINE)
 
 
@@ -33,11 +35,11 @@ def grammar() -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def _wrapped(head: str, body: str, limit: int = 100) -> list[str]:
+def _wrapped(head: str, body: str) -> list[str]:
     lines: list[str] = []
     line = head
     for word in re.findall(r'"[^"]*"|\(\*.*\*\)|\S+', body):
-        if len(line) + len(word) > limit:
+        if len(line) + len(word) > WIDTH:
             lines.append(line.rstrip())
             line = " " * len(head)
         line += word + " "

@@ -85,15 +85,14 @@ def status(code: int, body: Any = None, **headers: str) -> Reply:
     return reply
 
 
-def streamed(events: Iterable[str], *, whole: bool = True) -> Reply:
-    """A stream of server-sent events; with `whole` it ends as it should."""
+def streamed(events: Iterable[str]) -> Reply:
+    """A stream of server-sent events."""
 
     def reply(wire: Wire) -> None:
         wire.head(200, "text/event-stream", CHUNKED)
         for event in events:
             wire.chunk(event)
-        if whole:
-            wire.send("0\r\n\r\n")
+        wire.send("0\r\n\r\n")
 
     return reply
 

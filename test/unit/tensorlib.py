@@ -47,13 +47,13 @@ def program(
     return f"kernel f({params}) -> {dtype}[{', '.join(map(str, result))}] {{ return {expression} }}"
 
 
-def same_after(mcu: str, *inputs: Any, passes: Sequence[str] = ("decompose",)) -> None:
-    """That passes keep what a program computes, and leave only what has kernels."""
+def same_when_decomposed(mcu: str, *inputs: Any) -> None:
+    """That `decompose` keeps what a program computes, and leaves only what has kernels."""
     found = kernel(mcu)
     expected = interpret_kernel(found, inputs)
     module = found.parent_op()
     assert isinstance(module, ModuleOp)
-    for name in (*passes, "check-lowering"):
+    for name in ("decompose", "check-lowering"):
         get_all_passes()[name]()().apply(None, module)  # type: ignore[arg-type]
     module.verify()
     for one, other in zip(expected, interpret_kernel(found, inputs), strict=True):

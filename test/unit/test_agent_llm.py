@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from modellib import PROGRAM, TILES, bad, good, scheduled, task, view
+from processes import gone
 
 from mucc.agent.core.analysis import Advice, Analysis, Limit, Severity
 from mucc.agent.core.attempts import Status
@@ -540,25 +539,7 @@ def test_whatever_a_command_started_ends_with_it(tmp_path: Path):
     )
     with pytest.raises(ProposerFailed):
         asks(code, repairs=0).nominate(view(), 1, good(0, 1.0))
-    ended = wait_until(lambda: not _lives(int(path.read_text())))
-    assert ended
-
-
-def _lives(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def wait_until(done: Callable[[], bool], seconds: float = 5.0) -> bool:
-    until = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > until:
-            return False
-        os.sched_yield()
-    return True
+    assert gone(int(path.read_text()), 5.0)
 
 
 # What mucc says of programs

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cachelib import NAME, WARNING, A, B, C, age, built, entry_file, files, left_behind, unused, unused_file
+from processes import wait_for
 
 from mucc.cache import LEVELS, Cache, Entry, digest, folders, upkeep
 from mucc.cache.upkeep import BLOCK
@@ -243,8 +243,7 @@ def test_threads_wait_for_each_other_and_say_so(cache: Cache):
     def make() -> Entry:
         made.append("x")
         inside.set()
-        while not said:
-            time.sleep(0.001)
+        wait_for(lambda: bool(said))
         return Entry(b"data")
 
     first = threading.Thread(target=cache.build, args=("device", A, make))

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from processes import wait_for
 from terminals import HIDE, ROOT, SHOW, Terminal, drawn, on_a_terminal
 
 from mucc import progress
@@ -123,21 +124,15 @@ def test_it_leaves_while_others_write_and_at_the_end(monkeypatch: pytest.MonkeyP
         text = stream.getvalue()
         return text.count(HIDE) - text.count(SHOW)
 
-    def appears() -> None:
-        until = time.monotonic() + 10
-        while not shown():
-            assert time.monotonic() < until
-            time.sleep(0.005)
-
     live.started(JOB, 1)
-    appears()
+    wait_for(lambda: shown() > 0)
     with live.paused():
         assert shown() == 0
         with live.paused():
             pass
         time.sleep(0.05)
         assert shown() == 0
-    appears()
+    wait_for(lambda: shown() > 0)
     live.closed()
     assert shown() == 0
     live.started(JOB, 1)

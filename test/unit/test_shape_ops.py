@@ -9,7 +9,7 @@ import pytest
 from builders import tensor
 from hypothesis import given
 from hypothesis import strategies as st
-from tensorlib import check, program, random, run, same_after
+from tensorlib import check, program, random, run, same_when_decomposed
 
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.mu import shape_rules
@@ -175,7 +175,7 @@ def test_reshape_knows_parts_of_dims() -> None:
 def test_decomposition_and_stages_keep_the_meaning(body: str) -> None:
     x = random(4, 6).astype(np.float32)
     mcu = f"kernel f(x: f32[4, 6]) -> f32[] {{ y = {body} return mean(y) + amax(y) }}"
-    same_after(mcu, x)
+    same_when_decomposed(mcu, x)
     compilation = compile_text(Source("f.mcu", mcu))
     (expected,) = compilation.interpret("f", [x])
     (lowered,) = compilation.interpret_lowered("f", [x])

@@ -192,12 +192,12 @@ def test_what_has_a_range_still_needs_its_input(body: str):
     assert not found.facts
 
 
-def _structured(a: Pattern, b: Pattern, n: int = 64) -> Sol:
+def _structured(a: Pattern, b: Pattern) -> Sol:
     text = "kernel f[M](a: f32[M, M], b: f32[M, M]) -> f32[M, M] { return matmul(a, b, compute=f32) }"
     program, sink = parse(Source("t.mcu", text))
     module = lower(program, sink)
     inputs = {"a": Structure(a), "b": Structure(b)}
-    (found,) = analyse_module(module, H200, {"M": n}, inputs)
+    (found,) = analyse_module(module, H200, {"M": 64}, inputs)
     return found
 
 

@@ -33,9 +33,9 @@ ADD = entry(
 )
 
 
-def paste(body: str, marker: str, *, before: str = "") -> str:
+def paste(body: str, marker: str) -> str:
     """The code of a kernel that uses body 0 once, without its declarations."""
-    spliced = splice(skeleton(asm(marker)), read_bodies(module(body, before=before)))
+    spliced = splice(skeleton(asm(marker)), read_bodies(module(body)))
     return statements(spliced).partition("\n\n\n")[2].removesuffix("\tret;\n\n")
 
 

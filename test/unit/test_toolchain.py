@@ -7,11 +7,10 @@ import stat
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
-from processes import gone
+from processes import gone, wait_for
 
 from mucc import jobs
 from mucc.diagnostics import DiagnosticError
@@ -292,9 +291,7 @@ except (KeyboardInterrupt, Terminated):
         [sys.executable, "-c", program, *paths],
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])},
     )
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "child").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for((tmp_path / "child").exists)
     process.send_signal(number)
     assert process.wait(30) == 9
     assert gone(int((tmp_path / "child").read_text()))

@@ -26,8 +26,8 @@ from mucc.tune.search import Limits, Search, overall
 Time = Callable[[Size, Candidate], float | Status]
 
 
-def analysis_of(text: str = tunelib.TEXT, dims: Sequence[dict[str, int]] = tunelib.SIZES) -> Analysis:
-    return analyse(Program(Source("f.mcu", text), dims), "sm_90a", keep_pins=False)[0]
+def analysis_of(text: str = tunelib.TEXT) -> Analysis:
+    return analyse(Program(Source("f.mcu", text), tunelib.SIZES), "sm_90a", keep_pins=False)[0]
 
 
 ONE, TWO = analysis_of(), analysis_of(tunelib.TWO)

@@ -224,7 +224,6 @@ class GroupedMatmulOp(ContractionOp):
         lhs: SSAValue | Operation,
         rhs: SSAValue | Operation,
         offsets: SSAValue | Operation,
-        compute: ComputeAttr | None = None,
         scale: SSAValue | None = None,
         bias: SSAValue | None = None,
     ):
@@ -232,7 +231,7 @@ class GroupedMatmulOp(ContractionOp):
         super().__init__(
             operands=[a, b, ends, scale, bias],
             result_types=[self.infer(a.type, b.type, ends.type, scale and scale.type, bias and bias.type)],
-            properties={"compute": compute or ComputeAttr.default(a.type, b.type)},
+            properties={"compute": ComputeAttr.default(a.type, b.type)},
         )
 
     @staticmethod

@@ -136,9 +136,7 @@ def failure(code: str, message: str, *helps: str, notes: Sequence[str] = ()) -> 
     return DiagnosticError(Diagnostic(code, message, notes=tuple(notes), helps=helps))
 
 
-def capture(
-    module: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None, dynamic: Any = None
-) -> Captured:
+def capture(module: Any, args: Sequence[Any], dynamic: Any = None) -> Captured:
     """The graph of `module(*args)` in the mode that the module is in.
 
     Numbers among the arguments stay arguments. `dynamic` is torch.export's `dynamic_shapes`. Raises
@@ -152,17 +150,17 @@ def capture(
             torch.tensor(leaf, dtype=torch.float64) if i in numbers else leaf for i, leaf in enumerate(leaves)
         ]
         try:
-            program = _exported(module, spec.unflatten(as_tensors), kwargs, dynamic)
+            program = _exported(module, spec.unflatten(as_tensors), dynamic)
             return _captured(program, module, set(numbers), args)
         except DiagnosticError:
             pass  # the module wants numbers: they become constants
-    return _captured(_exported(module, tuple(args), kwargs, dynamic), module, set(), args)
+    return _captured(_exported(module, tuple(args), dynamic), module, set(), args)
 
 
-def _exported(module: Any, args: Any, kwargs: dict[str, Any] | None, dynamic: Any) -> Any:
+def _exported(module: Any, args: Any, dynamic: Any) -> Any:
     try:
         with quiet():
-            program = torch.export.export(module, args, kwargs or {}, strict=False, dynamic_shapes=dynamic)
+            program = torch.export.export(module, args, strict=False, dynamic_shapes=dynamic)
             return program.run_decompositions(decomposition_table())
     except (KeyboardInterrupt, MemoryError):
         raise
