@@ -340,7 +340,7 @@ class _Audit:
             raise self._problem_error(failed) from None
 
     def _problem_error(self, failed: ChildFailed) -> DiagnosticError:
-        return problem_error(self.request.shown, failed)
+        return problem_error(self.request.shown, failed, limits=True)
 
     def _ask(self, child: Child, **request: Any) -> dict[str, Any]:
         return self._heard(child.ask(**request))

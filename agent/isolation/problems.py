@@ -9,15 +9,13 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.printed import notes
 
 
-def problem_error(shown: str, failed: ChildFailed) -> DiagnosticError:
-    """MU7013 to MU7015: a problem file that hangs, takes too much, or ends its process."""
-    said = notes(failed.printed)
+def problem_error(shown: str, failed: ChildFailed, *, limits: bool = False) -> DiagnosticError:
+    """MU7013 to MU7015: a problem file that hangs, takes too much, or ends its process. `limits` says that
+    the command at hand has options that set them."""
+    code, message, helps = "MU7015", f"the process that ran {shown} {failed.reason}", ""
     if failed.cause == "time":
-        return _error("MU7013", f"{shown} {failed.reason}", "--time-limit gives more time", notes=said)
-    if failed.cause == "memory" or failed.status == -signal.SIGKILL:
-        return _error("MU7014", f"{shown} {failed.reason}", "--memory-limit sets the limit", notes=said)
-    return _error("MU7015", f"the process that ran {shown} {failed.reason}", notes=said)
-
-
-def _error(code: str, message: str, *helps: str, notes: tuple[str, ...] = ()) -> DiagnosticError:
-    return DiagnosticError(Diagnostic(code, message, notes=notes, helps=helps))
+        code, message, helps = "MU7013", f"{shown} {failed.reason}", "--time-limit gives more time"
+    elif failed.cause == "memory" or failed.status == -signal.SIGKILL:
+        code, message, helps = "MU7014", f"{shown} {failed.reason}", "--memory-limit sets the limit"
+    said = (helps,) if limits and helps else ()
+    return DiagnosticError(Diagnostic(code, message, notes=notes(failed.printed), helps=said))
