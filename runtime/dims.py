@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from mucc.diagnostics.core import did_you_mean
@@ -34,10 +35,16 @@ def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
 
 
 def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
-    """Raises MU6052 for the first promise that the dims break."""
+    """Raises MU6052 for the first promise that the dims break, and where `scatter` runs out of rows."""
     for text, why in info.promises:
         if not holds(text, dims):
             raise broken_promise(info.name, text, why, dims)
+    for arg in info.inputs:
+        count = math.prod(arg.extents(dims))
+        rows = min((dims.get(str(i.rows), i.rows) for i in arg.indices if i.once), default=count)
+        if count > int(rows):
+            message = f"'{arg.name}' of {info.name} names {count} rows, each once, but there are {rows}"
+            raise fault("MU6052", message, "choose dims with as many rows as are named")
 
 
 def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import secrets
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mucc.diagnostics.core import DiagnosticError, ExitStatus
 from mucc.dims import fault, parse_dims
+from mucc.json_text import json_text
 from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
 from mucc.runtime.errors import MuccError
 from mucc.runtime.report import Report
@@ -143,7 +143,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
             report = run_on_gpu(compilation, info, dims, seed, request, args.iters, reporter.progress)
     except MuccError as error:
         raise fault(error.code, error.message) from None
-    sys.stdout.write(json.dumps(report.as_json(), indent=2) + "\n" if args.json else report.as_text())
+    sys.stdout.write(json_text(report.as_json()) if args.json else report.as_text())
     if report.good:
         return ExitStatus.GOOD
     bad = ", ".join(v.name for v in report.verdicts if not v.good)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from mucc.agent.audit.options import Options
 from mucc.agent.cli.parsing import add_policy
-from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli.parsing import Parser, add_diagnostics, check_limits, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
+from mucc.json_text import json_text
 
 
 @dataclass
@@ -65,12 +66,16 @@ def main(argv: list[str], reporter: Reporter) -> int:
     args = parser().parse(argv, Arguments())
     if args.problem is None or args.solution is None:
         raise usage_error("two files are needed", "mucc-agent audit problem.py solution.py")
-    if args.time_limit <= 0 or args.memory_limit <= 0 or args.runs <= 0:
-        raise usage_error("limits and numbers of calls are above 0")
+    from mucc.agent.audit.auditing import audit
+    from mucc.target.devices import get_card
+
+    check_limits(args.time_limit, args.memory_limit)
+    if args.runs <= 0:
+        raise usage_error("--runs is above 0")
     if args.seed is not None and args.seed < 0:
         raise usage_error("--seed is not negative")
-    from mucc.agent.audit.auditing import audit
-
+    if args.card is not None:
+        get_card(args.card)
     verdict = audit(
         args.problem,
         args.solution,
@@ -87,9 +92,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         ),
     )
     if args.json:
-        import json
-
-        sys.stdout.write(json.dumps(verdict.to_json(), indent=2) + "\n")
+        sys.stdout.write(json_text(verdict.to_json()))
     else:
         sys.stdout.write(verdict.as_text())
     return ExitStatus.GOOD if verdict.accepted else ExitStatus.REJECTED

@@ -38,7 +38,7 @@ def parser() -> Parser:
 def main(argv: list[str], reporter: Reporter) -> int:
     """Serve until the client leaves."""
     args = parser().parse(argv, Arguments())
-    if args.time_limit <= 0 or args.jobs < 1:
+    if not args.time_limit > 0 or args.jobs < 1:
         raise usage_error("--time-limit and --jobs are above 0")
     from mucc.agent.propose.llm.connection import package
 

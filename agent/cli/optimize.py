@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from mucc.agent.cli.parsing import add_policy
+from mucc.agent.propose import NAMES
 from mucc.agent.propose.llm.options import Options as ModelOptions
 from mucc.agent.propose.llm.options import add_options
 from mucc.agent.search import STRATEGIES
@@ -88,7 +89,10 @@ def parser() -> Parser:
     )
     p.add_argument("--memory", action="append", metavar="RUN", help="learn from another run, too")
     p.add_argument(
-        "--proposer", metavar="NAME", help="offline, openai, anthropic or command (default: offline)"
+        "--proposer",
+        choices=NAMES,
+        metavar="NAME",
+        help="offline, openai, anthropic or command (default: offline)",
     )
     p.add_argument("-j", "--jobs", type=int, metavar="N", help="what is done side by side (default: cores)")
     p.add_argument("-q", "--quiet", action="store_true", help="no progress")

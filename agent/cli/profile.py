@@ -15,6 +15,7 @@ from mucc.agent.audit.options import PRECISIONS
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_open_dims, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
+from mucc.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.agent.core.tasks import Task
@@ -74,7 +75,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         raise usage_error("no input file", "mucc-agent profile kernel.mcu --dims M=4096")
     if args.measured is not None and not 0 < args.measured < float("inf"):
         raise usage_error(f"--measured must be a time in milliseconds above 0, got {args.measured:g}")
-    if args.time_limit <= 0:
+    if not args.time_limit > 0:
         raise usage_error("--time-limit is above 0")
     from mucc.agent.core.codec import to_json
     from mucc.agent.profile.analyzing import study
@@ -100,7 +101,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         )
     if args.json:
         report = {"file": args.file, "card": task.card, "tools": list(found.ran), **to_json(found.analysis)}
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+        sys.stdout.write(json_text(report))
     else:
         sys.stdout.write(as_text(args.file, task.card, found.analysis, found.ran))
     return ExitStatus.GOOD

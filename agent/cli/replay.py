@@ -51,12 +51,12 @@ def main(argv: list[str], reporter: Reporter) -> int:
         raise usage_error("no run", "give folders of runs: mucc-agent replay runs/gemm runs/mlp")
     if not 0 < args.keep <= 1:
         raise usage_error(f"--keep is a share of the speedup, above 0 and at most 1, got {args.keep:g}")
-    if args.output is not None:
-        files.check_output(args.output, tuple(args.runs))
     from mucc.agent.budget.choosing import choose
     from mucc.agent.report import replays
-    from mucc.agent.report.reading import read_run
+    from mucc.agent.report.reading import database_of, read_run
 
+    if args.output is not None:
+        files.check_output(args.output, tuple(map(database_of, args.runs)))
     runs = [read_run(path) for path in args.runs]
     sets = [traces for run in runs if (traces := replays.traces_of(run))]
     if not sets:
@@ -64,9 +64,9 @@ def main(argv: list[str], reporter: Reporter) -> int:
         raise DiagnosticError(Diagnostic("MU7270", f"there is no attempt in {names}: nothing to replay"))
     choice = choose(sets, keep=args.keep, own=replays.policy_of(runs))
     if args.json:
-        import json
+        from mucc.json_text import json_text
 
-        sys.stdout.write(json.dumps(choice.to_json(), indent=1) + "\n")
+        sys.stdout.write(json_text(choice.to_json(), 1))
     else:
         sys.stdout.write(replays.text(choice))
     if args.output is not None:

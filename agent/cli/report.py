@@ -52,17 +52,16 @@ def main(argv: list[str], reporter: Reporter) -> int:
         raise usage_error("no run", "give the folder of a run: mucc-agent report runs/mlp")
     if args.json and args.text:
         raise usage_error("--json and --text exclude each other")
-    from mucc.agent.report.reading import read_run
+    from mucc.agent.report.reading import database_of, read_run
 
     if args.output is not None:
-        files.check_output(args.output)
+        files.check_output(args.output, (database_of(args.run),))
     run = read_run(args.run)
     if args.json:
-        import json
-
         from mucc.agent.report.plain import as_json
+        from mucc.json_text import json_text
 
-        _put(args.output, json.dumps(as_json(run), indent=1) + "\n")
+        _put(args.output, json_text(as_json(run), 1))
     elif args.text:
         from mucc.agent.report import text
 

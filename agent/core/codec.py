@@ -49,8 +49,7 @@ def _value(kind: Any, data: Any) -> Any:
             return None
         return _value(next(a for a in args if a is not type(None)), data)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        if not isinstance(data, dict):
-            raise TypeError(f"{kind.__name__} expected, not {type(data).__name__}")
+        _check(dict, data)
         found = typing.cast("dict[str, Any]", data)
         hints = _hints(kind)
         names = [f.name for f in dataclasses.fields(kind) if f.name in found]
@@ -58,11 +57,22 @@ def _value(kind: Any, data: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
     if origin is tuple:
+        _check(list, data)
         if len(args) == 2 and args[1] is Ellipsis:
             return tuple(_value(args[0], item) for item in data)
         return tuple(_value(a, item) for a, item in zip(args, data, strict=True))
     if origin in (list, Sequence):
+        _check(list, data)
         return [_value(args[0], item) for item in data]
     if origin in (dict, Mapping):
+        _check(dict, data)
         return {key: _value(args[1], item) for key, item in data.items()}
+    if kind in (str, int, float, bool):
+        _check(kind, data)
     return data
+
+
+def _check(kind: type, data: Any) -> None:
+    """Raise TypeError unless data are of a kind; a whole number is a float, too."""
+    if type(data) is not kind and not (kind is float and type(data) is int):
+        raise TypeError(f"{kind.__name__} expected, not {type(data).__name__}")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from mucc.agent.report import plain, text
 from mucc.agent.report.reading import read_run
 from mucc.atomic import replace_file
+from mucc.json_text import json_text
 
 
 def write_table(folder: str) -> tuple[str, str]:
     """Write `table.txt` and `table.json` of the run in a folder; what is in them."""
     run = read_run(folder)
-    shown, data = text.text(run), json.dumps(plain.as_json(run), indent=1) + "\n"
+    shown, data = text.text(run), json_text(plain.as_json(run), 1)
     replace_file(os.path.join(folder, "table.txt"), shown.encode("utf-8", "replace"))
     replace_file(os.path.join(folder, "table.json"), data.encode("utf-8", "replace"))
     return shown, data

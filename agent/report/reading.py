@@ -88,13 +88,17 @@ def budget_of(info: RunInfo | None) -> Budget | None:
         return None
 
 
+def database_of(path: str) -> str:
+    """The database of a run: of its folder, or the database itself."""
+    return os.path.join(path, DATABASE) if os.path.isdir(path) else path
+
+
 def read_run(path: str) -> Run:
     """The run in a folder, or in a database.
 
     Raises DiagnosticError: MU7201 to MU7204 of the store.
     """
-    if os.path.isdir(path):
-        path = os.path.join(path, DATABASE)
+    path = database_of(path)
     with _opened(path) as store:
         tasks = [_task(store, place, record) for place, record in enumerate(store.tasks())]
         return Run(path, store.info(), tasks, store.lessons())

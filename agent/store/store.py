@@ -104,7 +104,7 @@ class Store:
     def info(self) -> RunInfo | None:
         """What the run was asked to do; None where it has not started."""
         rows = self._rows("SELECT data FROM run")
-        return from_json(RunInfo, json.loads(rows[0][0])) if rows else None
+        return self._read(RunInfo, rows[0][0]) if rows else None
 
     def put_task(self, record: TaskRecord) -> None:
         """Add a task, or replace what was known of it."""
@@ -165,7 +165,7 @@ class Store:
         """One hypothesis; what is decoded once is kept, since it never changes."""
         if (found := self._hypotheses.get((key, number))) is None:
             query = "SELECT data FROM hypothesis WHERE task = ? AND number = ?"
-            found = from_json(Hypothesis, json.loads(self._rows(query, key, number)[0][0]))
+            found = self._read(Hypothesis, self._rows(query, key, number)[0][0])
             self._hypotheses[key, number] = found
         return found
 
@@ -209,11 +209,7 @@ class Store:
         if (found := self._attempts.get((key, number))) is None:
             query = "SELECT candidate, outcome FROM attempt WHERE task = ? AND number = ?"
             candidate, outcome = self._rows(query, key, number)[0]
-            found = Attempt(
-                number,
-                from_json(Candidate, json.loads(candidate)),
-                from_json(Outcome, json.loads(outcome)),
-            )
+            found = Attempt(number, self._read(Candidate, candidate), self._read(Outcome, outcome))
             self._attempts[key, number] = found
         return found
 
@@ -222,7 +218,7 @@ class Store:
         query = (
             "SELECT number, step, candidate FROM attempt WHERE task = ? AND outcome IS NULL ORDER BY number"
         )
-        return [(n, s, from_json(Candidate, json.loads(c))) for n, s, c in self._rows(query, key)]
+        return [(n, s, self._read(Candidate, c)) for n, s, c in self._rows(query, key)]
 
     def steps_of_attempts(self, key: str) -> dict[int, int]:
         """The step in which each attempt was made."""
@@ -244,7 +240,7 @@ class Store:
     def note(self, key: str, step: int) -> dict[str, Any] | None:
         """The note of a step."""
         rows = self._rows("SELECT data FROM note WHERE task = ? AND step = ?", key, step)
-        return json.loads(rows[0][0]) if rows else None
+        return self._read(dict[str, Any], rows[0][0]) if rows else None
 
     def add_calls(self, key: str, step: int, calls: Sequence[Call]) -> None:
         """What models were asked, and what it cost."""
@@ -293,7 +289,14 @@ class Store:
     # SQLite
 
     def _many(self, kind: type[T], query: str, *values: Any) -> list[T]:
-        return [from_json(kind, json.loads(row[0])) for row in self._rows(query, *values)]
+        return [self._read(kind, row[0]) for row in self._rows(query, *values)]
+
+    def _read(self, kind: type[T], text: str) -> T:
+        """A value of a row. Raises MU7201 where it holds none."""
+        try:
+            return from_json(kind, json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._damaged(error) from None
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with self._lock, self._guarded():
@@ -317,9 +320,14 @@ class Store:
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise _error("MU7204", f"another process keeps {self.path} locked") from None
+            if "decode" in str(error):
+                raise self._damaged(error) from None
             raise _error("MU7203", f"{self.path}: {error}") from None
-        except sqlite3.DatabaseError as error:
-            raise _error("MU7201", f"{self.path} is no run of mucc-agent, or is damaged: {error}") from None
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> DiagnosticError:
+        return _error("MU7201", f"{self.path} is no run of mucc-agent, or is damaged: {error}")
 
 
 def _put_calls(db: sqlite3.Connection, key: str, step: int, calls: Sequence[Call]) -> None:

@@ -169,7 +169,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         raise usage_error("--print-ir-after-all and --diagnostics=json both want stderr", "use one of them")
     if args.print_ir_after:
         _check_passes(args.print_ir_after)
-    if args.timeout is not None and args.timeout <= 0:
+    if args.timeout is not None and not args.timeout > 0:
         raise usage_error("--timeout needs a number of seconds above 0")
     if args.jobs is not None and args.jobs < 0:
         raise usage_error("-j needs a number of jobs above 0, or none")
@@ -268,9 +268,9 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
         reporter.add(compilation.sink.diagnostics, source)
         found += explain(compilation)
     if args.json:
-        import json
+        from mucc.json_text import json_text
 
-        sys.stdout.write(json.dumps([e.as_json() for e in found], indent=2) + "\n")
+        sys.stdout.write(json_text([e.as_json() for e in found]))
     else:
         sys.stdout.write("\n".join(e.as_text() for e in found))
 

@@ -81,9 +81,10 @@ def _warm(args: Arguments, reporter: Reporter) -> int:
         raise usage_error("--json goes with stats, clear and verify only")
     if args.jobs is not None and args.jobs < 1:
         raise usage_error("--jobs needs a number above 0")
+    from mucc.target import get_target
     from mucc.warm import warm
 
-    warm(args.target or DEFAULT_TARGET, args.jobs, reporter)
+    warm(get_target(args.target or DEFAULT_TARGET).name, args.jobs, reporter)
     return ExitStatus.GOOD
 
 

@@ -28,7 +28,7 @@ def read_bytes(path: str) -> bytes:
         helps = (f"did you mean '{meant}'?",) if (meant := _meant(path)) else ()
         _fail("MU5010", f"there is no file '{path}'", *helps)
     except IsADirectoryError:
-        _fail("MU5011", f"'{path}' is a directory, not a .mcu file")
+        _fail("MU5011", f"'{path}' is a directory, not a file")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         _fail("MU5011", f"cannot read '{path}': {reason}")

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mucc.cli import files
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
+from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, check_limits, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, Severity
+from mucc.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.frontend.torch_import.request import Answer, Request
@@ -102,20 +103,27 @@ def main(argv: list[str], reporter: Reporter) -> int:
 
 
 def _request(args: Arguments) -> Request:
-    """What the command line asks for. Raises MU5001, and MU5010 to MU5015 for files."""
+    """What the command line asks for. Raises MU5001, MU4001, and MU5010 to MU5015 for files."""
+    from mucc.frontend.lexer import is_name
     from mucc.frontend.torch_import.request import Request, driver_name
+    from mucc.target import get_target
 
     if not args.file:
         raise usage_error("no problem file", "mucc import problem.py -o problem.mcu")
     if args.list and args.json:
         raise usage_error("--list and --json both want stdout", "--json has what --list prints")
-    if args.time_limit <= 0 or args.memory_limit <= 0:
-        raise usage_error("limits are above 0")
+    check_limits(args.time_limit, args.memory_limit)
+    get_target(args.target)
+    if args.name is not None and not is_name(args.name):
+        help = "names are ASCII letters, digits and _, and no reserved words"
+        raise usage_error(f"'{args.name}' cannot be the name of a kernel", help)
     text = files.read_source(args.file).text
     driver = args.driver or (driver_name(args.output) if args.output else None)
     for path in (args.output, driver):
         if path:
             files.check_output(path, (args.file,))
+    if args.output and driver and os.path.realpath(args.output) == os.path.realpath(driver):
+        raise usage_error(f"the program and its driver would both be written to '{driver}'")
     return Request.of(
         args.file,
         text,
@@ -190,9 +198,7 @@ def _write(args: Arguments, request: Request, answer: Answer) -> None:
     if args.output or args.driver:
         files.write_output(request.driver, answer.driver.encode())
     if args.json:
-        import json
-
-        sys.stdout.write(json.dumps(answer.to_json(), indent=2) + "\n")
+        sys.stdout.write(json_text(answer.to_json()))
     elif args.list:
         sys.stdout.write(table(answer.rows))
     elif not args.output:

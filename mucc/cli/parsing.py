@@ -13,6 +13,9 @@ T = TypeVar("T")
 
 DEFAULT_TARGET = "sm_90a"
 
+MOST_MEBIBYTES = 1 << 30
+"""The most memory that a limit may name: 1 PiB, more than any machine has."""
+
 _NO_NUMBER = r"argument ([^:]+): invalid (int|float) value: '((?s:.*))'"
 """What argparse says of an argument that is no number."""
 
@@ -73,6 +76,14 @@ class Parser(argparse.ArgumentParser):
             first = f"did you mean '{meant}'?" if meant else f"`{self.command} --help` lists the options"
             raise usage_error(f"there is no option '{word}'", first)
         raise usage_error(f"unexpected argument '{unknown[0]}'", f"`{self.command} --help` shows the usage")
+
+
+def check_limits(seconds: float, mebibytes: int) -> None:
+    """Raise MU5001 where a process can have no such limits of time and memory."""
+    if not seconds > 0:
+        raise usage_error("--time-limit is above 0")
+    if not 0 < mebibytes <= MOST_MEBIBYTES:
+        raise usage_error(f"--memory-limit is from 1 to {MOST_MEBIBYTES} MiB")
 
 
 def add_diagnostics(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mucc.progress import Display
 
 _STATUS = {
+    "MU4001": ExitStatus.USAGE,
     "MU50": ExitStatus.USAGE,
     "MU502": ExitStatus.PROGRAM,
     "MU5": ExitStatus.TOOLCHAIN,
@@ -47,9 +48,9 @@ _STATUS = {
 def exit_status(code: str) -> ExitStatus:
     """The exit status that an error of this code leads to.
 
-    MU50xx is wrong usage, but for MU502x, which is about a file's contents; so are unknown cards and kernels,
-    and dims without a value. The rest of MU5xxx is the toolchain or the environment; MU9xxx is a defect of
-    mucc; all else is an error in the program.
+    MU50xx is wrong usage, but for MU502x, which is about a file's contents; so are unknown targets, cards
+    and kernels, and dims without a value. The rest of MU5xxx is the toolchain or the environment; MU9xxx is a
+    defect of mucc; all else is an error in the program.
     """
     if code.startswith("MU9"):
         return ExitStatus.INTERNAL

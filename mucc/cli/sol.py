@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from mucc.cli import files
 from mucc.cli.parsing import Parser, add_diagnostics, add_open_dims, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
+from mucc.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.analysis.sol import Sol
@@ -92,7 +92,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         reporter.add(list(sol_report.warnings(sol, args.measured)))
     if args.json:
         reports = [sol_report.as_json(s, args.measured, args.baseline) for s in found]
-        sys.stdout.write(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2) + "\n")
+        sys.stdout.write(json_text(reports[0] if len(reports) == 1 else reports))
     else:
         texts = [sol_report.as_text(s, args.measured, args.baseline) for s in found]
         sys.stdout.write("\n".join(texts))

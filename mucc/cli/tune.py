@@ -240,7 +240,7 @@ def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
     good = [outcome for outcome in outcomes if all(r.best for r in outcome.results)]
     text = "\n".join(schedules_text(o.kernel, o.choice, o.results) for o in good)
     if args.json:
-        import json
+        from mucc.json_text import json_text
 
         found = [
             {
@@ -251,7 +251,7 @@ def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
             }
             for outcome in outcomes
         ]
-        sys.stdout.write(json.dumps({"kernels": found}, indent=2) + "\n")
+        sys.stdout.write(json_text({"kernels": found}))
     else:
         for outcome in outcomes:
             sys.stderr.write("".join(f"{table(r)}\n" for r in outcome.results))

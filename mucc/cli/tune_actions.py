@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mucc.cli import files
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.cli.tune import Arguments
@@ -84,7 +85,7 @@ def _show(path: str, args: Arguments, *, failed: bool = False) -> None:
     found = results(path)
     if args.json:
         rows = [{"kernel": r.kernel.name, "target": r.kernel.target, **as_json(r)} for r in found]
-        sys.stdout.write(json.dumps({"results": rows}, indent=2) + "\n")
+        sys.stdout.write(json_text({"results": rows}))
     else:
         sys.stderr.write("".join(f"{table(r)}\n" for r in found if r.records))
         kernels = {id(r.kernel): r.kernel for r in found}
@@ -128,7 +129,7 @@ def _export(args: Arguments) -> int:
     if args.export == "-":
         files.write_stdout(data)
     else:
-        files.check_output(args.export)
+        files.check_output(args.export, (store.path,))
         files.write_output(args.export, data)
     return 0
 

@@ -67,7 +67,7 @@ The name leads to a directory, or the file may not be read by this user.
 
 ```
 $ mucc examples -o kernel.so
-error[MU5011]: 'examples' is a directory, not a .mcu file
+error[MU5011]: 'examples' is a directory, not a file
 ```
 
 Name a file, or give yourself the right to read it (`chmod u+r FILE`).

@@ -43,6 +43,11 @@ _ADVICE = {
 }
 
 
+def is_name(word: str) -> bool:
+    """Whether a kernel may be called so."""
+    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word) is not None and word not in KEYWORDS
+
+
 class Token(NamedTuple):
     """`kind` is "name", "int", "float", "shape", "eof", or the text itself for words and punctuation."""
 

@@ -121,6 +121,8 @@ class Sm90Cost:
         stages, resident = self.kernel(schedule)
         places = self.device.clusters.get(str(blocks), self.device.multiprocessors // blocks) * blocks
         slots = places * resident
+        if not slots:
+            return NEVER
         walk = Walk.of(extents, schedule)
         units, depth, peers = divide(walk.tiles, ceil(extents.k / k), slots, schedule)
 

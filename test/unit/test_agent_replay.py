@@ -230,6 +230,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         ([], "MU5001"),
         (["x", "--keep", "2"], "MU5001"),
         ([str(tmp_path / "empty")], "MU7270"),
+        ([str(tmp_path / "few"), "-o", str(tmp_path / "few" / "run.db")], "MU5015"),
     ):
         assert main(["replay", *argv]) != 0
         assert code in capsys.readouterr().err

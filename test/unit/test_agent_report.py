@@ -162,9 +162,12 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         ([folder, "--text", "--json"], "MU5001"),
         ([str(tmp_path / "none")], "MU7203"),
         ([folder, "-o", str(tmp_path / "no" / "a.html")], "MU5012"),
+        ([folder, "-o", f"{folder}/run.db"], "MU5015"),
+        ([f"{folder}/run.db", "-o", f"{folder}/run.db"], "MU5015"),
     ):
         assert main(["report", *argv]) != 0
         assert code in capsys.readouterr().err
+    assert len(read_run(folder).tasks) == 5
 
 
 def test_a_store_in_a_folder_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from agentruns import typical
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from mucc.agent.core.codec import from_json, to_json
 from mucc.agent.core.hypotheses import Hypothesis, roi
 from mucc.agent.core.proposing import Call, Lesson
 from mucc.agent.core.tasks import Compiled, Imported, Task
+from mucc.agent.report.reading import read_run
 from mucc.agent.store import Document, RunInfo, StepRecord, Store, TaskRecord, TaskState
 from mucc.diagnostics.core import DiagnosticError
 
@@ -89,6 +91,26 @@ def test_what_is_no_run_is_told(tmp_path: Path, store: Store):
     with sqlite3.connect(store.path) as db:
         db.execute("PRAGMA user_version = 99")
     assert code(Path(store.path)) == "MU7202"
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "text"),
+    [
+        ("attempt", "outcome", '{"status": "good", "ms": "fast"}'),
+        ("attempt", "candidate", '{"text": "kernel"}'),
+        ("task", "data", '{"task": 1, "state": "done"}'),
+        ("task", "data", "{"),
+        ("run", "data", '{"command": "", "started": "", "mucc": "", "options": 3}'),
+        ("lesson", "data", b"\xff"),
+    ],
+)
+def test_damaged_rows_are_told(tmp_path: Path, table: str, column: str, text: str | bytes):
+    folder = typical(tmp_path / "run")
+    with sqlite3.connect(f"{folder}/run.db") as db:
+        db.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT)", (text,))
+    with pytest.raises(DiagnosticError, match="run of mucc-agent, or is damaged") as caught:
+        read_run(folder)
+    assert caught.value.diagnostics[0].code == "MU7201"
 
 
 def test_far_from_the_bound_boldness_pays():

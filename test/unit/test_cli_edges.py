@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from math import inf, nan
 from pathlib import Path
 
 import pytest
 
 from mucc.cli.main import main
 from mucc.diagnostics.core import MOST
+from mucc.json_text import json_text
 
 MUCC = f"{sys.executable} -m mucc"
 KERNEL = "kernel f[M](x: f32[M]) -> f32[M] {\n    return relu(x)\n}\n"
@@ -84,6 +86,7 @@ def test_stages_end_a_chain():
         (["k"], 2, ["MU5002", "did you mean 'mucc k.mcu'?"]),
         (["check", "k.txt"], 2, ["MU5010", "did you mean 'k.mcu'?"]),
         (["run", "k.mcu", "--dims", "M=4", "--seed", "-3"], 2, ["--seed needs a number of at least 0"]),
+        (["check", "k.mcu", "--target", "sm_90"], 2, ["MU4001", "did you mean 'sm_90a'?"]),
         (["run", "k.mcu", "--seed", "x"], 2, ["--seed takes a whole number, not 'x'"]),
         (["sol", "k.mcu", "--measured", "fast"], 2, ["--measured takes a number, not 'fast'"]),
         (["sol", "k.mcu"], 2, ["MU5403", "add --dims M=4096"]),
@@ -106,6 +109,22 @@ def test_sizes_that_no_memory_holds(capsys: pytest.CaptureFixture[str]):
     status, text = failure(argv, capsys)
     assert status == 3
     assert "error[MU5109]: interpreting takes" in text and "--dims M=134217727" in text
+
+
+def test_more_rows_than_a_scatter_has(capsys: pytest.CaptureFixture[str]):
+    text = "kernel f[T=4, M](x: f32[M], rows: s32[M]) -> f32[T] {\n    return scatter(x, rows, T)\n}\n"
+    Path("k.mcu").write_text(text)
+    assert main(["run", "k.mcu", "--device", "cpu", "--dims", "M=4"]) == 0
+    status, said = failure(["run", "k.mcu", "--device", "cpu", "--dims", "M=5"], capsys)
+    assert status == 2
+    assert "error[MU6052]: 'rows' of f names 5 rows, each once, but there are 4" in said
+
+
+def test_json_has_no_infinities():
+    assert json_text({"a": [inf, -inf, nan, 1.5], "b": (nan,), "c": "NaN"}, None) == (
+        '{"a": [null, null, null, 1.5], "b": [null], "c": "NaN"}\n'
+    )
+    assert json_text([1.5], None) == "[1.5]\n"
 
 
 def test_help_of_a_command(capsys: pytest.CaptureFixture[str]):

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.program import compile_source
 from mucc.target import get_target
 from mucc.target.config import Candidate, Epilogue, Problem, Schedule
 from mucc.target.cost import Extents, Walk, divide, effective_swizzle, larger
@@ -141,6 +143,17 @@ def test_a_problem_of_one_wave_prefers_what_fills_the_card() -> None:
 def test_tiles_are_as_wide_as_the_waves_want_them(m: int, n: int, k: int, waves: int) -> None:
     chosen = best(Problem("bf16", True, True, m=m, n=n, k=k, batch=1))
     assert 0.96 < chosen.estimate.waves / waves <= 1
+
+
+@pytest.mark.parametrize("cluster", ["192x1", "16x16"])
+def test_clusters_that_no_card_holds_are_errors(cluster: str) -> None:
+    text = (
+        "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n"
+        f"schedule f for sm_90a {{\n    cluster = {cluster}\n}}\n"
+    )
+    with pytest.raises(DiagnosticError) as caught:
+        compile_source(Source("f.mcu", text), "sm_90a", only_check=True)
+    assert [d.code for d in caught.value.diagnostics] == ["MU3008"]
 
 
 def test_blocks_of_few_rows_share_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import mucc.frontend as frontend
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.frontend.source import module_text
 from mucc.frontend.torch_import import sandbox
-from mucc.frontend.torch_import.request import Answer, Request
+from mucc.frontend.torch_import.request import Answer, Request, kernel_name
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -380,6 +381,28 @@ def test_no_python(tmp_path: Path):
     with pytest.raises(DiagnosticError) as caught:
         sandbox.run(request(path))
     assert caught.value.diagnostics[0].code == "MU7010"
+
+
+def test_what_is_nan_on_both_sides_agrees():
+    from mucc.frontend.torch_import.verify import difference
+
+    expected = torch.tensor([1.0, math.nan, math.inf, -math.inf])
+    assert difference("result 0", expected, expected.clone()).excess == 0.0
+    for got in ([1.0, 2.0, math.inf, -math.inf], [1.0, math.nan, math.nan, -math.inf], [math.nan] * 4):
+        assert difference("result 0", expected, torch.tensor(got)).excess == math.inf
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("76_Gemm_Add_ReLU.py", "gemm_add_relu"),
+        ("kernel.py", "kernel_"),
+        ("a/for.py", "for_"),
+        ("3.py", "model_3"),
+    ],
+)
+def test_kernels_are_called_after_their_files(path: str, name: str):
+    assert kernel_name(path) == name
 
 
 # The command line

@@ -16,6 +16,7 @@ import mucc.tune.local
 import mucc.tune.worker
 from mucc.cli.main import main
 from mucc.tune.building import Built
+from mucc.tune.home import database_path
 
 DIMS = ("--dims", "M=4096,N=4096,K=4096", "--dims", "M=128,N=4096,K=4096")
 ALL_BUILT = re.compile(r": (\d+) of \1 built: ")
@@ -119,6 +120,8 @@ def test_export_and_import(capsys: Capture) -> None:
     assert main(["tune", "--import", "all.json"]) == 0
     assert main(["tune", "--export", "-"]) == 0
     assert json.loads(capsys.readouterr().out.partition("\n")[2]) == json.loads(Path("all.json").read_text())
+    assert main(["tune", "--export", database_path()]) == 2
+    assert main(["tune", "--list"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.frontend.lexer import KEYWORDS
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def kernel_name(path: str) -> str:
     stem = os.path.splitext(os.path.basename(path))[0]
     name = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", stem.lower())).strip("_")
     name = re.sub(r"^[0-9]+_", "", name)
+    name = f"{name}_" if name in KEYWORDS else name
     return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")
 
 

@@ -110,5 +110,5 @@ def difference(name: str, expected: Any, got: Any) -> Difference:
     if not expected.is_floating_point():
         return Difference(name, float(distance.max()), float("inf") if distance.max() > 0 else 0.0)
     scale = tolerance * (1 + e.abs())
-    excess = torch.nan_to_num(distance / scale, nan=float("inf"), posinf=float("inf"))
+    excess = torch.nan_to_num(torch.where(same, 0.0, distance / scale), nan=float("inf"), posinf=float("inf"))
     return Difference(name, float(torch.nan_to_num(distance, nan=float("inf")).max()), float(excess.max()))
