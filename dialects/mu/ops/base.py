@@ -1,4 +1,4 @@
-"""What operations on whole tensors share: one inferred result, and how their numbers are kept."""
+"""What operations share: a result whose type is inferred, and how their numbers are kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.irdl import result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -26,6 +26,13 @@ def integer(value: int) -> IntegerAttr:
     return IntegerAttr(value, i64)
 
 
+def check_result(op: Operation, expected: Attribute) -> None:
+    """Raises VerifyException where an operation's one result has another type."""
+    (result,) = op.results
+    if result.type != expected:
+        raise VerifyException(f"{op.name}: result type {result.type} should be {expected}")
+
+
 class InferredOp(FormattedOp, ABC):
     """A pure operation whose result type follows from its operands and properties."""
 
@@ -43,5 +50,4 @@ class InferredOp(FormattedOp, ABC):
         """The type that the result must have. Raises TypeRuleError where the operands do not fit."""
 
     def verify_(self) -> None:
-        if self.result.type != (expected := self.inferred()):
-            raise VerifyException(f"{self.name}: result type {self.result.type} should be {expected}")
+        check_result(self, self.inferred())

@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import index_rules, rules
+from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.ops.views import views_alike
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
@@ -150,9 +151,7 @@ class MatmulOp(ContractionOp):
         )
 
     def verify_(self) -> None:
-        expected = rules.matmul(self.lhs.type, self.rhs.type)
-        if self.result.type != expected:
-            raise VerifyException(f"mu.matmul: result type {self.result.type} should be {expected}")
+        check_result(self, rules.matmul(self.lhs.type, self.rhs.type))
         dtype = Shaped.of(self.lhs.type).element_type
         if self.compute.data not in ComputeAttr.choices(self.lhs.type, self.rhs.type):
             raise VerifyException(f"mu.matmul: {dtype} operands do not compute in {self.compute.data}")
@@ -243,9 +242,7 @@ class GroupedMatmulOp(ContractionOp):
 
     def verify_(self) -> None:
         scale, bias = self.scale and self.scale.type, self.bias and self.bias.type
-        expected = self.infer(self.lhs.type, self.rhs.type, self.offsets.type, scale, bias)
-        if self.result.type != expected:
-            raise VerifyException(f"mu.grouped_matmul: result type {self.result.type} should be {expected}")
+        check_result(self, self.infer(self.lhs.type, self.rhs.type, self.offsets.type, scale, bias))
         if self.compute != ComputeAttr.default(self.lhs.type, self.rhs.type):
             raise VerifyException(f"mu.grouped_matmul: operands do not compute in {self.compute.data}")
 

@@ -39,6 +39,7 @@ from mucc.dialects.mu.ops.activations import (
     SiluOp,
     SoftsignOp,
 )
+from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.ops.pointwise import BinaryOp, ElementwiseOp, UnaryOp, ValueConstraint, number
 from mucc.dialects.mu.syntax import FormattedOp, WordAttr
 from mucc.dialects.mu.types import DTYPES, TensorType
@@ -357,9 +358,7 @@ class CastOp(ElementwiseOp):
     def verify_(self) -> None:
         if self.element_type == i1:
             raise VerifyException("mu.cast: a number becomes a bool by comparison, not by cast")
-        expected = rules.cast(self.operand.type, self.element_type)
-        if self.result.type != expected:
-            raise VerifyException(f"mu.cast: result type {self.result.type} should be {expected}")
+        check_result(self, rules.cast(self.operand.type, self.element_type))
 
 
 @irdl_op_definition

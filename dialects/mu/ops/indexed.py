@@ -11,7 +11,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import index_rules, tensor_rules
-from mucc.dialects.mu.ops.base import InferredOp, integer
+from mucc.dialects.mu.ops.base import InferredOp, check_result, integer
 from mucc.dialects.mu.surface import AXES, VALUE, Function, Parameter, X
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.syntax import FormattedOp
@@ -37,8 +37,7 @@ class GatherOp(FormattedOp):
         super().__init__(operands=[value, index], result_types=[index_rules.gather(value.type, index.type)])
 
     def verify_(self) -> None:
-        if self.result.type != (expected := index_rules.gather(self.operand.type, self.rows.type)):
-            raise VerifyException(f"mu.gather: result type {self.result.type} should be {expected}")
+        check_result(self, index_rules.gather(self.operand.type, self.rows.type))
 
 
 @irdl_op_definition
@@ -70,9 +69,7 @@ class ScatterOp(FormattedOp):
         )
 
     def verify_(self) -> None:
-        expected: Attribute = index_rules.scatter(self.operand.type, self.rows.type, self.extent.data)
-        if self.result.type != expected:
-            raise VerifyException(f"mu.scatter: result type {self.result.type} should be {expected}")
+        check_result(self, index_rules.scatter(self.operand.type, self.rows.type, self.extent.data))
 
 
 @irdl_op_definition

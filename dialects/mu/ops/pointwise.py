@@ -18,9 +18,9 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import BaseAttr, IRDLOperation, operand_def, result_def, traits_def
 from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
-from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.types import TensorType
 
 if TYPE_CHECKING:
@@ -96,9 +96,7 @@ class ElementwiseOp(IRDLOperation, ABC):
         printer.print_operation_type(self)
 
     def verify_(self) -> None:
-        expected = self.infer([o.type for o in self.operands])
-        if self.result.type != expected:
-            raise VerifyException(f"{self.name}: result type {self.result.type} should be {expected}")
+        check_result(self, self.infer([o.type for o in self.operands]))
 
 
 class UnaryOp(ElementwiseOp, ABC):

@@ -13,9 +13,9 @@ from xdsl.irdl import (
     traits_def,
 )
 from xdsl.traits import Pure
-from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Shaped, TensorType
 
@@ -58,9 +58,7 @@ class DequantizeOp(FormattedOp):
         return rules.group_size(Shaped.of(self.weights.type).dims[-1], Shaped.of(self.scales.type).dims[-1])
 
     def verify_(self) -> None:
-        expected = rules.dequantize([v.type for v in self.operands])
-        if self.result.type != expected:
-            raise VerifyException(f"mu.dequantize: result type {self.result.type} should be {expected}")
+        check_result(self, rules.dequantize([v.type for v in self.operands]))
 
 
 OPERATIONS = (DequantizeOp,)

@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules, shape_rules
-from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
+from mucc.dialects.mu.ops.base import InferredOp, Ints, check_result, integer, ints
 from mucc.dialects.mu.ops.pointwise import ValueConstraint, number
 from mucc.dialects.mu.ops.views import ExpandOp
 from mucc.dialects.mu.surface import (
@@ -96,9 +96,7 @@ class ReduceOp(FormattedOp):
         axes = self.axes.get_values()
         if tuple(axes) != rules.normalise_axes(axes, len(Shaped.of(self.operand.type).dims)):
             raise VerifyException("mu.reduce: axes must be sorted and counted from the front")
-        expected = rules.reduce(self.operand.type, axes, self.kind.data.is_logical)
-        if self.result.type != expected:
-            raise VerifyException(f"mu.reduce: result type {self.result.type} should be {expected}")
+        check_result(self, rules.reduce(self.operand.type, axes, self.kind.data.is_logical))
 
 
 @irdl_op_definition

@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
@@ -61,8 +62,7 @@ class PinOp(FormattedOp):
         )
 
     def verify_(self) -> None:
-        if self.result.type != (expected := rules.stored(self.operand.type)):
-            raise VerifyException(f"mu.pin: result type {self.result.type} should be {expected}")
+        check_result(self, rules.stored(self.operand.type))
 
 
 class StageKind(StrEnum):

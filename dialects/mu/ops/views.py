@@ -21,7 +21,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import rules, shape_rules
-from mucc.dialects.mu.ops.base import InferredOp, Ints, ints
+from mucc.dialects.mu.ops.base import InferredOp, Ints, check_result, ints
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
@@ -48,8 +48,7 @@ class TransposeOp(FormattedOp):
         super().__init__(operands=[value], result_types=[rules.transpose(value.type)])
 
     def verify_(self) -> None:
-        if self.result.type != (expected := rules.transpose(self.operand.type)):
-            raise VerifyException(f"mu.transpose: result type {self.result.type} should be {expected}")
+        check_result(self, rules.transpose(self.operand.type))
 
 
 @irdl_op_definition
@@ -79,8 +78,7 @@ class ExpandOp(FormattedOp):
         rank = len(Shaped.of(self.operand.type).dims) + len(axes)
         if tuple(axes) != rules.normalise_axes(axes, rank):
             raise VerifyException("mu.expand: axes must be sorted and counted from the front")
-        if self.result.type != (expected := rules.expand(self.operand.type, axes)):
-            raise VerifyException(f"mu.expand: result type {self.result.type} should be {expected}")
+        check_result(self, rules.expand(self.operand.type, axes))
 
 
 @irdl_op_definition
@@ -101,9 +99,7 @@ class BroadcastOp(FormattedOp):
         super().__init__(operands=[value], result_types=[rules.broadcast_to(value.type, dims)])
 
     def verify_(self) -> None:
-        expected = rules.broadcast_to(self.operand.type, Shaped.of(self.result.type).dims)
-        if self.result.type != expected:
-            raise VerifyException(f"mu.broadcast: result type {self.result.type} should be {expected}")
+        check_result(self, rules.broadcast_to(self.operand.type, Shaped.of(self.result.type).dims))
 
 
 @irdl_op_definition

@@ -13,7 +13,7 @@ from mucc.dialects.cutlass.nodes import GroupRowOp, GroupScalarOp, ScatterDOp
 from mucc.dialects.mu.types import TensorType
 from mucc.target.cuda.gemm import Headers
 from mucc.target.cuda.graph import Node
-from mucc.target.cuda.lean import LeanEpilogue, warpgroups
+from mucc.target.cuda.lean import LeanEpilogue
 from mucc.target.cuda.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Memory
 from mucc.target.cuda.names import string_literal
 from mucc.target.cuda.sm90_gemm import Sm90Gemm
@@ -51,20 +51,11 @@ class GroupedGemm(Sm90Gemm):
     def headers(self) -> Headers:
         return replace(super().headers, device="mucc/grouped.cuh", host="mucc/grouped_launch.h")
 
-    def build_epilogue(self) -> GroupedEpilogue:
+    def build_epilogue(self) -> LeanEpilogue:
         if self.d is None or self.exchanged:
             raise EmissionError("a grouped contraction stores rows of one matrix")
         self.c = None  # read by the epilogue, as any other matrix is
-        self.lean = True
-        return GroupedEpilogue(
-            self.op,
-            self.problem,
-            self.namer,
-            CUTLASS_TYPES[self.d.memory.type.dtype],
-            self.canonical,
-            warpgroups=warpgroups(self.mainloop),
-            tile=self.tile.sizes,
-        ).build()
+        return self.lean_epilogue(GroupedEpilogue)
 
     @property
     def tile_scheduler(self) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mucc.target.cuda.gemm import Headers
-from mucc.target.cuda.lean import LeanEpilogue, warpgroups
-from mucc.target.cuda.memory import CUTLASS_TYPES
+from mucc.target.cuda.lean import LeanEpilogue
 from mucc.target.cuda.sm90_gemm import Sm90Gemm
 
 
@@ -34,19 +33,10 @@ class ListGemm(Sm90Gemm):
             driver="mucc::gemm::ListHost",
         )
 
-    def build_epilogue(self) -> ListEpilogue:
+    def build_epilogue(self) -> LeanEpilogue:
         self.c = None  # read by the epilogue, as any other matrix is
-        self.lean = True
         self.scales = []
-        return ListEpilogue(
-            self.op,
-            self.problem,
-            self.namer,
-            CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void",
-            self.canonical,
-            warpgroups=warpgroups(self.mainloop),
-            tile=self.tile.sizes,
-        ).build()
+        return self.lean_epilogue(ListEpilogue)
 
     @property
     def fetched(self) -> list[str]:

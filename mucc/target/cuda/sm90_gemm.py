@@ -83,23 +83,31 @@ class Sm90Gemm(Gemm):
         return epilogue
 
     def _built_epilogue(self) -> Epilogue:
-        element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
-        self.lean = is_lean(self.op, self.d, self.tile.sizes, self.mainloop)
-        if not self.lean and self.op.is_pair:
-            raise EmissionError("a pair with a tile that mucc's epilogue does not take")
+        if is_lean(self.op, self.d, self.tile.sizes, self.mainloop):
+            if self.op.is_pair:
+                self.c = None  # read by the epilogue, as any other matrix is
+            return self.lean_epilogue(LeanEpilogue)
         if self.op.is_pair:
-            self.c = None  # read by the epilogue, as any other matrix is
-        if not self.lean:
-            return Epilogue(self.op, self.problem, self.namer, element_d, self.canonical).build()
-        return LeanEpilogue(
+            raise EmissionError("a pair with a tile that mucc's epilogue does not take")
+        self.lean = False
+        return Epilogue(self.op, self.problem, self.namer, self._element_d, self.canonical).build()
+
+    def lean_epilogue(self, kind: type[LeanEpilogue]) -> LeanEpilogue:
+        """mucc's own epilogue, written out."""
+        self.lean = True
+        return kind(
             self.op,
             self.problem,
             self.namer,
-            element_d,
+            self._element_d,
             self.canonical,
             warpgroups=warpgroups(self.mainloop),
             tile=self.tile.sizes,
         ).build()
+
+    @property
+    def _element_d(self) -> str:
+        return CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
 
     def operand_types(self) -> list[str]:
         """The types of the matrices."""
