@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mucc.agent.budget.stopping import Standing
+from mucc.agent.budget.stopping import Standing, expected_gain
 from mucc.agent.budget.traces import Cost, Trace, Try
 from mucc.agent.core.searching import Budget
-from mucc.agent.engine.turns import expected_gain
 
 UNBOUNDED = 1 << 30
 

@@ -1,7 +1,9 @@
-"""The stop rules, for the engine while a run goes on and for replays of stored runs alike."""
+"""When a search stops, and what going on may gain: for the engine while a run goes on, and for replays of
+stored runs alike."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -80,3 +82,14 @@ def best_and_waiting(times: Sequence[float | None]) -> tuple[float | None, int]:
     """The best time, and how many attempts there have been since the last progress."""
     standing = Standing.after(times)
     return standing.best_ms, standing.since
+
+
+def expected_gain(best_ms: float | None, bound_ms: float | None, since: int) -> float:
+    """What a further round at a task may gain: the logarithm of its gap, over one more than the attempts
+    since the last progress.
+
+    The logarithm since a set is judged by its geometric mean; a task at the bound gains nothing. Without a
+    bound, or without a time that counts, the gap is taken as 2.
+    """
+    gap = best_ms / bound_ms if best_ms and bound_ms else 2.0
+    return math.log(max(gap, 1.0)) / (1 + since)

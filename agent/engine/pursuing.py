@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mucc.agent.budget.stopping import best_and_waiting
+from mucc.agent.budget.stopping import best_and_waiting, expected_gain
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
 from mucc.agent.core.codec import from_json, to_json
 from mucc.agent.core.proposing import Call, ProposerFailed
@@ -21,7 +21,6 @@ from mucc.agent.engine.clock import AGENT, MODEL, WAIT, Clock
 from mucc.agent.engine.history import History
 from mucc.agent.engine.limits import reason_to_stop, room, times_of
 from mucc.agent.engine.parts import Parts
-from mucc.agent.engine.turns import expected_gain
 
 
 @dataclass

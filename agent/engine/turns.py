@@ -10,17 +10,6 @@ FIRST = math.inf
 """The expected gain of a task that is not measured yet."""
 
 
-def expected_gain(best_ms: float | None, bound_ms: float | None, since: int) -> float:
-    """What a further round at a task may gain: the logarithm of its gap, over one more than the attempts
-    since the last progress.
-
-    The logarithm since a set is judged by its geometric mean; a task at the bound gains nothing. Without a
-    bound, or without a time that counts, the gap is taken as 2.
-    """
-    gap = best_ms / bound_ms if best_ms and bound_ms else 2.0
-    return math.log(max(gap, 1.0)) / (1 + since)
-
-
 class Turns(Protocol):
     """Who may go on. Any thread; raises Interrupted in all once `stop` was called."""
 

@@ -17,6 +17,7 @@ import pytest
 import scripted
 from scripted import ScriptedEvaluator, ScriptedProposer, parts, task
 
+from mucc.agent.budget.stopping import expected_gain
 from mucc.agent.core.attempts import Candidate, Outcome, Status
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.proposing import ProposerFailed, Reply
@@ -28,7 +29,7 @@ from mucc.agent.engine.optimising import Optimisation, first_record
 from mucc.agent.engine.options import Options, resumed
 from mucc.agent.engine.parts import Parts
 from mucc.agent.engine.running import run_tasks, turns_of
-from mucc.agent.engine.turns import Interrupted, Seats, Shared, expected_gain
+from mucc.agent.engine.turns import Interrupted, Seats, Shared
 from mucc.agent.store import Store, TaskRecord, TaskState
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
