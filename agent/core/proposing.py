@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,6 +27,22 @@ class Lesson:
     change: str
     speedup: float | None
     features: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def features_of(task: Task, analysis: Analysis | None) -> dict[str, Any]:
+    """What tells problems apart, in lessons: what binds them, their units and sizes, the kinds of their
+    stages."""
+    limits: Mapping[str, Any] = task.sol.get("limits", {})
+    return {
+        "precision": task.precision,
+        "card": task.card,
+        "limit": analysis.limit.value if analysis else "",
+        "binding": task.sol.get("binding", ""),
+        "units": sorted(limits),
+        "amounts": {unit: limit.get("amount") for unit, limit in limits.items()},
+        "stages": [stage.get("kind", "") for stage in task.sol.get("stages", [])],
+        "bound_ms": task.bound_ms,
+    }
 
 
 @dataclass(frozen=True, slots=True)

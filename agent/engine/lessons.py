@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt, Status
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Lesson
+from mucc.agent.core.proposing import Lesson, features_of
 from mucc.agent.core.tasks import Task
 
 
@@ -22,7 +21,7 @@ def lessons_of(
         for a in attempts
         if a.outcome.status is Status.GOOD and a.outcome.ms is not None
     }
-    features = features_of(task, analysis)
+    features = {**features_of(task, analysis), "compiled": task.imported.compiled.value}
     found: list[Lesson] = []
     for number, hypothesis in enumerate(hypotheses):
         own = [a for a in attempts if a.candidate.hypothesis == number and a.spent]
@@ -34,19 +33,3 @@ def lessons_of(
         change = best.candidate.change if best is not None else hypothesis.title
         found.append(Lesson(task.key, hypothesis.kind, change, speedup, features))
     return found
-
-
-def features_of(task: Task, analysis: Analysis | None) -> dict[str, Any]:
-    """What describes a problem: what binds it, its units and sizes, the kinds of its stages."""
-    limits = task.sol.get("limits", {})
-    return {
-        "precision": task.precision,
-        "card": task.card,
-        "limit": analysis.limit.value if analysis else "",
-        "binding": task.sol.get("binding", ""),
-        "units": sorted(limits),
-        "amounts": {unit: limit.get("amount") for unit, limit in limits.items()},
-        "stages": [stage.get("kind", "") for stage in task.sol.get("stages", [])],
-        "compiled": task.imported.compiled.value,
-        "bound_ms": task.bound_ms,
-    }

@@ -14,7 +14,7 @@ from mucc.agent.report.markup import Markup, h, join
 from mucc.agent.report.reading import Run, budget_of
 from mucc.agent.report.room import Room
 from mucc.agent.report.tasks import task_section
-from mucc.agent.report.text import number, ratio
+from mucc.agent.report.text import measured, number
 from mucc.agent.report.trajectory import Point, points
 from mucc.agent.store import RunInfo, TaskState
 
@@ -142,16 +142,7 @@ def _table(run: Run, rows: Sequence[Row]) -> Markup:
 
 
 def _line(row: Row, link: str) -> Markup:
-    texts = (
-        row.precision,
-        row.compiled,
-        row.label or "-",
-        number(row.ms, ".4f") + ("~" if row.provisional else ""),
-        *(ratio(row, name) for name in BASELINES),
-        number(row.bound_ms, ".4f"),
-        number(row.gap, ".2f"),
-        str(row.attempts),
-    )
+    texts = (row.precision, row.compiled, row.label or "-", *measured(row))
     cells = [
         h("td", h("a", row.task[:120], href=link), cls="w"),
         h("td", str(row.state), cls=COLOUR.get(row.state, "quiet")),

@@ -85,12 +85,19 @@ def cells(row: Row) -> tuple[str, ...]:
         row.precision,
         row.compiled,
         one_line(row.label, 20) or "-",
+        *measured(row),
+        one_line("; ".join(filter(None, (row.stop, row.problems)))) or "-",
+    )
+
+
+def measured(row: Row) -> tuple[str, ...]:
+    """The cells of a line from the time to the attempts."""
+    return (
         number(row.ms, ".4f") + ("~" if row.provisional else ""),
         *(ratio(row, name) for name in BASELINES),
         number(row.bound_ms, ".4f"),
         number(row.gap, ".2f"),
         str(row.attempts),
-        one_line("; ".join(filter(None, (row.stop, row.problems)))) or "-",
     )
 
 

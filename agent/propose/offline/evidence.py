@@ -115,22 +115,6 @@ def _loops(version: Version) -> Iterable[object]:
 # Lessons
 
 
-def features_of(view: View) -> dict[str, Any]:
-    """What tells problems apart, under the names that the lessons of a run have."""
-    task = view.task
-    limits: Mapping[str, Any] = task.sol.get("limits", {})
-    return {
-        "precision": task.precision,
-        "card": task.card,
-        "limit": view.analysis.limit.value if view.analysis else "",
-        "binding": task.sol.get("binding", ""),
-        "units": sorted(limits),
-        "amounts": {unit: limit.get("amount") for unit, limit in limits.items()},
-        "stages": [stage.get("kind", "") for stage in task.sol.get("stages", [])],
-        "bound_ms": task.bound_ms,
-    }
-
-
 def likeness(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
     """How much alike two problems are by the features that both say, 0 to 1."""
     return math.prod(_alike(a[name], b[name]) for name in a.keys() & b.keys() if a[name] and b[name])

@@ -13,13 +13,12 @@ from typing import Any
 
 from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import ProposerFailed, Reply, View
+from mucc.agent.core.proposing import ProposerFailed, Reply, View, features_of
 from mucc.agent.propose.offline.evidence import (
     HELPED,
     WEIGHT,
     Known,
     advised,
-    features_of,
     known,
     learnt,
     point_of,
@@ -207,7 +206,7 @@ class Offline:
         worthwhile = best - math.log(HELPED)
         chance = min(max(belief.chance(worthwhile), 1e-3), 0.999)
         if_it_helps = belief.gain(worthwhile) / chance + math.log(HELPED)
-        features = features_of(view)
+        features = features_of(view.task, view.analysis)
         chance, if_it_helps, lessons = learnt(view.lessons, family.kind, features, chance, if_it_helps)
         if chance * if_it_helps * first.works < LEAST_GAIN:
             return 0.0, None
