@@ -14,41 +14,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any
+
+from mucc.tune.bench import Bench
 
 UNFIT = 69
 """The exit status of the process where it can launch nothing: its last words say what is missing."""
-
-
-class Trial(NamedTuple):
-    """A library that was checked and timed; `reason` where it is not good."""
-
-    status: str
-    reason: str = ""
-    error: float | None = None
-    times: Sequence[float] = ()
-    broken: bool = False
-
-
-class Bench(Protocol):
-    """What launches kernels; on a GPU `mucc.tune.gpu.Gpu`."""
-
-    def hello(self) -> Mapping[str, str]:
-        """The card's name and its architecture."""
-        ...
-
-    def prepare(self, text: str, kernel: str, target: str, dims: Mapping[str, int], seed: int) -> None:
-        """Make inputs and a reference for what comes next."""
-        ...
-
-    def try_one(self, path: str, budget_us: float) -> Trial:
-        """Check a library's result and time it alone, for about so long."""
-        ...
-
-    def race(self, paths: Sequence[str], budget_us: float, heat_us: float) -> list[list[float]]:
-        """Time libraries that were tried already in turns, each for about so long, under load before that."""
-        ...
 
 
 def answer(bench: Bench, request: Any) -> dict[str, Any]:

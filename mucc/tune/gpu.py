@@ -22,7 +22,7 @@ from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel
 from mucc.runtime.verify import compare
 from mucc.signature import KernelInfo, Manifest
-from mucc.tune.child import Trial
+from mucc.tune.bench import Trial
 from mucc.tune.records import Status
 
 torch: Any = importlib.import_module("torch")

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from mucc.diagnostics.core import Source
-from mucc.tune.child import Trial, main
+from mucc.tune.bench import Trial
+from mucc.tune.child import main
 from mucc.tune.choosing import plan
 from mucc.tune.folder import Folder
 from mucc.tune.measuring import record_of
