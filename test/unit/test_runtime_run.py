@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import mucc.build
 from mucc.cli.reporting import Reporter
+from mucc.cli.run import main
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dims import holds, parse_dims
@@ -194,7 +195,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     monkeypatch.setattr(mucc.build, "compile_source", lambda source, target: StubCompilation())
     monkeypatch.setattr(mucc.build, "build", build)
     monkeypatch.setattr(run, "gpu_problem", lambda target: "there is no usable NVIDIA GPU")
-    return lambda *argv: run.main([str(path), *argv], Reporter())
+    return lambda *argv: main([str(path), *argv], Reporter())
 
 
 def test_without_a_gpu_it_checks_the_lowered_program_and_says_so(command: Any, capsys: Any) -> None:
