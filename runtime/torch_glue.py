@@ -128,6 +128,8 @@ class TorchKernel:
         if out is None:
             try:
                 outs = self.allocate(tensors)
+            except torch.OutOfMemoryError:
+                raise
             except Exception as error:
                 raise self._blame(tensors) or error from None
             if outs[0].is_meta:

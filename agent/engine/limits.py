@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mucc.agent.audit.findings import Label
 from mucc.agent.budget.stopping import Standing, stop_reason
 from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.proposing import Call
@@ -15,6 +16,9 @@ def reason_to_stop(
     budget: Budget, task: Task, attempts: Sequence[Attempt], calls: Sequence[Call], seconds: float
 ) -> str:
     """Why a search should go no further; empty where it should."""
+    for attempt in attempts:
+        if attempt.outcome.label == Label.INHERITED_GAMING:
+            return f"nothing can be shown: {attempt.outcome.reason}"
     if why := stop_reason(budget, times_of(attempts), task.bound_ms, baseline_of(task)):
         return why
     if budget.seconds is not None and seconds >= budget.seconds:

@@ -11,12 +11,14 @@ from typing import Any
 from mucc import guard
 from mucc.agent.core.evaluating import Comparison
 from mucc.agent.core.tasks import PROBLEM_FILE, Task
+from mucc.agent.evaluate.memory import Room, out_of_memory, wanted_by
 from mucc.agent.evaluate.running import Turn
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.workplace import lay_out
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.gpu_turns import exclusive_gpu, shared_gpu
 
 CANDIDATE = "mucc"
@@ -25,20 +27,24 @@ CANDIDATE = "mucc"
 class Comparer:
     """Compares; what torch.compile makes is kept in a folder from one process to the next."""
 
-    def __init__(self, zygote: Zygote, folder: str, settings: Settings):
-        self.zygote, self.settings = zygote, settings
+    def __init__(self, zygote: Zygote, folder: str, room: Room, settings: Settings):
+        self.zygote, self.room, self.settings = zygote, room, settings
         names = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
         self.env = {variable: os.path.join(folder, name) for variable, name in names.items()}
-        self._room = threading.Semaphore(settings.together)
+        self._seats = threading.Semaphore(settings.together)
 
     def compare(self, task: Task, device: str, program: str | None, library: str | None) -> Comparison:
         """Time the baselines of a task, and a program that was built where one is given.
 
         Raises DiagnosticError where the baselines end their process, or hang.
         """
+
+        def compared() -> Comparison:
+            return self._compared(task, device, program, library)
+
         try:
-            with self._room:
-                return self._compared(task, device, program, library)
+            with self._seats:
+                return self.room.within(wanted_by(task), compared, _short)
         except ChildFailed as failed:
             if program is None:
                 raise problem_error(task.path, failed) from None
@@ -60,12 +66,19 @@ class Comparer:
                     "tf32": task.precision == "tf32",
                 }
                 with child.turn(_turn(device, shared_gpu)):
-                    child.ask(do="open", **asked)
+                    said = child.ask(do="open", **asked)
+                if "raised" in said:
+                    message = f"{task.path} raised {said['raised']}"
+                    raise DiagnosticError(Diagnostic("MU7012", message))
                 failed = child.ask(do="compile")["failed"]  # for long, and mostly not on the GPU
                 with child.turn(_turn(device, exclusive_gpu)):
                     most, fewest = settings.compare_runs, settings.fewest
                     said = child.ask(do="time", budget_ms=settings.compare_ms, fewest=fewest, most=most)
         return Comparison({str(n): float(ms) for n, ms in said["ms"].items()}, dict(failed))
+
+
+def _short(found: Comparison) -> bool:
+    return any(map(out_of_memory, found.failed.values()))
 
 
 def _turn(device: str, turn: Turn) -> Turn:

@@ -3,7 +3,7 @@
 The baselines are PyTorch as it is (`default`: products of f32 in f32, convolutions in tf32), with all of them
 in tf32 (`tf32`), and torch.compile in its default mode with all of them in tf32 (`compile`).
 
-    {"do": "open", "problem": path, "driver": path or null, "device": …, "tf32": …}  -> {}
+    {"do": "open", "problem": path, "driver": path or null, "device": …, "tf32": …}  -> {} or {"raised": …}
     {"do": "compile"}                                                               -> {"failed": {…}}
     {"do": "time", "budget_ms": …, …}                                               -> {"ms": {…}}
 """
@@ -94,11 +94,16 @@ class Contenders:
                 if self.device.type == "cuda":
                     torch.cuda.synchronize()
         except Exception as error:
-            text = (str(error).strip() or "no message").splitlines()[0]
-            self.failed[name] = f"{type(error).__name__}: {text}"[:300]
+            self.failed[name] = _told(error)
             return None
         self.calls[name] = call
         return result
+
+
+def _told(error: Exception) -> str:
+    """An exception in one line."""
+    text = (str(error).strip() or "no message").splitlines()[0]
+    return f"{type(error).__name__}: {text}"[:300]
 
 
 def module(path: Path, name: str) -> Any:
@@ -117,7 +122,11 @@ def serve(line: Line) -> None:
         answer: dict[str, Any] = {}
         match request.pop("do"):
             case "open":
-                found = Contenders(Path(request["problem"]), request["device"])
+                try:
+                    found = Contenders(Path(request["problem"]), request["device"])
+                except Exception as error:
+                    line.say({"raised": _told(error)})
+                    return
                 found.add_default()
                 found.add_tf32()
                 if request["driver"]:

@@ -19,12 +19,14 @@ from mucc.agent.core.tasks import Task
 from mucc.agent.evaluate.building import Builder, Built
 from mucc.agent.evaluate.comparing import Comparer
 from mucc.agent.evaluate.judging import Judge
+from mucc.agent.evaluate.memory import Room
 from mucc.agent.evaluate.running import Ran, Runner
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.isolation.priority import patient_run
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.pool import Cancelled, Pool
+from mucc.toolchain.doctor import gpu_memory
 
 PRELOADED = ("mucc.agent.evaluate.trial", "mucc.agent.evaluate.contenders", *auditing.PRELOADED)
 """What processes of evaluations and audits need: modules of ours, and torch."""
@@ -56,9 +58,10 @@ class LocalEvaluator:
         self._threads = ThreadPoolExecutor(THREADS, "evaluate")
         self._closed = False
         self.builder = Builder(self._pool, libraries, settings)
-        self.runner = Runner(self._zygote, device, settings)
-        self.judge = Judge(self._zygote, settings)
-        self.comparer = Comparer(self._zygote, self.folder, settings)
+        room = Room(None if device == "cpu" else gpu_memory())
+        self.runner = Runner(self._zygote, device, room, settings)
+        self.judge = Judge(self._zygote, room, settings)
+        self.comparer = Comparer(self._zygote, self.folder, room, settings)
 
     def evaluate(
         self,

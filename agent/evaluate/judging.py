@@ -14,6 +14,7 @@ from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.solutions import Solution
 from mucc.agent.core.tasks import PROGRAM_FILE, Task
+from mucc.agent.evaluate.memory import Room, out_of_memory, wanted_by
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.workplace import lay_out
 from mucc.agent.isolation.zygote import Zygote
@@ -33,14 +34,18 @@ class Judged:
 class Judge:
     """Audits candidates."""
 
-    def __init__(self, zygote: Zygote, settings: Settings):
-        self.auditor, self.settings = Auditor(zygote), settings
-        self._room = threading.Semaphore(settings.together)
+    def __init__(self, zygote: Zygote, room: Room, settings: Settings):
+        self.auditor, self.room, self.settings = Auditor(zygote), room, settings
+        self._seats = threading.Semaphore(settings.together)
 
     def judge(self, task: Task, device: str, program: str, library: str | None) -> Judged:
         """Audit a candidate. Raises DiagnosticError where nothing can be judged."""
-        with self._room:
+
+        def judged() -> Judged:
             return self._judged(task, device, program, library)
+
+        with self._seats:
+            return self.room.within(wanted_by(task), judged, lambda found: out_of_memory(found.reason))
 
     def _judged(self, task: Task, device: str, program: str, library: str | None) -> Judged:
         started = time.monotonic()

@@ -16,6 +16,7 @@ from typing import Any
 from mucc import guard
 from mucc.agent.core.attempts import Status
 from mucc.agent.core.tasks import Task
+from mucc.agent.evaluate.memory import Room, wanted_by
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.timing import spread
 from mucc.agent.evaluate.workplace import lay_out, request_of
@@ -60,29 +61,29 @@ class _Failed(Exception):
 class Runner:
     """Runs candidates, several side by side; only one is timed at a time."""
 
-    def __init__(self, zygote: Zygote, device: str, settings: Settings):
-        self.zygote, self.device, self.settings = zygote, device, settings
-        self._room = threading.Semaphore(settings.together)
+    def __init__(self, zygote: Zygote, device: str, room: Room, settings: Settings):
+        self.zygote, self.device, self.room, self.settings = zygote, device, room, settings
+        self._seats = threading.Semaphore(settings.together)
         self._noise: dict[tuple[str, str], float] = {}
 
     def run(self, task: Task, program: str, library: str | None) -> Ran:
         """Check and time a candidate. Raises DiagnosticError where the problem file or the machine is at
         fault."""
-        with self._room:
-            ran = self._tried(task, program, library, shared_gpu)
-        if ran.status is Status.OUT_OF_MEMORY and self.device != "cpu":
-            # It shared the GPU's memory with others, which it does not when it is timed by itself.
-            ran = self._tried(task, program, library, exclusive_gpu)
-        return ran
 
-    def _tried(self, task: Task, program: str, library: str | None, turn: Turn) -> Ran:
+        def tried() -> Ran:
+            return self._tried(task, program, library)
+
+        with self._seats:
+            return self.room.within(wanted_by(task), tried, lambda ran: ran.status is Status.OUT_OF_MEMORY)
+
+    def _tried(self, task: Task, program: str, library: str | None) -> Ran:
         started = time.monotonic()
         with guard.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program, library)
             seconds = {"wait": 0.0}
             with self._child(folder) as child:
                 try:
-                    ran = self._trial(task, child, driver, folder, turn, seconds)
+                    ran = self._trial(task, child, driver, folder, seconds)
                 except _Failed as failed:
                     ran = failed.ran
                 except (KeyError, TypeError, ValueError) as error:
@@ -98,15 +99,13 @@ class Runner:
         memory = settings.memory_bytes + TORCH["cpu" if self.device == "cpu" else "cuda"]
         return Child(self.zygote, "mucc.agent.evaluate.trial", folder, settings.open_seconds, memory)
 
-    def _trial(
-        self, task: Task, child: Child, driver: str, folder: str, turn: Turn, seconds: dict[str, float]
-    ) -> Ran:
+    def _trial(self, task: Task, child: Child, driver: str, folder: str, seconds: dict[str, float]) -> Ran:
         settings = self.settings
         self._open(task, child, folder)
         child.allow(settings.run_seconds)
         _ask(child, do="load", driver=driver)
         key = (task.text, task.precision)
-        with child.turn(self._turn(turn)) as waited:
+        with child.turn(self._turn(shared_gpu)) as waited:
             seconds["wait"] += waited
             child.allow(settings.run_seconds)
             seed = secrets.randbelow(SEEDS)

@@ -172,6 +172,22 @@ def installed(*distributions: str) -> dict[str, str]:
     return found
 
 
+def gpu_memory() -> int | None:
+    """Bytes of memory of the first GPU, asked of the driver without making a context; None without one."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    device, total = ctypes.c_int(), ctypes.c_size_t()
+    if (
+        cuda.cuInit(0)
+        or cuda.cuDeviceGet(ctypes.byref(device), 0)
+        or cuda.cuDeviceTotalMem_v2(ctypes.byref(total), device)
+    ):
+        return None
+    return total.value
+
+
 def _package(name: str, distribution: str, needed_for: str, mend: str) -> Finding:
     if (version := installed(distribution).get(distribution)) is None:
         return Finding(name, False, "not installed", needed_for, mend)

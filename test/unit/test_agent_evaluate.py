@@ -19,6 +19,7 @@ from mucc.agent.evaluate import Settings
 from mucc.agent.evaluate.building import Builder
 from mucc.agent.evaluate.evaluator import LocalEvaluator
 from mucc.agent.evaluate.judging import Judged
+from mucc.agent.evaluate.memory import Room
 from mucc.agent.evaluate.running import Ran
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.pool import Cancelled, Pool
@@ -212,6 +213,32 @@ def test_baselines_are_timed_beside_a_candidate(evaluator: LocalEvaluator):
     broken = f"{PROBLEM}\ntorch.compile = lambda model: 1 / 0\n"
     unbuilt = evaluator.compare(task(problem=broken), Candidate("bad", ""))
     assert unbuilt.failed["mucc"] == "no" and "ZeroDivisionError" in unbuilt.failed["compile"]
+
+
+def test_what_the_problem_raises_while_baselines_are_made_is_told(evaluator: LocalEvaluator):
+    raising = "def get_inputs():\n    raise ValueError('no data')\n\ndef other():"
+    bad = PROBLEM.replace("def get_inputs():", raising)
+    with pytest.raises(DiagnosticError) as caught:
+        evaluator.compare(task(problem=bad), None)
+    found = caught.value.diagnostics[0]
+    assert found.code == "MU7012" and "ValueError: no data" in found.message
+
+
+def test_baselines_that_ran_out_of_memory_are_made_again_alone(
+    evaluator: LocalEvaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(evaluator.comparer, "room", Room(1 << 40))
+    full = tmp_path / "full"
+    full.touch()
+    short = f"""
+import os
+if os.path.exists({str(full)!r}):
+    os.remove({str(full)!r})
+    raise MemoryError("CUDA out of memory")
+"""
+    quick = f"{short}{PROBLEM}\ntorch.compile = lambda model: model\n"
+    assert evaluator.compare(task(problem=quick), None).ms.keys() == {*BASELINES}
+    assert not full.exists()
 
 
 def test_closing_ends_what_runs():

@@ -274,6 +274,19 @@ def test_argument_errors_name_the_argument(torch: Any, module: Module, pick: Any
     assert "argument '" in caught.value.message
 
 
+def test_a_lack_of_memory_is_no_argument_error(
+    torch: Any, module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, w = torch.zeros(M, K, dtype=torch.bfloat16), torch.zeros(N, K, dtype=torch.bfloat16)
+
+    def empty(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch, "empty", empty)
+    with pytest.raises(torch.OutOfMemoryError):
+        module.linear(x, w, 0.5)
+
+
 def test_the_operator_refuses_a_cpu_tensor_by_name(torch: Any, module: Module) -> None:
     x, w = torch.zeros(M, K, dtype=torch.bfloat16), torch.zeros(N, K, dtype=torch.bfloat16)
     with pytest.raises(MuccValueError, match="MU6005: argument 'x' of linear"):

@@ -1,0 +1,89 @@
+"""The GPU's memory, which processes of several tasks have to share."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from mucc.agent.core.tasks import Task
+from mucc.diagnostics.core import DiagnosticError
+
+Found = TypeVar("Found")
+
+CONTEXT = 2 << 30
+"""Bytes that a process takes beside tensors: its context, workspaces of libraries, what flushes the cache."""
+
+COPIES = 8
+"""How many times the tensors of a problem are there at once while it is judged: given, in float64, with what
+PyTorch keeps between operations. A process that audits a product of 8.6 GB took 65 GiB on an H200."""
+
+
+class _Short(Exception):
+    """There was not enough memory."""
+
+
+class Room:
+    """So many bytes of memory, for whoever comes first; None where there is no limit."""
+
+    def __init__(self, total: int | None):
+        self.total = total
+        self._taken = 0
+        self._queue: deque[object] = deque()
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def take(self, wanted: int) -> Generator[None]:
+        """While this is entered that many bytes are taken, at the most all; waits until they are free."""
+        if self.total is None:
+            yield
+            return
+        wanted, me = min(wanted, self.total), object()
+        with self._changed:
+            self._queue.append(me)
+            try:
+                self._changed.wait_for(lambda: self._queue[0] is me and self._fits(wanted))
+                self._taken += wanted
+            finally:
+                self._queue.remove(me)
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= wanted
+                self._changed.notify_all()
+
+    def _fits(self, wanted: int) -> bool:
+        return self.total is None or self._taken + wanted <= self.total
+
+    def within(self, wanted: int, work: Callable[[], Found], short: Callable[[Found], bool]) -> Found:
+        """What comes of work that takes so much; of what has run out of memory (`short`, or by what it
+        raises), what comes of it with all the memory."""
+        if self.total is None:
+            return work()
+        with self.take(wanted), contextlib.suppress(_Short):
+            try:
+                found = work()
+            except DiagnosticError as error:
+                if out_of_memory(str(error)):
+                    raise _Short from None
+                raise
+            if not short(found):
+                return found
+        with self.take(self.total):
+            return work()
+
+
+def wanted_by(task: Task) -> int:
+    """The bytes of GPU memory that a process of a task may take, by those that its problem has to move."""
+    bounds = task.sol.get("assumptions", {}).values()
+    moved = [float(b["limits"]["dram"]["amount"]) for b in bounds if "dram" in b.get("limits", {})]
+    return CONTEXT + COPIES * int(max(moved, default=0.0))
+
+
+def out_of_memory(text: str) -> bool:
+    """Whether a message says that memory has run out, PyTorch's or the driver's."""
+    return "OutOfMemoryError" in text or "out of memory" in text
