@@ -108,7 +108,7 @@ def record(name: str, runs: Sequence[Run], rows: Mapping[str, Row], choice: Choi
     path = write_result(card, name, entries, found, extra_versions=versions)
     replace_file(str(path.with_suffix(".txt")), table(runs, choice, found).encode())
     try:
-        drawn = [e for e in entries if e["default_ms"]]
+        drawn = [e for e in entries if e["default_ms"] and e["default_speedup"]]
         plot(drawn, path.with_suffix(".png"), f"mucc-agent on {card}: baseline / mucc")
         if choice is not None:
             plot_replay(choice, path.with_name(f"{name}.replay.png"))

@@ -80,7 +80,7 @@ def plot(rows: Sequence[Values], path: Path, title: str) -> bool:
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
     figure, axes = pyplot.subplots(figsize=(4 + 0.22 * len(measured), 4.5))
     for n, baseline in enumerate(BASELINES):
-        heights = [row.get(f"{baseline}_speedup", 1.0) for row in measured]
+        heights = [row.get(f"{baseline}_speedup") or 1.0 for row in measured]
         axes.bar([x + 0.27 * (n - 1) for x in range(len(measured))], heights, 0.27, label=baseline)
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_yscale("log", base=2)

@@ -233,7 +233,8 @@ import: no end within 300 s
 def test_speeds_are_drawn(tmp_path: Path):
     pytest.importorskip("matplotlib")
     rows = [row(problem="a", default_ms=2.0, default_speedup=2.0), row(problem="b")]
-    assert report.plot(rows, tmp_path / "x.png", "speed")
+    unfinished = row(problem="c", default_ms=2.0, default_speedup=None)
+    assert report.plot([*rows, unfinished], tmp_path / "x.png", "speed")
     assert (tmp_path / "x.png").stat().st_size > 5000
     assert not report.plot(rows[1:], tmp_path / "y.png", "speed")
 
