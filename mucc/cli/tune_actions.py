@@ -12,12 +12,12 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.json_text import json_text
 
 if TYPE_CHECKING:
-    from mucc.cli.tune import Arguments
+    from mucc.cli.tune_options import Arguments
     from mucc.tune.records import Record
 
 
 def run(action: str, args: Arguments, reporter: Reporter) -> int:
-    """Do one of `mucc.cli.tune.ACTIONS`."""
+    """Do one of `mucc.cli.tune_options.ACTIONS`."""
     match action:
         case "measure_only":
             return _measure_only(args, reporter)
