@@ -17,8 +17,8 @@ class Case:
 
     `program` has a kernel of this name over dims M, N, K. `tensors(torch, shape)` makes random inputs by
     parameter name, `eager(torch, tensors)` is what PyTorch users write, `exact` the same in float64.
-    `library` names what PyTorch runs for it where that is one product (cuBLASLt), and `rate` the tensor-core
-    rate that it is held against. `bytes` are those of an element of an operand and of a result.
+    `rate` names the tensor-core rate that it is held against. `bytes` are those of an element of an operand
+    and of a result.
     `others` are further ways of PyTorch's to the same result, by name. `work` counts the products of matrices
     that are computed.
     """

@@ -171,7 +171,7 @@ class DeviceKernelOp(FormattedOp, ABC):
 
 @irdl_op_definition
 class GemmOp(DeviceKernelOp):
-    """A CUTLASS 3.x kernel: mainloop over A and B, epilogue visitor graph in the body.
+    """The kernel of a contraction: a mainloop over A and B, the graph of its epilogue in the body.
 
     The schedule properties are optional until select-schedule has run, and all present after it, but for
     switches: those that are not there are off.
@@ -179,7 +179,7 @@ class GemmOp(DeviceKernelOp):
     `granules` says by how many bytes each of the `matrices` may be accessed; without it TMA copies them,
     by 16.
     Rows of `a` may be those that an index names, a `mu.gather`.
-    `flat` says that leading axes of A are taken as rows (`shape.m` has several factors).
+    Leading axes of A may be taken as rows (`shape.m` has several factors).
     A pair has a second right operand `b2`, which lies in memory as `b` does; each element of the tile then
     has two accumulators.
     With `offsets`, the ends of groups of rows, `b` is [groups, K, N] and each group has a matrix of it.

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from mucc.agent.propose.llm.addresses import checked_address
 from mucc.agent.propose.llm.endpoint import EndpointError, Partial
 from mucc.agent.propose.llm.options import Options
 from mucc.agent.propose.llm.redaction import redact
@@ -60,26 +60,6 @@ def key_of(options: Options, variable: str, *, needed: bool) -> str | None:
 def address_of(options: Options, variable: str, default: str) -> str:
     """The base URL: as given, from the environment, or the provider's own. Raises MU7239."""
     return checked_address(options.base_url or os.environ.get(variable, "").strip() or default)
-
-
-def checked_address(url: str) -> str:
-    """A base URL as it is. Raises MU7239 where it is none, or may hold a secret."""
-    shown = redact(url)
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        raise _bad_address(f"'{shown}' is no URL: {error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise _bad_address(f"'{shown}' is no URL of an endpoint", "it begins with https:// or http://")
-    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        helps = ("keep the key in a variable of the environment: --key-env NAME",)
-        raise _bad_address("a base URL must hold neither a user, a password nor parameters", *helps)
-    return url
-
-
-def _bad_address(message: str, *helps: str) -> DiagnosticError:
-    return DiagnosticError(Diagnostic("MU7239", message, helps=helps))
 
 
 class Watch:

@@ -63,7 +63,7 @@ class Options:
 
     def refuse_secrets(self) -> None:
         """Raise MU5001, or MU7239, where an option holds a key: options are kept with a run."""
-        from mucc.agent.propose.llm.connection import checked_address
+        from mucc.agent.propose.llm.addresses import checked_address
         from mucc.agent.propose.llm.redaction import holds_key
 
         if self.base_url is not None:

@@ -282,7 +282,7 @@ class Epilogue:
         return hint, self.operand(f"{{nullptr, {{}}, {scalar.expression}}}")
 
     def tensor(self, memory: Memory, strides: Sequence[Product], unit: int | None) -> tuple[str, str]:
-        """As `_operand` does, with a C++ expression of its stride too."""
+        """Hands a tensor to the problem, as `operand` does; the C++ name, and an expression of its stride."""
         place = self.operand(operand_value(memory, strides, unit))
         return place, f"mucc::gemm::stride<{stride_type(strides, unit)}>({place})"
 
