@@ -161,19 +161,8 @@ class Sm90Cost:
         mainloop = (count * one - saved) / clock
         pure = count * resident * depth * math / clock
 
-        # What the whole card moves, and what adding up the pieces of divided tiles takes.
-        moved = walk.dram_loads(
-            m * extents.k * self.a_bytes,
-            columns * extents.k * self.b_bytes,
-            slots,
-            self.device.l2_bytes * cost["l2_share"],
-        )
-        moved += extents.m * extents.n * extents.batch * (self.read + self.written)
+        moved = self._moved(walk, m, columns, slots)
         dram = moved / (cost["dram_share"] * self.device.datasheet["dram_bandwidth"])
-        reduction = cost["clear"] if schedule.scheduler != "persistent" else 0.0
-        if peers > 1:
-            added = cost["fixup_cycles"] + m * n * 4 / cost["fixup_bytes_per_cycle"]
-            reduction += (peers - 1) * added / clock
         after = exposed / clock
         body = larger(mainloop + after, dram)
         limits = {
@@ -189,11 +178,32 @@ class Sm90Cost:
             "math": pure,
             "loads": body - pure - after,
             "epilogue": after,
-            "reduction": reduction,
+            "reduction": self._reduction(schedule, peers),
             "fill": cost["fill"],
             "launch": cost["launch"],
         }
         return Estimate.of(parts, limit, waves, count, places, self.flops, moved + self.prepared.bytes)
+
+    def _moved(self, walk: Walk, rows: int, columns: int, slots: int) -> float:
+        """Bytes that the whole card moves, by tiles of so many rows and columns, `slots` at a time."""
+        extents = self.extents
+        loads = walk.dram_loads(
+            rows * extents.k * self.a_bytes,
+            columns * extents.k * self.b_bytes,
+            slots,
+            self.device.l2_bytes * self.cost["l2_share"],
+        )
+        return loads + extents.m * extents.n * extents.batch * (self.read + self.written)
+
+    def _reduction(self, schedule: Schedule, peers: float) -> float:
+        """Seconds that adding up the pieces of tiles takes, each divided into `peers`."""
+        cost = self.cost
+        seconds = cost["clear"] if schedule.scheduler != "persistent" else 0.0
+        if peers > 1:
+            m, n, _ = schedule.tile
+            added = cost["fixup_cycles"] + m * n * 4 / cost["fixup_bytes_per_cycle"]
+            seconds += (peers - 1) * added / cost["clock"]
+        return seconds
 
     def kernel(self, schedule: Schedule) -> tuple[int, int]:
         """Pipeline stages, and blocks that share a multiprocessor (one of a persistent kernel)."""

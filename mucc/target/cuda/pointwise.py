@@ -256,38 +256,16 @@ class Pointwise:
     def texts(self, entry: str) -> Texts:
         """The kernel's parts."""
         is_reduction = isinstance(self.op, ReduceOp)
-        operands = [*self.loads, *self.outputs]
         extents = [self.places.extent(d) for d in self.space]
         gone = set(self.op.axes.get_values()) if isinstance(self.op, ReduceOp) else set[int]()
         kept = [a for a in range(len(self.space)) if a not in gone]
         groups = [kept, sorted(gone)] if is_reduction else [kept]
-        merged = Space(extents, groups).merge(operands)
+        merged = Space(extents, groups).merge([*self.loads, *self.outputs])
         axes = [run for group in merged for run in group]
         rank = len(axes)
         rows = is_reduction and self._rows(gone, extents)
         fast = rank - 1 if rows or not is_reduction else len(merged[0]) - 1
-        members: list[str] = []
-        values: list[str] = []
-        fitting: list[str] = []
-        for operand in operands:
-            strides = self._merged_strides(operand, axes)
-            free = is_reduction and operand in self.outputs
-            packed = operand.memory.type.dtype in PACKED
-            lanes = "kAny" if free or packed else _lane_kind(strides[fast])
-            view = self._view_type(operand, rank, fast, lanes)
-            members.append(
-                f"{f'mucc::Rows<{view}>' if operand.rows else view} {operand.member};"
-                f"  // {comment_text(f'{operand.memory.name}: {operand.memory.type}')}"
-            )
-            data = operand.memory.data(operand.element)
-            value = f"{{{data}, {{{', '.join(map(str, strides))}}}}}"
-            named = operand.rows
-            values.append(f"{{{value}, {named.stride}, {named.count}}}" if named else value)
-            if lanes == "kUnit":
-                fitting.append(f"mucc::fits(op.{operand.member}, Op::kVector)")
-        for member, scalar in self.scalars:
-            members.append(f"float {member};")
-            values.append(scalar.expression)
+        members, values, fitting = self._members(axes, fast)
         constants = [
             f"static constexpr int kRank = {rank}, kVector = {self._vector()}, kThreads = {THREADS};"
         ]
@@ -321,6 +299,35 @@ class Pointwise:
             "}",
         ]
         return Texts("\n".join(data), self.bodies, "\n".join(work), entries, "\n".join(launch))
+
+    def _members(self, axes: Sequence[Sequence[int]], fast: int) -> tuple[list[str], list[str], list[str]]:
+        """The members of `Op`, their values, and what must hold of them for a kernel of whole vectors.
+
+        `axes` are those of the kernel, each made of some of the program's; threads lie along `fast`.
+        """
+        members: list[str] = []
+        values: list[str] = []
+        fitting: list[str] = []
+        for operand in (*self.loads, *self.outputs):
+            strides = self._merged_strides(operand, axes)
+            free = isinstance(self.op, ReduceOp) and operand in self.outputs
+            packed = operand.memory.type.dtype in PACKED
+            lanes = "kAny" if free or packed else _lane_kind(strides[fast])
+            view = self._view_type(operand, len(axes), fast, lanes)
+            members.append(
+                f"{f'mucc::Rows<{view}>' if operand.rows else view} {operand.member};"
+                f"  // {comment_text(f'{operand.memory.name}: {operand.memory.type}')}"
+            )
+            data = operand.memory.data(operand.element)
+            value = f"{{{data}, {{{', '.join(map(str, strides))}}}}}"
+            named = operand.rows
+            values.append(f"{{{value}, {named.stride}, {named.count}}}" if named else value)
+            if lanes == "kUnit":
+                fitting.append(f"mucc::fits(op.{operand.member}, Op::kVector)")
+        for member, scalar in self.scalars:
+            members.append(f"float {member};")
+            values.append(scalar.expression)
+        return members, values, fitting
 
     def _reduce_entries(self, entry: str, rows: bool) -> list[Entry]:
         given = "Work const op, mucc::Extents<Op::kRank> const extents, {0} rows, {0} length, {0} chunk"
