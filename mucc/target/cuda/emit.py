@@ -21,7 +21,8 @@ from mucc.target.cuda.host import host_side, launches_lists, workspace_struct
 from mucc.target.cuda.memory import EmissionError, Places
 from mucc.target.cuda.names import Namer, comment_text, raw_string_literal, words
 from mucc.target.cuda.packing import pack_texts
-from mucc.target.cuda.pointwise import Texts, pointwise_texts
+from mucc.target.cuda.pointwise import pointwise_texts
+from mucc.target.cuda.texts import Texts
 
 # What the functions around a kernel define themselves; a dim of the same name is renamed.
 _LOCALS = words(

@@ -31,7 +31,7 @@ from mucc.target.cuda.body import Body
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem
 from mucc.target.cuda.memory import ONE, ZERO, EmissionError, Memory, Places, Product
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
-from mucc.target.cuda.pointwise import Texts, used_locals
+from mucc.target.cuda.texts import Texts, used_locals
 
 # What the kernel's namespace defines besides the nodes of its epilogue.
 _NAMES = words(

@@ -28,7 +28,7 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.target.cuda.body import Body, compute_body, identity_body
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Memory, Places, Product, Scalar
 from mucc.target.cuda.names import Namer
-from mucc.target.cuda.pointwise import REDUCTIONS, identity
+from mucc.target.cuda.reductions import REDUCTIONS, identity
 
 EXACT = "mucc::gemm::Exact"
 """The node that passes on sums of integers: a body would see them as floats."""

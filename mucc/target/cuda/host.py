@@ -17,7 +17,7 @@ from mucc.target import get_target
 from mucc.target.cuda.gemm import needs_scratch
 from mucc.target.cuda.memory import Places, workspace_name
 from mucc.target.cuda.names import comment_text, string_literal
-from mucc.target.cuda.pointwise import dim_locals, used_locals
+from mucc.target.cuda.texts import dim_locals, used_locals
 
 
 def argument_alignments(program: ProgramOp) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, ordered
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, EmissionError
-from mucc.target.cuda.pointwise import REDUCTIONS
+from mucc.target.cuda.reductions import REDUCTIONS
 
 _NODES = AccFetchOp | RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp | ComputeOp | StoreDOp
 

@@ -11,7 +11,8 @@ from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import TensorType, dtype_bytes, is_packed
 from mucc.target.cuda.memory import ONE, ZERO, EmissionError, Memory, Places, Product, product
 from mucc.target.cuda.names import comment_text, string_literal
-from mucc.target.cuda.pointwise import THREADS, Entry, Operand, Space, Texts, used_locals
+from mucc.target.cuda.pointwise import THREADS, Operand, Space
+from mucc.target.cuda.texts import INDICES, Entry, Texts, used_locals
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _texts(
             f"Op const op, mucc::Extents<Op::kRank> const extents, {index} many, {index} across",
             f"mucc::pack_{function}(op, extents, many, across)",
         )
-        for suffix, index in (("", "uint32_t"), ("_wide", "uint64_t"))
+        for suffix, index in INDICES
     ]
     stage = string_literal(op.stage.data)
     launch = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,6 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp, ReduceStoreOp, ScatterStoreOp, StoreOp
 from mucc.dialects.cutlass.ops import MapOp, ReduceOp
 from mucc.dialects.cutlass.views import Indexed, View, view_of
-from mucc.dialects.mu.ops.reduction import Reduction
 from mucc.dialects.mu.types import PACKED, Dims, TensorType, dtype_bytes
 from mucc.target.cuda.body import Body, compute_body
 from mucc.target.cuda.memory import (
@@ -27,13 +25,8 @@ from mucc.target.cuda.memory import (
     product,
 )
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
-
-REDUCTIONS = {
-    Reduction.SUM: "mucc::Sum",
-    Reduction.MAX: "mucc::Max",
-    Reduction.MIN: "mucc::Min",
-    Reduction.AMAX: "mucc::Amax",
-}
+from mucc.target.cuda.reductions import REDUCTIONS, identity
+from mucc.target.cuda.texts import INDICES, Entry, Texts, used_locals
 
 THREADS = 256
 """Threads of a block of a map or reduction kernel."""
@@ -47,11 +40,6 @@ _MEMBERS = words(
 )
 
 _MAX_SHARED_VALUES = 4  # reduce_columns keeps 4 KB of shared memory per value at 8 lanes; 48 KB are static
-
-
-def identity(kind: str) -> str:
-    """The C++ name of what a reduction starts from."""
-    return f"mucc::identity::k{kind.capitalize()}"
 
 
 @dataclass(frozen=True)
@@ -338,7 +326,7 @@ class Pointwise:
             else (("columns", "columns<{}>"),)
         ):
             for width, vector in (("", "1"), ("_vector", "Op::kVector")):
-                for suffix, index in _INDICES:
+                for suffix, index in INDICES:
                     call = f"mucc::reduce_{function.format(vector)}(op, extents, rows, length, chunk)"
                     found.append(Entry(f"{entry}_{name}{width}{suffix}", given.format(index), call))
         return found
@@ -414,60 +402,6 @@ class Pointwise:
         return [f"{signature} {{", f"  return {fills};", "}", ""]
 
 
-_INDICES = (("", "uint32_t"), ("_wide", "uint64_t"))
-"""The types that elements are counted in, in the order of `Code`s: narrow, wide."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A kernel: its name, its parameters, and the call that is all of it.
-
-    `bounds` are the most threads of a block, and where given the least blocks of a multiprocessor.
-    """
-
-    name: str
-    parameters: str
-    call: str
-    bounds: str = "Op::kThreads"
-
-    @property
-    def text(self) -> str:
-        """Its definition."""
-        return (
-            f'extern "C" __global__ void __launch_bounds__({self.bounds})\n'
-            f"    {self.name}({self.parameters}) {{\n"
-            f"  {self.call};\n}}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """The parts of a kernel without CUTLASS: `data` is for host and device, `launch` for the host."""
-
-    data: str
-    bodies: list[Body]
-    work: str
-    entries: list[Entry]
-    launch: str
-
-    @property
-    def device(self) -> str:
-        """What runs on the device, `data` included."""
-        return "\n\n".join(
-            [*(b.text for b in self.bodies), self.data, self.work, *(e.text for e in self.entries)]
-        )
-
-    def codes(self, image: str | None) -> str:
-        """The table of kernels: in an image of this C++ name, or linked in."""
-        lines = [
-            f'    {{"{e.name}", &{image}}},'
-            if image
-            else f"    {{nullptr, nullptr, reinterpret_cast<void const*>({e.name})}},"
-            for e in self.entries
-        ]
-        return "\n".join(["mucc::Code codes[] = {", *lines, "};"])
-
-
 def _map_entries(entry: str) -> list[Entry]:
     return [
         Entry(
@@ -476,30 +410,12 @@ def _map_entries(entry: str) -> list[Entry]:
             f"mucc::map<{vector}>(op, extents, total)",
         )
         for width, vector in (("", "1"), ("_vector", "Op::kVector"))
-        for suffix, index in _INDICES
+        for suffix, index in INDICES
     ]
 
 
 def _bool(value: bool) -> str:
     return "true" if value else "false"
-
-
-def dim_locals(places: Places, used: set[str]) -> list[str]:
-    """`int64_t const M = c.dims[0], …;` for the dims that are used and not bound."""
-    free = [
-        f"{places.dim_names[d]} = c.dims[{i}]"
-        for i, d in enumerate(places.program.dim_names)
-        if d in used and d not in places.bound
-    ]
-    return [f"  int64_t const {', '.join(free)};"] if free else []
-
-
-def used_locals(places: Places, *texts: str) -> list[str]:
-    """Declarations of what some C++ text mentions: dims, places in the workspace."""
-    code = re.sub(r'"(?:[^"\\]|\\.)*"', "", " ".join(texts))
-    found = set(re.findall(r"[A-Za-z_]\w*", code))
-    lines = dim_locals(places, {d for d, name in places.dim_names.items() if name in found})
-    return [*lines, "  Workspace const offsets(c);"] if "offsets" in found else lines
 
 
 def pointwise_texts(op: MapOp | ReduceOp, places: Places, entry: str) -> Texts:

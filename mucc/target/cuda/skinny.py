@@ -18,7 +18,8 @@ from mucc.target.cuda.gemm import Gemm, Headers
 from mucc.target.cuda.graph import Epilogue, Matrix, ordered
 from mucc.target.cuda.memory import ONE, VIEW_TYPES, ZERO, EmissionError, Memory, Product, Scalar
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
-from mucc.target.cuda.pointwise import REDUCTIONS, Entry, Texts, identity, used_locals
+from mucc.target.cuda.reductions import REDUCTIONS, identity
+from mucc.target.cuda.texts import Entry, Texts, used_locals
 from mucc.target.skinny import SPLITS, WARPS, form_of, weights_are_a
 
 _MEMBERS = words(

@@ -23,7 +23,7 @@ from mucc.dialects.cutlass.nodes import (
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.target.cuda.graph import Epilogue, Matrix, Node, operand_value, ordered
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, EmissionError, Scalar
-from mucc.target.cuda.pointwise import REDUCTIONS
+from mucc.target.cuda.reductions import REDUCTIONS
 
 WIDEST, USUAL = 8, 4
 """Elements of a vector: the most, and how many where no matrix says how many are aligned."""
