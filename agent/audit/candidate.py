@@ -22,6 +22,7 @@ from mucc.agent.audit import tamper, watch
 from mucc.agent.audit.cases import WARM, Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
+from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.slots import Slot
 from mucc.agent.isolation.serving import Line
 from mucc.diagnostics.core import DiagnosticError
@@ -96,6 +97,7 @@ class Session:
 
     def call(self, case: Case) -> dict[str, Any]:
         """One call on the inputs of a case, and what could be seen of it."""
+        tidy(self.device)
         slot = self._filled(case)
         self._poison()
         torch.manual_seed(case.seed)

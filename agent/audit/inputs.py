@@ -68,7 +68,8 @@ def probed(value: Any, case: Case) -> Any:
     if kind == "finer":
         generator = torch.Generator(value.device).manual_seed(case.seed)
         drawn = torch.randint(0, 2, bits.shape, generator=generator, device=value.device, dtype=torch.int32)
-        bits = torch.where((value != 0) & torch.isfinite(value), bits | (drawn << (dropped - 2)), bits)
+        drawn <<= dropped - 2  # in place: inputs may take gigabytes
+        bits |= drawn.masked_fill_((value == 0) | ~torch.isfinite(value), 0)
     return bits.view(torch.float32)
 
 

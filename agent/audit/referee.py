@@ -20,6 +20,7 @@ from mucc.agent.audit import watch
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import WHOLE, leaves, make_inputs, sampled
+from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.replaying import Replay
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
@@ -80,6 +81,7 @@ class Referee:
     ) -> dict[str, Any]:
         """Compare one case. `replay` says which calls came before on the same inputs, where some did."""
         self.first = self.first or case
+        tidy(self.device)
         if replay is not None and self._changes():
             exact, own, narrow = self._replayed(case, replay)
         else:

@@ -45,7 +45,8 @@ class Guarded:
         return start < own + self.buffer.numel() and own < start + max(size, 1)
 
     def _sum(self) -> int:
-        return int(torch.sum(self.buffer[self.band : -self.band].view(torch.int32), dtype=torch.int64))
+        """Of its words, without another tensor of its size."""
+        return int(torch.sum(self.buffer[self.band : -self.band].view(torch.int64)))
 
 
 class Slot:
