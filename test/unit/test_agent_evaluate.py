@@ -315,7 +315,7 @@ def test_an_unsteady_series_is_taken_again(monkeypatch: pytest.MonkeyPatch):
     assert timing.within({}, 100, 5, 10, torch.device("cpu")) == {"mucc": [3.0, 3.0, 4.0, 4.0]}
 
 
-def test_compilers_run_behind_what_is_timed(tmp_path: Path):
+def test_compilers_run_behind_what_is_timed():
     from mucc.agent.isolation.priority import ahead, behind, patient_run
     from mucc.jobs import Job, Kind
 

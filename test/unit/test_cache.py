@@ -463,7 +463,7 @@ def test_the_command_reports_a_bad_setting(
     assert "warning[MU5205]" in capsys.readouterr().err
 
 
-def test_the_command_warms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_command_warms(monkeypatch: pytest.MonkeyPatch):
     asked: list[tuple[object, ...]] = []
     module = types.ModuleType("mucc.warm")
     module.warm = lambda *arguments: asked.append(arguments)  # type: ignore[attr-defined]

@@ -313,7 +313,7 @@ def test_contents_that_are_no_program(
     assert left() == {"k.mcu"}
 
 
-def test_a_byte_order_mark_is_no_text(capsys: pytest.CaptureFixture[str]):
+def test_a_byte_order_mark_is_no_text():
     Path("k.mcu").write_bytes(b"\xef\xbb\xbfkernel k\n")
     assert main(["k.mcu", "--emit=mu"]) == 0
 

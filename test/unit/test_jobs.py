@@ -405,7 +405,7 @@ def guarded(program: str, *arguments: str) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-def test_the_guard_forgets_what_has_ended(tmp_path: Path):
+def test_the_guard_forgets_what_has_ended():
     """A number may belong to somebody else by then."""
     program = """
     import os, subprocess
@@ -452,7 +452,7 @@ def test_the_guard_knows_processes_by_their_folder(tmp_path: Path):
         os.kill(kept, signal.SIGKILL)
 
 
-def test_a_guard_that_is_gone_is_replaced(tmp_path: Path):
+def test_a_guard_that_is_gone_is_replaced():
     program = """
     import os, signal, subprocess
     from mucc import guard

@@ -304,7 +304,7 @@ def test_mistakes_are_errors_with_codes(
     assert code in capsys.readouterr().err
 
 
-def test_a_roofline_is_drawn(tmp_path: Path):
+def test_a_roofline_is_drawn():
     pytest.importorskip("matplotlib")
     from mucc.analysis.roofline import draw
 
