@@ -159,4 +159,4 @@ def _named(records: list[Record], name: str | None) -> list[Record]:
 
 
 def _text(records: list[Record]) -> str:
-    return json.dumps({"measurements": [r.to_json() for r in records]}, indent=1) + "\n"
+    return json_text({"measurements": [r.to_json() for r in records]}, 1)

@@ -114,8 +114,12 @@ def preferred(records: Iterable[Record], wanted: Wanted, cards: list[str]) -> li
 
 
 def is_legal(query: Query, settings: Settings) -> bool:
-    """Whether the target still allows what was measured: its rules may have changed since."""
-    choice = query.target.default_schedule(query.problem, {**settings, **query.fixed})
+    """Whether the target still allows what was measured: its rules, or how settings are written, may have
+    changed since."""
+    try:
+        choice = query.target.default_schedule(query.problem, {**settings, **query.fixed})
+    except ValueError:
+        return False
     return query.target.is_legal(query.problem.config(choice), choice.stages)
 
 

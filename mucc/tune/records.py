@@ -116,20 +116,23 @@ class Record:
             if not all(isinstance(text, str) for text in texts):
                 raise ValueError("a field has the wrong form")
             target, card, kernel, name, support, mucc, date = texts
+            dims = {str(n): int(value) for n, value in data["dims"].items()}
+            if not all(abs(number) < 2**63 for number in (*dims.values(), int(run["runs"]))):
+                raise ValueError("a number is out of range")
             counted = (int(run["runs"]), bool(run["final"]), error)
             return Record(
                 target,
                 card,
                 kernel,
                 name,
-                {str(n): int(value) for n, value in data["dims"].items()},
+                dims,
                 tuple(_stage(stage) for stage in data["stages"]),
                 Run(Status(run["status"]), str(run["reason"]), time_us, *counted),
                 support,
                 mucc,
                 date,
             )
-        except (KeyError, TypeError, AttributeError) as problem:
+        except (KeyError, TypeError, AttributeError, OverflowError) as problem:
             raise ValueError(f"no record of a measurement: {problem!r}") from None
 
 

@@ -383,6 +383,71 @@ def test_no_python(tmp_path: Path):
     assert caught.value.diagnostics[0].code == "MU7010"
 
 
+MODULE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {}
+
+def get_inputs():
+    return [{}]
+"""
+
+
+def test_a_module_that_pytorch_cannot_run_is_the_problems_fault(tmp_path: Path):
+    from mucc.frontend.torch_import.child import serve
+
+    path = tmp_path / "trunc.py"
+    path.write_text(MODULE.format("torch.trunc(x)", "torch.ones(2, 4).bool()"))
+    with pytest.raises(DiagnosticError, match="the module, as PyTorch runs it, raised") as caught:
+        serve(request(path, verify=True))
+    (found,) = caught.value.diagnostics
+    assert found.code == "MU7012" and found.notes == ("trunc.py:6: return torch.trunc(x)",)
+
+
+def test_empty_tensors_stay_with_pytorch(tmp_path: Path):
+    from mucc.frontend.torch_import.child import serve
+
+    path = tmp_path / "empty.py"
+    path.write_text(MODULE.format("torch.relu(x).sum(dim=0)", "torch.ones(0, 4)"))
+    answer = serve(request(path, verify=True))
+    assert answer.agrees and not answer.text
+    assert {row["reason"] for row in answer.rows} == {"an empty tensor"}
+
+
+def test_views_of_what_is_expanded_between_calls_of_pytorch(tmp_path: Path):
+    from mucc.frontend.torch_import.child import serve
+
+    path = tmp_path / "repeat.py"
+    repeated = "torch.sort(torch.sort(x)[0][:, None].expand(4, 3, 8).reshape(12, 8), dim=0)[0]"
+    path.write_text(MODULE.format(repeated, "torch.rand(4, 8)"))
+    answer = serve(request(path, verify=True))
+    assert answer.agrees and not answer.text
+
+
+@pytest.mark.parametrize(
+    "function", ["torch.split(x, 9)[-1]", "x.chunk(1, dim=1)[0] + 1", "torch.relu(x).split(4)[0]"]
+)
+def test_one_part_may_be_the_whole(tmp_path: Path, function: str):
+    from mucc.frontend.torch_import.child import serve
+
+    path = tmp_path / "split.py"
+    path.write_text(MODULE.format(function, "torch.rand(4, 8)"))
+    assert serve(request(path, verify=True)).agrees
+    assert serve(request(path, verify=True, whole=True)).agrees
+
+
+def test_constants_that_pytorch_and_kernels_need(tmp_path: Path):
+    from mucc.frontend.torch_import.child import serve
+
+    path = tmp_path / "linspace.py"
+    path.write_text(MODULE.format("torch.linspace(0, 1, 8) * x", "torch.rand(4, 8)"))
+    for whole in (True, False):
+        answer = serve(request(path, verify=True, whole=whole))
+        assert answer.agrees and "kernel" in answer.text
+
+
 def test_what_is_nan_on_both_sides_agrees():
     from mucc.frontend.torch_import.verify import difference
 

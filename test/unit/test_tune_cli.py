@@ -124,6 +124,27 @@ def test_export_and_import(capsys: Capture) -> None:
     assert main(["tune", "--list"]) == 0
 
 
+def test_measurements_of_settings_that_cannot_be_read_are_left_out(capsys: Capture) -> None:
+    assert main(["tune", "f.mcu", *DIMS, "--budget", "2"]) == 0
+    assert main(["tune", "--export", "all.json"]) == 0
+    data = json.loads(Path("all.json").read_text())
+    for record in data["measurements"]:
+        record["stages"][0]["settings"]["tile"] = "any"
+        record["run"]["time_us"] /= 2
+        record["date"] = "2100" + record["date"][4:]
+    Path("all.json").write_text(json.dumps(data))
+    assert main(["tune", "--forget"]) == 0
+    assert main(["tune", "--import", "all.json"]) == 0
+    capsys.readouterr()
+    assert main(["f.mcu", "--emit=schedule", *DIMS[2:]]) == 0
+    assert "// measured" not in capsys.readouterr().out
+    for field, value in (("dims", {"M": 1e400}), ("dims", {"M": 2**70}), ("run", {"runs": 2**70})):
+        data["measurements"][0][field] |= value
+        Path("all.json").write_text(json.dumps(data))
+        assert main(["tune", "--import", "all.json"]) == 3
+        assert "error[MU5310]" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "status"),
     [

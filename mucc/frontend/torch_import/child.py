@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -172,7 +172,7 @@ def _smaller(request: Request, tree: ast.Module) -> ast.Module:
 def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
     """Compare with PyTorch on fresh inputs: at the problem's sizes where a CPU can, else at smaller ones."""
     from mucc.frontend.torch_import.capture import failure
-    from mucc.frontend.torch_import.problem import load_problem, shapes_of
+    from mucc.frontend.torch_import.problem import guarded, load_problem, shapes_of
     from mucc.frontend.torch_import.verify import compare
 
     mark = time.monotonic()
@@ -188,7 +188,12 @@ def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
         tree = smaller
     program = _program(request, load_problem(request, tree))
     real = load_problem(request, tree, fake=False, seed=request.seed)
-    found = compare(program, program.driver(_origin(request)), real.module, real.inputs, request.seed)
+
+    def call(module: Any, inputs: Sequence[Any]) -> Any:
+        return guarded(request.shown, "the module, as PyTorch runs it,", lambda: module(*inputs))
+
+    driver = program.driver(_origin(request))
+    found = compare(program, driver, real.module, real.inputs, request.seed, call)
     answer.checks = [Check(d.name, d.largest, d.excess) for d in found]
     answer.checked = shapes_of(real.inputs)
     answer.seconds["verify"] = time.monotonic() - mark

@@ -235,7 +235,10 @@ def restored_dtype(meta: Meta) -> Any | None:
 
 
 def _target(target: Any) -> str:
+    """The function of a call as text. A view is a reshape: the copy that made it possible is left out."""
     if isinstance(target, torch._ops.OpOverload):
+        if target is torch.ops.aten.view.default:
+            target = torch.ops.aten.reshape.default
         namespace, _, name = target._schema.name.partition("::")
         return f"torch.ops.{namespace}.{name}.{target._overloadname}"
     if getattr(target, "__module__", "") in ("_operator", "operator"):

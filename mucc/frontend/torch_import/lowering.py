@@ -58,7 +58,9 @@ class Meta:
         return self.dtype in FLOATS
 
     def type(self) -> TensorType:
-        """The type of a row-major tensor like this."""
+        """The type of a row-major tensor like this. Raises Unsupported where `mu` has none."""
+        if 0 in self.dims:
+            raise Unsupported("an empty tensor")
         return TensorType.of(self.dims, self.element_type)
 
     def extent(self, axis: int) -> int:

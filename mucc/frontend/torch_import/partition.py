@@ -190,7 +190,8 @@ def attempt(graph: Graph, node: Node) -> str | Node | None:
         _check_open(graph, node, block)
     except Unsupported as error:
         return str(error)
-    if len(built) == 1 and built[0] is not None and built[0] in origin:
+    is_tuple = isinstance(node.meta.get("val"), tuple | list)  # even of one: its parts are nodes
+    if not is_tuple and built[0] is not None and built[0] in origin:
         return origin[built[0]]
     if all(v is None for v in built):
         return "no operation of mu for it"
@@ -304,7 +305,13 @@ def _free_ends(graph: Graph, reasons: dict[Node, str]) -> None:
 
 
 def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:
-    """Constants that torch needs, or that leave the graph, torch makes; and what they are made of."""
+    """Constants that torch needs, or that leave the graph, torch makes; what they are made of, and what is
+    made of them."""
+    for node in graph.nodes:
+        if node in graph.constants and any(graph.resolved(s) in reasons for s in tensor_inputs(node)):
+            reasons[node] = "a constant"
+            graph.constants.discard(node)
+    known = len(reasons)
     for node in reversed(graph.nodes):
         if node in graph.constants and (
             node.name in leaving or any(u in reasons or graph.resolved(u) is not u for u in node.users)
@@ -313,6 +320,8 @@ def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str])
             if users or node.name in leaving:
                 reasons[node] = "a constant"
                 graph.constants.discard(node)
+    if len(reasons) > known:
+        _needed_constants(graph, reasons, leaving)
 
 
 def _groups(graph: Graph, reasons: Mapping[Node, str]) -> Iterator[Step]:

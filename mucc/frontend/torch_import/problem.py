@@ -67,7 +67,7 @@ class OpenedProblem:
             sys.modules["mucc_problem"] = module
             exec(compile(tree, path, "exec"), self.names)
 
-        _guarded(path, "the problem file", run)
+        guarded(path, "the problem file", run)
         for name in ("Model", "get_inputs"):
             if not callable(self.names.get(name)):
                 raise failure(
@@ -79,22 +79,23 @@ class OpenedProblem:
     def init_inputs(self) -> list[Any]:
         """The arguments of the constructor."""
         get_init = self.names.get("get_init_inputs", list)
-        return _guarded(self.path, "get_init_inputs()", lambda: list(get_init()))
+        return guarded(self.path, "get_init_inputs()", lambda: list(get_init()))
 
     def model(self) -> Any:
         """The module, with weights from torch's generator as it stands."""
         init = self.init_inputs()
-        model = _guarded(self.path, "Model(...)", lambda: self.names["Model"](*init))
+        model = guarded(self.path, "Model(...)", lambda: self.names["Model"](*init))
         if not isinstance(model, torch.nn.Module):
             raise failure("MU7011", f"'Model' of {self.path} is no torch.nn.Module")
         return model
 
     def inputs(self) -> tuple[Any, ...]:
         """The arguments of a call, from torch's generator as it stands."""
-        return _guarded(self.path, "get_inputs()", lambda: tuple(self.names["get_inputs"]()))
+        return guarded(self.path, "get_inputs()", lambda: tuple(self.names["get_inputs"]()))
 
 
-def _guarded(path: str, what: str, function: Callable[[], Any]) -> Any:
+def guarded(path: str, what: str, function: Callable[[], Any]) -> Any:
+    """What a part of a problem file gives. Raises MU7012 or MU7014 where it raises."""
     try:
         with quiet():
             return function()

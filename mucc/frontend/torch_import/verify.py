@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,13 +76,28 @@ def driver_class(source: str) -> Any:
     return namespace["ModelNew"]
 
 
-def compare(program: Program, source: str, module: Any, inputs: Sequence[Any], seed: int) -> list[Difference]:
-    """Run both on copies of the same inputs and weights; compare results, buffers, and changed inputs."""
+def called(module: Any, inputs: Sequence[Any]) -> Any:
+    """What a module gives."""
+    return module(*inputs)
+
+
+def compare(
+    program: Program,
+    source: str,
+    module: Any,
+    inputs: Sequence[Any],
+    seed: int,
+    call: Callable[[Any, Sequence[Any]], Any] = called,
+) -> list[Difference]:
+    """Run both on copies of the same inputs and weights; compare results, buffers, and changed inputs.
+
+    `call` runs the module, and may say in its own way what the module raises.
+    """
     theirs, ours = copy.deepcopy(module), driver_of(program, source, copy.deepcopy(module))
     given = [copy.deepcopy(tuple(inputs)) for _ in range(2)]
     with torch.no_grad():
         torch.manual_seed(seed)
-        expected = theirs(*given[0])
+        expected = call(theirs, given[0])
         torch.manual_seed(seed)
         got = ours(*given[1])
     leaves = torch.utils._pytree.tree_leaves
