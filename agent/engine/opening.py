@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from mucc.agent.report.reading import DATABASE
 from mucc.agent.store import RunInfo, Store, TaskRecord
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.toolchain.discover import find_toolchain
-from mucc.toolchain.doctor import gpu
+from mucc.toolchain.doctor import gpu, installed
 from mucc.version import __version__
 
 
@@ -107,9 +106,7 @@ def _begin(store: Store, options: Options, problems: Sequence[Problem], command:
 def versions() -> dict[str, str]:
     """What times and results depend on beside mucc: the GPU, its driver's CUDA, PyTorch, the compilers."""
     found = {"python": platform.python_version(), "gpu": gpu().detail}
-    for name in ("torch", "triton"):
-        with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
+    found |= installed("torch", "triton")
     with suppress(DiagnosticError):
         tools = find_toolchain().versions()
         found |= dict(zip(("nvcc", "CUTLASS", "host compiler"), tools, strict=True))

@@ -375,12 +375,13 @@ def test_reading_a_value_is_listed():
     torch.testing.assert_close(made.interpreted()(x), Scaled()(x))
 
 
-def test_no_python(tmp_path: Path):
-    path = tmp_path / "broken.py"
-    path.write_text("class Model(\n")
+@pytest.mark.parametrize("text", ["def (", "-" * 100_000 + "1", "x = " + "1+" * 100_000 + "1", "x = '\0'"])
+def test_what_is_no_python_is_told_before_torch_is_loaded(text: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox, "_execute", lambda *_: pytest.fail("a process was started"))
     with pytest.raises(DiagnosticError) as caught:
-        sandbox.run(request(path))
-    assert caught.value.diagnostics[0].code == "MU7010"
+        sandbox.run(Request.of("problem.py", text))
+    found = caught.value.diagnostics[0]
+    assert found.code == "MU7010" and not found.message.endswith(": ")
 
 
 MODULE = """

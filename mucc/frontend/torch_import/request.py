@@ -128,10 +128,11 @@ def parse_problem(path: str, text: str) -> ast.Module:
     """The syntax tree of a problem file. Raises MU7010."""
     try:
         return ast.parse(text, path)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         place = f" (line {line})" if line else ""
-        message = f"{path} is no Python file: {getattr(error, 'msg', error)}{place}"
+        reason = str(getattr(error, "msg", error)) or "it is nested too deeply"
+        message = f"{path} is no Python file: {reason}{place}"
         raise DiagnosticError(Diagnostic("MU7010", message)) from None
 
 

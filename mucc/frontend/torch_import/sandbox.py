@@ -12,7 +12,7 @@ import time
 from mucc import guard
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.family import End, Family, end_strays
-from mucc.frontend.torch_import.request import Answer, Request, error_from_json
+from mucc.frontend.torch_import.request import Answer, Request, error_from_json, parse_problem
 from mucc.printed import Printed, notes
 
 TIME_LIMIT = 120.0
@@ -21,6 +21,7 @@ TIME_LIMIT = 120.0
 
 def run(request: Request, time_limit: float = TIME_LIMIT) -> Answer:
     """The answer to a request. Raises DiagnosticError: what the child says, MU7001, MU7013 to MU7015."""
+    parse_problem(request.shown, request.text)  # before torch is loaded, which takes seconds
     with guard.temporary_folder(tempfile.gettempdir()) as folder, Printed() as printed:
         asked, answered = os.path.join(folder, "request.json"), os.path.join(folder, "answer.json")
         with open(asked, "w", encoding="utf-8") as file:
