@@ -27,8 +27,8 @@ from mucc.target.devices import get_card
 
 EPSILON, WINDOW = 0.25, 8
 """The stop rules by themselves: of the policies that `mucc-agent replay` tried on a run over our own problems
-(bench/results/h200/agent.txt) those around these kept all but a thousandth of the speedup for half of the
-attempts. 8 attempts are a round of the default budget."""
+(bench/results/h200/agent.txt) these kept all but two thousandths of the speedup for 59 % of the attempts. 8
+attempts are a round of the default budget."""
 
 WORK = "work"
 """The folder in that of a run where libraries are."""
