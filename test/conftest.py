@@ -1,6 +1,11 @@
-"""What all tests share: nothing that was measured on this machine changes what they compile."""
+"""What all tests share: nothing that was measured on this machine changes what they compile, and processes
+that they start hear of Ctrl-C also where a shell has put the tests into the background."""
 
 import os
+import signal
 import tempfile
 
 os.environ["MUCC_TUNING_DB"] = os.path.join(tempfile.gettempdir(), "mucc-tests-have-none", "tuning.db")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
