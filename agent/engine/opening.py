@@ -18,7 +18,7 @@ from mucc.agent.engine.options import Options, resumed
 from mucc.agent.importing.importing import import_all
 from mucc.agent.importing.problems import Problem, find_problems
 from mucc.agent.isolation.zygote import Zygote
-from mucc.agent.report.reading import DATABASE
+from mucc.agent.report.reading import DATABASE, database_of
 from mucc.agent.store import RunInfo, Store, TaskRecord
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.toolchain.discover import find_toolchain
@@ -118,7 +118,7 @@ def _lessons_of(runs: Sequence[str]) -> list[Lesson]:
     does."""
     found: list[Lesson] = []
     for run in runs:
-        path = os.path.join(run, DATABASE) if os.path.isdir(run) else run
+        path = database_of(run)
         name = os.path.basename(os.path.dirname(os.path.abspath(path)))
         with Store(path) as other:
             found += [replace(lesson, task=f"{name}:{lesson.task}") for lesson in other.lessons()]

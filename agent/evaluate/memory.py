@@ -21,10 +21,6 @@ COPIES = 10
 PyTorch keeps between operations. A process that audits an activation of 12.9 GB took 121 GiB on an H200."""
 
 
-class _Short(Exception):
-    """There was not enough memory."""
-
-
 class Room:
     """So many bytes of memory, for whoever comes first; None where there is no limit."""
 
@@ -64,15 +60,14 @@ class Room:
         raises), what comes of it with all the memory."""
         if self.total is None:
             return work()
-        with self.take(wanted), contextlib.suppress(_Short):
+        with self.take(wanted):
             try:
                 found = work()
+                if not short(found):
+                    return found
             except DiagnosticError as error:
-                if out_of_memory(str(error)):
-                    raise _Short from None
-                raise
-            if not short(found):
-                return found
+                if not out_of_memory(str(error)):
+                    raise
         with self.take(self.total):
             return work()
 

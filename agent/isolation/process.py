@@ -16,9 +16,10 @@ from mucc.agent.isolation.server import MARK
 from mucc.agent.isolation.zygote import Server, Zygote, ZygoteFailed, new_mark
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.family import End, Family, end_strays
+from mucc.frontend.torch_import.limits import TORCH_MEMORY
 from mucc.printed import Printed, notes
 
-TORCH = {"cpu": 2 << 30, "cuda": 12 << 30}
+TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
 """Bytes of main memory that torch itself may take, with what CUDA keeps there."""
 
 DYING = 2.0

@@ -5,6 +5,9 @@ from __future__ import annotations
 import resource
 from contextlib import suppress
 
+TORCH_MEMORY = 2 << 30
+"""Bytes of main memory that torch itself may take, on a CPU, beside the problem file."""
+
 LARGEST_OUTPUT = 256 << 20
 """Bytes of the largest file that the process may write, its answer and what it prints included."""
 

@@ -12,6 +12,7 @@ import time
 from mucc import guard
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.family import End, Family, end_strays
+from mucc.frontend.torch_import.limits import TORCH_MEMORY
 from mucc.frontend.torch_import.request import Answer, Request, error_from_json, parse_problem
 from mucc.printed import Printed, notes
 
@@ -70,7 +71,7 @@ def _execute(
         guard.watch(process.pid)
         until = time.monotonic() + time_limit
         while (end := family.wait(min(1.0, max(until - time.monotonic(), 0)), ())) is End.OVERDUE:
-            if family.peak > memory + TORCH:
+            if family.peak > memory + TORCH_MEMORY:
                 end = End.CALLED_OFF
                 break
             if time.monotonic() >= until:
@@ -80,10 +81,6 @@ def _execute(
         process.returncode = status
         end_strays(f"TMPDIR={folder}")
     return end, status, peak
-
-
-TORCH = 2 << 30
-"""Bytes of main memory that torch itself may take beside the problem file."""
 
 
 def _crashed(request: Request, status: int, peak: int, printed: Printed) -> DiagnosticError:
