@@ -134,12 +134,13 @@ class Body:
         if self.problem is None:
             node: nodes.LoadNode = nodes.LoadOp(build_view(access, rank, outer))
         else:
-            pattern = classify(access, rank, self.problem.folded)
+            space, folded = self.stage.space, self.problem.folded
+            pattern = classify(access, space, folded)
             if pattern is Pattern.MATRIX and self.is_grouped and access.unit_axis != rank - 1:
                 pattern = None
             if pattern is None:
                 access = self.program.copy(self.stage, access, rank, self._seen(access, rank))
-                pattern = classify(access, rank, self.problem.folded)
+                pattern = classify(access, space, folded)
                 assert pattern is not None
             if pattern is Pattern.MATRIX:
                 has_source = any(isinstance(op, nodes.SrcFetchOp) for op in self.block.ops)

@@ -61,7 +61,8 @@ class Weights:
         kernel = op.parent_op()
         assert isinstance(kernel, KernelOp)
         columns = Shaped.of(op.result.type).dims[-1]
-        if not may_be_wide(kernel, type) or (isinstance(columns, int) and columns % COLUMNS):
+        wide = may_be_wide(kernel, type) and may_be_wide(kernel, other)
+        if not wide or (isinstance(columns, int) and columns % COLUMNS):
             return "TMA copies rows of whole 16 bytes, and these are not"
         return None
 
