@@ -26,13 +26,8 @@ from mucc.passes.support import Pass
 Step = tuple[Pass, Level]
 
 
-def pipeline(
-    target: str, dims: Mapping[str, int] = MappingProxyType({}), select: SelectSchedule | None = None
-) -> tuple[Step, ...]:
-    """The steps from a frontend's `mu` module to a `cutlass` module ready for emission.
-
-    Schedules are chosen for `dims`, typical values of dims that the program leaves open, or by `select`.
-    """
+def staging(target: str) -> tuple[Step, ...]:
+    """The steps from a frontend's `mu` module to its stages: one for each device kernel of the program."""
     return (
         (MuCanonicalize(), levels.MU),
         (MixOperands(target), levels.MU),
@@ -41,6 +36,18 @@ def pipeline(
         (MuCanonicalize(), levels.PRIMITIVE),
         (FormStages(), levels.STAGED),
         (PairContractions(target), levels.STAGED),
+    )
+
+
+def pipeline(
+    target: str, dims: Mapping[str, int] = MappingProxyType({}), select: SelectSchedule | None = None
+) -> tuple[Step, ...]:
+    """The steps from a frontend's `mu` module to a `cutlass` module ready for emission.
+
+    Schedules are chosen for `dims`, typical values of dims that the program leaves open, or by `select`.
+    """
+    return (
+        *staging(target),
         (ConvertToCutlass(target), levels.LOWERED),
         (FuseEpilogue(), levels.FUSED),
         (select or SelectSchedule.for_sizes(dims), levels.SCHEDULED),

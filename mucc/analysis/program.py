@@ -1,4 +1,4 @@
-"""The speed of light of a source text: the frontend's IR, its primitive form, its stages."""
+"""The speed of light of a source text: its bound from primitive operations, the stages of the compiler."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mucc.dims import fault
 from mucc.frontend.torch_import.request import Answer
 from mucc.hints import check_names
 from mucc.passes.decompose import Decompose
-from mucc.passes.form_stages import FormStages
 from mucc.passes.mu_canonicalize import MuCanonicalize
-from mucc.passes.pair_contractions import PairContractions
+from mucc.passes.pipeline import staging
 from mucc.passes.support import PassError
+from mucc.signature import quotient
 from mucc.target.devices import Card
 
 
@@ -83,16 +83,16 @@ def analyse_module(
     primitive = module.clone()
     for step in (MuCanonicalize(), Decompose(), MuCanonicalize()):
         step.apply(None, primitive)  # pyright: ignore[reportArgumentType]
-    stages = _stages(primitive, card.target.name)
     rates = _rates(card)
     found: list[Sol] = []
-    for kernel in _kernels(primitive):
+    for kernel, source in zip(_kernels(primitive), _kernels(module), strict=True):
         values = complete(dims, kernel)
         if missing := [name for name in kernel.dim_names if name not in values]:
-            example = ",".join(f"{name}=4096" for name in missing)
+            open_dims = dict.fromkeys(part[0] if (part := quotient(name)) else name for name in missing)
+            example = ",".join(f"{name}=4096" for name in open_dims)
             name = kernel.sym_name.data
-            raise fault("MU5403", f"{name}: no value for {', '.join(missing)}", f"add --dims {example}")
-        own = stages.get(kernel.sym_name.data, ())
+            raise fault("MU5403", f"{name}: no value for {', '.join(open_dims)}", f"add --dims {example}")
+        own = _stages(source, card.target.name)
         found.append(analyse(kernel, rates, values, own, inputs, inner.get(kernel.sym_name.data, ())))
     return found
 
@@ -114,15 +114,13 @@ def _kernels(module: ModuleOp) -> list[KernelOp]:
     return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
 
 
-def _stages(primitive: ModuleOp, target: str) -> dict[str, tuple[StageOp, ...]]:
-    """The stages of each kernel; none of a program that cannot be staged."""
-    module = primitive.clone()
+def _stages(kernel: KernelOp, target: str) -> tuple[StageOp, ...]:
+    """The stages that the compiler forms of a kernel; none where it has no kernels for a part of it."""
+    module = ModuleOp([kernel.clone()])
     try:
-        for step in (FormStages(), PairContractions(target)):
-            step.apply(None, module)  # pyright: ignore[reportArgumentType]
+        for step, _ in staging(target):
+            step.apply(None, module)
     except PassError:
-        return {}
-    return {
-        kernel.sym_name.data: tuple(op for op in kernel.body.block.ops if isinstance(op, StageOp))
-        for kernel in _kernels(module)
-    }
+        return ()
+    (staged,) = _kernels(module)
+    return tuple(op for op in staged.body.block.ops if isinstance(op, StageOp))
