@@ -17,8 +17,10 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dims import fault
 from mucc.frontend.torch_import.request import Answer
 from mucc.hints import check_names
+from mucc.passes.contract_sums import ContractSums
 from mucc.passes.decompose import Decompose
 from mucc.passes.mu_canonicalize import MuCanonicalize
+from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.pipeline import staging
 from mucc.passes.support import PassError
 from mucc.signature import quotient
@@ -81,8 +83,16 @@ def analyse_module(
 ) -> list[Sol]:
     """The analysis of every kernel of a `mu` module, which is left as it is. See `analyse`."""
     primitive = module.clone()
-    for step in (MuCanonicalize(), Decompose(), MuCanonicalize()):
-        step.apply(None, primitive)  # pyright: ignore[reportArgumentType]
+    narrow = NarrowOperands(card.target.name, exact=False)
+    for step in (
+        MuCanonicalize(),
+        ContractSums(always=True),
+        narrow,
+        Decompose(),
+        narrow,
+        MuCanonicalize(),
+    ):
+        step.apply(None, primitive)
     rates = _rates(card)
     found: list[Sol] = []
     for kernel, source in zip(_kernels(primitive), _kernels(module), strict=True):
