@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
@@ -9,9 +10,20 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc import frontend
 from mucc.analysis.bound import Rates
-from mucc.analysis.sol import Sol, analyse, complete, together
+from mucc.analysis.sol import (
+    DECLARED,
+    Calls,
+    Sol,
+    analyse,
+    complete,
+    f32_products_in,
+    nothing,
+    together,
+    with_calls,
+)
 from mucc.analysis.structure import Structure
 from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
+from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dims import fault
@@ -25,6 +37,13 @@ from mucc.passes.pipeline import staging
 from mucc.passes.support import PassError
 from mucc.signature import quotient
 from mucc.target.devices import Card
+
+ARITHMETIC = {
+    "declared": DECLARED,
+    "tf32": f32_products_in(Compute.TF32),
+    "f32": f32_products_in(Compute.F32),
+}
+"""The assumptions about products of f32, by what the importer calls them (`Answer.rows`)."""
 
 
 def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: str | None = None) -> list[Sol]:
@@ -61,17 +80,39 @@ def analyse_problem(
 
 def analyse_import(answer: Answer, name: str, shown: str, card: Card) -> Sol:
     """The analysis of a problem file that was imported whole, with the structure of its inputs; messages call
-    it `shown`. Raises DiagnosticError: MU5409 where nothing of it can be said as a program."""
-    if not answer.text:
-        left = ", ".join(unsaid(answer))
+    it `shown`. What PyTorch runs is part of it as far as it is understood, else among what is missing.
+
+    Raises DiagnosticError: MU5409 where nothing of it can be said as a program, or is understood.
+    """
+    calls = calls_of(answer)
+    if not answer.text and not any(calls.units.values()):
+        left = ", ".join(calls.missing)
         raise fault("MU5409", f"nothing of '{shown}' can be said as a program: {left}")
     inputs = {argument: Structure.of(said) for argument, said in answer.structure.items()}
-    return analyse_problem(Source(f"{name}.mcu", answer.text), card, name, answer.inner, inputs)
+    rates = _rates(card)
+    found = nothing(name, rates)
+    if answer.text:
+        found = analyse_problem(Source(f"{name}.mcu", answer.text), card, name, answer.inner, inputs)
+    has_calls = any(not row["kernel"] for row in answer.rows)
+    return with_calls(found, calls, rates) if has_calls else found
 
 
-def unsaid(answer: Answer) -> list[str]:
-    """The operations that mucc cannot say, and so are not bounded."""
-    return sorted({str(row["operation"]) for row in answer.rows if not row["kernel"]})
+def calls_of(answer: Answer) -> Calls:
+    """What PyTorch runs of an imported problem."""
+    rows = [row for row in answer.rows if not row["kernel"]]
+    found = {name: Counter[str]() for name in ARITHMETIC}
+    for row in rows:
+        units: Mapping[str, Mapping[str, int]] = row.get("units") or {}
+        for name, counts in units.items():
+            found[name].update(counts)
+    is_f32 = any(found[name] != found["declared"] for name in ARITHMETIC)
+    names = ARITHMETIC if is_f32 else ("declared",)
+    missing = sorted({str(row["operation"]) for row in rows if row.get("units") is None})
+    return Calls(
+        {ARITHMETIC[name]: found[name] for name in names},
+        sum(row.get("moved", 0) for row in rows),
+        tuple(missing),
+    )
 
 
 def analyse_module(
