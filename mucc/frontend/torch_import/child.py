@@ -107,6 +107,8 @@ def serve(request: Request) -> Answer:
                 "reason": row.reason,
                 "operations": row.work.operations,
                 "bytes": row.work.bytes,
+                "units": None if row.count is None else row.units,
+                "moved": row.moved,
             }
         )
     answer.seconds |= {"total": time.monotonic() - mark, "cpu": time.process_time() - cpu}

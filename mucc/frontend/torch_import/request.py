@@ -91,7 +91,10 @@ class Check:
 class Answer:
     """What came of an import.
 
-    `rows` has each operation with its kernel, or the reason why it has none, and its work. `seconds` holds
+    `rows` has each operation with its kernel, or the reason why it has none, and its work; of what PyTorch
+    runs what it computes at the least by unit (`units`, None where that is not understood), with products of
+    f32 as declared, in tf32 and in f32, and what it moves to and from the module's arguments and results.
+    `seconds` holds
     the time of each step. `checked` says at which shapes `checks` were made. `inner` has, by kernel, the
     parameters and results that the module as a whole need not move through memory; `structure`, by argument,
     what its values have in common (`mucc.analysis.structure`), where that was asked for.
