@@ -7,7 +7,14 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
-from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, ElementwiseOp, MulOp
+from mucc.dialects.mu.ops.elementwise import (
+    AddOp,
+    CastOp,
+    ConstantOp,
+    ElementwiseOp,
+    MulOp,
+    RetypeOp,
+)
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
@@ -72,7 +79,7 @@ class Body:
                 return constant.result
             case RegroupOp():
                 return self.load(self.program.at(Access(value, axes)))
-            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp():
+            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp():
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case CastOp():
                 return self.cast(op, self.scalar(op.operand, operand_axes(op, op.operand, axes)))

@@ -45,9 +45,9 @@ def mean(b: Emit, x: SSAValue, axes: Sequence[int], count: float) -> SSAValue:
 
 
 def converted(b: Emit, value: SSAValue, like: SSAValue) -> SSAValue:
-    """The value at another one's dtype."""
+    """The value under another one's dtype; what stores it rounds it."""
     wanted = Shaped.of(like.type).element_type
-    return value if Shaped.of(value.type).element_type == wanted else b(e.CastOp(value, wanted))
+    return value if Shaped.of(value.type).element_type == wanted else b(e.RetypeOp(value, wanted))
 
 
 class Mean(RewritePattern):
@@ -119,7 +119,7 @@ class Reshape(RewritePattern):
             result = b(ExpandOp(value, range(len(dims))))
         else:
             if not _in_order(value):
-                value = b(e.CastOp(value, Shaped.of(value.type).element_type))
+                value = b(e.RetypeOp(value, Shaped.of(value.type).element_type))
             result = b(RegroupOp(value, dims))
         rewriter.replace(op, b.ops, [result])
 
@@ -145,7 +145,8 @@ class Full(RewritePattern):
             return
         b = Emit()
         value = b(BroadcastOp(b.number(op.value.value.data), Shaped.of(op.result.type).dims))
-        result = converted(b, value, op.result)
+        wanted = Shaped.of(op.result.type).element_type
+        result = value if wanted == f32 else b(e.CastOp(value, wanted))
         rewriter.replace(op, b.ops, [result])
 
 

@@ -70,7 +70,8 @@ def _normalize(machine: Machine, op: NormalizeOp, x: Any) -> Any:
 
 
 def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> Any:
-    q, k, v, *masks = values
+    q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
+    masks = values[3:]
     xp, nothing = machine.arrays.xp, machine.arrays.full((), -math.inf)
     scores = op.scale.value.data * (q @ xp.swapaxes(k, -1, -2))
     if op.mask is not None and Shaped.of(op.mask.type).element_type == i1:
@@ -80,7 +81,8 @@ def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> An
     if op.causal:
         seen = xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
         scores = xp.where(seen, scores, nothing)
-    return softmax(machine, scores, len(scores.shape) - 1) @ v
+    weights = softmax(machine, scores, len(scores.shape) - 1)
+    return machine.narrowed(weights, op.value.type) @ v
 
 
 MEANINGS: dict[type[Operation], Meaning] = {
