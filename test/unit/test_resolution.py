@@ -18,7 +18,7 @@ PYTHONS = ("3.11", "3.14")
 
 
 def newest_torches() -> list[str]:
-    """The newest minor versions of torch on pip's index, such as `2.15`; without an index the test is skipped."""
+    """The newest minor versions of torch on pip's index, such as `2.15`; skips without an index."""
     command = [sys.executable, "-m", "pip", "index", "versions", "torch", "--retries", "0", "--timeout", "10"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
