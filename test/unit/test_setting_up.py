@@ -1,4 +1,4 @@
-"""What `make test` puts into its environment: the Makefile runs, with a Python that writes down what it is asked."""
+"""What `make test` installs: the Makefile runs, with a Python that writes down what it is asked."""
 
 import shutil
 import subprocess
