@@ -1,6 +1,9 @@
 """Whether the parts of a CUDA compiler are of one release: packages and headers here are empty files."""
 
+import re
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,9 +12,11 @@ import pytest
 from mucc.build import Request, build
 from mucc.diagnostics import DiagnosticError
 from mucc.toolchain import doctor, nvcc
-from mucc.toolchain.discover import Tool, Toolchain, find_cutlass, find_nvcc
+from mucc.toolchain.assembly import LIBRARIES
+from mucc.toolchain.discover import Tool, Toolchain, find_cutlass, find_host, find_nvcc, find_toolchain
 from mucc.toolchain.release import inconsistency, releases
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = b"kernel k[M, N](x: f32[M, N]) -> f32[M, N] {\n    return relu(x)\n}\n"
 PACKAGES = {
     "nvidia_cuda_nvcc": "88",
@@ -79,6 +84,21 @@ def test_a_build_says_so_before_any_compiler_runs(tmp_path: Path, monkeypatch: p
         build(Request(PROGRAM, "k.mcu", plain=True, cached=False))
     (finding,) = (f for f in doctor.examine(tool.path) if f.name == "CUDA release")
     assert not finding.found and finding.mend.startswith("pip install 'cuda-toolkit[")
+
+
+def test_a_library_needs_the_glibc_that_the_page_names(tmp_path: Path):
+    """What the CUDA run time, which every library holds, binds to when it is linked here."""
+    if not (find_nvcc() and find_cutlass() and find_host() and shutil.which("objdump")):
+        pytest.skip("needs nvcc's packages, g++ and objdump")
+    tools = find_toolchain().tools()
+    source = tmp_path / "k.cpp"
+    source.write_text('extern "C" int cudaDeviceSynchronize(); int (*use)() = cudaDeviceSynchronize;')
+    command = [tools["cxx"], "-shared", "-fPIC", str(source), f"-L{tools['cudart']}", *LIBRARIES]
+    subprocess.run([*command, "-o", str(tmp_path / "k.so")], check=True, timeout=60)
+    symbols = subprocess.check_output(["objdump", "-T", str(tmp_path / "k.so")], text=True)
+    needed = max(tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", symbols))
+    said = re.search(r"\*\*glibc ([\d.]+) or newer\*\*", (ROOT / "docs/runtime.md").read_text())
+    assert said and needed <= tuple(map(int, said[1].split(".")))
 
 
 def test_packages_are_found_wherever_python_finds_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
