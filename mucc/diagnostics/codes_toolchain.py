@@ -299,6 +299,19 @@ Run it again: a crash that does not come back points at the machine (memory, dis
 defect of that tool, which another version may not have: `mucc doctor` shows the versions.
 """,
     ),
+    "MU5119": (
+        "a signal interrupted the command",
+        """
+Ctrl-C (SIGINT), SIGTERM or SIGHUP arrived. The command ended every process that it had started, removed what
+was not whole, and wrote nothing more. Its exit status is 128 and the number of the signal: 130, 143 or 129.
+
+```
+error[MU5119]: interrupted by SIGINT
+```
+
+What was built until then is in the cache, so the same command goes on from there.
+""",
+    ),
     "MU5201": (
         "registers are spilled to memory",
         """
