@@ -317,6 +317,19 @@ Run the command of the help. Installing both at once, `pip install 'mucc[nvcc]' 
 the start. `mucc doctor` shows the releases.
 """,
     ),
+    "MU5119": (
+        "a signal interrupted the command",
+        """
+Ctrl-C (SIGINT), SIGTERM or SIGHUP arrived. The command ended every process that it had started, removed what
+was not whole, and wrote nothing more. Its exit status is 128 and the number of the signal: 130, 143 or 129.
+
+```
+error[MU5119]: interrupted by SIGINT
+```
+
+What was built until then is in the cache, so the same command goes on from there.
+""",
+    ),
     "MU5201": (
         "registers are spilled to memory",
         """
