@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Attribute
 
-from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Fix, Severity, Source, Span
+from mucc.diagnostics import Applicability, Diagnostic, DiagnosticError, DiagnosticSink, Fix, Severity, Source, Span
 from mucc.passes.check_lowering import NoKernelError
 from mucc.passes.levels import STAGED, LevelError
 from mucc.passes.mix_operands import MixOperands, kept_apart
@@ -296,7 +296,7 @@ class _Compiler:
         if finding.fix is not None and finding.setting is not None:
             text = f"{finding.setting} = {finding.fix}"
             if setting is not None:
-                fixes = (Fix(setting, finding.fix, f"write `{text}`"),)
+                fixes = (Fix(setting, finding.fix, f"write `{text}`", Applicability.MACHINE_APPLICABLE),)
             else:
                 helps = (*helps, f"write `{text}` in the schedule")
         return Diagnostic(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mucc.diagnostics.core import Fix, Span
+from mucc.diagnostics.core import Span
 from mucc.frontend import ast
 from mucc.frontend.lexer import Token
-from mucc.frontend.stream import Bail, Stream
+from mucc.frontend.stream import Bail, Stream, sure
 
 MAX_NESTING = 64
 MAX_HEIGHT = 128
@@ -99,9 +99,21 @@ class ExpressionParser(Stream):
 
     def _expect_t(self) -> None:
         if self.token.text != "T":
-            fixes = (Fix(self.token.span, "T", "write 'T'"),) if self.token.text == "t" else ()
-            raise self.unexpected("'T'", helps=("the only attribute is `.T`, the transpose",), fixes=fixes)
+            raise self._no_attribute()
         self.advance()
+
+    def _no_attribute(self) -> Bail:
+        """The error for an attribute that is not `T`: a method, or a function of a library."""
+        from mucc.frontend import foreign
+
+        name, owner = self.token.text, self.tokens[self.position - 2]
+        if self.kind == "name" and self.kind_after(1) == "(":
+            of_library = owner.text in (*foreign.LIBRARIES, "functional", "math")
+            call = f"`{name}(x)`" if of_library else f"`{name}({owner.text}, ...)`"
+            helps = (foreign.function_help(name) or f"functions are called by their names alone: {call}",)
+            return self.unexpected("'T'", helps=helps)
+        fixes = (sure(self.token.span, "T", "write 'T'"),) if name in ("t", "mT") else ()
+        return self.unexpected("'T'", helps=("the only attribute is `.T`, the transpose",), fixes=fixes)
 
     def _index(self) -> bool:
         if self.kind in (":", "None"):
