@@ -61,8 +61,10 @@ class Weights:
         kernel = op.parent_op()
         assert isinstance(kernel, KernelOp)
         columns = Shaped.of(op.result.type).dims[-1]
-        if not may_be_wide(kernel, type) or (isinstance(columns, int) and columns % COLUMNS):
-            return "TMA copies rows of whole 16 bytes, and these are not"
+        if not may_be_wide(kernel, type):
+            return f"TMA copies rows of whole 16 bytes, and those of the {type.dtype} weights are not"
+        if isinstance(columns, int) and columns % COLUMNS:
+            return f"rows of the result have {columns} elements, no multiple of {COLUMNS}, which the kernel stores"
         return None
 
     def mixed(self, op: MatmulOp) -> list[Operation]:

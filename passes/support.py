@@ -32,7 +32,9 @@ class Finding(NamedTuple):
     """Something a pass found wrong, in terms of the IR; the driver makes a diagnostic of it.
 
     `location` is the op's place in the source. `kernel`, `stage` and `setting` name a schedule
-    setting to blame instead, and `fix` is source text that would make the setting legal.
+    setting to blame instead, and `fix` is source text that would make the setting legal. `settings` are those
+    that the contraction has, whoever chose them. `function` is the name in the message of the operation to
+    blame: the program may call another function, which consists of it.
     """
 
     code: str
@@ -44,6 +46,8 @@ class Finding(NamedTuple):
     notes: tuple[str, ...] = ()
     helps: tuple[str, ...] = ()
     fix: str | None = None
+    function: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 class PassError(Exception):

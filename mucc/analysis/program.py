@@ -14,7 +14,7 @@ from mucc.analysis.structure import Structure
 from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dims import fault
+from mucc.dims import example, fault
 from mucc.frontend.torch_import.request import Answer
 from mucc.hints import check_names
 from mucc.passes.decompose import Decompose
@@ -22,6 +22,7 @@ from mucc.passes.form_stages import FormStages
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.pair_contractions import PairContractions
 from mucc.passes.support import PassError
+from mucc.signature import quotient
 from mucc.target.devices import Card
 
 
@@ -89,9 +90,11 @@ def analyse_module(
     for kernel in _kernels(primitive):
         values = complete(dims, kernel)
         if missing := [name for name in kernel.dim_names if name not in values]:
-            example = ",".join(f"{name}=4096" for name in missing)
             name = kernel.sym_name.data
-            raise fault("MU5403", f"{name}: no value for {', '.join(missing)}", f"add --dims {example}")
+            given = {n: v for n, v in values.items() if n in kernel.dim_names and n not in kernel.bound_dims}
+            missing = [n for n in missing if (part := quotient(n)) is None or part[0] not in kernel.dim_names]
+            help_ = example(missing, given, lambda _: True)
+            raise fault("MU5403", f"{name}: no value for {', '.join(missing)}", help_)
         own = stages.get(kernel.sym_name.data, ())
         found.append(analyse(kernel, rates, values, own, inputs, inner.get(kernel.sym_name.data, ())))
     return found

@@ -1,7 +1,9 @@
 """Expressions to trees, by precedence climbing: one method for all binary operators.
 
 Recursion is bounded twice: brackets, signs and `not` nest at most `MAX_NESTING` deep, and a tree is
-at most `MAX_HEIGHT` high, so that no later walk over it can exhaust Python's stack either.
+at most `MAX_HEIGHT` high, so that no later walk over it can exhaust Python's stack either. Left operands of
+binary operators do not count: `a + b + c` may have any number of terms, and whoever walks a tree follows them
+in a loop (`ast.Binary.spine`).
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class ExpressionParser(Stream):
         while (binds := PRECEDENCE.get(self.kind, -1)) >= level:
             height, op = self._height, self.advance()
             right = self._binary(binds + 1)
-            self._rise(height, op.span)
+            self._rise(0, op.span)
+            self._height = max(height, self._height)
             left = ast.Binary(left.span.to(right.span), op.kind, left, right, op.span)
             if binds == COMPARISON and PRECEDENCE.get(self.kind) == COMPARISON:
                 raise self.chained()
@@ -272,7 +275,7 @@ class ExpressionParser(Stream):
             "MU0010",
             "the expression nests too deeply",
             span,
-            notes=(f"brackets nest at most {MAX_NESTING} deep, operators follow at most {MAX_HEIGHT} deep",),
+            notes=(f"brackets nest at most {MAX_NESTING} deep, and expressions within each other {MAX_HEIGHT}",),
             helps=("give parts of it names: `part = ...`",),
         )
 

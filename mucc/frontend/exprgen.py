@@ -168,7 +168,13 @@ class ExprGen:
         return name in self.scope.values or name in self.scope.dims
 
     def _binary(self, expr: ast.Binary) -> Value:
-        lhs, rhs = self.lower(expr.lhs), self.lower(expr.rhs)
+        first, chain = expr.spine
+        value = self.lower(first)
+        for binary in chain:
+            value = self._operator(binary, value, self.lower(binary.rhs))
+        return value
+
+    def _operator(self, expr: ast.Binary, lhs: Value, rhs: Value) -> Value:
         if lhs is None or rhs is None:
             return None
         labels = (
@@ -382,9 +388,13 @@ def constant(expr: ast.Expr) -> float | None:
         case ast.Unary(op="-"):
             operand = constant(expr.operand)
             return None if operand is None else -operand
-        case ast.Binary(op="/"):
-            lhs, rhs = constant(expr.lhs), constant(expr.rhs)
-            return None if lhs is None or not rhs else lhs / rhs
+        case ast.Binary():
+            first, chain = expr.spine
+            value = constant(first)
+            for binary in chain:
+                divisor = constant(binary.rhs) if binary.op == "/" else None
+                value = value / divisor if value is not None and divisor else None
+            return value
         case _:
             return None
 
