@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.diagnostics import (
     Applicability,
@@ -204,6 +204,7 @@ class _Compiler:
     source: Source
     options: Options
     sink: DiagnosticSink = field(init=False)
+    program: ast.Program = field(init=False)
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def run(self) -> Compilation:
@@ -318,6 +319,25 @@ class _Compiler:
             source=self.source,
         )
 
+    def deepest(self) -> Span | None:
+        """Where the value is that most operations precede; None where the program does not get so far."""
+        from mucc import frontend
+
+        if not hasattr(self, "program"):
+            return None
+        depths: dict[SSAValue, int] = {}
+        most: tuple[int, Operation | None] = (0, None)
+        try:
+            for kernel in entries(frontend.lower(self.program, DiagnosticSink(self.source))):
+                for op in kernel.body.block.ops:
+                    depth = 1 + max((depths.get(v, 0) for v in op.operands), default=0)
+                    depths |= dict.fromkeys(op.results, depth)
+                    if op.results and depth > most[0]:
+                        most = depth, op
+        except RecursionError:
+            return None
+        return self.span(most[1].location) if most[1] else None
+
     def called_at(self, span: Span) -> str | None:
         """The function that the program calls at an expression."""
         text = self.source.text
@@ -394,18 +414,21 @@ def compile_text(source: Source, options: Options | None = None) -> Compilation:
 
     Raises DiagnosticError with everything found where the program has errors.
     """
+    compiler = _Compiler(source, options or Options())
     try:
-        return _Compiler(source, options or Options()).run()
+        return compiler.run()
     except RecursionError:
-        raise too_deep() from None
+        raise too_deep(source, compiler.deepest()) from None
 
 
-def too_deep() -> DiagnosticError:
+def too_deep(source: Source | None = None, span: Span | None = None) -> DiagnosticError:
     """MU2011: some part of mucc walks along values that depend on each other, and came to no end."""
     return DiagnosticError(
         Diagnostic(
             "MU2011",
             "a kernel has too many operations that follow on each other",
+            span,
+            source=source,
             notes=("mucc follows a value through some hundreds of operations within a stage",),
             helps=("store a value on the way with `stage h = ...`, or write two kernels",),
         )

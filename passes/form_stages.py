@@ -13,7 +13,7 @@ from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.passes.partition import Partition, Stage, dims_of
-from mucc.passes.support import Pass, erase_dead
+from mucc.passes.support import Pass, erase_dead, operands_first
 
 
 class _StageBuilder:
@@ -28,28 +28,44 @@ class _StageBuilder:
 
     def value(self, old: SSAValue) -> SSAValue:
         """The new value for an old one, computed in the region or captured."""
-        old = self.partition.behind_pins(old)
-        if (new := self.inner.get(old)) is not None:
-            return new
-        if old in self.stage.reads:
-            return self.outer[old]
-        if isinstance(owner := old.owner, PinOp):
-            # The stage that copies a pinned parameter or view.
-            return self.value(owner.operand)
-        return self.copy(owner) if isinstance(owner, Operation) else old
+        old = self.settled(old)
+        for value in operands_first(old, self.copied, self.inner):
+            if value not in self.stage.reads and isinstance(owner := value.owner, Operation):
+                self.copy(owner)
+        return self.known(old)
 
-    def copy(self, op: Operation) -> SSAValue:
-        mapping = {operand: self.value(operand) for operand in op.operands}
-        new = op.clone(mapping)
+    def settled(self, value: SSAValue) -> SSAValue:
+        """What a value is behind pins, that of the stage that copies a pinned parameter or view included."""
+        value = self.partition.behind_pins(value)
+        while value not in self.inner and value not in self.stage.reads and isinstance(value.owner, PinOp):
+            value = self.partition.behind_pins(value.owner.operand)
+        return value
+
+    def copied(self, value: SSAValue) -> list[SSAValue]:
+        """What has to be in the region before a settled value can be."""
+        if value in self.stage.reads or not isinstance(owner := value.owner, Operation):
+            return []
+        return [self.settled(operand) for operand in owner.operands]
+
+    def known(self, value: SSAValue) -> SSAValue:
+        """The new value for a settled one that is in the region already, or outside of it."""
+        if (new := self.inner.get(value)) is not None:
+            return new
+        return self.outer[value] if value in self.stage.reads else value
+
+    def copy(self, op: Operation) -> None:
+        """Copy an operation into the region, where its operands are."""
+        new = op.clone({operand: self.known(self.settled(operand)) for operand in op.operands})
         self.block.add_op(new)
         self.inner[op.results[0]] = new.results[0]
-        return new.results[0]
 
     def build(self, name: str, last: ReturnOp) -> StageOp:
         stage = self.stage
         origin = [stage.anchor] if stage.anchor is not None else []
         for op in (*origin, *stage.members):
             if op.results[0] not in self.inner:
+                for operand in op.operands:
+                    self.value(operand)
                 self.copy(op)
         values = [self.value(v) for v in stage.stored]
         self.block.add_op(yielded := YieldOp(values))

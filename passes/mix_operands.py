@@ -64,7 +64,7 @@ class Weights:
         if not may_be_wide(kernel, type):
             return f"TMA copies rows of whole 16 bytes, and those of the {type.dtype} weights are not"
         if isinstance(columns, int) and columns % COLUMNS:
-            return f"rows of the result have {columns} elements, no multiple of {COLUMNS}, which the kernel stores"
+            return f"rows of the result have {columns} elements, and the kernel stores multiples of {COLUMNS}"
         return None
 
     def mixed(self, op: MatmulOp) -> list[Operation]:

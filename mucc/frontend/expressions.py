@@ -275,7 +275,7 @@ class ExpressionParser(Stream):
             "MU0010",
             "the expression nests too deeply",
             span,
-            notes=(f"brackets nest at most {MAX_NESTING} deep, and expressions within each other {MAX_HEIGHT}",),
+            notes=(f"brackets nest at most {MAX_NESTING} deep, expressions in each other {MAX_HEIGHT}",),
             helps=("give parts of it names: `part = ...`",),
         )
 
