@@ -11,11 +11,11 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lit pytest bench docs clean
+.PHONY: help demo test lint format lit pytest bench fuzz-gpu docs clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: $(STAMPS)/nvcc ## set up .venv, compile examples/linear_gelu.mcu, run and check it
 	@mkdir -p build
@@ -43,6 +43,9 @@ pytest: $(STAMPS)/dev ## the unit tests
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile
 	python -m bench.report
+
+fuzz-gpu: $(STAMPS)/dev ## build random programs, run them on this GPU, compare (bench/gpu_fuzz)
+	python -m bench.gpu_fuzz
 
 docs: $(STAMPS)/dev ## write the pages that are made from the compiler
 	mucc docs --errors > build/errors.md && mv build/errors.md docs/errors.md

@@ -16,12 +16,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from mucc.cache import Cache, Entry, artefact_key, request_key
+from mucc.cache import Cache, Entry, artefact_key, makers_key, request_key
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity
 from mucc.program import compile_source, placed
 from mucc.seal import seal
 from mucc.source import decode
-from mucc.toolchain.discover import SUPPORT, Toolchain, find_toolchain
+from mucc.toolchain.discover import MISSING, SUPPORT, Toolchain, find_toolchain, present_versions
 from mucc.toolchain.flags import Kind, ambient_flags, flags
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def build(
     """Build a program, or find it built. `progress` gets a line before something slow.
 
     What has to run goes through `pool`, or through one for this build alone, which a function may make.
+    Where a part of the toolchain is missing, what any toolchain with the other parts has made will do.
     Raises DiagnosticError: errors in the program before those of the toolchain.
     """
     missing: DiagnosticError | None = None
@@ -111,11 +112,13 @@ def build(
     )
     if request.save_temps:
         _save_texts(compilation, request.save_temps, request.stem)
-    if toolchain is None:
-        raise missing or AssertionError("there is a toolchain, or a reason why not")
     said = tuple(compilation.sink.diagnostics)
+    if toolchain is None:
+        if entry := cache and _made_before(request, compilation, cache, missing):
+            return Artefact(entry.data, placed((*said, *entry.warnings), source), cached=True)
+        raise missing or AssertionError("there is a toolchain, or a reason why not")
     builder = _Builder(request, compilation, toolchain, cache, progress, pool)
-    made, artefact = builder.artefact(decisive)
+    made, artefact = builder.artefact()
     if cache:
         cache.store_request(key, artefact, said)
     warnings = placed((*said, *made.warnings), source)
@@ -127,6 +130,24 @@ def _measurements(request: Request) -> tuple[str, ...]:
     from mucc.tune.home import fingerprint
 
     return fingerprint() if request.tuned else ()
+
+
+def _made_before(
+    request: Request, compilation: Compilation, cache: Cache, missing: DiagnosticError | None
+) -> Entry | None:
+    """What a toolchain has made that has all parts of the present one, where parts of it are missing."""
+    if request.save_temps or not missing or any(d.code not in MISSING for d in missing.diagnostics):
+        return None
+    texts = _decisive_texts(request, compilation, None if request.plain else compilation.parts())
+    return cache.find_made(makers_key(*texts, SUPPORT), present_versions(request.nvcc))
+
+
+def _decisive_texts(
+    request: Request, compilation: Compilation, parts: Parts | None
+) -> tuple[str, str, tuple[str, ...]]:
+    """What decides an artefact beside the toolchain and mucc's headers: IR, C++, flags."""
+    code = parts.text if parts else compilation.emit("cu")
+    return compilation.cache_text, code, decisive_flags(request)
 
 
 def decisive_flags(request: Request) -> tuple[str, ...]:
@@ -146,7 +167,7 @@ class _Builder:
     progress: Callable[[str], None]
     pool: Pool | Callable[[], Pool] | None
 
-    def artefact(self, decisive: tuple[str, ...]) -> tuple[Artefact, str]:
+    def artefact(self) -> tuple[Artefact, str]:
         """Find or make the artefact; with its key in the cache."""
         request = self.request
         parts = None if request.plain else self.compilation.parts()
@@ -163,9 +184,9 @@ class _Builder:
         if self.cache is None:
             entry, key = make(), ""
         else:
-            code = parts.text if parts else self.compilation.emit("cu")
+            texts = _decisive_texts(request, self.compilation, parts)
             versions = self.toolchain.versions()
-            key = artefact_key(self.compilation.cache_text, code, decisive, versions, SUPPORT)
+            key = artefact_key(*texts, versions, SUPPORT)
             waiting = f"another mucc is compiling the same as {request.name}: waiting for it"
             entry = self.cache.build(
                 "artefacts",
@@ -174,6 +195,7 @@ class _Builder:
                 fresh=request.save_temps is not None,
                 waiting=lambda: self.progress(waiting),
             )
+            self.cache.add_maker(makers_key(*texts, SUPPORT), versions, key)
         return Artefact(entry.data, entry.warnings, cached=not fresh), key
 
     def _pool(self) -> AbstractContextManager[Pool]:

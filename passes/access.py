@@ -59,6 +59,13 @@ class Access(NamedTuple):
                 long = [i for i, s in enumerate(type.layout.stride_values) if s == 1]
         return self.axes[long[-1]] if long else None
 
+    def is_contiguous(self, axis: int) -> bool:
+        """Whether the tensor's elements are adjacent along an axis of the space."""
+        type = self.base.type
+        return (
+            isinstance(type, TensorType) and axis in self.axes and type.is_contiguous(self.axes.index(axis))
+        )
+
 
 class Pattern(Enum):
     """What a contraction's epilogue can load."""

@@ -14,7 +14,7 @@ from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits, dtype_bytes
-from mucc.passes.granules import granules_of
+from mucc.passes.granules import granules_of, unit_axis
 from mucc.target.config import WIDEST_ACCESS, Epilogue, GemmConfig, Mixed, Problem, Schedule
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -25,9 +25,8 @@ def _bytes(type: Attribute) -> int:
     return dtype_bytes(Shaped.of(type).element_type)
 
 
-def _is_row_major(type: object) -> bool:
-    assert isinstance(type, TensorType)
-    return type.unit_axis == type.rank - 1
+def _is_row_major(gemm: c.GemmOp, value: SSAValue) -> bool:
+    return unit_axis(gemm, value) == len(Shaped.of(value.type).dims) - 1
 
 
 _DESCRIBED: WeakKeyDictionary[c.GemmOp, Problem] = WeakKeyDictionary()
@@ -43,24 +42,24 @@ def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
         batch = _extent(gemm.groups, sizes)
         m = -(-m // batch) if m is not None and batch is not None else None
     granules = described.granules
-    if sizes and granules.wide and not all(_suits_tma(value.type, sizes) for value, _ in gemm.matrices):
+    if sizes and granules.wide and not all(_suits_tma(gemm, value, sizes) for value, _ in gemm.matrices):
         granules = granules._replace(wide=False)
     return described._replace(m=m, n=n, k=k, batch=batch, granules=granules)
 
 
-def _suits_tma(type: Attribute, sizes: Mapping[str, int]) -> bool:
+def _suits_tma(gemm: c.GemmOp, value: SSAValue, sizes: Mapping[str, int]) -> bool:
     """Whether rows of a matrix are whole multiples of 16 bytes at typical sizes."""
-    assert isinstance(type, TensorType) and type.unit_axis is not None
-    extent = sizes.get(str(type.dims[type.unit_axis]), 0)
-    return extent * dtype_bytes(type.element_type) % WIDEST_ACCESS == 0
+    dims, element = Shaped.of(value.type)
+    extent = sizes.get(str(dims[unit_axis(gemm, value)]), 0)
+    return extent * dtype_bytes(element) % WIDEST_ACCESS == 0
 
 
 def _described(gemm: c.GemmOp) -> Problem:
     """The problem without extents."""
     return Problem(
         compute=gemm.compute.data.value,
-        a_k_major=_is_row_major(gemm.a.type),
-        b_k_major=not _is_row_major(gemm.b.type),
+        a_k_major=_is_row_major(gemm, gemm.a),
+        b_k_major=not _is_row_major(gemm, gemm.b),
         epilogue=_epilogue_of(gemm),
         fast_accumulation=gemm.acc is not None,
         blocks=gemm.blocks,
@@ -107,7 +106,7 @@ def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
         row_reductions=len(stores[nodes.RowReductionOp]),
         col_reductions=len(stores[nodes.ColReductionOp]),
         scalar_reductions=len(stores[nodes.ScalarReductionOp]),
-        destination_is_col_major=destination is not None and not _is_row_major(destination.destination.type),
+        destination_is_col_major=destination is not None and not _is_row_major(gemm, destination.destination),
         col_broadcasts=tuple(loads[nodes.ColBroadcastOp]),
         scalars=sum(
             isinstance(op, nodes.ScalarBroadcastOp) and isinstance(op.source.type, TensorType)

@@ -22,14 +22,22 @@ def program_of(gemm: Operation) -> c.ProgramOp:
     return program
 
 
+def unit_axis(gemm: c.GemmOp, value: SSAValue) -> int:
+    """The axis along which a kernel takes a matrix for contiguous: of an operand K where that is one."""
+    type = value.type
+    assert isinstance(type, TensorType) and type.unit_axis is not None
+    k = type.rank - 1 if value is gemm.a else type.rank - 2
+    return k if value in gemm.operands_given and type.is_contiguous(k) else type.unit_axis
+
+
 def held(gemm: c.GemmOp, value: SSAValue) -> int:
     """Bytes that every row of a matrix starts and ends at a multiple of, at most 16.
 
     Strides that are free are no limit: each call is checked for them.
     """
     program, type = program_of(gemm), value.type
-    assert isinstance(type, TensorType) and type.unit_axis is not None
-    extent = type.dims[type.unit_axis]
+    assert isinstance(type, TensorType)
+    extent = type.dims[unit_axis(gemm, value)]
     if isinstance(extent, str):
         promises = program.promises.data if program.promises else None
         extent = promised_multiple(promises, program.dim_names, extent)
@@ -47,10 +55,13 @@ def multiple_of(type: TensorType, granule: int) -> int:
     return 2 * stored if type.is_sparse else stored
 
 
-def may_be_wide(entry: EntryOp, type: Attribute) -> bool:
-    """Whether rows of a matrix can be whole multiples of 16 bytes, with a further promise if need be."""
+def may_be_wide(entry: EntryOp, type: Attribute, unit: int | None = None) -> bool:
+    """Whether rows of a matrix can be whole multiples of 16 bytes, with a further promise if need be.
+
+    Rows lie along the axis `unit`, by default that of the type.
+    """
     assert isinstance(type, TensorType) and type.unit_axis is not None
-    extent = type.dims[type.unit_axis]
+    extent = type.dims[type.unit_axis if unit is None else unit]
     multiple = multiple_of(type, WIDEST_ACCESS)
     if isinstance(extent, int):
         return extent % multiple == 0
@@ -62,6 +73,7 @@ def granules_of(gemm: c.GemmOp) -> Granules:
     """What a schedule is chosen with."""
     program, split = program_of(gemm), gemm.compute.data is Compute.TF32X3
     outer = [value for value, op in gemm.matrices if op is not gemm]
-    wide = all(may_be_wide(program, v.type) for v in (*(() if split else gemm.operands_given), *outer))
+    matrices = (*(() if split else gemm.operands_given), *outer)
+    wide = all(may_be_wide(program, v.type, unit_axis(gemm, v)) for v in matrices)
     known = all(held(gemm, value) == WIDEST_ACCESS for value in outer)
     return Granules(held(gemm, gemm.a), held(gemm, gemm.b), wide, known)

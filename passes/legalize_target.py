@@ -13,7 +13,7 @@ from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits, is_packed
 from mucc.passes.gemm_config import config_of, problem_of
-from mucc.passes.granules import held, may_be_wide, multiple_of
+from mucc.passes.granules import held, may_be_wide, multiple_of, unit_axis
 from mucc.passes.promises import promised_multiple
 from mucc.passes.select_schedule import settings_in
 from mucc.passes.support import Finding, Pass, PassError
@@ -33,8 +33,9 @@ def _check(
 ) -> c.RequirementAttr | Finding | None:
     """The requirement that a tensor's rows be whole granules, or what is wrong with them."""
     type = value.type
-    assert isinstance(type, TensorType) and type.unit_axis is not None
-    extent = type.dims[type.unit_axis]
+    assert isinstance(type, TensorType)
+    unit = unit_axis(gemm, value)
+    extent = type.dims[unit]
     if type.layout.padding > 1:
         return None
     bits = dtype_bits(type.element_type)
@@ -47,7 +48,7 @@ def _check(
         size_text = f"have {extent} {type.dtype} elements, {extent * bits // 8} bytes"
         return _unaligned(program, gemm, op, name, size_text, multiple, f"pad the extent to {padded}")
     promises = program.promises.data if program.promises else None
-    if not may_be_wide(program, value.type):
+    if not may_be_wide(program, value.type, unit):
         size_text = f"are never a multiple of {multiple} {type.dtype} elements, as is promised of {extent}"
         return _unaligned(program, gemm, op, name, size_text, multiple, "promise otherwise")
     if promised_multiple(promises, program.dim_names, extent) % multiple == 0:

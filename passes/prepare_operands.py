@@ -20,7 +20,7 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
 from mucc.passes.gemm_config import config_of
-from mucc.passes.granules import held, program_of
+from mucc.passes.granules import held, program_of, unit_axis
 from mucc.passes.legalize_tile import gemms
 from mucc.passes.support import Pass, locate
 from mucc.target import get_target
@@ -102,7 +102,7 @@ class _Preparation:
         """Memory for a matrix with padded rows."""
         type = value.type
         assert isinstance(type, TensorType)
-        return self.workspace(type.dims, type, columns=type.unit_axis != type.rank - 1)
+        return self.workspace(type.dims, type, columns=unit_axis(self.gemm, value) != type.rank - 1)
 
     def copied(self, value: SSAValue, what: str) -> SSAValue:
         """A matrix, or a copy of it where its rows are narrow."""

@@ -226,7 +226,7 @@ class ProgramBuilder:
         k = rank - 2 if is_right else rank - 1
         k_major = k_major or dtype_bytes(Shaped.of(access.base.type).element_type) == 1
         single = frozenset(a for a, d in enumerate(dims[-2:], rank - 2) if d == 1 and a != k)
-        if not operand_fits(access, rank, single, batch) or (k_major and access.unit_axis != k):
+        if not operand_fits(access, rank, single, batch) or (k_major and not access.is_contiguous(k)):
             # A copy for every batch or group, or one for all.
             walked = space[:batch] if any(axis < batch for axis in access.walked) else ()
             folded = space[batch : batch + problem.folded]

@@ -306,6 +306,23 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
         """The axis along which elements are adjacent in memory."""
         return self.layout.unit_axis(self.rank)
 
+    def is_contiguous(self, axis: int) -> bool:
+        """Whether elements are adjacent in memory along an axis.
+
+        Of `[K, 1]` they are along both: axes of extent 1 that lie closer in memory do not separate elements.
+        """
+        order = list(range(self.rank))
+        match self.layout.kind.data:
+            case "row_major":
+                pass
+            case "col_major":
+                order[-2:] = order[-1], order[-2]
+            case "strides":
+                return self.layout.stride_values[axis] == 1
+            case _:
+                return axis == self.unit_axis
+        return all(self.dims[closer] == 1 for closer in order[order.index(axis) + 1 :])
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():

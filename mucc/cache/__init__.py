@@ -14,12 +14,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mucc.cache.keys import FORMAT, artefact_key, content_key, digest, request_key, tree_contents
+from mucc.cache.keys import (
+    FORMAT,
+    artefact_key,
+    content_key,
+    digest,
+    makers_key,
+    request_key,
+    tree_contents,
+)
 from mucc.diagnostics.core import Diagnostic, Severity
 from mucc.home import cache_folder
 
@@ -34,6 +42,7 @@ __all__ = [
     "content_key",
     "default_directory",
     "digest",
+    "makers_key",
     "request_key",
     "tree_contents",
 ]
@@ -41,6 +50,7 @@ __all__ = [
 LEVELS = {
     "requests": "which artefact a text with its flags led to",
     "artefacts": "what is handed out: .so, cubin, PTX",
+    "makers": "which toolchains made an artefact",
     "device": "PTX of skeletons",
     "host": "host objects of skeletons",
     "objects": "small host objects: glue, support run time",
@@ -50,6 +60,9 @@ LEVELS = {
 
 DEFAULT_BOUND = 4 << 30
 """The bytes that a cache may hold where MUCC_CACHE_SIZE does not say."""
+
+MAKERS = 8
+"""Of how many toolchains an entry of `makers` tells."""
 
 SUFFIX = ".mucc"
 """Of every file that is ours, so that a directory with other files can hold a cache."""
@@ -171,6 +184,37 @@ class Cache:
     def store_request(self, key: str, artefact: str, warnings: tuple[Diagnostic, ...]) -> None:
         """Remember which artefact answers a request, and the frontend's warnings about its text."""
         self.store("requests", key, Entry(artefact.encode(), warnings))
+
+    def find_made(self, key: str, present: Sequence[str | None]) -> Entry | None:
+        """The artefact that the latest of the toolchains in `makers` made which may be the one at hand.
+
+        `present` are the versions of its tools, None for a missing one, which may have been any.
+        """
+        for versions, artefact in self._makers(key):
+            fits = zip(versions, present, strict=True)
+            if all(now is None or now == then for then, now in fits) and (
+                entry := self.find("artefacts", artefact)
+            ):
+                return entry
+        return None
+
+    def add_maker(self, key: str, versions: Sequence[str], artefact: str) -> None:
+        """Note that the toolchain of these versions made an artefact, and is the latest that was asked to."""
+        known = self._makers(key)
+        latest = (tuple(versions), artefact)
+        if known[:1] != [latest]:
+            import json
+
+            makers = [latest, *(maker for maker in known if maker != latest)][:MAKERS]
+            self.store("makers", key, Entry(json.dumps(makers).encode()))
+
+    def _makers(self, key: str) -> list[tuple[tuple[str, ...], str]]:
+        """The versions of toolchains and the keys of what they made, the latest first."""
+        if (entry := self._look("makers", key)) is None:
+            return []
+        import json
+
+        return [(tuple(versions), artefact) for versions, artefact in json.loads(entry.data)]
 
     # Files that are used in place
 

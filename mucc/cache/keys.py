@@ -94,5 +94,15 @@ def artefact_key(ir: str, code: str, flags: tuple[str, ...], versions: tuple[str
     lines of the code and the file name in its manifest do not count: an artefact's manifest names
     the text and the typical sizes that it was first made from.
     """
+    return content_key("artefacts", *_built(ir, code, flags, headers), versions)
+
+
+def makers_key(ir: str, code: str, flags: tuple[str, ...], headers: str) -> str:
+    """The key of what is known of the toolchains that have made an artefact; arguments as `artefact_key`'s."""
+    return content_key("makers", *_built(ir, code, flags, headers))
+
+
+def _built(ir: str, code: str, flags: tuple[str, ...], headers: str) -> tuple[Part, ...]:
+    """All that decides an artefact but the toolchain."""
     ir, code = (_PROVENANCE.sub("", text) for text in (ir, _COMMENT.sub("", code)))
-    return content_key("artefacts", ir, code, flags, versions, tree_contents(headers))
+    return ir, code, flags, tree_contents(headers)

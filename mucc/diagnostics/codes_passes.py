@@ -25,7 +25,8 @@ _TILES: dict[str, tuple[str, str]] = {
         "tile M does not fit the mainloop",
         "A wgmma instruction computes 64 rows, so tile M is a multiple of 64. The cooperative mainloop gives "
         "each of two warp groups half of a tile: there tile M is a multiple of 128. Change the tile, or take "
-        "another mainloop: `pingpong` and `warpspecialized` work from 64 rows on.",
+        "another mainloop: `pingpong` and `warpspecialized` work from 64 rows on. A tile of sparse rows has "
+        "64, 128 or 256 of them.",
         scheduled("tile = 64x128x64", "mainloop = cooperative"),
         scheduled("tile = 64x128x64", "mainloop = pingpong"),
     ),
@@ -246,7 +247,9 @@ _LAUNCH: dict[str, tuple[str, str]] = {
         "kernel cannot start early",
         "With `pdl = on` a kernel starts while the one before it on the stream still runs, and waits for its "
         "end before it reads. Kernels that load by TMA do so, but for an epilogue that reads a number from a "
-        "tensor without dims: CUTLASS fetches it at once. Pass the number by value, or leave `pdl` out.",
+        "tensor without dims: CUTLASS fetches it at once. Pass the number by value, or leave `pdl` out. "
+        "Where a `split_k` or `stream_k` scheduler has several blocks share a tile, counters in memory are "
+        "cleared before the kernel, so that it cannot start early either.",
         scheduled("mainloop = cooperative", "pdl = on", kernel=SCALED.replace("s: f32", "s: f32[]")),
         scheduled("mainloop = cooperative", "pdl = on", kernel=SCALED),
     ),

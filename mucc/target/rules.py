@@ -220,6 +220,12 @@ def launches(config: GemmConfig, mainloops: Iterable[str]) -> Iterator[Broken]:
         message = "the epilogue reads a number from memory before it waits for the kernel before it"
         note = "CUTLASS fetches numbers as a kernel starts; a number passed by value is in no memory"
         yield Broken("MU3073", "pdl", message, (note,), off)
+    elif config.pdl and config.scheduler != "persistent":
+        message = (
+            f"a kernel with a {config.scheduler} scheduler cannot start before the kernel before it has ended"
+        )
+        note = "the counters by which its blocks share tiles are cleared between the two kernels"
+        yield Broken("MU3073", "pdl", message, (note,), off)
 
 
 def pieces(config: GemmConfig) -> Iterator[Broken]:

@@ -212,6 +212,10 @@ def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Br
             ),
             fixes,
         )
+    elif config.sparse and not rules.powers_of_two((m,)):
+        note = "CUTLASS divides the metadata of a tile between warps in halves: 64, 128 or 256 rows"
+        message = f"tile M = {m} is not a power of two, as a sparse operand needs"
+        yield Broken("MU3001", "tile", message, (note,), fixes)
     columns = max(8 * config.element_bytes, 16)
     if n < 1 or n % columns:
         yield Broken(

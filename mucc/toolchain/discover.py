@@ -1,7 +1,7 @@
 """Finds the compilers and headers on this machine, without importing any of their packages.
 
 nvcc comes from, in this order: an explicit path (`--nvcc` or MUCC_NVCC), the pip packages of the extra
-`mucc[nvcc]`, a CUDA toolkit (CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*). The CUTLASS headers come
+`mucc[nvcc]` wherever Python finds packages, a CUDA toolkit (CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*). The CUTLASS headers come
 from MUCC_CUTLASS, or the pip package nvidia-cutlass.
 """
 
@@ -107,10 +107,13 @@ def _executable(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _pip_directories(*parts: str) -> list[str]:
-    """The directories `…/site-packages/<parts>` that exist."""
-    paths = (os.path.join(p, *parts) for p in sys.path if p.endswith(("site-packages", "dist-packages")))
-    return [p for p in paths if os.path.isdir(p)]
+def _package_directories(*parts: str) -> list[str]:
+    """The directories `<parts>` that exist wherever Python looks for packages, in its order.
+
+    That is site-packages, and as well what PYTHONPATH names and `pip install --target` fills.
+    """
+    paths = (os.path.join(os.path.abspath(p), *parts) for p in sys.path)
+    return [p for p in dict.fromkeys(paths) if os.path.isdir(p)]
 
 
 def find_nvcc(explicit: str | None = None) -> Tool | None:
@@ -129,7 +132,7 @@ def find_nvcc(explicit: str | None = None) -> Tool | None:
                     )
                 )
             return Tool(path, origin)
-    for directory in _pip_directories("nvidia"):
+    for directory in _package_directories("nvidia"):
         for name in sorted((n for n in os.listdir(directory) if n.startswith("cu")), reverse=True):
             if _executable(path := os.path.join(directory, name, "bin", "nvcc")):
                 return Tool(path, "pip")
@@ -165,7 +168,7 @@ def find_cutlass() -> Tool | None:
                 helps=("give the path of a CUTLASS checkout or of its include directory",),
             )
         )
-    for path in _pip_directories("cutlass_library", "source", "include"):
+    for path in _package_directories("cutlass_library", "source", "include"):
         if os.path.exists(os.path.join(path, "cutlass", "version.h")):
             return Tool(path, "pip")
     return None
@@ -182,6 +185,20 @@ def find_host() -> Tool | None:
             )
     path = shutil.which("g++") or shutil.which("c++")
     return Tool(path, "PATH") if path else None
+
+
+MISSING = frozenset({"MU5101", "MU5102", "MU5103"})
+"""The codes of `find_toolchain` for what is not on this machine."""
+
+
+def present_versions(nvcc: str | None = None) -> tuple[str | None, str | None, str | None]:
+    """As `Toolchain.versions`, with None for what is missing. Raises MU5105."""
+    compiler, headers, host = find_nvcc(nvcc), find_cutlass(), find_host()
+    return (
+        compiler and nvcc_version(compiler.path),
+        headers and cutlass_version(headers.path),
+        host and host_version(host.path),
+    )
 
 
 def find_toolchain(nvcc: str | None = None) -> Toolchain:

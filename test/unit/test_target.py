@@ -69,6 +69,9 @@ def test_a_good_configuration_breaks_no_rule() -> None:
 
 TF32 = {"compute": "tf32", "element_bytes": 4}
 
+SPARSE = {"sparse": "a"}
+COPIED = {"mainloop": "cpasync", "tile": (128, 128, 64)}
+
 CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3001", "tile", "128x256x64", {"tile": (64, 256, 64)}),
     ("MU3001", "tile", "128x128x64", {"tile": (96, 128, 64), "mainloop": "pingpong"}),
@@ -112,6 +115,11 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3017", "stages", "2", {"stages": 1}),
     ("MU3020", "mainloop", "multistage", {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 32)}),
     ("MU3073", "pdl", "off", {"pdl": True, "epilogue": Epilogue(scalars=1)}),
+    ("MU3073", "pdl", "off", {"pdl": True, "scheduler": "split_k", "splits": 2}),
+    ("MU3073", "pdl", "off", {"pdl": True, "scheduler": "stream_k"}),
+    ("MU3073", "pdl", "off", {**COPIED, "pdl": True, "scheduler": "stream_k"}),
+    ("MU3001", "tile", "256x96x128", {**SPARSE, "tile": (192, 96, 128), "mainloop": "pingpong"}),
+    ("MU3001", "tile", "256x96x128", {**SPARSE, "tile": (192, 96, 128), "mainloop": "warpspecialized"}),
     ("MU3074", "epilogue", "128x32", {"epilogue_tile": (64, 32)}),
     ("MU3074", "epilogue", "128x32", {"epilogue_tile": (128, 40)}),
     ("MU3074", "epilogue", "auto", {"epilogue_tile": (128, 32), "rights": 2, "tile": (128, 128, 64)}),

@@ -24,8 +24,9 @@ from mucc.dialects.mu.schedule import (
     SchedulerKind,
     TileAttr,
 )
-from mucc.dialects.mu.types import Dims, TensorType, dtype_bits
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits
 from mucc.passes.gemm_config import problem_of
+from mucc.passes.granules import unit_axis
 from mucc.target import get_target
 from mucc.target.cuda.body import Body
 from mucc.target.cuda.graph import Epilogue, Matrix, Problem
@@ -218,9 +219,19 @@ class Gemm(ABC):
         batch = self.places.collapse(memory.name, batches, axes[:b]) if batches else ZERO
         if ONE not in strides:
             raise EmissionError(f"{memory.name} is contiguous along neither of its axes")
-        if strides[0].is_zero:  # a vector as a matrix of one row, whose stride is never used but looked at
-            strides[0] = self.places.count(k)
-        return Matrix(memory, (strides[0], strides[1], batch))
+        if strides[1].is_one and (strides[0].is_zero or strides[0].is_one):
+            strides[0] = self.places.count(k)  # of one row along K: never used, but TMA looks at it
+        matrix = Matrix(memory, (strides[0], strides[1], batch))
+        if matrix.is_row_major != (unit_axis(self.op, value) == self._k_axis(value, which)):
+            raise EmissionError(
+                f"{memory.name} is not contiguous along the axis that its schedule is chosen for"
+            )
+        return matrix
+
+    @staticmethod
+    def _k_axis(value: SSAValue, which: str) -> int:
+        """The axis of an operand that is K."""
+        return len(Shaped.of(value.type).dims) - (1 if which == "a" else 2)
 
     def _parts(self, value: SSAValue, outer: Dims, batches: Dims, folded: int) -> Matrix:
         """An operand whose rows hold several parts, one after the other along K."""

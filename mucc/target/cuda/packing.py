@@ -70,33 +70,44 @@ def pack_texts(op: MapOp, places: Places, entry: str) -> Texts | None:
     if (move := move_of(op, places)) is None:
         return None
     extents = [places.extent(d) for d in op.extents]
-    order = _order(move, extents)
-    turned = order is not None and order[1]
-    axes = order[0] if order else list(range(len(extents)))
-    source = Operand("from", move.source, [move.source_strides[a] for a in axes])
-    target = Operand("to", move.target, [move.target_strides[a] for a in axes])
-    runs = Space([extents[a] for a in axes], [list(range(len(axes)))]).merge([source, target])[0]
-    lines = [[axes[i] for i in run] for run in runs]
-    lines = [*([[]] * max(0, 2 - len(lines))), *lines]
+    lines, turned = _lines(move, extents)
+    _check(move, turned, lines)
     return _texts(op, places, entry, move, turned, extents, lines)
 
 
-def _order(move: Move, extents: Sequence[Product]) -> tuple[list[int], bool] | None:
-    """The axes with that last along which the output is contiguous; whether rows are turned.
+def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], bool]:
+    """The axes of the kernel, each made of some of the map's, and whether it turns rows.
 
-    Turned ones have the axis before it along which the source is contiguous. None where the output has no
-    more than one element in a row.
+    The output is contiguous along the last one, which is made of none where the output has one element in a
+    row. Where rows are turned the source is contiguous along the last but one.
     """
     axes = [i for i, e in enumerate(extents) if not e.is_one]
     last = next((i for i in reversed(axes) if move.target_strides[i].is_one), None)
+    along = next((i for i in axes if i != last and move.source_strides[i].is_one), None)
+    turned = last is not None and along is not None and not move.source_strides[last].is_one
+    order = [a for a in axes if a != last and not (turned and a == along)]
+    order += [a for a in (along if turned else None, last) if a is not None]
+    source = Operand("from", move.source, [move.source_strides[a] for a in order])
+    target = Operand("to", move.target, [move.target_strides[a] for a in order])
+    runs = Space([extents[a] for a in order], [list(range(len(order)))]).merge([source, target])[0]
+    lines = [[order[i] for i in run] for run in runs]
     if last is None:
-        return None
-    axes.remove(last)
-    along = next((i for i in axes if move.source_strides[i].is_one), None)
-    if along is None or move.source_strides[last].is_one:
-        return [*axes, last], False
-    axes.remove(along)
-    return [*axes, along, last], True
+        lines.append([])
+    return [*([[]] * max(0, 2 - len(lines))), *lines], turned
+
+
+def _check(move: Move, turned: bool, lines: Sequence[Sequence[int]]) -> None:
+    """Raise EmissionError where a tensor is not contiguous along the axis that the kernel takes for that."""
+
+    def contiguous(strides: Sequence[Product], line: Sequence[int]) -> bool:
+        return not line or strides[line[-1]].is_one
+
+    if not contiguous(move.target_strides, lines[-1]):
+        raise EmissionError(
+            f"{move.target.name} is not contiguous along the last axis of the map that packs it"
+        )
+    if turned and not (lines[-2] and contiguous(move.source_strides, lines[-2])):
+        raise EmissionError(f"{move.source.name} is not contiguous along the axis that becomes rows")
 
 
 def _texts(

@@ -6,6 +6,19 @@
 #include <cutlass/gemm/collective/builders/sm100_umma_builder.inl>
 #include <cutlass/gemm/kernel/sm100_gemm_tma_warpspecialized.hpp>
 
+// The instruction takes signed and unsigned operands of 8 bits in any combination, each with a format of its own in the
+// descriptor. CUTLASS's builder asks for two operands of one type.
+namespace cutlass::gemm::collective::detail {
+template <>
+constexpr bool check_input_datatypes<int8_t, uint8_t>() {
+  return true;
+}
+template <>
+constexpr bool check_input_datatypes<uint8_t, int8_t>() {
+  return true;
+}
+}  // namespace cutlass::gemm::collective::detail
+
 namespace mucc::gemm {
 
 // How an epilogue cuts its tile up, and how many pieces it has under way. `MmaShape` is the tile of one or two blocks

@@ -1,0 +1,1 @@
+"""Random programs, built and run on a GPU, against float64 and against PyTorch."""

@@ -1,0 +1,176 @@
+"""Random programs, built and run on this GPU, against float64 and an independent reference in PyTorch.
+
+    python -m bench.gpu_fuzz --programs 300 --seconds 540 -j 16
+
+Draws programs until so many were accepted by the compiler, builds them, calls each with fresh random
+inputs (those with open dims at several sizes), and compares. `--stage interpret` needs neither compiler
+nor GPU, `--stage build` no GPU. What is found is shrunk with `--reduce SECONDS`. Each outcome is a line of
+the file `-o`, to which later runs add; the result in bench/results counts all of its lines. `--replay
+NUMBERS` tries the one program that the `choices` of such a line stand for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from bench.common import cpu_label, write_result
+from bench.gpu_fuzz.choices import Choices
+from bench.gpu_fuzz.reducing import by_crew, reduce
+from bench.gpu_fuzz.trying import Outcome, attempt
+from bench.gpu_fuzz.workers import Crew, Task, try_on
+
+FIGURES = {
+    "nvcc_rejected": ("rejected",),
+    "wrong": ("wrong", "crashed"),
+    "false_alarms": ("false_alarm",),
+    "refused_calls": ("refused_call",),
+    "internal_errors": ("internal",),
+    "interpreters_wrong": ("interpreter", "lowered"),
+}
+"""The figures of findings, by kinds of outcomes."""
+
+
+def summary(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The figures of a run: programs that the compiler accepted, their runs, refused ones, findings."""
+    kinds: Counter[str] = Counter()
+    runs = 0
+    for row in rows:
+        kinds[row["kind"]] += 1
+        runs += row["runs"]
+    figures: dict[str, float] = {
+        "gpu_fuzz.programs": kinds.total() - kinds["refused"],
+        "gpu_fuzz.runs": runs,
+        "gpu_fuzz.refused": kinds["refused"],
+    }
+    return figures | {f"gpu_fuzz.{name}": sum(kinds[k] for k in of) for name, of in FIGURES.items()}
+
+
+class Run:
+    """Draws programs, and keeps what came of them."""
+
+    def __init__(self, args: argparse.Namespace, path: Path):
+        self._args, self._path = args, path
+        self._next = args.first
+        self._accepted = 0
+        self.findings: list[Outcome] = []
+
+    def task(self) -> Task | None:
+        """The next program, until enough were accepted."""
+        if self._accepted >= self._args.programs:
+            return None
+        self._next += 1
+        return Task(seed=f"{self._args.seed}:{self._next - 1}")
+
+    def take(self, task: Task, outcome: Outcome) -> None:
+        """Keep an outcome, and show it if it is a finding."""
+        self._accepted += outcome.kind != "refused"
+        append(self._path, outcome.to_json() | {"seed": task.seed})
+        if outcome.is_finding:
+            self.findings.append(outcome)
+            show(outcome, task.seed)
+
+
+def append(path: Path, row: Mapping[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def show(outcome: Outcome, label: str) -> None:
+    """Print a finding with its program."""
+    dims = ",".join(f"{n}={v}" for n, v in outcome.dims.items())
+    print(f"==== {label} {outcome.kind} {outcome.code} {outcome.target} {dims}\n{outcome.detail}")
+    print(f"{outcome.text}choices {','.join(map(str, outcome.choices))}", flush=True)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All outcomes in a file; lines that were cut short are left out."""
+    rows: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            rows.append(json.loads(line))
+    return rows
+
+
+def recorded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result keeps of an outcome: all of a finding, a line of anything else."""
+    kept = ("seed", "form", "target", "kind", "code", "runs", "seconds")
+    if row["kind"] not in ("good", "refused"):
+        kept = (*kept, "text", "choices", "dims", "detail")
+    return {name: row[name] for name in kept if row.get(name)}
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    kept = os.path.join(tempfile.gettempdir(), "mucc-gpu-fuzz.jsonl")
+    parser.add_argument("--programs", type=int, default=300, help="how many are to be accepted")
+    parser.add_argument("--seconds", type=float, default=540, help="begin nothing new after so long")
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--first", type=int, default=0, help="the first program's number")
+    parser.add_argument("--runs", type=int, default=9, help="calls of a program with open dims")
+    parser.add_argument("--stage", choices=("interpret", "build", "run"), default="run")
+    parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--reduce", type=float, default=0, metavar="SECONDS", help="shrink what was found")
+    parser.add_argument("--replay", metavar="NUMBERS", help="try the program of these choices")
+    parser.add_argument("-o", "--output", default=kept, help=f"file of outcomes (default: {kept})")
+    return parser
+
+
+def replay(args: argparse.Namespace) -> int:
+    """Try one program in this process; the status is 1 where it is a finding."""
+    choices = Choices(given=[int(n) for n in args.replay.split(",")])
+    outcome = attempt(choices, args.stage, args.runs)
+    show(outcome, "replay")
+    return int(outcome.is_finding)
+
+
+def write(rows: Sequence[Mapping[str, Any]], stage: str) -> Path:
+    """Write the result of all outcomes."""
+    torch: Any = import_module("torch")
+    versions = {"torch": torch.__version__, "cuda": str(torch.version.cuda)}
+    card = cpu_label()
+    if stage == "run":
+        from bench.timing import card as card_of
+
+        card = card_of(torch)
+    return write_result(card, "gpu_fuzz", list(map(recorded, rows)), summary(rows), extra_versions=versions)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = options().parse_args(argv)
+    if args.replay:
+        return replay(args)
+    began = time.monotonic()
+    path = Path(args.output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    crew = Crew(args.jobs, partial(try_on, args.stage, args.runs))
+    run = Run(args, path)
+    try:
+        crew.run(run.task, run.take, began + args.seconds)
+        # The shortest ones first: they shrink best.
+        until = time.monotonic() + args.reduce
+        for finding in sorted(run.findings, key=lambda o: len(o.text)):
+            if time.monotonic() < until:
+                show(reduce(finding, by_crew(crew, until), args.jobs, until), "reduced")
+    finally:
+        crew.close()
+    rows = read(path)
+    figures = summary(rows)
+    print(write(rows, args.stage))
+    print(json.dumps(figures, indent=1))
+    return int(bool(run.findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

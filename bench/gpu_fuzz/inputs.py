@@ -1,0 +1,136 @@
+"""Tensors to call a kernel with: fresh random values, in every place in memory that the signature allows."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from bench.gpu_fuzz.drafts import EXTENTS, FEW, Env, Param, Program
+from bench.gpu_fuzz.reference import Bounded, exact
+from mucc.dims import holds
+from mucc.runtime.indices import draw_indices
+from mucc.runtime.packing import pack_s4, pack_u4
+from mucc.runtime.sparse import densify, sparsify
+from mucc.runtime.torch_glue import DTYPES
+from mucc.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, quotient
+
+torch: Any = importlib.import_module("torch")
+
+SPREAD = {"s4": (-8, 7), "u4": (0, 15), "s8": (-9, 9), "u8": (0, 9), "s32": (-1000, 1000)}
+"""The smallest and the largest random integer of each dtype."""
+
+
+def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
+    """Sizes of open dims that keep all promises; None where there seem to be none."""
+    for attempt in range(4000):
+        dims: dict[str, int] = {}
+        for name, value in info.dims.items():
+            small = name in program.few
+            sizes = FEW if small else EXTENTS if attempt < 2000 else range(1, 1025)
+            dims[name] = rng.choice(sizes) if value is None else value
+        for name in dims:
+            if (part := quotient(name)) and info.dims[part[0]] is None:
+                dims[name] = rng.choice((1, 2, 3, 5))
+                dims[part[0]] = dims[name] * part[1]
+        if all(holds(text, dims) for text, _ in info.promises):
+            return dims
+    return None
+
+
+def draw(
+    program: Program, info: KernelInfo, dims: Mapping[str, int], rng: random.Random, device: Any
+) -> tuple[list[Any], dict[str, Bounded]]:
+    """Arguments of a call in order, and what they hold as float64 by name."""
+    generator = torch.Generator("cpu").manual_seed(rng.randrange(2**31))
+    env = Env(dims, {})
+    arguments: list[Any] = []
+    values: dict[str, Bounded] = {}
+    by_name = {p.name: p for p in program.params}
+    for arg in info.inputs:
+        param = by_name[arg.name]
+        if arg.role == "scalar":
+            number = float(torch.rand((), generator=generator) + 0.5)
+            arguments.append(number)
+            values[arg.name] = exact(torch.tensor(number, dtype=torch.float32).to(device))
+            continue
+        argument, held = _tensor(arg, param, env, dims, rng, generator, device)
+        arguments.append(argument)
+        values[arg.name] = exact(held)
+    return arguments, values
+
+
+def _tensor(
+    arg: Arg,
+    param: Param,
+    env: Env,
+    dims: Mapping[str, int],
+    rng: random.Random,
+    generator: Any,
+    device: Any,
+) -> tuple[Any, Any]:
+    """A tensor to pass, and the numbers that it holds."""
+    shape = arg.extents(dims)
+    if arg.indices:
+        flat = draw_indices(arg, dims, rng)
+        numbers = torch.tensor(flat, dtype=torch.int32).reshape(shape)
+    elif "integer" in param.kind:
+        low, high = SPREAD.get(arg.dtype, (0, 15))
+        numbers = torch.randint(low, high + 1, shape, generator=generator)
+    elif param.kind == "positive":
+        numbers = (torch.rand(shape, generator=generator) + 0.5) * param.scale(env)
+    else:
+        numbers = torch.randn(shape, generator=generator) * param.scale(env)
+    if arg.dtype in PACKED:
+        packed = (pack_s4 if arg.dtype == "s4" else pack_u4)(numbers.to(torch.int8))
+        return place(packed.to(device), arg, rng), numbers.to(device)
+    stored = numbers.to(device).to(DTYPES[arg.dtype])
+    if arg.layout == "sparse":
+        packed = sparsify(stored, prune=True)
+        return packed, densify(packed).to(torch.float64)
+    return place(stored, arg, rng), stored.to(torch.float64)
+
+
+def strides_of(arg: Arg, shape: tuple[int, ...], rng: random.Random) -> list[int]:
+    """Strides (elements) that the layout allows: with gaps between rows where it leaves them free."""
+    unit = max(arg.align // ITEM_BYTES[arg.dtype], 1)
+    if isinstance(arg.layout, str):
+        order = list(range(len(shape)))
+        if arg.layout == "col_major" and len(shape) > 1:
+            order[-2:] = reversed(order[-2:])
+        strides, span = [0] * len(shape), 1
+        for axis in reversed(order):
+            strides[axis] = span
+            span *= shape[axis]
+        return strides
+    fixed = list(arg.layout)
+    span = max((s * e for s, e in zip(fixed, shape, strict=True) if s is not None), default=1)
+    strides = [0 if s is None else s for s in fixed]
+    for axis in reversed(range(len(shape))):
+        if fixed[axis] is None:
+            gap = rng.choice((0, 0, 1, 3)) * unit
+            strides[axis] = -(-span // unit) * unit + gap
+            span = strides[axis] * shape[axis]
+    return strides
+
+
+def place(values: Any, arg: Arg, rng: random.Random) -> Any:
+    """A tensor with these values where the signature lets it lie, perhaps not at the start of its memory."""
+    shape = tuple(values.shape)
+    strides = strides_of(arg, shape, rng)
+    # An axis of one element is never walked along, so that its stride means nothing.
+    strides = [rng.choice((s, s, 1, s + 8)) if e == 1 else s for s, e in zip(strides, shape, strict=True)]
+    unit = max(arg.align // ITEM_BYTES[arg.dtype], 1)
+    offset = rng.choice((0, 0, 0, 1, 2)) * unit
+    size = offset + 1 + sum((e - 1) * s for e, s in zip(shape, strides, strict=True) if e)
+    memory = torch.full((max(size, 1),), _garbage(values.dtype), dtype=torch.float32, device=values.device)
+    held = memory.to(values.dtype).as_strided(shape, strides, offset)
+    held.copy_(values)
+    return held
+
+
+def _garbage(dtype: Any) -> float:
+    """What lies between rows and is never to be read: NaN, or a large integer."""
+    return math.nan if dtype.is_floating_point else 100.0

@@ -1,0 +1,228 @@
+"""Try one program: compile, build, run, compare. Runs in a worker process, which a wrong kernel may end."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bench.gpu_fuzz.choices import Choices
+from bench.gpu_fuzz.drafts import Program
+from bench.gpu_fuzz.inputs import draw, draw_dims
+from bench.gpu_fuzz.judge import judge
+from bench.gpu_fuzz.programs import ALL_TARGETS, TARGETS, generate
+from bench.gpu_fuzz.reference import Bounded
+from mucc.build import Request, build
+from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.driver import Compilation, Options, compile_text
+from mucc.pool import Pool
+from mucc.runtime.errors import MuccError
+from mucc.runtime.verify import compare
+from mucc.signature import KernelInfo, Manifest
+
+torch: Any = importlib.import_module("torch")
+
+Stage = Literal["interpret", "build", "run"]
+"""How far a program is taken: compared on the CPU, built as well, or run on a GPU."""
+
+GUARD = 256
+"""Bytes around outputs that no kernel may write."""
+
+
+@dataclass
+class Outcome:
+    """What came of a program.
+
+    `kind` is good, refused (a coded error before the toolchain, in `code`), or a finding: rejected (by
+    nvcc), wrong (on the GPU), refused_call (a call that the signature allows), false_alarm (right, and called
+    wrong by the judge of `mucc run`), interpreter or lowered (wrong on the CPU), internal (an exception that
+    is no coded error), crashed.
+    """
+
+    kind: str
+    text: str = ""
+    form: str = ""
+    target: str = ""
+    choices: Sequence[int] = ()
+    code: str = ""
+    detail: str = ""
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    runs: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_finding(self) -> bool:
+        return self.kind not in ("good", "refused")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def attempt(choices: Choices, stage: Stage, runs: int, cores: int = 2) -> Outcome:
+    """Draw a program and take it as far as `stage` says, with `runs` different calls."""
+    began = time.monotonic()
+    program = generate(choices, ALL_TARGETS if stage == "build" else TARGETS)
+    outcome = Outcome("good", program.text, program.form, program.target, program.choices)
+    try:
+        _try(program, stage, runs, cores, outcome)
+    except DiagnosticError as error:
+        first = next(d for d in error.diagnostics if d.severity is Severity.ERROR)
+        outcome.code, outcome.detail = first.code, str(error)[:2000]
+        toolchain = first.code.startswith("MU5")
+        outcome.kind = "rejected" if toolchain else "internal" if first.code.startswith("MU9") else "refused"
+    except MuccError as error:
+        outcome.kind, outcome.code, outcome.detail = "refused_call", error.code, str(error)[:2000]
+    except Exception as error:
+        if "CUDA" in str(error) or "cuda" in str(error):
+            raise  # this process is of no more use
+        outcome.kind, outcome.detail = "internal", f"{type(error).__name__}: {error}"[:2000]
+    outcome.seconds = round(time.monotonic() - began, 2)
+    return outcome
+
+
+def _try(program: Program, stage: Stage, runs: int, cores: int, outcome: Outcome) -> None:
+    source = Source("f.mcu", program.text)
+    compilation = compile_text(source, Options(program.target, dims=program.hints, tuned=False))
+    compilation.sink.raise_if_errors()
+    info = Manifest.parse(compilation.manifest).kernels[0]
+    rng = random.Random(f"{program.choices}")
+    sizes = [draw_dims(program, info, rng) for _ in range(runs if None in info.dims.values() else 1)]
+    calls = [dims for dims in sizes if dims is not None]
+    if not calls:
+        outcome.kind, outcome.code = "refused", "no sizes keep the promises"
+        return
+    if stage == "interpret":
+        compilation.emit("cu")
+        for dims in calls:
+            _interpreted(program, compilation, info, dims, rng, outcome)
+            outcome.runs += 1
+            if outcome.is_finding:
+                return
+        return
+    data = program.text.encode()
+    request = Request(data, "f.mcu", "so", program.target, dims=program.hints, tuned=False, timeout=400)
+    with Pool(cores, 16 << 30) as pool:
+        built = build(request, pool=pool)
+    if stage == "run":
+        _run(program, compilation, built.data, calls, rng, outcome)
+
+
+def _interpreted(
+    program: Program,
+    compilation: Compilation,
+    info: KernelInfo,
+    dims: Mapping[str, int],
+    rng: random.Random,
+    outcome: Outcome,
+) -> None:
+    """Compare the interpreters of program and lowered program with the reference."""
+    arguments, values = draw(program, info, dims, rng, "cpu")
+    expected = program.expected(dims, values)
+    arrays = [torch.tensor(a) if isinstance(a, float) else a for a in arguments]
+    for kind, interpret in (
+        ("interpreter", compilation.interpret),
+        ("lowered", compilation.interpret_lowered),
+    ):
+        for output, found, wanted in zip(info.outputs, interpret(info.name, arrays), expected, strict=True):
+            if finding := judge(output.name, output.dtype, torch.as_tensor(found), wanted):
+                outcome.kind, outcome.detail, outcome.dims = kind, str(finding), dims
+                return
+
+
+def _run(
+    program: Program,
+    compilation: Compilation,
+    library: bytes,
+    calls: Sequence[Mapping[str, int]],
+    rng: random.Random,
+    outcome: Outcome,
+) -> None:
+    """Load the library, call it, compare."""
+    from mucc.runtime.module import load
+
+    device = torch.device("cuda", torch.cuda.current_device())
+    with tempfile.TemporaryDirectory(prefix="mucc-fuzz-") as folder:
+        path = Path(folder, "f.so")
+        path.write_bytes(library)
+        kernel = load(path)["f"]
+    info = kernel.info
+    lists = [list(calls)] if program.each and len(calls) > 1 else []
+    for problems in [*([c] for c in calls), *lists]:
+        drawn = [draw(program, info, dims, rng, device) for dims in problems]
+        outputs = [[_Guarded(a.extents(dims), a.dtype, device) for a in info.outputs] for dims in problems]
+        given = [[*d[0], *(o.tensor for o in own)] for d, own in zip(drawn, outputs, strict=True)]
+        outcome.dims = dict(problems[0])
+        kernel.launch(*(given[0] if len(given) == 1 else map(list, zip(*given, strict=True))))
+        torch.cuda.synchronize()
+        for dims, (arguments, values), own in zip(problems, drawn, outputs, strict=True):
+            outcome.runs += 1
+            _compare(program, compilation, info, dims, arguments, values, own, outcome)
+            if outcome.is_finding:
+                outcome.dims = dict(dims)
+                return
+
+
+def _compare(
+    program: Program,
+    compilation: Compilation,
+    info: KernelInfo,
+    dims: Mapping[str, int],
+    arguments: Sequence[Any],
+    values: Mapping[str, Bounded],
+    outputs: Sequence[_Guarded],
+    outcome: Outcome,
+) -> None:
+    """Judge by the reference, and by what `mucc run` does."""
+    expected = program.expected(dims, values)
+    for arg, output, wanted in zip(info.outputs, outputs, expected, strict=True):
+        finding = judge(arg.name, arg.dtype, output.tensor, wanted)
+        if finding or output.is_overrun:
+            outcome.kind = "wrong"
+            outcome.detail = str(finding) if finding else f"{arg.name}: memory around it was written"
+            return
+    from mucc.dialects.mu.arrays import TorchArrays
+
+    device = outputs[0].tensor.device
+    arrays = [torch.tensor(a, device=device) if isinstance(a, float) else a for a in arguments]
+    found = compilation.interpret(info.name, arrays)
+    for arg, output, value in zip(info.outputs, outputs, found, strict=True):
+        rounded = TorchArrays(device).round_to(value, arg.dtype)
+        verdict = compare(arg.name, arg.dtype, output.tensor.to(torch.float64), rounded, torch)
+        if not verdict.good:
+            outcome.kind, outcome.detail = "false_alarm", str(verdict)
+            return
+
+
+class _Guarded:
+    """An output full of what no kernel writes, between bytes that none may write."""
+
+    def __init__(self, shape: Sequence[int], dtype: str, device: Any):
+        from mucc.runtime.run_gpu import poison
+        from mucc.runtime.torch_glue import DTYPES
+
+        kind = DTYPES[dtype]
+        size = torch.empty(0, dtype=kind).element_size()
+        count = 1
+        for extent in shape:
+            count *= extent
+        self._bytes = torch.full((2 * GUARD + count * size,), 0xA5, dtype=torch.uint8, device=device)
+        self._end = GUARD + count * size
+        self.tensor: Any = self._bytes[GUARD : self._end].view(kind).view(tuple(shape))
+        poison(self.tensor)
+
+    @property
+    def is_overrun(self) -> bool:
+        outside = torch.cat((self._bytes[:GUARD], self._bytes[self._end :]))
+        return bool((outside != 0xA5).any())
+
+
+def settle() -> None:
+    """Keep warnings of libraries out of a worker's output, and its arithmetic on one core."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)

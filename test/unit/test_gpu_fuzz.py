@@ -1,0 +1,166 @@
+"""The random programs of `make fuzz-gpu`, as far as no GPU is needed: references, judge, workers, reducer."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+
+import pytest
+
+torch = pytest.importorskip("torch")  # which what follows imports
+
+from bench.gpu_fuzz.__main__ import summary  # noqa: E402
+from bench.gpu_fuzz.choices import Choices  # noqa: E402
+from bench.gpu_fuzz.drafts import Env  # noqa: E402
+from bench.gpu_fuzz.forms import FORMS  # noqa: E402
+from bench.gpu_fuzz.inputs import draw, draw_dims, place  # noqa: E402
+from bench.gpu_fuzz.judge import judge  # noqa: E402
+from bench.gpu_fuzz.programs import generate  # noqa: E402
+from bench.gpu_fuzz.reducing import reduce  # noqa: E402
+from bench.gpu_fuzz.reference import Bounded, exact, product, rounded  # noqa: E402
+from bench.gpu_fuzz.trying import Outcome, attempt  # noqa: E402
+from bench.gpu_fuzz.workers import Task, Worker  # noqa: E402
+from mucc.diagnostics.core import Source  # noqa: E402
+from mucc.driver import compile_text  # noqa: E402
+from mucc.signature import Arg, Manifest  # noqa: E402
+
+SHARE = 3
+"""Programs of each group that are interpreted in every run."""
+
+
+@pytest.mark.parametrize("group", range(8))
+def test_interpreters_agree_with_the_reference(group: int) -> None:
+    for number in range(SHARE):
+        outcome = attempt(Choices(f"test:{SHARE * group + number}"), "interpret", 1)
+        assert not outcome.is_finding, f"{outcome.kind} {outcome.detail} {outcome.dims}\n{outcome.text}"
+
+
+def test_choices_make_a_program_again() -> None:
+    forms: set[str] = set()
+    for seed in range(200):
+        program = generate(Choices(f"again:{seed}"))
+        forms.add(program.form)
+        again = generate(Choices(given=program.choices))
+        assert (again.text, again.target, again.hints) == (program.text, program.target, program.hints)
+    assert forms == set(FORMS)
+
+
+def test_the_simplest_program_compiles() -> None:
+    outcome = attempt(Choices(given=[]), "interpret", 1)
+    assert outcome.kind == "good" and outcome.form == "product"
+
+
+CHANGES = {
+    "shifted": lambda out: torch.roll(out, 1, -1),
+    "scaled": lambda out: out * 1.02,
+    "zero row": lambda out: torch.cat((out[:-1], 0 * out[-1:])),
+    "not finite": lambda out: torch.where(torch.arange(out.numel()).view_as(out) == 3, torch.nan, out),
+    "turned": lambda out: out.flip(0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+def test_the_judge_finds_changes(dtype: str, change: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    a, b = (torch.randn(n, generator=generator, dtype=torch.float64) for n in ((64, 200), (200, 48)))
+    a, b = (rounded(exact(x), dtype) for x in (a, b / 200**0.5))
+    wanted = product(exact(a.value), exact(b.value), "tf32" if dtype == "f32" else "16")
+    right = rounded(wanted, dtype).value
+    assert judge("y", dtype, right, wanted) is None
+    assert judge("y", dtype, CHANGES[change](right), wanted) is not None
+
+
+def test_the_judge_finds_a_lost_element_of_a_sum() -> None:
+    generator = torch.Generator().manual_seed(2)
+    a, b = (torch.randn(n, generator=generator, dtype=torch.float64) for n in ((8, 4096), (4096, 8)))
+    a, b = rounded(exact(a), "bf16").value, rounded(exact(b / 64), "bf16").value
+    wanted = product(exact(a), exact(b), "16")
+    assert judge("y", "f32", a @ b, wanted) is None
+    assert judge("y", "f32", a[:, :-1] @ b[:-1], wanted) is not None
+
+
+def test_the_judge_lets_ties_of_integers_go_either_way() -> None:
+    value = torch.tensor([2.5, 2.5, 300.0, float("nan"), 7.0], dtype=torch.float64)
+    unsure = Bounded(value, torch.full_like(value, 1e-6))
+    assert judge("y", "s8", torch.tensor([2, 3, 127, 0, 7]), unsure) is None
+    assert judge("y", "s8", torch.tensor([2, 3, 127, 0, 6]), unsure) is not None
+    assert judge("y", "s32", torch.tensor([7]), exact(torch.tensor([8]))) is not None
+
+
+def test_tensors_lie_where_the_signature_allows() -> None:
+    rng = random.Random(3)
+    arg = Arg("x", "input", "bf16", ("M", "K"), (None, 1), 16)
+    values = torch.arange(21, dtype=torch.bfloat16).reshape(7, 3)
+    seen: set[tuple[int, ...]] = set()
+    for _ in range(40):
+        held = place(values, arg, rng)
+        assert torch.equal(held, values)
+        assert held.stride(1) == 1 and held.stride(0) % 8 == 0 and held.storage_offset() % 8 == 0
+        seen.add((held.stride(0), held.storage_offset()))
+    assert len(seen) > 4
+
+
+def test_dims_keep_promises() -> None:
+    text = "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N] where M % 3 == 0, N >= 100 {\n    return relu(x)\n}\n"
+    info = Manifest.parse(compile_text(Source("f.mcu", text)).manifest).kernels[0]
+    program = generate(Choices(given=[]))
+    for seed in range(20):
+        dims = draw_dims(program, info, random.Random(seed))
+        assert dims is not None and dims["M"] % 3 == 0 and dims["N"] >= 100
+
+
+def test_the_reference_is_computed_once() -> None:
+    program = generate(Choices("once:5"))
+    info = Manifest.parse(compile_text(Source("f.mcu", program.text)).manifest).kernels[0]
+    dims = draw_dims(program, info, random.Random(1))
+    assert dims is not None
+    _, values = draw(program, info, dims, random.Random(1), "cpu")
+    env = Env(dims, values)
+    assert program.outputs[0].expr.value(env) is program.outputs[0].expr.value(env)
+
+
+# Workers
+
+
+def _trial(task: Task) -> Outcome:
+    if task.seed == "crash":
+        os.abort()
+    return Outcome("good", text=task.seed)
+
+
+def test_a_worker_survives_crashes() -> None:
+    worker = Worker(_trial)
+    try:
+        assert worker.attempt(Task(seed="a")).text == "a"
+        crashed = worker.attempt(Task(seed="crash"))
+        assert crashed.kind == "crashed" and "status -6" in crashed.detail and crashed.text
+        assert worker.attempt(Task(seed="b")).kind == "good"
+    finally:
+        worker.close()
+
+
+# Shrinking
+
+
+def test_reducing_keeps_what_fails() -> None:
+    def outcome(choices: Sequence[int]) -> Outcome:
+        program = generate(Choices(given=choices))
+        kind = "wrong" if "gelu" in program.text else "good"
+        return Outcome(kind, program.text, choices=program.choices)
+
+    failing = next(
+        o for n in range(500) if (o := outcome(generate(Choices(f"r:{n}")).choices)).kind == "wrong"
+    )
+    found = reduce(failing, lambda lists: [outcome(one) for one in lists], 8, float("inf"))
+    assert found.kind == "wrong" and len(found.text) < len(failing.text)
+    assert found.text.count("\n") <= 4
+
+
+def test_the_summary_counts_by_figure() -> None:
+    kinds = ("good", "good", "refused", "rejected", "wrong", "crashed", "false_alarm", "lowered")
+    found = summary({"kind": kind, "runs": 2} for kind in kinds)
+    assert found["gpu_fuzz.programs"] == 7 and found["gpu_fuzz.runs"] == 16
+    assert found["gpu_fuzz.wrong"] == 2 and found["gpu_fuzz.nvcc_rejected"] == 1
+    assert found["gpu_fuzz.false_alarms"] == 1 and found["gpu_fuzz.interpreters_wrong"] == 1
