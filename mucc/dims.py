@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
@@ -45,6 +45,42 @@ def broken_promise(
     return DiagnosticError(
         Diagnostic("MU6052", message, notes=(note,), helps=(f"choose dims for which {promise}", *helps))
     )
+
+
+USUAL = (4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
+"""Extents that examples are made of, the likeliest first."""
+
+MOST_TRIED = 20_000
+"""Combinations of extents that are tried before an example is given up."""
+
+
+def example(
+    missing: Sequence[str], given: Mapping[str, int], keeps: Callable[[Mapping[str, int]], bool]
+) -> str:
+    """`add --dims M=4096,...` with values of which, and of those `given`, `keeps` holds.
+
+    `keeps` is asked about some of the dims too, and is true of them where it may still hold of all.
+    """
+    tried = 0
+
+    def extended(values: dict[str, int], rest: Sequence[str]) -> dict[str, int] | None:
+        nonlocal tried
+        if not rest:
+            return values
+        numbers = (*USUAL, *dict.fromkeys(n for n in values.values() if n not in USUAL))
+        for number in (*numbers, *(n * 3 for n in USUAL), *range(5, 200, 2)):
+            tried += 1
+            if tried > MOST_TRIED:
+                return None
+            more = {**values, rest[0]: number}
+            if keeps(more) and (found := extended(more, rest[1:])):
+                return found
+        return None
+
+    found = extended(dict(given), missing)
+    if found is None:
+        return f"give values for {', '.join(missing)} that keep the kernel's promises"
+    return "add --dims " + ",".join(f"{name}={found[name]}" for name in found)
 
 
 def holds(text: str, dims: Mapping[str, int]) -> bool:

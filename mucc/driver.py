@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,10 +12,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation, SSAValue
 
-from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Fix, Severity, Source, Span
-from mucc.passes.check_lowering import NoKernelError
+from mucc.diagnostics import (
+    Applicability,
+    Diagnostic,
+    DiagnosticError,
+    DiagnosticSink,
+    Fix,
+    Severity,
+    Source,
+    Span,
+)
 from mucc.passes.levels import STAGED, LevelError
 from mucc.passes.mix_operands import MixOperands, kept_apart
 from mucc.passes.pipeline import pipeline
@@ -207,6 +216,8 @@ class _Compiler:
     source: Source
     options: Options
     sink: DiagnosticSink = field(init=False)
+    program: ast.Program = field(init=False)
+    measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def run(self) -> Compilation:
         from mucc import frontend
@@ -224,9 +235,10 @@ class _Compiler:
         if self.options.keep_levels:
             mu = module.clone()
         select = self.select(module)
+        if select:
+            self.measured = select.used
         for step, level in pipeline(self.options.target, self.options.dims, select):
-            if not self.step(step, module):
-                return Compilation(self.source, self.options, self.sink, program, mu, stages, module)
+            self.step(step, module)
             if isinstance(step, MixOperands):
                 self.explain_conversions(module)
             if self.options.verify:
@@ -238,8 +250,7 @@ class _Compiler:
             from mucc.hints import check_promises
 
             check_promises(entries(module), self.options.dims)
-        measured = select.used if select else {}
-        return Compilation(self.source, self.options, self.sink, program, mu, stages, module, measured)
+        return Compilation(self.source, self.options, self.sink, program, mu, stages, module, self.measured)
 
     def select(self, module: ModuleOp) -> SelectMeasured | None:
         """What chooses schedules where some were measured."""
@@ -251,18 +262,14 @@ class _Compiler:
 
         return SelectMeasured.of(module, self.options.dims, self.sink)
 
-    def step(self, step: Any, module: ModuleOp) -> bool:
-        """Whether to go on: not where a program that is only checked needs kernels that mucc lacks."""
+    def step(self, step: Any, module: ModuleOp) -> None:
+        """Apply a pass. Raises DiagnosticError where the program is at fault."""
         try:
             step.apply(None, module)
         except PassError as e:
-            is_right = isinstance(e, NoKernelError) and not self.options.keep_levels
-            severity = Severity.WARNING if is_right else Severity.ERROR
             for finding in e.findings:
-                self.sink.emit(dataclasses.replace(self.diagnostic(finding), severity=severity))
+                self.sink.emit(self.diagnostic(finding))
             self.sink.raise_if_errors()
-            return False
-        return True
 
     def explain_conversions(self, module: ModuleOp) -> None:
         """Note where weights are converted by a kernel of their own, which costs what they save."""
@@ -308,17 +315,57 @@ class _Compiler:
         if finding.fix is not None and finding.setting is not None:
             text = f"{finding.setting} = {finding.fix}"
             if setting is not None:
-                fixes = (Fix(setting, finding.fix, f"write `{text}`"),)
+                fixes = (Fix(setting, finding.fix, f"write `{text}`", Applicability.MACHINE_APPLICABLE),)
             else:
                 helps = (*helps, f"write `{text}` in the schedule")
+        message = finding.message
+        if finding.function and span and (called := self.called_at(span)):
+            message = message.replace(f"`{finding.function}`", f"`{called}`")
         return Diagnostic(
             finding.code,
-            finding.message,
+            message,
             span=span,
-            notes=finding.notes,
+            notes=(*finding.notes, *self.unwritten(finding)),
             helps=helps,
             fixes=fixes,
             source=self.source,
+        )
+
+    def deepest(self) -> Span | None:
+        """Where the value is that most operations precede; None where the program does not get so far."""
+        from mucc import frontend
+
+        if not hasattr(self, "program"):
+            return None
+        depths: dict[SSAValue, int] = {}
+        most: tuple[int, Operation | None] = (0, None)
+        try:
+            for kernel in entries(frontend.lower(self.program, DiagnosticSink(self.source))):
+                for op in kernel.body.block.ops:
+                    depth = 1 + max((depths.get(v, 0) for v in op.operands), default=0)
+                    depths |= dict.fromkeys(op.results, depth)
+                    if op.results and depth > most[0]:
+                        most = depth, op
+        except RecursionError:
+            return None
+        return self.span(most[1].location) if most[1] else None
+
+    def called_at(self, span: Span) -> str | None:
+        """The function that the program calls at an expression."""
+        text = self.source.text
+        name = text[span.start : span.end]
+        return name if name.isidentifier() and text[span.end :].lstrip()[:1] == "(" else None
+
+    def unwritten(self, finding: Finding) -> tuple[str, ...]:
+        """Notes on the settings that a finding speaks of and the program does not set: who chose them."""
+        said = " ".join((finding.message, *finding.notes))
+        is_measured = (finding.kernel, finding.stage) in self.measured
+        who = "measured by `mucc tune`" if is_measured else "the compiler's choice"
+        return tuple(
+            f"`{name} = {value}` is {who}: the program does not set it"
+            for name, value in finding.settings
+            if (name == finding.setting or _speaks_of(said, name, value))
+            and self.setting_span(finding._replace(setting=name)) is None
         )
 
     def setting_span(self, finding: Finding) -> Span | None:
@@ -328,12 +375,34 @@ class _Compiler:
         for stage in (finding.stage, None):
             for schedule in self.program.schedules:
                 pinned = schedule.stage.text if schedule.stage else None
-                if (schedule.kernel.text, pinned) != (finding.kernel, stage):
+                place = (schedule.kernel.text, pinned, schedule.target.text)
+                if place != (finding.kernel, stage, self.options.target):
                     continue
                 for setting in schedule.settings:
                     if setting.name.text == finding.setting:
                         return setting.value.span
         return None
+
+
+def _speaks_of(text: str, name: str, value: str) -> bool:
+    """Whether a message names a setting's value: a word such as `pingpong`, or a shape such as 128x64x64."""
+    word = value.partition("(")[0]
+    forms = (f"{value} stage",) if name == "stages" else (word, word.rpartition("x")[0])
+    return any(re.search(rf"(?<![\w.]){re.escape(form)}(?!\w)", text) for form in forms if len(form) > 2)
+
+
+def check_language(source: Source) -> tuple[Diagnostic, ...]:
+    """What the language says of a source, whether it has kernels or not: its warnings.
+
+    Raises DiagnosticError where the program has errors.
+    """
+    from mucc import frontend
+
+    program, sink = frontend.parse(source)
+    sink.raise_if_errors()
+    frontend.lower(program, sink)
+    sink.raise_if_errors()
+    return tuple(sink.diagnostics)
 
 
 def front_text(source: Source, kind: str) -> str:
@@ -357,18 +426,21 @@ def compile_text(source: Source, options: Options | None = None) -> Compilation:
 
     Raises DiagnosticError with everything found where the program has errors.
     """
+    compiler = _Compiler(source, options or Options())
     try:
-        return _Compiler(source, options or Options()).run()
+        return compiler.run()
     except RecursionError:
-        raise too_deep() from None
+        raise too_deep(source, compiler.deepest()) from None
 
 
-def too_deep() -> DiagnosticError:
+def too_deep(source: Source | None = None, span: Span | None = None) -> DiagnosticError:
     """MU2011: some part of mucc walks along values that depend on each other, and came to no end."""
     return DiagnosticError(
         Diagnostic(
             "MU2011",
             "a kernel has too many operations that follow on each other",
+            span,
+            source=source,
             notes=("mucc follows a value through some hundreds of operations within a stage",),
             helps=("store a value on the way with `stage h = ...`, or write two kernels",),
         )

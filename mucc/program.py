@@ -42,6 +42,18 @@ def compile_source(
     return compilation
 
 
+def check_language(source: Source) -> tuple[Diagnostic, ...]:
+    """The warnings about a program of the language. Raises DiagnosticError with every error in it."""
+    from mucc import driver
+
+    try:
+        return driver.check_language(source)
+    except DiagnosticError as error:
+        raise DiagnosticError(placed(error.diagnostics, source)) from error
+    except RecursionError:
+        raise driver.too_deep() from None
+
+
 def placed(diagnostics: tuple[Diagnostic, ...], source: Source) -> tuple[Diagnostic, ...]:
     """Diagnostics that know what their spans point into."""
     return tuple(d if d.source else dataclasses.replace(d, source=source) for d in diagnostics)

@@ -19,6 +19,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.passes.support import operands_first
 
 Axes = tuple[int | None, ...]
 
@@ -183,21 +184,18 @@ def accesses(stage: StageOp) -> list[Access]:
     found: dict[Access, None] = {}
     seen: set[tuple[SSAValue, Axes]] = set()
 
-    def visit(value: SSAValue, axes: Axes) -> None:
-        if (value, axes) in seen:
-            return
-        seen.add((value, axes))
+    def operands(key: tuple[SSAValue, Axes]) -> Iterator[tuple[SSAValue, Axes]]:
+        value, axes = key
         owner = value.owner
         if not is_inside(value, stage) or isinstance(owner, RegroupOp | GatherOp):
             found[Access(value, axes)] = None
         elif isinstance(owner, ElementwiseOp | TransposeOp | PermuteOp | ExpandOp | BroadcastOp):
-            for operand in owner.operands:
-                visit(operand, operand_axes(owner, operand, axes))
+            yield from ((operand, operand_axes(owner, operand, axes)) for operand in owner.operands)
         else:
             assert isinstance(owner, ConstantOp | ContractionOp), owner
 
     for root in pointwise_roots(stage):
-        visit(root, root_axes(root, stage))
+        seen.update(operands_first((root, root_axes(root, stage)), operands, seen))
     return list(found)
 
 

@@ -29,6 +29,7 @@ from mucc.passes.access import (
     operand_axes,
 )
 from mucc.passes.program import ProgramBuilder, build_view
+from mucc.passes.support import operands_first
 
 LOADS = {
     Pattern.ROW: nodes.RowBroadcastOp,
@@ -57,10 +58,20 @@ class Body:
 
     def scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
         """One element of a value of the stage, as an f32 (or a bool)."""
-        key = (value, axes)
-        if key not in self.values:
-            self.values[key] = self._scalar(value, axes)
-        return self.values[key]
+        for key in operands_first((value, axes), self._elements, self.values):
+            self.values[key] = self._scalar(*key)
+        return self.values[value, axes]
+
+    def _elements(self, key: tuple[SSAValue, Axes]) -> list[tuple[SSAValue, Axes]]:
+        """The elements that one element of a value of the stage is computed from."""
+        value, axes = key
+        if not is_inside(value, self.stage):
+            return []
+        match op := value.owner:
+            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | ElementwiseOp():
+                return [(v, operand_axes(op, v, axes)) for v in op.operands]
+            case _:
+                return []
 
     def _scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
         if not is_inside(value, self.stage):

@@ -8,15 +8,14 @@ from xdsl.ir import Operation
 
 from mucc.dialects.mu.ops.base import InferredOp
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.normalisation import NormalizeOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
+from mucc.dialects.mu.shape_rules import whole
+from mucc.dialects.mu.types import Shaped
 from mucc.passes.levels import REDUCTIONS, TENSOR_OPS
 from mucc.passes.support import Finding, Pass, PassError
 
 _INSTEAD: dict[str, str] = {
-    "mean": "bind the dims that it goes over: `[M=4096]`",
-    "var": "bind the dims that it goes over: `[M=4096]`",
-    "layer_norm": "bind the dims that it goes over: `[M=4096]`",
-    "rms_norm": "bind the dims that it goes over: `[M=4096]`",
     "attention": "without `causal`, and with the mask as a parameter, it has kernels",
     "tril": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
     "triu": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
@@ -24,10 +23,6 @@ _INSTEAD: dict[str, str] = {
 """What can be written instead of some functions."""
 
 _ELSE = "compute it outside of the kernel, and pass the result as a parameter"
-
-
-class NoKernelError(PassError):
-    """The program is right, but mucc cannot compile it yet."""
 
 
 def lowers(op: Operation) -> bool:
@@ -49,28 +44,46 @@ def function_of(op: Operation) -> str:
 
 
 class CheckLowering(Pass):
-    """Raise NoKernelError where a kernel holds an operation that no pass lowers, once for each function."""
+    """Refuse operations of kernels that no pass lowers, once for each function and advice."""
 
     name = "check-lowering"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        found: dict[str, Finding] = {}
+        found: dict[tuple[str, str], Finding] = {}
         for kernel in op.body.block.ops:
             if not isinstance(kernel, KernelOp):
                 continue
             for inner in kernel.body.block.ops:
                 if not lowers(inner):
                     name = function_of(inner)
-                    found.setdefault(name, _finding(name, inner))
+                    instead = _instead(name, inner)
+                    found.setdefault((name, instead), _finding(name, instead, inner))
         if found:
-            raise NoKernelError(tuple(found.values()))
+            raise PassError(tuple(found.values()))
 
 
-def _finding(name: str, op: Operation) -> Finding:
+def _instead(name: str, op: Operation) -> str:
+    """What can be written instead of an operation."""
+    if not isinstance(op, VarianceOp | NormalizeOp) and not _is_mean(op):
+        return _INSTEAD.get(name, _ELSE)
+    assert isinstance(op, ReduceOp | VarianceOp | NormalizeOp)
+    dims = Shaped.of(op.operand.type).dims
+    extents = (dims[axis] for axis in op.axes.get_values())
+    if names := dict.fromkeys(whole(extent) for extent in extents if isinstance(extent, str)):
+        return f"bind the dims that it goes over: `[{', '.join(f'{n}=4096' for n in names)}]`"
+    return "write `correction=0`: the variance of so few elements is 0 / 0 else"
+
+
+def _is_mean(op: Operation) -> bool:
+    return isinstance(op, ReduceOp) and op.kind.data is Reduction.MEAN
+
+
+def _finding(name: str, instead: str, op: Operation) -> Finding:
     return Finding(
         "MU2010",
         f"mucc has no kernel for `{name}` yet",
         location=op.location,
-        notes=("`mucc check` and the interpreter take the program; only compiling needs kernels",),
-        helps=(_INSTEAD.get(name, _ELSE),),
+        notes=("`mucc check --language` and the interpreter take the program; only compiling needs kernels",),
+        helps=(instead,),
+        function=name,
     )

@@ -17,7 +17,7 @@ from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.types import LayoutAttr, Shaped, TensorType
 from mucc.passes.partition import VIEWS, Partition, Stage, dims_of
 from mucc.passes.stored_forms import stored_forms
-from mucc.passes.support import Pass, erase_dead
+from mucc.passes.support import Pass, erase_dead, operands_first
 
 
 class _StageBuilder:
@@ -34,20 +34,40 @@ class _StageBuilder:
 
     def value(self, old: SSAValue) -> SSAValue:
         """The new value for an old one, computed in the region or captured."""
-        old = self.partition.behind_pins(old)
-        if (new := self.inner.get(old)) is not None:
-            return new
-        wide = self.partition.forms.wide.get(old)
+        old = self.settled(old)
+        for value in operands_first(old, self.copied, self.inner):
+            if self.captured(value) is None and isinstance(owner := value.owner, Operation):
+                self.copy(owner)
+        return self.known(old)
+
+    def settled(self, value: SSAValue) -> SSAValue:
+        """What a value is behind pins, that of the stage that copies a pinned parameter or view included."""
+        value = self.partition.behind_pins(value)
+        while value not in self.inner and self.captured(value) is None and isinstance(value.owner, PinOp):
+            value = self.partition.behind_pins(value.owner.operand)
+        return value
+
+    def captured(self, value: SSAValue) -> SSAValue | None:
+        """What the stage reads for a settled value that another stage stores; None where it reads nothing."""
+        wide = self.partition.forms.wide.get(value)
         if wide is not None and wide in self.stage.reads and not self.is_factor:
             return self.outer[wide]
-        if old in self.stage.reads:
-            return self.outer[old]
-        if isinstance(owner := old.owner, PinOp):
-            # The stage that copies a pinned parameter or view.
-            return self.value(owner.operand)
-        return self.copy(owner) if isinstance(owner, Operation) else old
+        return self.outer[value] if value in self.stage.reads else None
+
+    def copied(self, value: SSAValue) -> list[SSAValue]:
+        """What has to be in the region before a settled value can be."""
+        if self.captured(value) is not None or not isinstance(owner := value.owner, Operation):
+            return []
+        return [self.settled(operand) for operand in owner.operands]
+
+    def known(self, value: SSAValue) -> SSAValue:
+        """The new value for a settled one that is in the region already, or outside of it."""
+        if (new := self.inner.get(value)) is not None:
+            return new
+        return value if (outside := self.captured(value)) is None else outside
 
     def copy(self, op: Operation) -> SSAValue:
+        """Copy an operation into the region, where its operands are."""
         new = op.clone({operand: self.operand(op, operand) for operand in op.operands})
         self.block.add_op(new)
         result = new.results[0]
@@ -61,7 +81,7 @@ class _StageBuilder:
 
     def operand(self, op: Operation, old: SSAValue) -> SSAValue:
         """The new value for an operand, under the dtype that the operation knows it by."""
-        new = self.value(old)
+        new = self.known(self.settled(old))
         if isinstance(op, VIEWS) or _element(new) == _element(old):
             return new
         key = (new, _element(old))
@@ -71,9 +91,15 @@ class _StageBuilder:
             self.typed[key] = typed.result
         return self.typed[key]
 
+    def whole(self, op: Operation) -> SSAValue:
+        """Copy an operation into the region with all that it needs."""
+        for operand in op.operands:
+            self.value(operand)
+        return self.copy(op)
+
     def anchor(self, op: Operation) -> None:
         self.is_factor = isinstance(op, ContractionOp)
-        result = self.copy(op)
+        result = self.whole(op)
         if self.is_factor and self.partition.forms.wide:
             # The views that the product reads look at narrow forms.
             self.inner = {op.results[0]: result}
@@ -85,7 +111,7 @@ class _StageBuilder:
             self.anchor(stage.anchor)
         for op in stage.members:
             if op.results[0] not in self.inner:
-                self.copy(op)
+                self.whole(op)
         values = [self.stored(v) for v in stage.stored]
         self.block.add_op(yielded := YieldOp(values))
         types = [_stored_type(v) for v in values]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -9,27 +11,28 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
-from mucc.passes.support import Pass
+from mucc.passes.support import Pass, operands_first
 
 Pointwise = ElementwiseOp | ConstantOp
 
 
 def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[list[SSAValue], list[Operation]]:
     """What a body that computes `root` takes from outside, and the ops it holds, operands first."""
+
+    def is_outside(value: SSAValue) -> bool:
+        return (value is not root and value in done) or not isinstance(value.owner, Pointwise)
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        owner = value.owner
+        return () if is_outside(value) or not isinstance(owner, Pointwise) else owner.operands
+
     inputs: list[SSAValue] = []
     inside: list[Operation] = []
-
-    def visit(value: SSAValue) -> None:
-        owner = value.owner
-        if (value is not root and value in done) or not isinstance(owner, Pointwise):
-            if value not in inputs:
-                inputs.append(value)
-        elif owner not in inside:
-            for operand in owner.operands:
-                visit(operand)
+    for value in operands_first(root, operands):
+        if is_outside(value):
+            inputs.append(value)
+        elif isinstance(owner := value.owner, Pointwise):
             inside.append(owner)
-
-    visit(root)
     # Accumulators come first, so that a reader finds them where he expects them.
     inputs.sort(key=_rank)
     return inputs, inside

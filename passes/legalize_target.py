@@ -15,6 +15,7 @@ from mucc.dialects.mu.types import TensorType, dtype_bits, is_packed
 from mucc.passes.gemm_config import config_of, problem_of
 from mucc.passes.granules import fixed_step, held, may_be_wide, multiple_of, unit_axis
 from mucc.passes.promises import promised_multiple
+from mucc.passes.select_schedule import settings_in
 from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target, multistage
 
@@ -75,6 +76,7 @@ def _unaligned(
         notes=(f"rows must be a multiple of {multiple} elements long, and as far apart",),
         helps=(help,),
         fix=Mainloop.MULTISTAGE.value if multistage.can(problem_of(gemm)) else None,
+        settings=settings_in(gemm),
     )
 
 

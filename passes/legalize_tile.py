@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.cutlass import ops as c
 from mucc.passes.gemm_config import config_of
+from mucc.passes.select_schedule import settings_in
 from mucc.passes.support import Finding, Pass, PassError
 from mucc.target import get_target
 from mucc.target.config import Violation
@@ -35,6 +36,7 @@ def finding_of(violation: Violation, program: c.ProgramOp, gemm: c.GemmOp) -> Fi
         notes=violation.notes,
         helps=violation.helps,
         fix=violation.fix,
+        settings=settings_in(gemm),
     )
 
 

@@ -69,9 +69,11 @@ class Weights:
         kernel = op.parent_op()
         assert isinstance(kernel, KernelOp)
         columns = Shaped.of(op.result.type).dims[-1]
-        wide = may_be_wide(kernel, type) and may_be_wide(kernel, other)
-        if not wide or (isinstance(columns, int) and columns % COLUMNS):
-            return "TMA copies rows of whole 16 bytes, and these are not"
+        for matrix, what in ((type, f"{type.dtype} weights"), (other, f"{other.dtype} operand")):
+            if not may_be_wide(kernel, matrix):
+                return f"TMA copies rows of whole 16 bytes, and those of the {what} are not"
+        if isinstance(columns, int) and columns % COLUMNS:
+            return f"rows of the result have {columns} elements, and the kernel stores multiples of {COLUMNS}"
         return None
 
     def mixed(self, op: MatmulOp) -> list[Operation]:

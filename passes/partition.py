@@ -26,6 +26,7 @@ from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.passes.stored_forms import StoredForms
+from mucc.passes.support import operands_first
 
 VIEWS = (*PLAIN_VIEWS, GatherOp)
 
@@ -295,17 +296,10 @@ class Partition:
 
     def in_order(self) -> list[Stage]:
         """The stages, each after those that it reads from, otherwise as they were opened."""
-        done: list[Stage] = []
-
-        def visit(stage: Stage) -> None:
-            if stage not in done:
-                for other in stage.reads.values():
-                    visit(other)
-                done.append(stage)
-
+        done: dict[Stage, None] = {}
         for stage in self.stages:
-            visit(stage)
-        return done
+            done |= dict.fromkeys(operands_first(stage, lambda s: s.reads.values(), done))
+        return list(done)
 
 
 def _by_shape(values: Iterable[SSAValue]) -> list[list[SSAValue]]:

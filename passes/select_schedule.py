@@ -79,6 +79,12 @@ def schedule_settings(choice: Schedule) -> dict[str, str]:
     return {name: setting_text(value) for name, value in settings_of(choice).items()}
 
 
+def settings_in(gemm: c.GemmOp) -> tuple[tuple[str, str], ...]:
+    """The settings that a contraction has, with their texts."""
+    names = ("tile", "cluster", "mainloop", "scheduler", "exchange", "epilogue", "pdl", "stages")
+    return tuple((name, setting_text(gemm.properties[name])) for name in names if name in gemm.properties)
+
+
 class Query(NamedTuple):
     """A contraction whose schedule is to be chosen; `fixed` has the text of settings that are pinned."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
@@ -32,7 +32,9 @@ class Finding(NamedTuple):
     """Something a pass found wrong, in terms of the IR; the driver makes a diagnostic of it.
 
     `location` is the op's place in the source. `kernel`, `stage` and `setting` name a schedule
-    setting to blame instead, and `fix` is source text that would make the setting legal.
+    setting to blame instead, and `fix` is source text that would make the setting legal. `settings` are those
+    that the contraction has, whoever chose them. `function` is the name in the message of the operation to
+    blame: the program may call another function, which consists of it.
     """
 
     code: str
@@ -44,6 +46,8 @@ class Finding(NamedTuple):
     notes: tuple[str, ...] = ()
     helps: tuple[str, ...] = ()
     fix: str | None = None
+    function: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 class PassError(Exception):
@@ -111,6 +115,26 @@ def erase_dead(region: Region) -> None:
         if _is_dead(op):
             op.detach()
             op.erase()
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+def operands_first(root: K, operands: Callable[[K], Iterable[K]], done: Container[K] = ()) -> Iterator[K]:
+    """Everything that `root` depends on, and then `root`: each after its operands, each once, in a loop.
+
+    What is in `done`, which may grow meanwhile, is left out with all that only it depends on.
+    """
+    seen: set[K] = set()
+    pending: list[tuple[K, bool]] = [(root, False)]
+    while pending:
+        key, is_ready = pending.pop()
+        if is_ready:
+            yield key
+        elif key not in seen and key not in done:
+            seen.add(key)
+            pending.append((key, True))
+            pending += [(operand, False) for operand in reversed(list(operands(key)))]
 
 
 class Emit:

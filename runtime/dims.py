@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from mucc.diagnostics.core import did_you_mean
-from mucc.dims import broken_promise, fault, holds
+from mucc.dims import broken_promise, example, fault, holds
 from mucc.signature import KernelInfo, Manifest, quotient
 
 
@@ -23,10 +23,12 @@ def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
             raise fault("MU6051", f"{info.name} has no dim '{name}'", *helps)
     parts = {n: p for n, v in info.dims.items() if v is None and n not in given and (p := quotient(n))}
     given = {**given, **{n: max(given[d] // by, 1) for n, (d, by) in parts.items() if d in given}}
-    if missing := [n for n, v in info.dims.items() if v is None and n not in given]:
-        example = ",".join(f"{n}={given.get(n, 4096)}" for n, v in info.dims.items() if v is None)
+    if missing := [n for n, v in info.dims.items() if v is None and n not in given and n not in parts]:
+        named = [n for n, v in info.dims.items() if v is None and n in given and n not in parts]
         raise fault(
-            "MU6051", f"--dims lacks {', '.join(missing)} of {info.signature}", f"add --dims {example}"
+            "MU6051",
+            f"--dims lacks {', '.join(missing)} of {info.signature}",
+            example(missing, {n: given[n] for n in named}, lambda dims: _may_hold(info, dims)),
         )
     for name, value in info.dims.items():
         if value is not None and given.get(name, value) != value:
@@ -34,17 +36,34 @@ def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
     return {n: given[n] if v is None else v for n, v in info.dims.items()}
 
 
+def _may_hold(info: KernelInfo, dims: Mapping[str, int]) -> bool:
+    """Whether no promise of the kernel is broken that speaks of these dims alone, or of bound ones."""
+    known = {**{n: v for n, v in info.dims.items() if v is not None}, **dims}
+    for name in info.dims:
+        if name not in known and (part := quotient(name)) and part[0] in known:
+            known[name] = max(known[part[0]] // part[1], 1)
+    if not all(holds(text, known) for text, _ in info.promises):
+        return False
+    return len(known) < len(info.dims) or not any(_runs_out(info, known))
+
+
+def _runs_out(info: KernelInfo, dims: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+    """Indices that name more rows, each once, than there are: the argument, what it names, and the rows."""
+    for arg in info.inputs:
+        count = math.prod(arg.extents(dims))
+        rows = int(min((dims.get(str(i.rows), i.rows) for i in arg.indices if i.once), default=count))
+        if count > rows:
+            yield arg.name, count, rows
+
+
 def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
     """Raises MU6052 for the first promise that the dims break, and where `scatter` runs out of rows."""
     for text, why in info.promises:
         if not holds(text, dims):
             raise broken_promise(info.name, text, why, dims)
-    for arg in info.inputs:
-        count = math.prod(arg.extents(dims))
-        rows = min((dims.get(str(i.rows), i.rows) for i in arg.indices if i.once), default=count)
-        if count > int(rows):
-            message = f"'{arg.name}' of {info.name} names {count} rows, each once, but there are {rows}"
-            raise fault("MU6052", message, "choose dims with as many rows as are named")
+    for name, count, rows in _runs_out(info, dims):
+        message = f"'{name}' of {info.name} names {count} rows, each once, but there are {rows}"
+        raise fault("MU6052", message, "choose dims with as many rows as are named")
 
 
 def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:

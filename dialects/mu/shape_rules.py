@@ -40,8 +40,14 @@ def fixed(what: str, value: Shaped, axis: int) -> int:
         "MU1091",
         f"{what} needs a number for the extent {extent} of axis {axis} of {value}",
         notes=("the extent of the result is computed from it",),
-        helps=(f"bind the dim: `[{extent}=64]`",),
+        helps=(f"bind the dim: `[{whole(extent)}=64]`",),
     )
+
+
+def whole(extent: str) -> str:
+    """The dim that an extent is a part of, `K` for `K_per_128`; else the extent itself."""
+    name, _, divisor = extent.rpartition("_per_")
+    return name if name and divisor.isdigit() else extent
 
 
 def one_axis(axis: int, rank: int) -> int:
@@ -56,12 +62,9 @@ def count(dims: Sequence[Dim]) -> tuple[int, int, tuple[str, ...]]:
         if isinstance(dim, int):
             number *= dim
             continue
-        whole, _, divisor = dim.rpartition("_per_")
-        if whole and divisor.isdigit():
-            under *= int(divisor)
-            names.append(whole)
-        else:
-            names.append(dim)
+        if (name := whole(dim)) != dim:
+            under *= int(dim.rpartition("_per_")[2])
+        names.append(name)
     common = math.gcd(number, under)
     return number // common, under // common, tuple(sorted(names))
 

@@ -166,7 +166,7 @@ def pool(
     ceil: bool,
 ) -> TensorType:
     """`[N, C, ...]` to the same with fewer places, of the same dtype. Raises TypeRuleError MU1100, MU1101."""
-    spatial("pool", operand)
+    spatial("pooling", operand)
     x = Shaped.of(operand)
     if x.element_type == i1:
         raise TypeRuleError("MU1021", "pooling of a bool", helps=("pool `cast(condition, f32)`",))
@@ -178,5 +178,5 @@ def pool(
                 f"a pad of {window.pad} is more than half of the window of {window.size} along axis {axis}",
                 notes=("else a window might see nothing but padding",),
             )
-        slid.append(_slid("pool", x, axis, window, ceil))
+        slid.append(_slid("pooling", x, axis, window, ceil))
     return TensorType.of((*x.dims[:2], *slid), x.element_type)

@@ -26,7 +26,7 @@ from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dims import fault
+from mucc.dims import example, fault
 from mucc.frontend.torch_import.request import Answer
 from mucc.hints import check_names
 from mucc.passes.contract_sums import ContractSums
@@ -139,10 +139,11 @@ def analyse_module(
     for kernel, source in zip(_kernels(primitive), _kernels(module), strict=True):
         values = complete(dims, kernel)
         if missing := [name for name in kernel.dim_names if name not in values]:
-            open_dims = dict.fromkeys(part[0] if (part := quotient(name)) else name for name in missing)
-            example = ",".join(f"{name}=4096" for name in open_dims)
             name = kernel.sym_name.data
-            raise fault("MU5403", f"{name}: no value for {', '.join(open_dims)}", f"add --dims {example}")
+            given = {n: v for n, v in values.items() if n in kernel.dim_names and n not in kernel.bound_dims}
+            missing = [n for n in missing if (part := quotient(n)) is None or part[0] not in kernel.dim_names]
+            help_ = example(missing, given, lambda _: True)
+            raise fault("MU5403", f"{name}: no value for {', '.join(missing)}", help_)
         own = _stages(source, card.target.name)
         found.append(analyse(kernel, rates, values, own, inputs, inner.get(kernel.sym_name.data, ())))
     return found

@@ -1,13 +1,14 @@
-"""`mucc check FILE …`: everything that can be said about programs without compiling them."""
+"""`mucc check FILE …`: what a build would refuse, found by all passes, without C++ and its compilers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mucc.cli import files
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_dims, add_target, usage_error
 from mucc.cli.reporting import Reporter
-from mucc.diagnostics.core import DiagnosticError
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
 
 
 @dataclass
@@ -15,6 +16,7 @@ class Arguments:
     """The parsed command line."""
 
     files: list[str] = field(default_factory=list[str])
+    language: bool = False
     target: str = DEFAULT_TARGET
     dims: list[str] = field(default_factory=list[str])
     diagnostics: str = "text"
@@ -25,6 +27,11 @@ def parser() -> Parser:
     """The options of `mucc check`."""
     p = Parser("check", "Report errors and warnings without compiling.", usage="mucc check FILE... [options]")
     p.add_argument("files", nargs="*", metavar="FILE", help="a .mcu file, or - for stdin")
+    p.add_argument(
+        "--language",
+        action="store_true",
+        help="check the language only, whatever kernels there are",
+    )
     add_target(p)
     add_dims(p)
     add_diagnostics(p)
@@ -36,15 +43,24 @@ def main(argv: list[str], reporter: Reporter) -> int:
     args = parser().parse(argv, Arguments())
     if not args.files:
         raise usage_error("no input file", "give the names of .mcu files: mucc check kernel.mcu")
+    if args.language and args.dims:
+        raise usage_error("--language looks at no schedule, for which --dims are", "leave out one of them")
     from mucc.hints import typical
-    from mucc.program import compile_source
 
     dims = typical(args.dims)
     for path in args.files:
         try:
             source = files.read_source(path)
-            compilation = compile_source(source, args.target, only_check=True, dims=dims)
-            reporter.add(compilation.sink.diagnostics, source)
+            reporter.add(_found(source, args, dims), source)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
     return 0
+
+
+def _found(source: Source, args: Arguments, dims: Mapping[str, int]) -> Sequence[Diagnostic]:
+    """The warnings about a program that can be built. Raises DiagnosticError for one that cannot."""
+    from mucc import program
+
+    if args.language:
+        return program.check_language(source)
+    return program.compile_source(source, args.target, only_check=True, dims=dims).sink.diagnostics

@@ -9,6 +9,7 @@ This package is a leaf: it imports nothing else of mucc, so that every layer may
 """
 
 from mucc.diagnostics.core import (
+    Applicability,
     Diagnostic,
     DiagnosticError,
     DiagnosticSink,
@@ -18,9 +19,11 @@ from mucc.diagnostics.core import (
     Source,
     Span,
     did_you_mean,
+    near_spelling,
 )
 
 __all__ = [
+    "Applicability",
     "Diagnostic",
     "DiagnosticError",
     "DiagnosticSink",
@@ -30,4 +33,5 @@ __all__ = [
     "Source",
     "Span",
     "did_you_mean",
+    "near_spelling",
 ]

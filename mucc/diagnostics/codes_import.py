@@ -159,7 +159,7 @@ error[MU7023]: 'y' is no tensor among the arguments
         """
 A warning: mucc compiles none of the module's operations yet, so the driver only calls PyTorch, and no `.mcu`
 file is written. `mucc import --list` gives the reason for each operation; with `--whole` the program is
-written with all that the language says, for `mucc check` and for bounds, whether it can be compiled or not.
+written with all that the language says, for `mucc check --language` and for bounds, compiled or not.
 """,
     ),
     "MU7040": (

@@ -352,9 +352,9 @@ _KERNELS: dict[str, tuple[str, str]] = {
     "MU2010": entry(
         "operation without a kernel",
         "The program is right, and the interpreter computes it, but mucc cannot compile this operation yet. "
-        "`mucc check` says so as a warning.",
-        "kernel f[M](x: f32[M, 8]) -> f32[M] {\n    return prod(x, axis=1)\n}",
-        "kernel f[M](x: f32[M, 8]) -> f32[M] {\n    return sum(x, axis=1)\n}",
+        "`mucc check --language` takes it. A mean, for example, is compiled over extents that are numbers.",
+        "kernel f[M, N](x: f32[M, N]) -> f32[M] {\n    return mean(x, axis=1)\n}",
+        "kernel f[M, N=4096](x: f32[M, N]) -> f32[M] {\n    return mean(x, axis=1)\n}",
     ),
 }
 

@@ -73,6 +73,15 @@ class Source:
         return self.text[start : len(self.text) if end < 0 else end]
 
 
+class Applicability(StrEnum):
+    """What a tool may do with a fix."""
+
+    MACHINE_APPLICABLE = "machine-applicable"
+    """Apply it without asking: the program then says what it said, or what no reader could take otherwise."""
+    MAYBE_INCORRECT = "maybe-incorrect"
+    """Ask, or check the result: the edit makes the place valid, and may not be what was meant."""
+
+
 @dataclass(frozen=True)
 class Fix:
     """A text edit that would mend the problem: replace `span` by `replacement`."""
@@ -80,14 +89,15 @@ class Fix:
     span: Span
     replacement: str
     message: str = ""
+    applicability: Applicability = Applicability.MAYBE_INCORRECT
 
 
 @dataclass(frozen=True)
 class Diagnostic:
     """One finding.
 
-    `notes` are facts, `helps` are advice, `fixes` are edits that a tool may apply. `labels` are
-    further spans with a short text each. `span` is None where no place in a source is to blame.
+    `notes` are facts, `helps` are advice, `fixes` are edits, which a tool may apply where they say so.
+    `labels` are further spans with a short text each. `span` is None where no place in a source is to blame.
     """
 
     code: str
@@ -148,8 +158,55 @@ class DiagnosticSink:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate closest to `word`, or None where none is close."""
+    """The command, file or option that `word` most likely stands for, or None where none is close.
+
+    Words of a program are compared by `near_spelling`, which is stricter.
+    """
     import difflib
 
     found = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+LONG = 8
+"""Letters from which on a word may hold two slips."""
+
+
+def near_spelling(word: str, candidates: Iterable[str]) -> str | None:
+    """The one candidate that is `word` but for slips of the pen, or None where there is none or are several.
+
+    A slip is a letter too many, too few, wrong, or two that changed places; the first letter is right, and so
+    are digits. Upper and lower case and underscores do not count.
+    """
+    plain = _plain(word)
+    best: list[str] = []
+    least = 2 if len(plain) >= LONG else 1
+    for candidate in dict.fromkeys(candidates):
+        other = _plain(candidate)
+        if plain[:1] != other[:1] or abs(len(plain) - len(other)) > least:
+            continue
+        slips = _slips(plain, other)
+        if slips < least:
+            best, least = [], slips
+        if slips == least:
+            best.append(candidate)
+    return best[0] if len(best) == 1 else None
+
+
+def _plain(word: str) -> str:
+    return word.replace("_", "").lower()
+
+
+def _slips(a: str, b: str) -> int:
+    """Insertions, deletions, replacements and transpositions of neighbours from one word to the other."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, last, row = row, before, [i]
+        for j, y in enumerate(b, 1):
+            wrong = 0 if x == y else 2 if x.isdigit() and y.isdigit() else 1
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + wrong)
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

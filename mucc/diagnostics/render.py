@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
-from mucc.diagnostics.core import Diagnostic, Fix, Severity, Source, Span
+from mucc.diagnostics.core import Applicability, Diagnostic, Fix, Severity, Source, Span
 
 TAB = 4
 """Columns that a tab takes in a rendered source line."""
@@ -246,7 +246,12 @@ def to_json(diagnostic: Diagnostic, source: Source | None = None) -> dict[str, o
         "notes": list(diagnostic.notes),
         "helps": list(diagnostic.helps),
         "fixes": [
-            {"span": place(f.span), "replacement": f.replacement, "message": f.message}
+            {
+                "span": place(f.span),
+                "replacement": f.replacement,
+                "message": f.message,
+                "applicability": f.applicability.value,
+            }
             for f in diagnostic.fixes
         ],
     }
@@ -259,7 +264,7 @@ def from_json(value: dict[str, Any]) -> Diagnostic:
         return Span(place["start"], place["end"]) if place and "start" in place else None
 
     labels = ((span(label["span"]), label["text"]) for label in value["labels"])
-    fixes = ((span(fix["span"]), fix["replacement"], fix["message"]) for fix in value["fixes"])
+    fixes = ((span(fix["span"]), fix) for fix in value["fixes"])
     return Diagnostic(
         value["code"],
         value["message"],
@@ -269,7 +274,11 @@ def from_json(value: dict[str, Any]) -> Diagnostic:
         tuple((where, text) for where, text in labels if where),
         tuple(value["notes"]),
         tuple(value["helps"]),
-        tuple(Fix(where, new, message) for where, new, message in fixes if where),
+        tuple(
+            Fix(where, fix["replacement"], fix["message"], Applicability(fix["applicability"]))
+            for where, fix in fixes
+            if where
+        ),
     )
 
 

@@ -148,6 +148,31 @@ class Binary(Node):
     rhs: Expr
     op_span: Span
 
+    @property
+    def spine(self) -> tuple[Expr, list[Binary]]:
+        """The leftmost operand, and the operators above it from the inside out: `a`, [`a + b`, `a + b + c`].
+
+        Walks over trees follow it in a loop, since nothing bounds how many terms a sum has.
+        """
+        chain: list[Binary] = []
+        first: Expr = self
+        while isinstance(first, Binary):
+            chain.append(first)
+            first = first.lhs
+        chain.reverse()
+        return first, chain
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Binary):
+            return False
+        (first, chain), (its_first, its_chain) = self.spine, other.spine
+        own, its = ([(b.op, b.rhs) for b in c] for c in (chain, its_chain))
+        return first == its_first and own == its
+
+    def __hash__(self) -> int:
+        first, chain = self.spine
+        return hash((first, *((b.op, b.rhs) for b in chain)))
+
 
 class Transpose(Node):
     """`x.T`: the last two axes swapped."""

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 from xdsl.ir import Attribute
 
-from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Severity, Source, Span, did_you_mean
+from mucc.diagnostics.core import (
+    Applicability,
+    Diagnostic,
+    DiagnosticSink,
+    Fix,
+    Severity,
+    Source,
+    Span,
+    near_spelling,
+)
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import TensorType, dtype_name
 
@@ -65,12 +74,16 @@ class Context:
         known: Iterable[str],
         notes: tuple[str, ...] = (),
         helps: tuple[str, ...] = (),
+        applicability: Applicability = Applicability.MAYBE_INCORRECT,
     ) -> None:
-        """Report a word that is none of `known`, with the closest of them as a fix."""
+        """Report a word that is none of `known`, with the one that is meant as a fix, else with `helps`.
+
+        The fix is a suggestion, unless `applicability` says that the word cannot change a result.
+        """
         fixes: tuple[Fix, ...] = ()
-        if (guess := did_you_mean(word, known)) is not None:
+        if (guess := near_spelling(word, known)) is not None:
             helps = (f"did you mean '{guess}'?",)
-            fixes = (Fix(span, guess, f"write '{guess}'"),)
+            fixes = (Fix(span, guess, f"write '{guess}'", applicability),)
         self.error(code, message, span, notes=notes, helps=helps, fixes=fixes)
 
     def rule_error(

@@ -60,9 +60,13 @@ class _Dumper:
                 self.line(depth, f"{label}unary {expr.op}", expr)
                 self.expr(depth + 1, expr.operand)
             case ast.Binary():
-                self.line(depth, f"{label}binary {expr.op}", expr)
-                self.expr(depth + 1, expr.lhs)
-                self.expr(depth + 1, expr.rhs)
+                first, chain = expr.spine
+                chain.reverse()
+                for n, binary in enumerate(chain):
+                    self.line(depth + n, f"{'' if n else label}binary {binary.op}", binary)
+                self.expr(depth + len(chain), first)
+                for n, binary in reversed(list(enumerate(chain, 1))):
+                    self.expr(depth + n, binary.rhs)
             case ast.Transpose():
                 self.line(depth, f"{label}transpose", expr)
                 self.expr(depth + 1, expr.operand)

@@ -1,17 +1,19 @@
 """Expressions to trees, by precedence climbing: one method for all binary operators.
 
 Recursion is bounded twice: brackets, signs and `not` nest at most `MAX_NESTING` deep, and a tree is
-at most `MAX_HEIGHT` high, so that no later walk over it can exhaust Python's stack either.
+at most `MAX_HEIGHT` high, so that no later walk over it can exhaust Python's stack either. Left operands of
+binary operators do not count: `a + b + c` may have any number of terms, and whoever walks a tree follows them
+in a loop (`ast.Binary.spine`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from mucc.diagnostics.core import Fix, Span
+from mucc.diagnostics.core import Span
 from mucc.frontend import ast
 from mucc.frontend.lexer import Token
-from mucc.frontend.stream import Bail, Stream
+from mucc.frontend.stream import Bail, Stream, sure
 
 MAX_NESTING = 64
 MAX_HEIGHT = 128
@@ -51,7 +53,8 @@ class ExpressionParser(Stream):
         while (binds := PRECEDENCE.get(self.kind, -1)) >= level:
             height, op = self._height, self.advance()
             right = self._binary(binds + 1)
-            self._rise(height, op.span)
+            self._rise(0, op.span)
+            self._height = max(height, self._height)
             left = ast.Binary(left.span.to(right.span), op.kind, left, right, op.span)
             if binds == COMPARISON and PRECEDENCE.get(self.kind) == COMPARISON:
                 raise self.chained()
@@ -99,9 +102,21 @@ class ExpressionParser(Stream):
 
     def _expect_t(self) -> None:
         if self.token.text != "T":
-            fixes = (Fix(self.token.span, "T", "write 'T'"),) if self.token.text == "t" else ()
-            raise self.unexpected("'T'", helps=("the only attribute is `.T`, the transpose",), fixes=fixes)
+            raise self._no_attribute()
         self.advance()
+
+    def _no_attribute(self) -> Bail:
+        """The error for an attribute that is not `T`: a method, or a function of a library."""
+        from mucc.frontend import foreign
+
+        name, owner = self.token.text, self.tokens[self.position - 2]
+        if self.kind == "name" and self.kind_after(1) == "(":
+            of_library = owner.text in (*foreign.LIBRARIES, "functional", "math")
+            call = f"`{name}(x)`" if of_library else f"`{name}({owner.text}, ...)`"
+            helps = (foreign.function_help(name) or f"functions are called by their names alone: {call}",)
+            return self.unexpected("'T'", helps=helps)
+        fixes = (sure(self.token.span, "T", "write 'T'"),) if name in ("t", "mT") else ()
+        return self.unexpected("'T'", helps=("the only attribute is `.T`, the transpose",), fixes=fixes)
 
     def _index(self) -> bool:
         if self.kind in (":", "None"):
@@ -260,7 +275,7 @@ class ExpressionParser(Stream):
             "MU0010",
             "the expression nests too deeply",
             span,
-            notes=(f"brackets nest at most {MAX_NESTING} deep, operators follow at most {MAX_HEIGHT} deep",),
+            notes=(f"brackets nest at most {MAX_NESTING} deep, expressions in each other {MAX_HEIGHT}",),
             helps=("give parts of it names: `part = ...`",),
         )
 

@@ -25,7 +25,7 @@ from mucc.dialects.mu.surface import (
     Parameter,
 )
 from mucc.dialects.mu.types import DTYPES, Shaped
-from mucc.frontend import ast
+from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context, Labels, shown
 from mucc.frontend.functions import FUNCTIONS, choose
 
@@ -42,6 +42,9 @@ _ARITHMETIC: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
 }
 INFINITY = "inf"
 """The number that has no digits, unless something else is called so."""
+
+_MOST_LISTED = 12
+_FUNCTIONS_LISTED = "`mucc docs --card` lists the functions of the language"
 
 _RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
@@ -127,13 +130,24 @@ class ExprGen:
                 helps=(f"bind it (`[{name}=4096]`), or pass the number as a parameter of type f32",),
             )
             return None
-        helps: tuple[str, ...] = ()
-        if name in DTYPES:
-            helps = ("a type can be given to `cast(x, type)` only",)
-        elif name in FUNCTIONS:
-            helps = (f"'{name}' is a function: write `{FUNCTIONS[name][0].signature}`",)
-        self.context.unknown("MU1001", f"unknown name '{name}'", expr.span, name, scope.values, helps=helps)
+        known = () if name in DTYPES or name in FUNCTIONS or foreign.value_help(name) else scope.values
+        helps = (self._name_help(name),)
+        self.context.unknown("MU1001", f"unknown name '{name}'", expr.span, name, known, helps=helps)
         return None
+
+    def _name_help(self, name: str) -> str:
+        """What to do about a name that stands for nothing."""
+        if name in DTYPES:
+            return "a type can be given to `cast(x, type)` only"
+        if name in FUNCTIONS:
+            return f"'{name}' is a function: write `{FUNCTIONS[name][0].signature}`"
+        if (help_ := foreign.value_help(name)) is not None:
+            return help_
+        if not self.scope.values:
+            return f"add a parameter `{name}` to the kernel, or define it: `{name} = ...`"
+        listed = ", ".join(list(self.scope.values)[:_MOST_LISTED])
+        more = ", ..." if len(self.scope.values) > _MOST_LISTED else ""
+        return f"define `{name} = ...` first, or use what is defined here: {listed}{more}"
 
     def _unary(self, expr: ast.Unary) -> Value:
         if expr.op == "-" and (number := self._literal(expr.operand)) is not None:
@@ -154,7 +168,13 @@ class ExprGen:
         return name in self.scope.values or name in self.scope.dims
 
     def _binary(self, expr: ast.Binary) -> Value:
-        lhs, rhs = self.lower(expr.lhs), self.lower(expr.rhs)
+        first, chain = expr.spine
+        value = self.lower(first)
+        for binary in chain:
+            value = self._operator(binary, value, self.lower(binary.rhs))
+        return value
+
+    def _operator(self, expr: ast.Binary, lhs: Value, rhs: Value) -> Value:
         if lhs is None or rhs is None:
             return None
         labels = (
@@ -194,7 +214,7 @@ class ExprGen:
             for argument in call.args:  # for their own errors, and as uses
                 if not isinstance(argument.value, ast.List) and not argument.name:
                     self.lower(argument.value)
-            self.context.unknown("MU1002", f"unknown function '{name}'", call.function.span, name, FUNCTIONS)
+            self._unknown_function(call.function)
             return None
         keywords = [a.name.text for a in call.args if a.name]
         positional = len(call.args) - len(keywords)
@@ -221,6 +241,17 @@ class ExprGen:
         if not complete or len(known) != len(values) or len(bound) != len(call.args):
             return None
         return self.add(call.span, lambda: function.build(known, options), call.function.span, tuple(labels))
+
+    def _unknown_function(self, function: ast.Ident) -> None:
+        name = function.text
+        if name in self.scope.values:
+            helps = (f"'{name}' is a value: write `{name} * (...)` for a product",)
+            self.context.error("MU1002", f"unknown function '{name}'", function.span, helps=helps)
+            return
+        helps = (help_,) if (help_ := foreign.function_help(name)) else (_FUNCTIONS_LISTED,)
+        known = () if foreign.is_foreign(name) else FUNCTIONS
+        message = f"unknown function '{name}'"
+        self.context.unknown("MU1002", message, function.span, name, known, helps=helps)
 
     def _bind(self, call: ast.Call, function: Function) -> dict[str, ast.Argument]:
         """Arguments by the name of their parameter; what fits none is reported and left out."""
@@ -258,11 +289,10 @@ class ExprGen:
 
     def _unknown_keyword(self, function: Function, keyword: ast.Ident, note: tuple[str, ...]) -> None:
         name = keyword.text
-        helps: tuple[str, ...] = ()
-        if name == "dim" and any(p.kind is AXES for p in function.params):
-            helps = ("the parameter is called 'axis'",)
-        message = f"{function.name} has no parameter '{name}'"
         known = [p.name for p in function.params]
+        same = next((p for p in foreign.parameter_names(name) if p in known), None)
+        helps = (f"the parameter is called '{same}'",) if same else ()
+        message = f"{function.name} has no parameter '{name}'"
         self.context.unknown("MU1008", message, keyword.span, name, known, note, helps)
 
     def _value(self, argument: ast.Argument, param: Parameter) -> Value:
@@ -286,7 +316,9 @@ class ExprGen:
                     choices = ", ".join(param.choices)
                     message = f"'{word}' is no value of '{param.name}'"
                     note = (f"it is one of {choices}",)
-                    self.context.unknown("MU1010", message, expr.span, word, param.choices, note)
+                    same = foreign.DTYPES.get(word)
+                    helps = (f"write `{same}`",) if same in param.choices else ()
+                    self.context.unknown("MU1010", message, expr.span, word, param.choices, note, helps)
                 elif option is None:
                     self._misfit(argument, param, f"one of {', '.join(param.choices)}")
             case _ if param.kind is EXTENT:
@@ -356,9 +388,13 @@ def constant(expr: ast.Expr) -> float | None:
         case ast.Unary(op="-"):
             operand = constant(expr.operand)
             return None if operand is None else -operand
-        case ast.Binary(op="/"):
-            lhs, rhs = constant(expr.lhs), constant(expr.rhs)
-            return None if lhs is None or not rhs else lhs / rhs
+        case ast.Binary():
+            first, chain = expr.spine
+            value = constant(first)
+            for binary in chain:
+                divisor = constant(binary.rhs) if binary.op == "/" else None
+                value = value / divisor if value is not None and divisor else None
+            return value
         case _:
             return None
 

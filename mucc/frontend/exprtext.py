@@ -18,12 +18,25 @@ def expr_text(expr: ast.Expr) -> str:
             space = " " if expr.op == "not" else ""
             return f"{expr.op}{space}{_bracketed(expr.operand, _binding(expr))}"
         case ast.Binary():
-            left, right = _side_bindings(expr)
-            return f"{_bracketed(expr.lhs, left)} {expr.op} {_bracketed(expr.rhs, right)}"
+            return _chain_text(expr)
         case ast.Transpose() | ast.Index():
             return _bracketed(expr.operand, POSTFIX) + _suffix(expr)
         case ast.Call():
             return f"{expr.function.text}({', '.join(map(argument_text, expr.args))})"
+
+
+def _chain_text(expr: ast.Binary) -> str:
+    """`a + b - c`, with brackets around each operand that needs them."""
+    first, chain = expr.spine
+    binding = _side_bindings(chain[0])[0]
+    words = [_bracketed(first, binding)]
+    opened = 0
+    for inner, outer in zip(chain, [*chain[1:], None], strict=True):
+        words.append(f"{inner.op} {_bracketed(inner.rhs, _side_bindings(inner)[1])}")
+        if outer is not None and PRECEDENCE[inner.op] < _side_bindings(outer)[0]:
+            words[-1] += ")"
+            opened += 1
+    return "(" * opened + " ".join(words)
 
 
 def argument_text(argument: ast.Argument) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Source, Span
+from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticSink, Fix, Source, Span
 
 KEYWORDS = frozenset({"kernel", "schedule", "for", "where", "stage", "return", "and", "or", "not", "None"})
 """Reserved words; `where` doubles as a function in expressions."""
@@ -131,7 +131,7 @@ def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
 def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) -> None:
     span = Span(start, start + len(word))
     advice = _ADVICE.get(word[0])
-    fixes = (Fix(span, "", "remove it"),) if word == ";" else ()
+    fixes = (Fix(span, "", "remove it", Applicability.MACHINE_APPLICABLE),) if word == ";" else ()
     shown = _short(word) if word.isprintable() else f"U+{ord(word[0]):04X}"
     if advice is None and not word.isascii():
         advice = "names and operators are ASCII; other characters may stand in comments"

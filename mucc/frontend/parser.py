@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from mucc.diagnostics.core import Fix, Span, did_you_mean
+from mucc.diagnostics.core import Fix, Span, near_spelling
 from mucc.frontend import ast
 from mucc.frontend.expressions import ExpressionParser
 from mucc.frontend.lexer import KEYWORDS, Token
-from mucc.frontend.stream import ITEM_WORDS, Bail
+from mucc.frontend.stream import ITEM_WORDS, Bail, sure
 
 DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32", "s4", "u4")
 LAYOUTS = ("row_major", "col_major", "strides", "sparse")
@@ -134,11 +134,23 @@ class Parser(ExpressionParser):
         token = self.token
         if token.kind != "name" or token.text in DTYPES:
             return
-        helps, fixes = self.did_you_mean(DTYPES)
-        if token.text == "bool":
-            helps = ("store a condition as numbers: `where(condition, 1, 0)`",)
+        helps, fixes = self._other_dtype(token)
         note = f"the types are {', '.join(DTYPES)}"
         self.error("MU0006", f"unknown type '{token.text}'", notes=(note,), helps=helps, fixes=fixes)
+
+    def _other_dtype(self, token: Token) -> tuple[tuple[str, ...], tuple[Fix, ...]]:
+        """Help and fix for what another framework calls a type, or for a misspelt one."""
+        from mucc.frontend import foreign
+
+        name = token.text
+        if name == "bool":
+            return ("store a condition as numbers: `where(condition, 1, 0)`",), ()
+        if (same := foreign.DTYPES.get(name)) is not None:
+            return (f"did you mean '{same}'?",), (sure(token.span, same, f"write '{same}'"),)
+        guess = near_spelling(name, DTYPES)
+        if guess is None:
+            return (), ()
+        return (f"did you mean '{guess}'?",), (Fix(token.span, guess, f"write '{guess}'"),)
 
     def _extent(self) -> ast.Extent:
         if self.kind == "int":
@@ -253,7 +265,7 @@ class Parser(ExpressionParser):
         return ast.Statement(Span(start.start, value.span.end), name, type_, value, is_stage)
 
     def _no_assignment(self, name: ast.Ident) -> Bail:
-        if guess := did_you_mean(name.text, ("return", "stage")) if self.kind != ":" else None:
+        if guess := near_spelling(name.text, ("return", "stage")) if self.kind != ":" else None:
             help_ = f"did you mean '{guess}'?"
         elif self.kind in tuple("+-*/@") and self.kind_after(1) == "=":
             help_ = f"values are named once: write `new = {name.text} {self.kind} ...`"
@@ -293,7 +305,7 @@ class Parser(ExpressionParser):
         """setting = name "=" value ;"""
         token = self.token
         if token.kind == ",":
-            fixes = (Fix(token.span, "", "remove it"),)
+            fixes = (sure(token.span, "", "remove it"),)
             raise self.unexpected("a setting", helps=("settings need no commas between them",), fixes=fixes)
         if token.text in earlier:
             self.error(
@@ -341,7 +353,7 @@ class Parser(ExpressionParser):
             "a shape is written without spaces",
             span,
             helps=(f"write {shape}",),
-            fixes=(Fix(span, shape, f"write {shape}"),),
+            fixes=(sure(span, shape, f"write {shape}"),),
         )
         while self.token.start < span.end and self.kind != "eof":
             self.advance()

@@ -6,11 +6,12 @@ What is legal on a target is checked where the target is known, by the legalisat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute
 
+from mucc.diagnostics.core import Applicability, Span
 from mucc.dialects.mu.schedule import (
     SETTINGS,
     ClusterAttr,
@@ -101,13 +102,27 @@ def _unknown_stage(context: Context, kernel: ast.Kernel, stage: ast.Ident, stage
     )
 
 
+def _unknown(
+    context: Context,
+    code: str,
+    message: str,
+    span: Span,
+    word: str,
+    known: Iterable[str],
+    notes: tuple[str, ...] = (),
+) -> None:
+    """Report a word of a schedule. Whatever it is mended into, results stay the same."""
+    sure = Applicability.MACHINE_APPLICABLE
+    context.unknown(code, message, span, word, known, notes, applicability=sure)
+
+
 def _settings(context: Context, schedule: ast.Schedule) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     for setting in schedule.settings:
         name = setting.name.text
         if name not in SETTINGS:
             note = (f"settings are {', '.join(SETTINGS)}",)
-            context.unknown("MU1043", f"unknown setting '{name}'", setting.name.span, name, SETTINGS, note)
+            _unknown(context, "MU1043", f"unknown setting '{name}'", setting.name.span, name, SETTINGS, note)
         elif value := _READERS[SETTINGS[name]](context, setting):
             found[name] = value
     return found
@@ -195,7 +210,9 @@ def _word(context: Context, setting: ast.Setting, choices: tuple[str, ...]) -> a
     if value.text not in choices:
         note = (f"it is one of {', '.join(choices)}",)
         span = type(value.span)(value.span.start, value.span.start + len(value.text))
-        context.unknown("MU1044", f"'{value.text}' is no value of '{name}'", span, value.text, choices, note)
+        _unknown(
+            context, "MU1044", f"'{value.text}' is no value of '{name}'", span, value.text, choices, note
+        )
         return None
     return value
 
@@ -227,7 +244,7 @@ def _scheduler(context: Context, setting: ast.Setting) -> Attribute | None:
         elif name not in params:
             span = argument.name.span if argument.name else argument.span
             note = (f"it has {', '.join(params)}",)
-            context.unknown("MU1044", f"{word.text} has no parameter '{name}'", span, name, params, note)
+            _unknown(context, "MU1044", f"{word.text} has no parameter '{name}'", span, name, params, note)
             good = False
         elif name in values:
             context.error("MU1044", f"'{name}' is given twice", argument.span)
@@ -255,7 +272,7 @@ def _scheduler_value(context: Context, name: str, value: ast.Value) -> str | int
             return value.text
         wanted = f"one of {', '.join(Raster)}"
         if isinstance(value, ast.Word):
-            context.unknown("MU1044", f"'raster' must be {wanted}", value.span, value.text, tuple(Raster))
+            _unknown(context, "MU1044", f"'raster' must be {wanted}", value.span, value.text, tuple(Raster))
             return None
     else:
         if isinstance(value, ast.IntLit) and value.value >= 1:

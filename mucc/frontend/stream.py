@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Fix, Source, Span, did_you_mean
+from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticSink, Fix, Source, Span, near_spelling
 from mucc.frontend.ast import Ident
 from mucc.frontend.lexer import KEYWORDS, MAX_ERRORS, Token, lex
 
@@ -122,11 +122,11 @@ class Stream:
         return Ident(self.advance().span, token.text)
 
     def did_you_mean(self, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Fix, ...]]:
-        """Help and fix for a current token that looks like a misspelt one of `words`."""
-        guess = did_you_mean(self.token.text, words)
+        """Help and fix for a current token that looks like a misspelt one of `words` of the grammar."""
+        guess = near_spelling(self.token.text, words)
         if guess is None:
             return (), ()
-        return (f"did you mean '{guess}'?",), (Fix(self.token.span, guess, f"write '{guess}'"),)
+        return (f"did you mean '{guess}'?",), (sure(self.token.span, guess, f"write '{guess}'"),)
 
     # Brackets and recovery
 
@@ -219,6 +219,11 @@ class Stream:
                 return True
             self.advance()
         return False
+
+
+def sure(span: Span, replacement: str, message: str) -> Fix:
+    """An edit that a tool may apply: only one text can have been meant."""
+    return Fix(span, replacement, message, Applicability.MACHINE_APPLICABLE)
 
 
 def shown(token: Token) -> str:

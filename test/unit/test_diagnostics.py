@@ -220,7 +220,9 @@ def test_json_holds_everything():
         "end_column": 16,
     }
     assert value["span"] == place
-    assert value["fixes"] == [{"span": place, "replacement": "gelu", "message": "say gelu"}]
+    assert value["fixes"] == [
+        {"span": place, "replacement": "gelu", "message": "say gelu", "applicability": "maybe-incorrect"}
+    ]
     assert (value["code"], value["severity"]) == ("MU1003", "error")
     assert (value["notes"], value["helps"], value["labels"][0]["text"]) == (["n"], ["h"], "w")
     assert from_json(to_json(diagnostic)) == diagnostic

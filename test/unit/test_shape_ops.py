@@ -14,7 +14,7 @@ from tensorlib import check, program, random, run, same_when_decomposed
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.mu import shape_rules
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.driver import Options, compile_text
+from mucc.driver import Options, check_language, compile_text
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -182,16 +182,16 @@ def test_decomposition_and_stages_keep_the_meaning(body: str) -> None:
     np.testing.assert_allclose(lowered, expected, rtol=2e-2)
 
 
-def test_what_has_no_kernel_is_an_error_when_compiled_and_a_warning_when_checked() -> None:
+def test_what_has_no_kernel_is_an_error_when_compiled_or_checked() -> None:
     source = Source(
         "f.mcu", "kernel f(x: f32[4, 6]) -> (a: f32[4, 6], b: f32[4]) { return flip(x), prod(x, 1) }"
     )
-    with pytest.raises(DiagnosticError) as error:
-        compile_text(source)
-    assert [(d.code, d.severity) for d in error.value.diagnostics] == [("MU2010", "error")] * 2
-    checked = compile_text(source, Options(keep_levels=False))
-    assert [(d.code, d.severity) for d in checked.sink.diagnostics] == [("MU2010", "warning")] * 2
-    assert [d.message for d in checked.sink.diagnostics] == [
-        "mucc has no kernel for `flip` yet",
-        "mucc has no kernel for `prod` yet",
-    ]
+    for deep in (True, False):
+        with pytest.raises(DiagnosticError) as error:
+            compile_text(source, Options(keep_levels=deep))
+        assert [(d.code, d.severity) for d in error.value.diagnostics] == [("MU2010", "error")] * 2
+        assert [d.message for d in error.value.diagnostics] == [
+            "mucc has no kernel for `flip` yet",
+            "mucc has no kernel for `prod` yet",
+        ]
+    assert check_language(source) == ()

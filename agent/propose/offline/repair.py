@@ -10,6 +10,7 @@ from mucc.diagnostics.render import from_json
 def repaired(attempt: Attempt) -> tuple[str, str] | None:
     """The program of an attempt that mucc rejected with its diagnostics' fixes applied, and what they say.
 
+    Fixes that may be incorrect are taken too: the result is judged like every other candidate.
     None where there are none, or where they are not of this text.
     """
     if attempt.outcome.status is not Status.INVALID:

@@ -72,7 +72,7 @@ class PoolOp(InferredOp):
         count_pad: bool = True,
     ):
         x = SSAValue.get(operand)
-        count = window_rules.spatial("pool", x.type)
+        count = window_rules.spatial("pooling", x.type)
         sizes = window_rules.per_axis("size", size, count, 1)
         strides = window_rules.per_axis("stride", sizes if stride is None else stride, count, 1)
         pads = window_rules.per_axis("pad", pad, count)
@@ -103,7 +103,7 @@ class PoolOp(InferredOp):
         return f"{self.kind.data.value}_pool"
 
     def inferred(self) -> Attribute:
-        count = window_rules.spatial("pool", self.operand.type)
+        count = window_rules.spatial("pooling", self.operand.type)
         given = {"size": self.size, "stride": self.stride, "pad": self.pad, "dilation": self.dilation}
         for name, numbers in given.items():
             least = 0 if name == "pad" else 1

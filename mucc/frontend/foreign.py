@@ -1,0 +1,251 @@
+"""Map names of PyTorch, NumPy, JAX and Triton to what this language writes, for error messages.
+
+A function that stands here never gets a spelling suggestion: its letters say nothing about its meaning.
+"""
+
+from __future__ import annotations
+
+
+def _key(name: str) -> str:
+    """A name without case and underscores: a function, its class and its in-place form have one key."""
+    return name.replace("_", "").lower()
+
+
+_PRODUCT = "x @ w"
+_SUMS = "x @ w` for a product, `sum(x * y, axis=1)"
+_MAXIMUM, _MINIMUM = "max(x, 0)", "min(x, 6)"
+_VIEW = "reshape(x, (M, 8, K))"
+_SWAP = "x.T` for the last two axes, else `permute(x, (1, 0))"
+_CONCAT = "concat(x, y, axis=1)"
+_SLICE = "slice(x, axis=1, start=0, stop=64)"
+_CAST = "cast(x, f32)"
+_AXIS = "x[:, None]"
+_SPREAD = "broadcast(x, (M, K))"
+_GATED = "silu(x @ g.T) * (x @ u.T)"
+_ROOT = "sqrt(sum(x * x, axis=1))"
+_NORM = "x * rsqrt(sum(x * x, axis=1, keepdims=on))"
+_EQUAL = "(a - b) * (a - b)"
+
+_EXPRESSIONS: dict[str, str] = {
+    # products
+    "linear": "x @ w.T + b",
+    **dict.fromkeys(("mm", "bmm", "dot", "mv", "matvec", "vecmat", "inner", "dot_general"), _PRODUCT),
+    **dict.fromkeys(("addmm", "baddbmm", "addmv", "addbmm"), "b + x @ w"),
+    **dict.fromkeys(("outer", "ger"), "x[:, None] * y[None, :]"),
+    **dict.fromkeys(("einsum", "tensordot"), _SUMS),
+    **dict.fromkeys(("vdot", "vecdot"), "sum(x * y, axis=1)"),
+    **dict.fromkeys(("scaled_dot_product_attention", "sdpa"), "attention(q, k, v)"),
+    **dict.fromkeys(("grouped_mm", "ragged_dot", "_grouped_mm"), "grouped_matmul(a, b, offsets)"),
+    # arithmetic
+    "add": "a + b",
+    **dict.fromkeys(("sub", "subtract"), "a - b"),
+    **dict.fromkeys(("mul", "multiply"), "a * b"),
+    **dict.fromkeys(("div", "divide", "true_divide", "truediv"), "a / b"),
+    **dict.fromkeys(("negative", "minus"), "-x"),
+    "addcmul": "x + value * a * b",
+    "addcdiv": "x + value * a / b",
+    "lerp": "a + weight * (b - a)",
+    "square": "x * x",
+    "reciprocal": "1 / x",
+    **dict.fromkeys(("absolute", "fabs"), "abs(x)"),
+    **dict.fromkeys(("power", "float_power"), "pow(a, b)"),
+    "log2": "log(x) * 1.4426950408889634",
+    "log10": "log(x) * 0.4342944819032518",
+    "log1p": "log(1 + x)",
+    "exp2": "exp(x * 0.6931471805599453)",
+    "exp10": "exp(x * 2.302585092994046)",
+    "sinh": "(exp(x) - exp(-x)) / 2",
+    "cosh": "(exp(x) + exp(-x)) / 2",
+    **dict.fromkeys(("sign", "sgn", "signbit"), "where(x > 0, 1, where(x < 0, -1, 0))"),
+    "heaviside": "where(x > 0, 1, 0)",
+    "erfc": "1 - erf(x)",
+    "logaddexp": "max(a, b) + softplus(-abs(a - b))",
+    "logit": "log(x / (1 - x))",
+    "hypot": "sqrt(a * a + b * b)",
+    "fma": "a * b + c",
+    # comparisons and choices
+    **dict.fromkeys(("masked_fill", "masked_fill_"), "where(mask, value, x)"),
+    **dict.fromkeys(("select_n", "ifelse"), "where(c, a, b)"),
+    **dict.fromkeys(("maximum", "fmax", "clamp_min", "clip_min"), _MAXIMUM),
+    **dict.fromkeys(("minimum", "fmin", "clamp_max", "clip_max"), _MINIMUM),
+    "clip": "clamp(x, lo=0, hi=1)",
+    **{name: f"a {op} b" for name, op in {"eq": "==", "equal": "==", "ne": "!=", "not_equal": "!="}.items()},
+    **{name: f"a {op} b" for name, op in {"lt": "<", "less": "<", "le": "<=", "less_equal": "<="}.items()},
+    **{
+        name: f"a {op} b"
+        for name, op in {"gt": ">", "greater": ">", "ge": ">=", "greater_equal": ">="}.items()
+    },
+    "logical_and": "a and b",
+    "logical_or": "a or b",
+    "logical_not": "not a",
+    "isnan": "x != x",
+    **dict.fromkeys(("isinf", "isposinf", "isneginf"), "abs(x) == inf"),
+    "isfinite": "abs(x) < inf",
+    # activations
+    "swish": "silu(x)",
+    **dict.fromkeys(("logistic", "expit"), "sigmoid(x)"),
+    "relu6": "clamp(x, lo=0, hi=6)",
+    "prelu": "where(x > 0, x, slope * x)",
+    "rrelu": "leaky_relu(x, slope=0.2)",
+    "celu": "max(x, 0) + min(0, expm1(x))",
+    "glu": "a * sigmoid(b)",
+    **dict.fromkeys(("swiglu", "geglu", "silu_and_mul"), _GATED),
+    **dict.fromkeys(("gelu_tanh", "gelu_new", "fast_gelu", "gelu_fast"), "gelu(x, approximate=tanh)"),
+    "quick_gelu": "x * sigmoid(1.702 * x)",
+    **dict.fromkeys(("logsigmoid", "log_sigmoid"), "-softplus(-x)"),
+    "softmin": "softmax(-x)",
+    "tanhshrink": "x - tanh(x)",
+    "hardshrink": "where(abs(x) > 0.5, x, 0)",
+    "softshrink": "where(x > 0.5, x - 0.5, where(x < -0.5, x + 0.5, 0))",
+    "threshold": "where(x > 0.1, x, 0)",
+    "squareplus": "(x + sqrt(x * x + 4)) / 2",
+    # reductions
+    **dict.fromkeys(("reduce_sum", "sum_to_size"), "sum(x, axis=1)"),
+    "reduce_max": "max(x, axis=1)",
+    "amin": "min(x, axis=1)",
+    "reduce_min": "min(x, axis=1)",
+    **dict.fromkeys(("reduce_mean", "average"), "mean(x, axis=1)"),
+    "reduce_prod": "prod(x, axis=1)",
+    "ptp": "max(x, axis=1) - min(x, axis=1)",
+    "std": "sqrt(var(x, axis=1))",
+    "variance": "var(x, axis=1)",
+    "norm": _ROOT,
+    "vector_norm": _ROOT,
+    "count_nonzero": "sum(where(x != 0, 1, 0), axis=1)",
+    "absmax": "amax(x)",
+    **dict.fromkeys(("normalize", "l2_normalize", "l2norm"), _NORM),
+    **dict.fromkeys(("standardize", "native_layer_norm"), "layer_norm(x)"),
+    "mse_loss": f"mean({_EQUAL})",
+    "l1_loss": "mean(abs(a - b))",
+    "cosine_similarity": "sum(a * b, axis=1) * rsqrt(sum(a * a, axis=1) * sum(b * b, axis=1))",
+    # shapes
+    **dict.fromkeys(("view", "flatten", "unflatten", "view_as", "reshape_as", "ravel"), _VIEW),
+    **dict.fromkeys(("transpose", "t", "trans", "swapaxes", "swapdims", "matrix_transpose"), _SWAP),
+    **dict.fromkeys(("movedim", "moveaxis", "permute_dims", "rearrange", "rollaxis"), "permute(x, (1, 0))"),
+    **dict.fromkeys(("unsqueeze", "expand_dims"), _AXIS),
+    "squeeze": "reshape(x, (M,))",
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to", "broadcast_in_dim", "repeat"), _SPREAD),
+    **dict.fromkeys(("cat", "concatenate", "hstack", "vstack", "column_stack", "row_stack"), _CONCAT),
+    "stack": "concat(x[None, :, :], y[None, :, :], axis=0)",
+    **dict.fromkeys(("split", "chunk", "narrow", "unbind", "dynamic_slice", "slice_in_dim"), _SLICE),
+    **dict.fromkeys(("fliplr", "rev"), "flip(x, axis=1)"),
+    "flipud": "flip(x, axis=0)",
+    **dict.fromkeys(("pad_sequence", "zero_pad", "zero_pad2d"), "pad(x, low=(0, 1), high=(0, 1))"),
+    **dict.fromkeys(("index_select", "embedding", "take", "select"), "gather(x, rows)"),
+    **dict.fromkeys(("take_along_axis", "take_along_dim"), "take_along(x, index, axis=1)"),
+    # tensors
+    **dict.fromkeys(("zeros", "zeros_like", "full_like", "empty", "empty_like", "fill"), "full((M, K), 0)"),
+    **dict.fromkeys(("ones", "ones_like"), "full((M, K), 1)"),
+    **dict.fromkeys(("arange", "range", "make_range"), "iota((M, K), axis=1)"),
+    **dict.fromkeys(("to", "astype", "type", "type_as", "convert_element_type"), _CAST),
+    **dict.fromkeys(("float", "half", "bfloat16", "asarray", "int"), _CAST),
+    **{f"conv{n}d": "conv(x, w)" for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": "conv_transpose(x, w)" for n in (1, 2, 3)},
+    **{f"max_pool{n}d": "max_pool(x, size=2)" for n in (1, 2, 3)},
+    **{f"avg_pool{n}d": "avg_pool(x, size=2)" for n in (1, 2, 3)},
+    **{f"batch_norm{n}d": "batch_norm(x)" for n in (1, 2, 3)},
+    **{f"instance_norm{n}d": "instance_norm(x)" for n in (1, 2, 3)},
+}
+"""Expressions that say the same in this language, by the name of the function elsewhere."""
+
+_WRITTEN = {_key(name): text for name, text in _EXPRESSIONS.items()}
+
+
+_NAMES = """
+sin cos tan asin acos atan atan2 arcsin arccos arctan arctan2 asinh acosh atanh arcsinh arccosh arctanh
+sinc deg2rad rad2deg degrees radians angle real imag conj polar round floor ceil trunc frac fix rint
+fmod remainder mod rem floor_divide divmod modf frexp ldexp nextafter gamma lgamma digamma erfinv igamma
+i0 polygamma xlogy nan_to_num cbrt copysign float8 bitwise_and bitwise_or bitwise_xor bitwise_not
+left_shift right_shift popcount bitcast topk top_k sort argsort msort unique nonzero argwhere
+searchsorted bucketize histogram histc bincount digitize median nanmedian mode quantile percentile
+kthvalue nansum nanmean nanmax nanmin cummax cummin logcumsumexp diff dropout alpha_dropout rand randn
+randint random normal uniform bernoulli multinomial randperm poisson gumbel_softmax sparsemax entmax
+one_hot index_add index_copy index_put index_fill masked_select masked_scatter scatter_add
+scatter_reduce put eye diag diagonal diag_embed trace tri linspace logspace meshgrid vander inv inverse
+pinv solve det slogdet cholesky qr svd eig eigh lu matrix_power matrix_exp lstsq kron cdist pdist fft
+ifft rfft irfft fft2 stft convolve correlate cross cross_entropy nll_loss kl_div binary_cross_entropy
+bce_loss huber_loss smooth_l1_loss ctc_loss adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d
+lp_pool2d max_unpool2d interpolate upsample grid_sample affine_grid pixel_shuffle unfold fold im2col
+local_response_norm bilinear embedding_bag lstm gru rnn_tanh rnn_relu multi_head_attention_forward
+repeat_interleave tile rot90 trapz trapezoid cov corrcoef apply_along_axis vmap scan cond while_loop map
+load store atomic_add program_id num_programs cdiv make_block_ptr associative_scan reduce
+inline_asm_elementwise isclose allclose isin isreal xor logical_xor gcd lcm clone detach copy contiguous
+item numpy sub_ zeta tensor array long new masked smm map_ sspaddmm baddbmm_out apply
+"""
+_ABSENT = frozenset(_key(name) for name in _NAMES.split())
+"""Functions elsewhere that the language has no short way to say."""
+
+DTYPES: dict[str, str] = {
+    **dict.fromkeys(("float16", "fp16", "half"), "f16"),
+    **dict.fromkeys(("bfloat16", "bfloat"), "bf16"),
+    **dict.fromkeys(("float32", "fp32", "float"), "f32"),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3", "fp8_e4m3", "fp8e4nv", "e4m3fn", "f8e4m3"), "e4m3"),
+    **dict.fromkeys(("float8_e5m2", "fp8_e5m2", "fp8e5", "f8e5m2"), "e5m2"),
+    **dict.fromkeys(("int8", "i8"), "s8"),
+    "uint8": "u8",
+    **dict.fromkeys(("int32", "i32", "int"), "s32"),
+    **dict.fromkeys(("int4", "i4"), "s4"),
+    "uint4": "u4",
+}
+"""Names of the same types elsewhere."""
+
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("dim", "dims", "axes", "dim0"), ("axis",)),
+    "keepdim": ("keepdims",),
+    **dict.fromkeys(("negative_slope", "alpha"), ("slope",)),
+    **dict.fromkeys(("min", "a_min", "min_val"), ("lo",)),
+    **dict.fromkeys(("max", "a_max", "max_val"), ("hi",)),
+    "padding": ("pad",),
+    **dict.fromkeys(("kernel_size", "window"), ("size",)),
+    "ceil_mode": ("ceil",),
+    "count_include_pad": ("count_pad",),
+    "output_padding": ("output_pad",),
+    **dict.fromkeys(("ddof", "unbiased"), ("correction",)),
+    "num_groups": ("groups",),
+    "epsilon": ("eps",),
+    "is_causal": ("causal",),
+    "attn_mask": ("mask",),
+    **dict.fromkeys(("fill_value", "constant_values"), ("value",)),
+    "shifts": ("shift",),
+}
+
+_VALUES: dict[str, str] = {
+    "pi": "write 3.141592653589793",
+    "e": "write 2.718281828459045",
+    "nan": "no number is NaN: `inf - inf` is",
+    **dict.fromkeys(("infinity", "Infinity"), "write `inf`"),
+    **dict.fromkeys(("True", "False", "true", "false"), "a condition is a comparison, such as `x > 0`"),
+}
+"""Names of numbers elsewhere, and what to write."""
+
+LIBRARIES = ("torch", "nn", "F", "np", "numpy", "jnp", "jax", "lax", "tl", "triton", "math", "libdevice")
+"""What calls begin with elsewhere."""
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a function of another framework is called so."""
+    return _key(name) in _WRITTEN or _key(name) in _ABSENT
+
+
+def function_help(name: str) -> str | None:
+    """What to write instead of a function that another framework calls so, None where none does."""
+    if (text := _WRITTEN.get(_key(name))) is not None:
+        return f"write `{text}`"
+    if _key(name) in _ABSENT:
+        return f"there is no `{name}` yet: compute it outside, and pass the result as a parameter"
+    return None
+
+
+def parameter_names(name: str) -> tuple[str, ...]:
+    """The parameters that mean what another framework calls so."""
+    return _PARAMETERS.get(name, ())
+
+
+def value_help(name: str) -> str | None:
+    """What to write instead of a name that stands for a number elsewhere."""
+    return _VALUES.get(name)
+
+
+def written() -> dict[str, str]:
+    """By name, the expressions that `function_help` gives."""
+    return dict(_EXPRESSIONS)
