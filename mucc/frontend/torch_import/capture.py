@@ -122,15 +122,25 @@ class Captured:
 
     def number(self, name: str) -> float | None:
         """The value of an input that is a constant tensor of one float without axes; None of others."""
+        value = self._constant(name)
+        return float(value) if value is not None and not value.dim() and value.is_floating_point() else None
+
+    def is_small(self, name: str) -> bool:
+        """Whether an input is a constant tensor of integers that 32 bits hold."""
+        value = self._constant(name)
+        if value is None or not value.numel() or value.is_floating_point():
+            return False
+        return bool((value == value.to(torch.int32)).all())
+
+    def _constant(self, name: str) -> Any:
+        """The tensor that an input always is; None where that is not known."""
         given = self.inputs.get(name)
         if given is None or given.source not in (Source.CONSTANT, Source.ATTRIBUTE):
             return None
         if any(m.target == given for m in self.mutations):
             return None
         value: Any = self.constants.get(given.path)
-        if isinstance(value, FakeTensor):
-            value = value.constant
-        return float(value) if value is not None and not value.dim() and value.is_floating_point() else None
+        return value.constant if isinstance(value, FakeTensor) else value
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def _compared(
         (f"input {n}", e, g) for n, (e, g) in enumerate(zip(leaves(given[0]), leaves(given[1]), strict=True))
     ]
     state = state_of(ours.module)
-    pairs += [(name, value, state[name]) for name, value in state_of(theirs).items()]
+    pairs += [(name, value.detach(), state[name].detach()) for name, value in state_of(theirs).items()]
     return [difference(*p) for p in pairs if isinstance(p[1], torch.Tensor)]
 
 
