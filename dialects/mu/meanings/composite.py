@@ -47,6 +47,16 @@ def softmax(machine: Machine, x: Any, axis: int) -> Any:
     return raised / kept(machine, "sum", raised, (axis,))
 
 
+def _weights(machine: Machine, scores: Any) -> Any:
+    """The softmax of each row; 0 for a row of -infinity, whose columns are all masked."""
+    xp, axis = machine.arrays.xp, len(scores.shape) - 1
+    most = kept(machine, "max", scores, (axis,))
+    is_masked = most == -math.inf
+    raised = xp.exp(scores - xp.where(is_masked, machine.arrays.full((), 0.0), most))
+    total = kept(machine, "sum", raised, (axis,))
+    return raised / xp.where(is_masked, machine.arrays.full((), 1.0), total)
+
+
 def _log_softmax(machine: Machine, x: Any, axis: int) -> Any:
     xp, below = machine.arrays.xp, x - kept(machine, "max", x, (axis,))
     return below - xp.log(kept(machine, "sum", xp.exp(below), (axis,)))
@@ -81,8 +91,7 @@ def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> An
     if op.causal:
         seen = xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
         scores = xp.where(seen, scores, nothing)
-    weights = softmax(machine, scores, len(scores.shape) - 1)
-    return machine.narrowed(weights, op.value.type) @ v
+    return machine.narrowed(_weights(machine, scores), op.value.type) @ v
 
 
 MEANINGS: dict[type[Operation], Meaning] = {

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -133,7 +133,7 @@ def _origin(request: Request) -> Any:
 
 
 def _program(request: Request, problem: Any, answer: Answer | None = None) -> Any:
-    from mucc.frontend.torch_import.capture import capture
+    from mucc.frontend.torch_import.capture import arguments_of, capture
     from mucc.frontend.torch_import.dynamic import dynamic_of, import_dynamic, parse_dynamic
     from mucc.frontend.torch_import.judge import compiles
     from mucc.frontend.torch_import.program import formats, import_graph
@@ -142,9 +142,10 @@ def _program(request: Request, problem: Any, answer: Answer | None = None) -> An
     judge = None if request.whole else compiles(request.target)
     how = formats(request.compute)
     if request.dynamic:
-        dynamic = dynamic_of(parse_dynamic(request.dynamic), problem.module, problem.inputs)
+        given = arguments_of(problem.module, problem.inputs)
+        dynamic = dynamic_of(parse_dynamic(request.dynamic), given)
         captured_at = mark
-        program = import_dynamic(problem.module, problem.inputs, request.name, how, judge, dynamic)
+        program = import_dynamic(problem.module, given, request.name, how, judge, dynamic)
         if answer is not None:
             answer.notes = dynamic.notes
     else:
@@ -191,8 +192,8 @@ def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
     program = _program(request, load_problem(request, tree))
     real = load_problem(request, tree, fake=False, seed=request.seed)
 
-    def call(module: Any, inputs: Sequence[Any]) -> Any:
-        return guarded(request.shown, "the module, as PyTorch runs it,", lambda: module(*inputs))
+    def call(module: Any, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        return guarded(request.shown, "the module, as PyTorch runs it,", lambda: module(*inputs, **keywords))
 
     driver = program.driver(_origin(request))
     found = compare(program, driver, real.module, real.inputs, request.seed, call)

@@ -14,6 +14,7 @@ from mucc.frontend.torch_import.capture import Captured, torch
 from mucc.frontend.torch_import.counting import Count, bytes_of, count_of, read_bytes
 from mucc.frontend.torch_import.driver import Origin, driver_text
 from mucc.frontend.torch_import.emit import Kernel, emit_piece, module_of
+from mucc.frontend.torch_import.integers import wide_integers
 from mucc.frontend.torch_import.lowering import Unsupported
 from mucc.frontend.torch_import.partition import (
     Formats,
@@ -166,7 +167,7 @@ def import_graph(
     names: Mapping[str, str] | None = None,
 ) -> Program:
     """The program of a captured module. With a `judge`, only what it lets pass becomes kernels."""
-    graph = Graph(captured, formats, names=names or {})
+    graph = Graph(captured, formats, names=names or {}, excluded=wide_integers(captured))
     steps = cut(graph, judge)
     leaving = returned(captured)
     pieces = [s for s in steps if isinstance(s, Piece)]

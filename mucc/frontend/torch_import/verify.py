@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.types import Shaped, dtype_name
+from mucc.frontend.torch_import.arguments import storage_of, tensors_of
+from mucc.frontend.torch_import.attributes import state_of
 from mucc.frontend.torch_import.capture import torch
 from mucc.frontend.torch_import.emit import Kernel
 from mucc.frontend.torch_import.program import Program
@@ -76,9 +78,12 @@ def driver_class(source: str) -> Any:
     return namespace["ModelNew"]
 
 
-def called(module: Any, inputs: Sequence[Any]) -> Any:
+Call = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+
+
+def called(module: Any, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
     """What a module gives."""
-    return module(*inputs)
+    return module(*inputs, **keywords)
 
 
 def compare(
@@ -87,19 +92,39 @@ def compare(
     module: Any,
     inputs: Sequence[Any],
     seed: int,
-    call: Callable[[Any, Sequence[Any]], Any] = called,
+    call: Call = called,
+    keywords: Mapping[str, Any] | None = None,
 ) -> list[Difference]:
-    """Run both on copies of the same inputs and weights; compare results, buffers, and changed inputs.
+    """Run both on copies of the same inputs and weights; compare results, state, and changed inputs.
 
-    `call` runs the module, and may say in its own way what the module raises.
+    Inputs that share memory are compared as they are, and then with values of their own. `call` runs the
+    module, and may say in its own way what the module raises.
     """
-    theirs, ours = copy.deepcopy(module), driver_of(program, source, copy.deepcopy(module))
-    given = [copy.deepcopy(tuple(inputs)) for _ in range(2)]
+    given = (tuple(inputs), dict(keywords or {}))
+    found = _compared(program, source, module, given, seed, call)
+    state = {storage_of(t) for t in tensors_of(module)}
+    own = _with_own_values(given, state, seed)
+    if own is not given:
+        apart = _compared(program, source, module, own, seed, call)
+        found += [replace(d, name=f"{d.name} of inputs that share no memory") for d in apart]
+    return found
+
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _compared(
+    program: Program, source: str, module: Any, inputs: Given, seed: int, call: Call
+) -> list[Difference]:
+    theirs, their_inputs = copy.deepcopy((module, inputs))
+    copied, our_inputs = copy.deepcopy((module, inputs))
+    ours = driver_of(program, source, copied)
+    given = (their_inputs, our_inputs)
     with torch.no_grad():
         torch.manual_seed(seed)
-        expected = call(theirs, given[0])
+        expected = call(theirs, *their_inputs)
         torch.manual_seed(seed)
-        got = ours(*given[1])
+        got = ours(*our_inputs[0], **our_inputs[1])
     leaves = torch.utils._pytree.tree_leaves
     pairs = [
         (f"result {n}", e, g) for n, (e, g) in enumerate(zip(leaves(expected), leaves(got), strict=True))
@@ -107,9 +132,29 @@ def compare(
     pairs += [
         (f"input {n}", e, g) for n, (e, g) in enumerate(zip(leaves(given[0]), leaves(given[1]), strict=True))
     ]
-    state = ours.module.state_dict()
-    pairs += [(name, value, state[name]) for name, value in theirs.state_dict().items()]
+    state = state_of(ours.module)
+    pairs += [(name, value.detach(), state[name].detach()) for name, value in state_of(theirs).items()]
     return [difference(*p) for p in pairs if isinstance(p[1], torch.Tensor)]
+
+
+def _with_own_values(given: Given, taken: Set[int | None], seed: int) -> Given:
+    """The inputs, with the elements in another order of each that lies in `taken` memory, or in one's before it.
+
+    The same object where none does.
+    """
+    leaves, spec = torch.utils._pytree.tree_flatten(given)
+    generator = torch.Generator().manual_seed(seed)
+    seen = set(taken)
+    changed = False
+    for n, leaf in enumerate(leaves):
+        if not isinstance(leaf, torch.Tensor) or (storage := storage_of(leaf)) is None or not leaf.numel():
+            continue
+        if storage in seen:
+            order = torch.randperm(leaf.numel(), generator=generator).to(leaf.device)
+            leaves[n] = leaf.detach().flatten()[order].reshape(leaf.shape)
+            changed = True
+        seen.add(storage)
+    return spec.unflatten(leaves) if changed else given
 
 
 def difference(name: str, expected: Any, got: Any) -> Difference:
