@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -28,10 +26,6 @@ TORCH = (
     "torch.utils.flop_counter",
 )
 """What is loaded of torch before the problem file is looked at; torch would do it at first use."""
-
-OPERATIONS = 3e9
-MOVED = 4e8
-"""Operations and bytes of what is still verified as it is: seconds on a CPU."""
 
 
 def main() -> None:
@@ -80,11 +74,12 @@ def answered(shown: str, work: Callable[[], Any]) -> dict[str, Any]:
 def serve(request: Request) -> Answer:
     """Import a problem file as asked. Raises DiagnosticError."""
     from mucc.frontend.torch_import.problem import load_problem, shapes_of
+    from mucc.frontend.torch_import.sizes import smaller
 
     answer = Answer()
     tree = parse_problem(request.shown, request.text)
     if request.scale_down:
-        tree = _smaller(request, tree)
+        tree = smaller(request, tree, steady=request.verify)
     mark, cpu = time.monotonic(), time.process_time()
     problem = load_problem(request, tree)
     answer.inputs = shapes_of(problem.inputs)
@@ -157,38 +152,23 @@ def _program(request: Request, problem: Any, answer: Answer | None = None) -> An
     return program
 
 
-def _smaller(request: Request, tree: ast.Module) -> ast.Module:
-    """The file at the smallest sizes at which it can be captured, and then run."""
-    from mucc.frontend.torch_import.capture import capture
-    from mucc.frontend.torch_import.problem import load_problem
-    from mucc.frontend.torch_import.scale import scalings
-
-    *smaller, whole = scalings(tree)
-    for candidate in smaller:
-        with suppress(DiagnosticError):
-            problem = load_problem(request, candidate)
-            capture(problem.module, problem.inputs)
-            return candidate
-    return whole
-
-
 def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
     """Compare with PyTorch on fresh inputs: at the problem's sizes where a CPU can, else at smaller ones."""
     from mucc.frontend.torch_import.capture import failure
     from mucc.frontend.torch_import.problem import guarded, load_problem, shapes_of
+    from mucc.frontend.torch_import.sizes import is_large, smaller
     from mucc.frontend.torch_import.verify import compare
 
     mark = time.monotonic()
-    work = [sum(row[key] for row in answer.rows) for key in ("operations", "bytes")]
-    if math.prod(work) and (work[0] > OPERATIONS or work[1] > MOVED):
-        smaller = _smaller(request, tree)
-        if ast.dump(smaller) == ast.dump(tree):
+    if is_large(*(sum(row[key] for row in answer.rows) for key in ("operations", "bytes"))):
+        found = smaller(request, tree, steady=True)
+        if ast.dump(found) == ast.dump(tree):
             raise failure(
                 "MU7041",
                 f"{request.shown} is too large to be verified on a CPU, and runs at no smaller size",
                 "give the sizes names at the top level of the file: `batch_size = 64`",
             )
-        tree = smaller
+        tree = found
     program = _program(request, load_problem(request, tree))
     real = load_problem(request, tree, fake=False, seed=request.seed)
 
@@ -197,7 +177,7 @@ def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
 
     driver = program.driver(_origin(request))
     found = compare(program, driver, real.module, real.inputs, request.seed, call)
-    answer.checks = [Check(d.name, d.largest, d.excess) for d in found]
+    answer.checks = [Check(d.name, d.largest, d.excess, d.noise) for d in found]
     answer.checked = shapes_of(real.inputs)
     answer.seconds["verify"] = time.monotonic() - mark
 

@@ -78,13 +78,21 @@ def kernel_name(path: str) -> str:
     return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")
 
 
+BEARABLE = 0.05
+"""Of the rms of a result: the largest error of PyTorch's own that still lets right be told from wrong."""
+
+
 @dataclass(frozen=True)
 class Check:
-    """How far one result, buffer or input is from PyTorch's; `excess` is over what is tolerated."""
+    """How far one result, buffer or input is from PyTorch's; `excess` is over what is tolerated.
+
+    `noise` is PyTorch's own error over the rms of the result, where something differs.
+    """
 
     name: str
     largest: float
     excess: float
+    noise: float = 0.0
 
 
 @dataclass
