@@ -5,9 +5,9 @@
 
 Builds a wheel and an sdist of the checkout. Each is installed by pip and by uv for each Python, without
 PyTorch and, with `--torch`, beside its build for the CPU; with `--nvcc` the wheel is also installed with the
-compilers, which then build a kernel. `--share` is one Python, the wheel by uv and the sdist by pip. What cannot
-be had here (an interpreter, PyTorch's build for one) is a row that says why. `--record` keeps the rows of other
-versions of Python that were recorded before. The exit status is 1 where an installation or a command failed.
+compilers, which then build a kernel. `--share` is one Python, the wheel by uv and the sdist by pip. What
+cannot be had here (an interpreter, PyTorch's build for one) is a row that says why. `--record` keeps what was
+recorded before of ways that are not tried now. The exit status is 1 where something failed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.Com
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The variables of a fresh environment's commands: nothing of this checkout, and not the compilers around."""
+    """The variables of commands in a fresh environment: nothing of this checkout or of other compilers."""
     hidden = ("PYTHONPATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH", "MUCC_NVCC", "MUCC_CUTLASS")
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
     places = [p for p in kept.get("PATH", "").split(os.pathsep) if not (Path(p) / "nvcc").exists()]
@@ -214,7 +214,12 @@ def cells(args: argparse.Namespace) -> list[Cell]:
         return [Cell(sys.executable, "uv", "wheel"), Cell(sys.executable, "pip", "sdist")]
     pythons = args.python or [sys.executable]
     torches = (False, True) if args.torch else (False,)
-    ways = itertools.product(pythons, ("pip", "uv"), ("wheel", "sdist"), torches)
+    ways = (
+        (python, installer, kind, torch)
+        for torch, installer, python, kind in itertools.product(
+            torches, ("uv", "pip"), pythons, ("wheel", "sdist")
+        )
+    )
     with_nvcc = [Cell(python, "uv", "wheel", nvcc=True) for python in pythons if args.nvcc]
     return [*(Cell(*way) for way in ways), *with_nvcc]
 
@@ -227,19 +232,19 @@ def reachable() -> bool:
 
 
 def record(rows: list[Row]) -> None:
-    """Keep the rows in bench/results."""
+    """Keep the rows in bench/results, beside those of ways that were not tried now."""
     sys.path.insert(0, str(ROOT))
     from bench.common import RESULTS, cpu_label, result
 
     path = RESULTS / cpu_label() / "install.json"
-    tried = {row.version for row in rows}
-    before = json.loads(path.read_text())["rows"] if path.exists() else []
     arguments = [Path(a).name if os.sep in a else a for a in sys.argv[1:]]
     command = " ".join(["python", "test/tools/install_matrix.py", *arguments])
-    made = [row for row in before if row["version"] not in tried]
-    for row in rows:
-        made.append(asdict(row) | {"command": command})
-        made[-1]["cell"]["python"] = Path(row.cell.python).name
+    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    now = [asdict(row) | {"command": command} for row in rows]
+    for row in now:
+        row["cell"]["python"] = row["version"] or Path(row["cell"]["python"]).name
+    tried = [row["cell"] for row in now]
+    made = [row for row in before if row["cell"] not in tried] + now
     made.sort(key=lambda row: [int(part) for part in row["version"].split(".") if part])
     summary = {
         "install.ways": len(made),
@@ -268,8 +273,8 @@ def main() -> int:
         for cell in cells(args):
             rows.append(row := try_cell(cell, files))
             print(row.line(), *row.failed, sep="\n  ", flush=True)
-    if args.record:
-        record(rows)
+            if args.record:
+                record(rows)
     return 1 if any(row.failed for row in rows) else 0
 
 
