@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -96,6 +97,12 @@ class Cell:
     torch: bool = False
     nvcc: bool = False
 
+    @property
+    def way(self) -> str:
+        """What `--only` looks at, such as `uv wheel torch`."""
+        flags = [name for name, on in (("torch", self.torch), ("nvcc", self.nvcc)) if on]
+        return " ".join([self.installer, self.kind, *flags])
+
     def requirements(self, files: dict[str, Path]) -> list[str]:
         """What the installer is given."""
         extra = "[nvcc]" if self.nvcc else ""
@@ -123,9 +130,7 @@ class Row:
 
     def line(self) -> str:
         """The row for people."""
-        c = self.cell
-        what = f"{self.version or c.python:<8} {c.installer:<4} {c.kind:<6}"
-        what += f" {'torch' if c.torch else '':<6} {'nvcc' if c.nvcc else '':<5}"
+        what = f"{self.version or self.cell.python:<8} {self.cell.way:<16}"
         if self.skipped:
             return f"{what} skipped: {self.skipped}"
         return (
@@ -221,7 +226,7 @@ def cells(args: argparse.Namespace) -> list[Cell]:
         )
     )
     with_nvcc = [Cell(python, "uv", "wheel", nvcc=True) for python in pythons if args.nvcc]
-    return [*(Cell(*way) for way in ways), *with_nvcc]
+    return [cell for cell in (*(Cell(*way) for way in ways), *with_nvcc) if re.search(args.only, cell.way)]
 
 
 def reachable() -> bool:
@@ -238,7 +243,7 @@ def record(rows: list[Row]) -> None:
 
     path = RESULTS / cpu_label() / "install.json"
     arguments = [Path(a).name if os.sep in a else a for a in sys.argv[1:]]
-    command = " ".join(["python", "test/tools/install_matrix.py", *arguments])
+    command = shlex.join(["python", "test/tools/install_matrix.py", *arguments])
     before = json.loads(path.read_text())["rows"] if path.exists() else []
     now = [asdict(row) | {"command": command} for row in rows]
     for row in now:
@@ -261,6 +266,9 @@ def main() -> int:
     parser.add_argument("--python", action="append", help="an interpreter (may be repeated)")
     parser.add_argument("--torch", action="store_true", help="also beside PyTorch for the CPU")
     parser.add_argument("--nvcc", action="store_true", help="also with the compilers (about 0.5 GB)")
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="the ways that it matches, as they are listed"
+    )
     parser.add_argument("--share", action="store_true", help="two ways only")
     parser.add_argument("--record", action="store_true", help="write bench/results/<machine>/install.json")
     args = parser.parse_args()
