@@ -153,9 +153,9 @@ error[MU5021]: '/dev/null' is empty
     "MU5101": (
         "nvcc was not found",
         """
-Making a `.so`, PTX or a cubin that is not in the cache needs NVIDIA's compiler. It is looked for, in this order, at `--nvcc`
-and MUCC_NVCC, among the pip packages of this Python, at CUDA_HOME and CUDA_PATH, on PATH, and under
-`/usr/local/cuda*`.
+Making a `.so`, PTX or a cubin that is not in the cache needs NVIDIA's compiler. It is looked for, in this
+order, at `--nvcc` and MUCC_NVCC, among the pip packages of this Python, at CUDA_HOME and CUDA_PATH, on PATH,
+and under `/usr/local/cuda*`.
 
 ```
 $ mucc kernel.mcu -o kernel.so
