@@ -35,7 +35,10 @@ def commit() -> str:
     """The commit that was measured, `+` where the checkout differs from it; outside git MUCC_COMMIT says."""
 
     def git(*arguments: str) -> str:
-        run = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+        try:
+            run = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            return ""
         return run.stdout.strip() if run.returncode == 0 else ""
 
     if not (head := git("rev-parse", "--short=12", "HEAD")):
