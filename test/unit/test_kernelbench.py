@@ -16,13 +16,14 @@ import pytest
 
 from bench.kernelbench import bounds, building, importing, measuring, report
 from bench.kernelbench.__main__ import main
-from bench.kernelbench.children import Limits, Turn, run_each
-from bench.kernelbench.measuring import BASELINES
+from bench.kernelbench.children import Limits, Sharing, Turn, run_each
+from bench.kernelbench.measuring import BASELINES, is_short
 from bench.kernelbench.options import Options
 from bench.kernelbench.records import Records
 from bench.kernelbench.rows import figures, geomean, row_of, speedup
 from mucc.agent.importing.problems import Problem, find_problems
 from mucc.diagnostics.core import DiagnosticError
+from mucc.gpu_memory import Room
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS = ROOT / "bench" / "kernelbench" / "problems"
@@ -151,6 +152,42 @@ def test_what_times_has_the_machine_to_itself(tmp_path: Path):
     rows = dict(run_each(range(4), work, lambda t: tmp_path / str(t), Limits(0.4, 1 << 30), 4))
     spans = sorted((row["began"], row["ended"]) for row in rows.values())
     assert all(earlier[1] <= later[0] for earlier, later in pairwise(spans))
+
+
+def test_tasks_share_the_memory_of_the_gpu(tmp_path: Path):
+    """What is taken together fits; what runs short is done again alone; nothing is lost."""
+    at_work, once = tmp_path / "at-work", tmp_path / "once"
+    at_work.mkdir()
+
+    def work(task: int, turn: Turn) -> dict[str, Any]:
+        (at_work / f"{task}").touch()
+        turn()  # all that fit are there by now
+        together = sorted(map(int, os.listdir(at_work)))
+        short = task == 3 and not once.exists()
+        once.touch()
+        (at_work / f"{task}").unlink()
+        return {"together": together, "error": "CUDA out of memory" if short else ""}
+
+    sharing = Sharing(Room(10), lambda task: task, is_short)
+    rows = dict(run_each([3, 4, 2, 9, 30], work, lambda t: tmp_path / f"{t}.log", EASY, 8, sharing))
+    assert sorted(rows) == [2, 3, 4, 9, 30] and not any(row["error"] for row in rows.values())
+    assert rows[3]["together"] == [3]
+    assert all(sum(row["together"]) <= 10 for task, row in rows.items() if task != 30)
+    assert rows[30]["together"] == [30] and any(len(row["together"]) > 1 for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("row", "short"),
+    [
+        ({"failed": {"compiled": "OutOfMemoryError: CUDA out of memory."}}, True),
+        ({"unjudged": "error[MU7015]: ... CUDA error: out of memory"}, True),
+        ({"error": "OutOfMemoryError: CUDA out of memory"}, True),
+        ({"failed": {"compiled": "TypeError: no"}, "failure": None}, False),
+        ({"ms": 1.0}, False),
+    ],
+)
+def test_what_has_run_out_of_memory(row: dict[str, Any], short: bool):
+    assert is_short(row) == short
 
 
 # Problem files
