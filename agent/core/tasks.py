@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from mucc.gpu_memory import wanted_by
+
 BASELINES = ("default", "tf32", "compile")
 """PyTorch as it is, with all products in tf32, and torch.compile with all in tf32."""
 
@@ -60,3 +62,10 @@ class Task:
     sol: dict[str, Any] = field(default_factory=dict[str, Any])
     bound_ms: float | None = None
     baselines: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def gpu_memory(self) -> int:
+        """The bytes of GPU memory that a process of it may take."""
+        bounds = self.sol.get("assumptions", {}).values()
+        moved = (float(b["limits"]["dram"]["amount"]) for b in bounds if "dram" in b.get("limits", {}))
+        return wanted_by(max(moved, default=0.0))

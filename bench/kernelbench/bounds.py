@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench.common import cpu_label, versions, write_result
+from bench.common import cpu_label, run_main, versions, write_result
 from bench.kernelbench.children import Limits, Turn, run_each
 from bench.kernelbench.importing import Values, bound_of, request_of
 from bench.kernelbench.records import Records
@@ -163,4 +163,4 @@ def _line(row: Values) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)
