@@ -83,9 +83,14 @@ def test_lstm(layers: int, ways: int, bias: bool, projected: int, batch_first: b
     assert is_product(node) and work_of(node).operations > 2 * steps * ways * first
 
 
-@pytest.mark.parametrize(("target", "gates", "plain", "biased", "special"), [
-    (aten.gru.input, 3, 9, 4, 3), (aten.rnn_tanh.input, 1, 0, 1, 1), (aten.rnn_relu.input, 1, 1, 1, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "gates", "plain", "biased", "special"),
+    [
+        (aten.gru.input, 3, 9, 4, 3),
+        (aten.rnn_tanh.input, 1, 0, 1, 1),
+        (aten.rnn_relu.input, 1, 1, 1, 0),
+    ],
+)
 def test_other_recurrent_networks(target: Any, gates: int, plain: int, biased: int, special: int):
     time, batch, inputs, hidden, layers = 5, 2, 9, 16, 3
     own = weights(gates, inputs, hidden, layers, 2, True, 0)
@@ -111,11 +116,15 @@ LOG6 = math.ceil(math.log2(math.factorial(6)))
 
 CASES: dict[str, tuple[Callable[[], Any], Count | None]] = {
     "groups of rows": (
-        lambda: node_of(aten._grouped_mm.default, t(64, 32, dtype=BF16), t(4, 32, 16, dtype=BF16), t(4, dtype=I32)),
+        lambda: node_of(
+            aten._grouped_mm.default, t(64, 32, dtype=BF16), t(4, 32, 16, dtype=BF16), t(4, dtype=I32)
+        ),
         Count({"bfloat16": 2 * 64 * 32 * 16}),
     ),
     "groups of K": (
-        lambda: node_of(aten._grouped_mm.default, t(64, 32, dtype=BF16), t(32, 16, dtype=BF16), t(4, dtype=I32)),
+        lambda: node_of(
+            aten._grouped_mm.default, t(64, 32, dtype=BF16), t(32, 16, dtype=BF16), t(4, dtype=I32)
+        ),
         Count({"bfloat16": 2 * 64 * 32 * 16}),
     ),
     "batches": (
@@ -123,7 +132,9 @@ CASES: dict[str, tuple[Callable[[], Any], Count | None]] = {
         Count({"bfloat16": 2 * 4 * 64 * 32 * 16}),
     ),
     "scaled": (
-        lambda: node_of(aten._scaled_mm.default, t(64, 32, dtype=F8), t(16, 32, dtype=F8).t(), t(1), t(1), out_dtype=BF16),
+        lambda: node_of(
+            aten._scaled_mm.default, t(64, 32, dtype=F8), t(16, 32, dtype=F8).t(), t(1), t(1), out_dtype=BF16
+        ),
         Count({"float8_e4m3fn": 2 * 64 * 32 * 16}),
     ),
     "integers": (
@@ -136,21 +147,46 @@ CASES: dict[str, tuple[Callable[[], Any], Count | None]] = {
         Count({"float32": 2 * 2 * 6 * 2 * 7}, 2 * 6 * 3, by_cudnn=True),
     ),
     "a transposed window": (
-        lambda: node_of(aten.convolution.default, t(2, 4, 5, 6), t(4, 3, 2, 2), None, [2, 2], [0, 0], [1, 1], True, [0, 0], 2),
+        lambda: node_of(
+            aten.convolution.default,
+            t(2, 4, 5, 6),
+            t(4, 3, 2, 2),
+            None,
+            [2, 2],
+            [0, 0],
+            [1, 1],
+            True,
+            [0, 0],
+            2,
+        ),
         Count({"float32": 2 * 2 * 4 * 3 * (5 * 2) * (6 * 2)}, by_cudnn=True),
     ),
     "a complex window": (
-        lambda: node_of(aten.convolution.default, t(1, 1, 4, dtype=torch.complex64), t(1, 1, 1, dtype=torch.complex64), None, [1], [0], [1], False, [0], 1),
+        lambda: node_of(
+            aten.convolution.default,
+            t(1, 1, 4, dtype=torch.complex64),
+            t(1, 1, 1, dtype=torch.complex64),
+            None,
+            [1],
+            [0],
+            [1],
+            False,
+            [0],
+            1,
+        ),
         Count({"complex64": 2 * 3 * 4}, by_cudnn=True),
     ),
     "a bag": (
-        lambda: node_of(aten._embedding_bag.default, t(1000, 64), t(40, dtype=torch.int64), t(8, dtype=torch.int64)),
+        lambda: node_of(
+            aten._embedding_bag.default, t(1000, 64), t(40, dtype=torch.int64), t(8, dtype=torch.int64)
+        ),
         Count(plain=40 * 64),
     ),
     "a sort": (lambda: node_of(aten.sort.default, t(5, 6)), Count(plain=5 * LOG6)),
     "the largest two": (lambda: node_of(aten.topk.default, t(5, 6), 2), Count(plain=5 * (5 + 1))),
     "the largest, in any order": (
-        lambda: node_of(aten.topk.default, t(5, 6), 2, -1, True, False), Count(plain=5 * 5),
+        lambda: node_of(aten.topk.default, t(5, 6), 2, -1, True, False),
+        Count(plain=5 * 5),
     ),
     "a median": (lambda: node_of(aten.kthvalue.default, t(5, 6), 2), Count(plain=30)),
     "a scan": (lambda: node_of(aten.cummax.default, t(5, 6), 1), Count(plain=30)),
@@ -160,7 +196,8 @@ CASES: dict[str, tuple[Callable[[], Any], Count | None]] = {
         Count(plain=3 * (4 * 8 * 3 - 6 * 8 + 8)),
     ),
     "a real transform": (
-        lambda: node_of(aten._fft_r2c.default, t(3, 8), [1], 0, True), Count(plain=3 * (4 * 8 * 3 - 6 * 8 + 8) // 2),
+        lambda: node_of(aten._fft_r2c.default, t(3, 8), [1], 0, True),
+        Count(plain=3 * (4 * 8 * 3 - 6 * 8 + 8) // 2),
     ),
     "an inverse transform": (
         lambda: node_of(aten._fft_c2r.default, t(3, 5, dtype=torch.complex64), [1], 0, 8),
@@ -170,17 +207,22 @@ CASES: dict[str, tuple[Callable[[], Any], Count | None]] = {
         lambda: node_of(aten._fft_c2c.default, t(4, 8, dtype=torch.complex64), [0, 1], 0, True),
         Count(plain=4 * 56 + 8 * 16),
     ),
-    "sums by index": (lambda: node_of(aten.index_add.default, t(9, 4), 0, t(5, dtype=I32), t(5, 4)), Count(plain=20)),
+    "sums by index": (
+        lambda: node_of(aten.index_add.default, t(9, 4), 0, t(5, dtype=I32), t(5, 4)),
+        Count(plain=20),
+    ),
     "a Cholesky factor": (lambda: node_of(aten.linalg_cholesky_ex.default, t(2, 6, 6)), Count(plain=2 * 72)),
     "attention that looks back": (
-        lambda: node_of(aten.scaled_dot_product_attention.default, t(2, 4, 8), t(2, 4, 8), t(2, 4, 8), is_causal=True),
+        lambda: node_of(
+            aten.scaled_dot_product_attention.default, t(2, 4, 8), t(2, 4, 8), t(2, 4, 8), is_causal=True
+        ),
         Count({"float32": 2 * 2 * 10 * 16}, 4 * 20, 20),
     ),
     "moving": (lambda: node_of(aten.flip.default, t(5, 6), [0]), Count()),
     "arithmetic": (lambda: node_of(aten.lgamma.default, t(5, 6)), Count(plain=30)),
     "what is not understood": (lambda: node_of(aten._linalg_svd.default, t(6, 6)), None),
     "random numbers": (lambda: node_of(aten.native_dropout.default, t(6, 6), 0.5, True), None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
