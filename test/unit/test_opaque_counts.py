@@ -29,7 +29,8 @@ def node_of(target: Any, *args: Any, **kwargs: Any) -> Any:
                 node.meta["val"] = mode.from_tensor(value)
                 return node, node.meta["val"]
             if isinstance(value, list | tuple):
-                pairs = [placed(v) for v in value]
+                values: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+                pairs = [placed(v) for v in values]
                 return [n for n, _ in pairs], [v for _, v in pairs]
             return value, value
 

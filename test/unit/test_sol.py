@@ -225,6 +225,42 @@ def test_what_is_zero_needs_no_input(body: str):
     assert any("whatever the inputs are" in fact for fact in found.facts)
 
 
+PICKED = {
+    # name: (parameters, result, expression, bytes that are read)
+    "rows of a table": ("t: bf16[50000, 64], i: s32[M]", "bf16[M, 64]", "gather(t, i)", 4 * 100 + 2 * 6400),
+    "more rows than there are": (
+        "t: bf16[30, 64], i: s32[M]",
+        "bf16[M, 64]",
+        "gather(t, i)",
+        4 * 100 + 2 * 1920,
+    ),
+    "rows, and all of it": (
+        "t: bf16[50000, 64], i: s32[M]",
+        "f32[M, 64]",
+        "gather(t, i) + sum(t)",
+        4 * 100 + 2 * 50000 * 64,
+    ),
+    "columns": ("x: f32[M, 512]", "f32[M, 8]", "slice(x, 1, 0, 8) * 2", 4 * 800),
+    "two columns": ("x: f32[M, 512]", "f32[M, 8]", "slice(x, 1, 0, 8) * slice(x, 1, 8, 16)", 4 * 1600),
+    "an element of each row": (
+        "x: f32[M, 512], i: s32[M, 1]",
+        "f32[M, 1]",
+        "take_along(x, i, axis=1)",
+        4 * 200,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_what_is_picked_is_read(name: str):
+    parameters, out, body, read = PICKED[name]
+    found = sol(f"kernel f[M]({parameters}) -> {out} {{ return {body} }}", M=100)
+    written = 2 if out.startswith("bf16") else 4
+    for extent in out.split("[")[1].rstrip("]").split(", "):
+        written *= 100 if extent == "M" else int(extent)
+    assert found.bound.limit(DRAM).amount == read + written  # pyright: ignore[reportOptionalMemberAccess]
+
+
 @pytest.mark.parametrize(
     "body", ["clamp(x, 0, 1)", "max(sigmoid(x), 0.5)", "sum(relu(x), axis=-1)[:, None] + x"]
 )
