@@ -247,8 +247,8 @@ class _Counter:
         """Operations by unit; `instead` says in which arithmetic operands of an element type multiply."""
         counts: dict[str, int] = {}
         for op in self.ops:
-            for unit, term in work(op):
-                number = self.number([term]) * self.share(op)
+            for unit, amount in work(op):
+                number = self.number([amount]) * self.share(op)
                 element = _element(op)
                 if element is not None and unit != "special" and (compute := instead.get(element)):
                     own = op.compute.data if isinstance(op, ContractionOp | ConvolutionOp) else None
@@ -359,7 +359,7 @@ def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
         inner.update(op.results)
         read.update(dict.fromkeys(v for v in op.operands if v not in inner))
     counts = {unit: evaluate(terms, dims) for unit, terms in operations(stage.body.block.ops).items()}
-    moved = evaluate([tensor_bytes(v.type) for v in stage.outputs if isinstance(v.type, TensorType)], dims)
+    moved = evaluate([tensor_bytes(v.type) for v in stage.outputs], dims)
     for value in read:
         if isinstance(value.type, TensorType):
             whole = evaluate([tensor_bytes(value.type)], dims)
