@@ -74,7 +74,7 @@ def figures(rows: Iterable[Values]) -> dict[str, float]:
     for row in rows:
         groups.setdefault(row["level"], []).append(row)
     for group, own in groups.items():
-        least = [row["least"] for row in own if "least" in row]
+        least = [row["least"] for row in own if "least" in row and not row.get("missing")]
         ratios = [row["over_other"] for row in own if row.get("over_other")]
         found |= {
             f"bounds.{group}.problems": len(own),
