@@ -5,6 +5,8 @@
 #include <mucc/check.h>
 #include <mucc/program.h>
 
+#include "gpu_bits.h"
+
 #include <ucontext.h>
 
 #include <cmath>
@@ -24,19 +26,6 @@ struct Index3 {
 };
 static Index3 threadIdx, blockIdx, gridDim;
 
-inline uint32_t __float_as_uint(float x) {
-  uint32_t u;
-  std::memcpy(&u, &x, 4);
-  return u;
-}
-inline float __uint_as_float(uint32_t u) {
-  float x;
-  std::memcpy(&x, &u, 4);
-  return x;
-}
-inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, int shift) {
-  return uint32_t((uint64_t(high) << 32 | low) >> (shift & 31));
-}
 inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }
 
 namespace on_host {
