@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp, f32, i1
 from xdsl.interpreter import (
     Interpreter,
     InterpreterFunctions,
@@ -29,6 +29,7 @@ from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
@@ -106,7 +107,7 @@ _RULES: dict[type[Operation], Rule] = {
     e.SigmoidOp: lambda a, op, v: _sigmoid(a, v[0]),
     e.GeluOp: lambda a, op, v: _gelu(a, op, v[0]),
     e.SoftplusOp: lambda a, op, v: _softplus(a, v[0], op.beta.value.data),
-    e.ReluOp: lambda a, op, v: a.xp.maximum(v[0], _number(a, 0.0)),
+    e.ReluOp: lambda a, op, v: a.xp.maximum(v[0], a.xp.zeros_like(v[0])),
     e.LeakyReluOp: lambda a, op, v: a.xp.where(v[0] > 0, v[0], op.slope.value.data * v[0]),
     e.EluOp: lambda a, op, v: _elu(a, v[0], op.alpha.value.data),
     e.SeluOp: lambda a, op, v: SELU_SCALE * _elu(a, v[0], SELU_ALPHA),
@@ -128,12 +129,23 @@ _RULES: dict[type[Operation], Rule] = {
 """What each elementwise op computes from its operands' values."""
 
 
+def wrapped(arrays: Arrays, value: Any) -> Any:
+    """Whole numbers as integers of 32 bits, which wrap around, in float64."""
+    return arrays.float64((arrays.whole(value) + 2**31) % 2**32 - 2**31)
+
+
 def _run_elementwise(
     functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues
 ) -> Any:
     from xdsl.interpreter import OpImplResult
 
-    return OpImplResult((functions.computed(op, _RULES[type(op)](functions.arrays, op, args)),), None)
+    assert isinstance(op, e.ElementwiseOp)
+    arrays, rule = functions.arrays, _RULES[type(op)]
+    if op.computes_integers:
+        value = rule(arrays, op, tuple(arrays.whole(v) for v in args))
+        is_bool = Shaped.of(op.result.type).element_type == i1
+        return OpImplResult((value if is_bool else wrapped(arrays, value),), None)
+    return OpImplResult((functions.computed(op, rule(arrays, op, args)),), None)
 
 
 def _run_meaning(functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues) -> Any:
@@ -267,7 +279,13 @@ class MuFunctions(InterpreterFunctions):
 
     @impl(ReduceOp)
     def reduce(self, interpreter: Interpreter, op: ReduceOp, args: PythonValues) -> PythonValues:
-        return (self.arrays.reduce(op.kind.data.value, args[0], op.axes.get_values()),)
+        return (self.reduced_over(op, args[0]),)
+
+    def reduced_over(self, op: ReduceOp, value: Any) -> Any:
+        axes, kind = op.axes.get_values(), op.kind.data.value
+        if Shaped.of(op.result.type).element_type != S32:
+            return self.arrays.reduce(kind, value, axes)
+        return wrapped(self.arrays, self.arrays.reduce(kind, self.arrays.whole(value), axes))
 
     @impl(PinOp)
     def pin(self, interpreter: Interpreter, op: PinOp, args: PythonValues) -> PythonValues:
