@@ -56,7 +56,9 @@ def _softplus(a: Arrays, x: Any, beta: float) -> Any:
 def _gelu(a: Arrays, op: e.GeluOp, x: Any) -> Any:
     if op.uses_tanh:
         return 0.5 * x * (1 + a.xp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
-    return 0.5 * x * (1 + a.erf(x * 0.7071067811865476))
+    # Below -40 the distribution function is 0 in float64, and the product at -inf its limit.
+    lower = a.xp.maximum(x, _number(a, -40.0))
+    return 0.5 * lower * (1 + a.erf(x * 0.7071067811865476))
 
 
 def _clip(a: Arrays, x: Any, lo: float, hi: float) -> Any:
@@ -65,6 +67,18 @@ def _clip(a: Arrays, x: Any, lo: float, hi: float) -> Any:
 
 def _elu(a: Arrays, x: Any, alpha: float) -> Any:
     return a.xp.where(x > 0, x, alpha * a.xp.expm1(a.xp.minimum(x, _number(a, 0.0))))
+
+
+def _power(a: Arrays, op: e.PowOp, x: Any, y: Any) -> Any:
+    """C's pow; to the powers of 0.5 and -0.5 that are written as literals a square root, as in PyTorch."""
+    literal = op.rhs.owner.value.value.data if isinstance(op.rhs.owner, e.ConstantOp) else None
+    match literal:
+        case 0.5:
+            return a.xp.sqrt(x)
+        case -0.5:
+            return 1 / a.xp.sqrt(x)
+        case _:
+            return x**y
 
 
 def _compare(op: e.CmpOp, x: Any, y: Any) -> Any:
@@ -94,7 +108,7 @@ _RULES: dict[type[Operation], Rule] = {
     e.DivOp: lambda a, op, v: v[0] / v[1],
     e.MinOp: lambda a, op, v: a.xp.minimum(v[0], v[1]),
     e.MaxOp: lambda a, op, v: a.xp.maximum(v[0], v[1]),
-    e.PowOp: lambda a, op, v: v[0] ** v[1],
+    e.PowOp: lambda a, op, v: _power(a, op, v[0], v[1]),
     e.NegOp: lambda a, op, v: -v[0],
     e.AbsOp: lambda a, op, v: a.xp.abs(v[0]),
     e.ExpOp: lambda a, op, v: a.xp.exp(v[0]),

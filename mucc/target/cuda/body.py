@@ -67,7 +67,9 @@ def _constant(value: SSAValue) -> float | None:
 
 def _divide(op: e.DivOp, a: str, b: str) -> str:
     divisor = _constant(op.rhs)
-    if divisor and math.isfinite(divisor) and abs(math.frexp(divisor)[0]) == 0.5:
+    # Of powers of two so large or small the reciprocal is no normal number.
+    normal = divisor and 2.0**-126 <= abs(divisor) <= 2.0**126
+    if divisor and normal and abs(math.frexp(divisor)[0]) == 0.5:
         return f"{a} * {float_literal(1.0 / divisor)}"  # by a power of two: exact
     return f"mucc::div({a}, {b})"
 

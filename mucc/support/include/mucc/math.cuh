@@ -276,9 +276,12 @@ MUCC_DEVICE float gelu_tanh(float x) {
   return x * sigmoid(twice_u);
 }
 
-// log(1 + exp(beta x)) / beta.
+// log(1 + exp(beta x)) / beta. Where beta x overflows, the exponential vanishes.
 MUCC_DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + ::log1pf(fast_exp(-fabsf(x))); }
-MUCC_DEVICE float softplus(float x, float beta) { return softplus(beta * x) * (1.0f / beta); }
+MUCC_DEVICE float softplus(float x, float beta) {
+  float const line = beta > 0.0f ? fmaxf(x, 0.0f) : fminf(x, 0.0f);
+  return line + ::log1pf(fast_exp(-fabsf(beta * x))) * (1.0f / beta);
+}
 
 // tanh(log(1 + e)) with e = exp(x) is (e^2 + 2e) / (e^2 + 2e + 2): mish costs one exponential. Past x = 20 it is 1.
 MUCC_DEVICE float tanh_softplus(float x) {
