@@ -33,6 +33,12 @@ EDGES = [
 ]
 X, Y = (a.reshape(-1).astype(np.int32) for a in np.meshgrid(EDGES, EDGES))
 
+
+def _low_or_y(x: Any, y: Any) -> Any:
+    result: Any = np.where(x < 16777217, x, y)
+    return result
+
+
 EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "x + y": lambda x, y: x + y,
     "x - y": lambda x, y: x - y,
@@ -44,7 +50,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "max(x, 5)": lambda x, y: np.maximum(x, np.int32(5)),
     "where(x > 0, x, 0)": lambda x, y: np.where(x > 0, x, np.int32(0)),
     "where(x == y + 1, x, -2147483648)": lambda x, y: np.where(x == y + 1, x, np.int32(LEAST)),
-    "where(x < 16777217, x, y)": lambda x, y: np.where(x < 16777217, x, y),
+    "where(x < 16777217, x, y)": _low_or_y,
     "relu(x)": lambda x, y: np.maximum(x, 0),
     "clamp(x, -9, y)": lambda x, y: np.minimum(np.maximum(x, np.int32(-9)), y),
     "cast(x > y, s32) + x": lambda x, y: (x > y).astype(np.int32) + x,
