@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.cutlass import nodes
@@ -16,6 +16,7 @@ from mucc.dialects.mu.ops.elementwise import (
     RetypeOp,
 )
 from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.pointwise import S32, types_of
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, TensorType
@@ -57,7 +58,7 @@ class Body:
         return op.results[0] if op.results else None
 
     def scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
-        """One element of a value of the stage, as an f32 (or a bool)."""
+        """One element of a value of the stage: an f32, a bool, or where no contraction is an s32."""
         for key in operands_first((value, axes), self._elements, self.values):
             self.values[key] = self._scalar(*key)
         return self.values[value, axes]
@@ -68,7 +69,7 @@ class Body:
         if not is_inside(value, self.stage):
             return []
         match op := value.owner:
-            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | ElementwiseOp():
+            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp() | ElementwiseOp():
                 return [(v, operand_axes(op, v, axes)) for v in op.operands]
             case _:
                 return []
@@ -96,7 +97,8 @@ class Body:
                 return self.cast(op, self.scalar(op.operand, operand_axes(op, op.operand, axes)))
             case ElementwiseOp():
                 operands = [self.scalar(v, operand_axes(op, v, axes)) for v in op.operands]
-                types = [op.infer([v.type for v in operands])]
+                operands = [self.number(v, op) for v in operands]
+                types = [op.infer(types_of(operands))]
                 new = type(op).create(operands=operands, result_types=types, properties=dict(op.properties))
                 new.location = op.location
                 self.block.add_op(new)
@@ -119,10 +121,29 @@ class Body:
             self.add(new, op)
         return value
 
+    def number(self, value: SSAValue, op: ElementwiseOp) -> SSAValue:
+        """The number that an operation computes with: an s32 where it computes with integers, else an f32."""
+        if value.type == i1 or isinstance(value.owner, ConstantOp):
+            return value
+        wanted = S32 if op.computes_integers else f32
+        if value.type == wanted:
+            return value
+        assert self.problem is None or wanted == f32, f"{op.name} of integers beside a contraction"
+        self.block.add_op(cast := CastOp(value, wanted))
+        cast.location = op.location
+        return cast.result
+
     def cast(self, op: CastOp, value: SSAValue) -> SSAValue:
         """Round to a narrower dtype and come back to f32; to f32 there is nothing to do."""
-        if op.element_type == f32 and value.type == f32:
+        if value.type == op.element_type and value.type in (f32, S32):
             return value
+        if self.problem is None and op.element_type == S32:
+            self.block.add_op(whole := CastOp(value, S32))
+            whole.location = op.location
+            return whole.result
+        if value.type == S32 and op.element_type != f32:
+            self.block.add_op(single := CastOp(value, f32))
+            value = single.result
         self.block.add_op(narrow := CastOp(value, op.element_type))
         narrow.location = op.location
         if op.element_type == f32:
@@ -134,12 +155,23 @@ class Body:
     def without_cast(self, value: SSAValue, destination: SSAValue) -> SSAValue:
         """The value before a rounding that the store does anyway."""
         assert isinstance(destination.type, TensorType)
+        if value.type == S32:
+            return self.bits(value)
         match value.owner:
             case CastOp(operand=narrow) if narrow.type == destination.type.element_type:
                 inner = narrow.owner
                 return inner.operand if isinstance(inner, CastOp) and inner.operand.type == f32 else value
             case _:
                 return value
+
+    def bits(self, value: SSAValue) -> SSAValue:
+        """What stores an s32."""
+        if isinstance(op := value.owner, nodes.BitsOp):
+            return op.operand
+        if isinstance(op, CastOp) and op.operand.type == f32:
+            return op.operand
+        self.block.add_op(bits := nodes.BitsOp(value))
+        return bits.result
 
     def load(self, access: Access) -> SSAValue:
         rank = len(self.stage.space)
@@ -167,7 +199,10 @@ class Body:
                 kind = LOADS[pattern]
             node = kind(build_view(access, rank, outer))
         self.block.add_op(node)
-        return node.result
+        if self.problem is not None or not nodes.are_bits(node.result):
+            return node.result
+        self.block.add_op(number := nodes.BitsOp(node.result))
+        return number.result
 
     def _seen(self, access: Access, rank: int) -> Dims:
         """The space, with extent 1 for rows, columns and batches along which an access does not vary."""

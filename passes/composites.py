@@ -23,6 +23,7 @@ from mucc.dialects.mu.ops.normalisation import (
     NormalizeOp,
     SoftmaxOp,
 )
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
@@ -40,6 +41,8 @@ def count_over(value: SSAValue, axes: Sequence[int]) -> int | None:
 
 def mean(b: Emit, x: SSAValue, axes: Sequence[int], count: float) -> SSAValue:
     """The mean over axes with extent 1 left in their place."""
+    if Shaped.of(x.type).element_type == S32:
+        x = b(e.CastOp(x, f32))
     total = b(ExpandOp(b(ReduceOp("sum", x, axes)), axes)) if axes else x
     return b(e.MulOp(total, b.number(1 / count)))
 
@@ -58,9 +61,12 @@ class Mean(RewritePattern):
             return
         if (count := count_over(op.operand, op.axes.get_values())) is None:
             return
-        total = ReduceOp("sum", op.operand, op.axes.get_values())
-        scale = e.ConstantOp(1 / count)
-        rewriter.replace(op, [total, scale, e.MulOp(total, scale)])
+        b = Emit()
+        is_integer = Shaped.of(op.operand.type).element_type == S32
+        value = b(e.CastOp(op.operand, f32)) if is_integer else op.operand
+        total = b(ReduceOp("sum", value, op.axes.get_values()))
+        result = b(e.MulOp(total, b.number(1 / count)))
+        rewriter.replace(op, b.ops, [result])
 
 
 class Logical(RewritePattern):

@@ -20,6 +20,7 @@ from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, Mat
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_bytes
@@ -90,6 +91,7 @@ class _Kernel(ProgramBuilder):
         for result in stage.outputs:
             for target in self.destinations(result):
                 value = body.scalar(anchor.operand, identity(stage.space))
+                value = body.bits(value) if value.type == S32 else value
                 body.add(nodes.ReduceStoreOp(anchor.kind, value, target))
         axes = anchor.axes.get_values()
         self.block.add_op(c.ReduceOp(stage.stage_name.data, stage.space, axes, Region(body.block)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
@@ -17,6 +17,7 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.passes.check_lowering import lowers
@@ -75,6 +76,13 @@ class Expand(RewritePattern):
         if not isinstance(op, e.ElementwiseOp) or (expansion := EXPANSIONS.get(type(op))) is None:
             return
         emit = Emit()
+        if not op.computes_integers and any(Shaped.of(v.type).element_type == S32 for v in op.operands):
+            # Functions of floats take integers as such.
+            is_integer = [Shaped.of(v.type).element_type == S32 for v in op.operands]
+            values = zip(op.operands, is_integer, strict=True)
+            op.operands = [emit(e.CastOp(v, f32)) if whole else v for v, whole in values]
+            rewriter.insert(emit.ops)
+            emit = Emit()
         result = expansion(emit, op)
         rewriter.replace(op, emit.ops, [result])
 

@@ -128,6 +128,8 @@ class _StageBuilder:
         if _element(new) == _element(old):
             return new
         self.block.add_op(cast := CastOp(new, _element(old)))
+        if isinstance(old.owner, Operation):
+            cast.location = old.owner.location
         return cast.result
 
 

@@ -20,6 +20,7 @@ from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp, StageKind
 from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
@@ -78,9 +79,9 @@ def epilogue_can_reduce(op: ReduceOp, space: Dims) -> bool:
     """Whether a contraction's epilogue can do this reduction over its output's axes.
 
     CUTLASS reduces along N (one value per row), along M (one per column), or over both; with leading
-    axes, also over all axes, or over all but N. It has no minimum.
+    axes, also over all axes, or over all but N. It has no minimum, and no integers.
     """
-    if op.kind.data is Reduction.MIN:
+    if op.kind.data is Reduction.MIN or Shaped.of(op.result.type).element_type == S32:
         return False
     rank, axes = len(space), tuple(op.axes.get_values())
     m, n = rank - 2, rank - 1
@@ -236,17 +237,31 @@ class Partition:
 
     def _pointwise(self, op: ElementwiseOp) -> None:
         homes = {stage for v in op.operands if (stage := self.home.get(v)) is not None}
-        fitting = [s for s in homes if s.space == dims_of(op.result)]
+        fitting = [s for s in homes if s.space == dims_of(op.result) and not op.computes_integers]
         for stage in sorted(fitting, key=self.stages.index, reverse=True):
             needs: dict[SSAValue, Stage] = {}
             for operand in op.operands:
                 if self.home.get(operand) is not stage:
+                    self._integers(operand)
                     needs |= self.needs(operand)
             if not any(s.waits_for(stage) for s in needs.values()):
                 stage.members.append(op)
                 stage.read(needs)
                 self.home[op.result] = stage
                 return
+
+    def _integers(self, value: SSAValue) -> None:
+        """Have maps store the integers that a value is computed from: contractions compute with floats."""
+        pending, seen = [value], set[SSAValue]()
+        while pending:
+            root = self.root(pending.pop())
+            if root in seen or self.writer(root) is not None or not isinstance(root.owner, ElementwiseOp):
+                continue
+            seen.add(root)
+            if root.owner.computes_integers and Shaped.of(root.type).element_type != i1:
+                self._map([root])
+            else:
+                pending += root.owner.operands
 
     def _pin(self, op: PinOp) -> None:
         value = self.behind_pins(op.operand)

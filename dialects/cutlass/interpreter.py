@@ -31,6 +31,7 @@ from mucc.dialects.mu.interpreter import (
     grouped_product,
     scattered,
     sizes_of,
+    wrapped,
 )
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
@@ -178,6 +179,10 @@ class CutlassFunctions(MuFunctions):
     def load(self, interpreter: Interpreter, op: nodes.LoadOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
 
+    @impl(nodes.BitsOp)
+    def bits(self, interpreter: Interpreter, op: nodes.BitsOp, args: PythonValues) -> PythonValues:
+        return (args[0],)
+
     @impl(nodes.ComputeOp)
     def compute(self, interpreter: Interpreter, op: nodes.ComputeOp, args: PythonValues) -> PythonValues:
         return interpreter.run_ssacfg_region(op.body, args, "compute")
@@ -233,7 +238,11 @@ class CutlassFunctions(MuFunctions):
     def reduced(self, op: nodes.ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:
         """Store a reduction over the launch's space, shaped as the destination."""
         full = args[0] + self.arrays.full(self.launch.space, 0.0)
-        value = self.arrays.reduce(op.kind.data.value, full, tuple(axes))
+        kind = op.kind.data.value
+        if nodes.are_bits(op.value):
+            value = wrapped(self.arrays, self.arrays.reduce(kind, self.arrays.whole(full), tuple(axes)))
+        else:
+            value = self.arrays.reduce(kind, full, tuple(axes))
         args[1].value = self.stored(value.reshape(self.shape(op.destination.type)), op.destination.type)
         return ()
 

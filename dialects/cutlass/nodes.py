@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     f32,
 )
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -34,7 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu.ops.elementwise import ConstantOp
-from mucc.dialects.mu.ops.pointwise import ElementwiseOp
+from mucc.dialects.mu.ops.pointwise import S32, ElementwiseOp, ValueConstraint
 from mucc.dialects.mu.ops.reduction import ReductionAttr
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import TensorType
@@ -55,6 +55,18 @@ class LoadNode(FormattedOp, ABC):
 
     def __init__(self, source: SSAValue):
         super().__init__(operands=[source], result_types=[f32])
+
+
+def are_bits(value: SSAValue) -> bool:
+    """Whether a number that a map or reduction kernel stores is an s32, as its bits."""
+    match op := value.owner:
+        case LoadOp():
+            return isinstance(op.source.type, TensorType) and op.source.type.dtype == "s32"
+        case ComputeOp():
+            last = op.body.block.last_op
+            return isinstance(last, YieldOp) and isinstance(last.value.owner, BitsOp)
+        case _:
+            return isinstance(op, BitsOp)
 
 
 class StoreNode(FormattedOp, ABC):
@@ -140,6 +152,22 @@ class LoadOp(LoadNode):
     """In map and reduce kernels: an element of a tensor, broadcast to the space."""
 
     name = "cutlass.load"
+
+
+@irdl_op_definition
+class BitsOp(ElementwiseOp):
+    """The bits of an f32 as an s32, or back: kernels load, move and store integers of 32 bits so."""
+
+    name = "cutlass.bits"
+
+    operand = operand_def(ValueConstraint)
+
+    def __init__(self, operand: SSAValue):
+        super().__init__(operands=[operand], result_types=[self.infer([operand.type])])
+
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        return f32 if operands[0] == S32 else S32
 
 
 @irdl_op_definition

@@ -62,6 +62,10 @@ class Arrays(Protocol):
 
     def erf(self, value: Any) -> Any: ...
 
+    def whole(self, value: Any) -> Any:
+        """Whole numbers as integers of 64 bits; bools as they are."""
+        ...
+
     def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
         """Reduce over axes: sum, max, min, amax, mean, prod; any and all of bools."""
         ...
@@ -123,6 +127,10 @@ class NumpyArrays:
     def erf(self, value: Any) -> Any:
         return self.xp.asarray(self.xp.frompyfunc(math.erf, 1, 1)(value), dtype=self.xp.float64)
 
+    def whole(self, value: Any) -> Any:
+        value = self.xp.asarray(value)
+        return value if value.dtype == bool else value.astype(self.xp.int64)
+
     def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
         np = self.xp
         function = getattr(np, "max" if kind == "amax" else kind)
@@ -170,6 +178,9 @@ class TorchArrays:
 
     def erf(self, value: Any) -> Any:
         return self.xp.erf(value)
+
+    def whole(self, value: Any) -> Any:
+        return value if value.dtype == self.xp.bool else value.to(self.xp.int64)
 
     def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
         torch = self.xp

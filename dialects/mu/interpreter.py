@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp, f32, i1
 from xdsl.interpreter import (
     Interpreter,
     InterpreterFunctions,
@@ -29,6 +29,7 @@ from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
@@ -55,7 +56,9 @@ def _softplus(a: Arrays, x: Any, beta: float) -> Any:
 def _gelu(a: Arrays, op: e.GeluOp, x: Any) -> Any:
     if op.uses_tanh:
         return 0.5 * x * (1 + a.xp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
-    return 0.5 * x * (1 + a.erf(x * 0.7071067811865476))
+    # Below -40 the distribution function is 0 in float64, and the product at -inf its limit.
+    lower = a.xp.maximum(x, _number(a, -40.0))
+    return 0.5 * lower * (1 + a.erf(x * 0.7071067811865476))
 
 
 def _clip(a: Arrays, x: Any, lo: float, hi: float) -> Any:
@@ -64,6 +67,18 @@ def _clip(a: Arrays, x: Any, lo: float, hi: float) -> Any:
 
 def _elu(a: Arrays, x: Any, alpha: float) -> Any:
     return a.xp.where(x > 0, x, alpha * a.xp.expm1(a.xp.minimum(x, _number(a, 0.0))))
+
+
+def _power(a: Arrays, op: e.PowOp, x: Any, y: Any) -> Any:
+    """C's pow; to the powers of 0.5 and -0.5 that are written as literals a square root, as in PyTorch."""
+    literal = op.rhs.owner.value.value.data if isinstance(op.rhs.owner, e.ConstantOp) else None
+    match literal:
+        case 0.5:
+            return a.xp.sqrt(x)
+        case -0.5:
+            return 1 / a.xp.sqrt(x)
+        case _:
+            return x**y
 
 
 def _compare(op: e.CmpOp, x: Any, y: Any) -> Any:
@@ -93,7 +108,7 @@ _RULES: dict[type[Operation], Rule] = {
     e.DivOp: lambda a, op, v: v[0] / v[1],
     e.MinOp: lambda a, op, v: a.xp.minimum(v[0], v[1]),
     e.MaxOp: lambda a, op, v: a.xp.maximum(v[0], v[1]),
-    e.PowOp: lambda a, op, v: v[0] ** v[1],
+    e.PowOp: lambda a, op, v: _power(a, op, v[0], v[1]),
     e.NegOp: lambda a, op, v: -v[0],
     e.AbsOp: lambda a, op, v: a.xp.abs(v[0]),
     e.ExpOp: lambda a, op, v: a.xp.exp(v[0]),
@@ -106,7 +121,7 @@ _RULES: dict[type[Operation], Rule] = {
     e.SigmoidOp: lambda a, op, v: _sigmoid(a, v[0]),
     e.GeluOp: lambda a, op, v: _gelu(a, op, v[0]),
     e.SoftplusOp: lambda a, op, v: _softplus(a, v[0], op.beta.value.data),
-    e.ReluOp: lambda a, op, v: a.xp.maximum(v[0], _number(a, 0.0)),
+    e.ReluOp: lambda a, op, v: a.xp.maximum(v[0], a.xp.zeros_like(v[0])),
     e.LeakyReluOp: lambda a, op, v: a.xp.where(v[0] > 0, v[0], op.slope.value.data * v[0]),
     e.EluOp: lambda a, op, v: _elu(a, v[0], op.alpha.value.data),
     e.SeluOp: lambda a, op, v: SELU_SCALE * _elu(a, v[0], SELU_ALPHA),
@@ -128,12 +143,23 @@ _RULES: dict[type[Operation], Rule] = {
 """What each elementwise op computes from its operands' values."""
 
 
+def wrapped(arrays: Arrays, value: Any) -> Any:
+    """Whole numbers as integers of 32 bits, which wrap around, in float64."""
+    return arrays.float64((arrays.whole(value) + 2**31) % 2**32 - 2**31)
+
+
 def _run_elementwise(
     functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues
 ) -> Any:
     from xdsl.interpreter import OpImplResult
 
-    return OpImplResult((functions.computed(op, _RULES[type(op)](functions.arrays, op, args)),), None)
+    assert isinstance(op, e.ElementwiseOp)
+    arrays, rule = functions.arrays, _RULES[type(op)]
+    if op.computes_integers:
+        value = rule(arrays, op, tuple(arrays.whole(v) for v in args))
+        is_bool = Shaped.of(op.result.type).element_type == i1
+        return OpImplResult((value if is_bool else wrapped(arrays, value),), None)
+    return OpImplResult((functions.computed(op, rule(arrays, op, args)),), None)
 
 
 def _run_meaning(functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues) -> Any:
@@ -267,7 +293,13 @@ class MuFunctions(InterpreterFunctions):
 
     @impl(ReduceOp)
     def reduce(self, interpreter: Interpreter, op: ReduceOp, args: PythonValues) -> PythonValues:
-        return (self.arrays.reduce(op.kind.data.value, args[0], op.axes.get_values()),)
+        return (self.reduced_over(op, args[0]),)
+
+    def reduced_over(self, op: ReduceOp, value: Any) -> Any:
+        axes, kind = op.axes.get_values(), op.kind.data.value
+        if Shaped.of(op.result.type).element_type != S32:
+            return self.arrays.reduce(kind, value, axes)
+        return wrapped(self.arrays, self.arrays.reduce(kind, self.arrays.whole(value), axes))
 
     @impl(PinOp)
     def pin(self, interpreter: Interpreter, op: PinOp, args: PythonValues) -> PythonValues:

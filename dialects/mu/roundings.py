@@ -13,8 +13,10 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.mu.arrays import to_tf32
 from mucc.dialects.mu.interpreter import MuFunctions
 from mucc.dialects.mu.ops.contraction import Compute, ContractionOp
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import Shaped
 
 EPSILON = 2.0**-23
 """The distance of neighbouring f32 numbers at 1. A sum may lose so much of each term, in any order."""
@@ -32,8 +34,8 @@ class RoundedFunctions(MuFunctions):
     """Stages as device kernels compute them: numbers are f32, operands in the format of tensor cores."""
 
     def computed(self, op: Operation, value: Any) -> Any:
-        is_bool = str(value.dtype).endswith("bool")
-        return value if is_bool else self.arrays.round_to(value, "f32")
+        is_exact = str(value.dtype).endswith("bool") or Shaped.of(op.results[0].type).element_type == S32
+        return value if is_exact else self.arrays.round_to(value, "f32")
 
     def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
         value = super().factor(op, operand, value)
@@ -53,8 +55,9 @@ class RoundedFunctions(MuFunctions):
 
     @impl(ReduceOp)
     def reduce(self, interpreter: Interpreter, op: ReduceOp, args: PythonValues) -> PythonValues:
-        axes = op.axes.get_values()
-        value = self.arrays.reduce(op.kind.data.value, args[0], axes)
+        axes, value = op.axes.get_values(), self.reduced_over(op, args[0])
+        if Shaped.of(op.result.type).element_type == S32:
+            return (value,)
         if op.kind.data.value == "sum" and axes:
             value = value + EPSILON * self.arrays.reduce("sum", args[0] * args[0], axes) ** 0.5
         return (self.computed(op, value),)

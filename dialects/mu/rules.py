@@ -57,12 +57,12 @@ def broadcast(shapes: Sequence[Dims]) -> Dims:
     return tuple(result)
 
 
-def promote(operands: Sequence[Attribute]) -> Attribute:
+def promote(operands: Sequence[Attribute], *, integers: bool = False) -> Attribute:
     """The dtype of a result: the widest of the tensors'; rank-0 values never widen a tensor.
 
     Among rank-0 values, a literal or a scalar passed by value never widens a rank-0 tensor. bf16 with
-    f16 gives f32, because neither holds the other; numbers of 8 bits, and s32, act as f32. Raises
-    TypeRuleError MU1021 for bools.
+    f16 gives f32, because neither holds the other, and numbers of 8 bits act as f32. So does s32, but where
+    an operation computes with `integers` and all operands are such. Raises TypeRuleError MU1021 for bools.
     """
     values = [Shaped.of(t) for t in operands]
     if any(v.element_type == i1 for v in values):
@@ -71,6 +71,8 @@ def promote(operands: Sequence[Attribute]) -> Attribute:
             "arithmetic on a bool",
             helps=("use `where(condition, a, b)` or `cast(condition, f32)`",),
         )
+    if integers and (found := {v.element_type for v in values}) <= {*INTEGERS} and DTYPES["s32"] in found:
+        return DTYPES["s32"]
     tensors = [Shaped.of(t) for t in operands if isinstance(t, TensorType)]
     kinds = {v.element_type for v in [v for v in tensors if v.dims] or tensors or values}
     return kind if len(kinds) == 1 and (kind := kinds.pop()) in WIDE else f32
@@ -83,10 +85,21 @@ def as_type(dims: Dims, element_type: Attribute, operands: Sequence[Attribute]) 
     return TensorType.of(dims, element_type)
 
 
-def elementwise(operands: Sequence[Attribute]) -> Attribute:
+def elementwise(operands: Sequence[Attribute], *, integers: bool = False) -> Attribute:
     """Arithmetic: broadcast the shapes, promote the dtypes."""
     values = [Shaped.of(t) for t in operands]
-    return as_type(broadcast([v.dims for v in values]), promote(operands), operands)
+    return as_type(broadcast([v.dims for v in values]), promote(operands, integers=integers), operands)
+
+
+def quotient(operands: Sequence[Attribute]) -> Attribute:
+    """`a / b` of floats. Raises TypeRuleError MU1029 for integers, of which the quotient is none."""
+    if promote(operands, integers=True) == DTYPES["s32"]:
+        raise TypeRuleError(
+            "MU1029",
+            "`/` of integers: the quotient of two integers is no integer",
+            helps=("divide floats: `cast(a, f32) / b`, which is rounded where it is stored as an integer",),
+        )
+    return elementwise(operands)
 
 
 def compare(lhs: Attribute, rhs: Attribute) -> Attribute:
@@ -114,7 +127,7 @@ def select(condition: Attribute, on_true: Attribute, on_false: Attribute) -> Att
     logical([condition])
     values = [Shaped.of(on_true), Shaped.of(on_false)]
     dims = broadcast([Shaped.of(condition).dims, *(v.dims for v in values)])
-    return as_type(dims, promote((on_true, on_false)), (condition, on_true, on_false))
+    return as_type(dims, promote((on_true, on_false), integers=True), (condition, on_true, on_false))
 
 
 def not_packed(value: Shaped) -> None:
@@ -228,6 +241,7 @@ def dense(operands: Sequence[Attribute]) -> None:
         )
 
 
+INTEGERS = tuple(DTYPES[name] for name in ("s4", "u4", "s8", "u8", "s32"))
 NARROW_FLOATS = (DTYPES["e4m3"], DTYPES["e5m2"])
 NARROW_INTEGERS = (DTYPES["s8"], DTYPES["u8"])
 WEIGHTS = (*NARROW_FLOATS, *NARROW_INTEGERS, DTYPES["s4"], DTYPES["u4"])
@@ -436,8 +450,10 @@ def normalise_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
     return tuple(sorted(result))
 
 
-def reduce(operand: Attribute, axes: Sequence[int], is_logical: bool = False) -> TensorType:
-    """Drop the reduced axes; the result is f32, as reductions accumulate in f32, or a bool of bools."""
+def reduce(
+    operand: Attribute, axes: Sequence[int], is_logical: bool = False, is_exact: bool = False
+) -> TensorType:
+    """Drop the reduced axes; the result is f32, which is accumulated in, s32 of s32, or a bool of bools."""
     value = Shaped.of(operand)
     if is_logical:
         logical([operand])
@@ -446,4 +462,8 @@ def reduce(operand: Attribute, axes: Sequence[int], is_logical: bool = False) ->
             "MU1021", "reduction of a bool", helps=("count with `sum(cast(condition, f32))`",)
         )
     kept = tuple(d for i, d in enumerate(value.dims) if i not in set(axes))
-    return TensorType.of(kept, i1 if is_logical else f32)
+    if is_logical:
+        return TensorType.of(kept, i1)
+    return TensorType.of(
+        kept, value.element_type if value.element_type == DTYPES["s32"] and is_exact else f32
+    )

@@ -411,6 +411,13 @@ _SHAPES: dict[str, tuple[str, str]] = {
         body("return x - sum(x, axis=2)"),
         body("return x - sum(x, axis=1)[:, None]"),
     ),
+    "MU1029": entry(
+        "quotient of integers",
+        "The quotient of two integers is no integer. Where an f32 is meant, make one of either operand; "
+        "stored as an integer it is rounded to the nearest one, ties to even.",
+        "kernel f[M](x: s32[M]) -> s32[M] {\n    return x / 2\n}",
+        "kernel f[M](x: s32[M]) -> s32[M] {\n    return cast(x, f32) / 2\n}",
+    ),
 }
 
 CODES: dict[str, tuple[str, str]] = {**_NAMES, **_SHAPES}

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import ctypes as ct
 import math
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hostlib import INCLUDE, cuda_paths
+from hostmath import applied, host_functions, kernels_of
 
-from mucc.diagnostics import Source
-from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp
-from mucc.dialects.cutlass.ops import MapOp, ProgramOp
-from mucc.driver import Compilation, Options, compile_text
-from mucc.target.cuda.body import compute_body
+from mucc.driver import Compilation
 
 EXPRESSIONS = (
     "x + y", "x - y", "x * y", "x / y", "x / 4", "x / 3", "-x", "0 - -x", "abs(x)", "min(x, y)", "max(x, y)",
@@ -41,64 +34,19 @@ Y = np.roll(X, 1234)
 
 @pytest.fixture(scope="module")
 def compilation() -> Compilation:
-    kernels = [
-        f"kernel f{i}[N](x: f32[N], y: f32[N]) -> f32[N] {{ return {text} }}"
-        for i, text in enumerate(EXPRESSIONS)
-    ]
-    return compile_text(Source("functions.mcu", "\n".join(kernels)), Options())
-
-
-def _function(name: str, program: ProgramOp) -> str:
-    """A C function that applies the program's body to arrays."""
-    (kernel,) = program.kernels
-    assert isinstance(kernel, MapOp)
-    (compute,) = [op for op in kernel.nodes if isinstance(op, ComputeOp)]
-    inputs = []
-    for value in compute.inputs:
-        load = value.owner
-        assert isinstance(load, LoadOp)
-        inputs.append("xy"[program.body.block.args.index(load.source)])
-    body = compute_body(f"Body_{name}", compute, [f"p{i}" for i in range(len(inputs))]).text.splitlines()
-    call = ", ".join(f"{array}[i]" for array in inputs)
-    return "\n".join(
-        [
-            *body,
-            f'extern "C" void {name}(int n, float const* x, float const* y, float* out) {{',
-            f"  for (int i = 0; i < n; ++i) out[i] = Body_{name}::apply({call});",
-            "}",
-        ]
-    )
+    return kernels_of(EXPRESSIONS, "f32")
 
 
 @pytest.fixture(scope="module")
 def library(compilation: Compilation, tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
-    gxx, paths = shutil.which("g++"), cuda_paths()
-    if gxx is None or paths is None:
-        pytest.skip("needs g++ and the CUDA headers: pip install 'mucc[nvcc]'")
-    folder: Path = tmp_path_factory.mktemp("math")
-    programs = [op for op in compilation.cutlass.body.block.ops if isinstance(op, ProgramOp)]
-    functions = [_function(p.sym_name.data, p) for p in programs]
-    (folder / "f.cpp").write_text("\n".join(["#include <mucc/math.cuh>", *functions]))
-    subprocess.run(
-        [gxx, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-I{INCLUDE}", f"-I{paths[0]}",
-         str(folder / "f.cpp"), "-o", str(folder / "f.so")],
-        check=True,
-    )  # fmt: skip
-    return ct.CDLL(str(folder / "f.so"))
-
-
-def _apply(library: ct.CDLL, name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    out = np.empty_like(x)
-    pointers = [a.ctypes.data_as(ct.c_void_p) for a in (x, y, out)]
-    getattr(library, name)(len(x), *pointers)
-    return out
+    return host_functions(compilation, tmp_path_factory.mktemp("math"))
 
 
 @pytest.mark.parametrize("index", range(len(EXPRESSIONS)), ids=EXPRESSIONS)
 def test_a_function_agrees_with_the_interpreter(index: int, compilation: Compilation, library: ct.CDLL):
     with np.errstate(all="ignore"):
         (expected,) = compilation.interpret(f"f{index}", [X, Y])
-    got = _apply(library, f"f{index}", X, Y).astype(np.float64)
+    got = applied(library, f"f{index}", X, Y).astype(np.float64)
     with np.errstate(over="ignore"):
         single = expected.astype(np.float32).astype(np.float64)
     assert np.array_equal(np.isnan(got), np.isnan(single))
@@ -121,7 +69,7 @@ def test_a_function_agrees_with_the_interpreter(index: int, compilation: Compila
 def test_nan_is_kept(text: str, library: ct.CDLL):
     x = np.array([np.nan, 1.0, np.nan], dtype=np.float32)
     y = np.array([1.0, np.nan, np.nan], dtype=np.float32)
-    got = _apply(library, f"f{EXPRESSIONS.index(text)}", x, y)
+    got = applied(library, f"f{EXPRESSIONS.index(text)}", x, y)
     assert np.isnan(got[0]) and np.isnan(got[2])
     if "y" in text:
         assert np.isnan(got[1])
@@ -129,7 +77,7 @@ def test_nan_is_kept(text: str, library: ct.CDLL):
 
 def test_gelu_is_as_exact_as_its_comment_says(library: ct.CDLL):
     x = np.concatenate([np.linspace(-9, 9, 20001), np.geomspace(1e-30, 1, 500)]).astype(np.float32)
-    got = _apply(library, f"f{EXPRESSIONS.index('gelu(x)')}", x, x).astype(np.float64)
+    got = applied(library, f"f{EXPRESSIONS.index('gelu(x)')}", x, x).astype(np.float64)
     exact = np.array([v * math.erfc(-v / math.sqrt(2)) / 2 for v in x.tolist()])
     rounding = np.abs(exact) * 2**-23
     assert (np.abs(got - exact) <= 2.5e-7 * np.abs(x) + rounding).all()
@@ -138,6 +86,6 @@ def test_gelu_is_as_exact_as_its_comment_says(library: ct.CDLL):
 
 def test_gelu_keeps_infinity_and_vanishes_below(library: ct.CDLL):
     x = np.array([np.inf, 1e30, -40, -1e30], dtype=np.float32)
-    got = _apply(library, f"f{EXPRESSIONS.index('gelu(x)')}", x, x)
+    got = applied(library, f"f{EXPRESSIONS.index('gelu(x)')}", x, x)
     assert got[0] == np.inf and got[1] == x[1]
     assert (np.abs(got[2:]) < 1e-21).all()

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from mucc.dialects.mu.ops.pointwise import ElementwiseOp, UnaryOp, ValueConstraint
+from mucc.dialects.mu.ops.pointwise import ElementwiseOp, UnaryOp, ValueConstraint, types_of
 
 # Klambauer et al., Self-Normalizing Neural Networks, 2017.
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -25,6 +25,7 @@ class ReluOp(CompositeOp):
     """max(x, 0)."""
 
     name = "mu.relu"
+    INTEGER: ClassVar[bool] = True
     SURFACE: ClassVar[str | None] = "relu"
 
 
@@ -115,6 +116,7 @@ class ClampOp(ElementwiseOp):
     """min(max(x, lo), hi); the bounds may be values."""
 
     name = "mu.clamp"
+    INTEGER: ClassVar[bool] = True
     SURFACE: ClassVar[str | None] = "clamp"
     COMPOSITE: ClassVar[bool] = True
 
@@ -124,4 +126,4 @@ class ClampOp(ElementwiseOp):
 
     def __init__(self, operand: SSAValue | Operation, lo: SSAValue | Operation, hi: SSAValue | Operation):
         values = [SSAValue.get(v) for v in (operand, lo, hi)]
-        super().__init__(operands=values, result_types=[self.infer([v.type for v in values])])
+        super().__init__(operands=values, result_types=[self.infer(types_of(values))])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from xdsl.dialects.builtin import Float32Type, FloatAttr, i1
+from xdsl.dialects.builtin import FloatAttr, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
@@ -18,10 +18,7 @@ from xdsl.irdl import (
     operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
-    traits_def,
 )
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
@@ -40,9 +37,16 @@ from mucc.dialects.mu.ops.activations import (
     SoftsignOp,
 )
 from mucc.dialects.mu.ops.base import check_result
-from mucc.dialects.mu.ops.pointwise import BinaryOp, ElementwiseOp, UnaryOp, ValueConstraint, number
-from mucc.dialects.mu.syntax import FormattedOp, WordAttr
-from mucc.dialects.mu.types import DTYPES, TensorType
+from mucc.dialects.mu.ops.pointwise import (
+    BinaryOp,
+    ConstantOp,
+    ElementwiseOp,
+    UnaryOp,
+    ValueConstraint,
+    types_of,
+)
+from mucc.dialects.mu.syntax import WordAttr
+from mucc.dialects.mu.types import TensorType
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -56,6 +60,7 @@ class AddOp(BinaryOp):
     """Sum, spelled `a + b`."""
 
     name = "mu.add"
+    INTEGER: ClassVar[bool] = True
 
 
 @irdl_op_definition
@@ -63,6 +68,7 @@ class SubOp(BinaryOp):
     """Difference, spelled `a - b`."""
 
     name = "mu.sub"
+    INTEGER: ClassVar[bool] = True
 
 
 @irdl_op_definition
@@ -70,6 +76,7 @@ class MulOp(BinaryOp):
     """Product, spelled `a * b`."""
 
     name = "mu.mul"
+    INTEGER: ClassVar[bool] = True
 
 
 @irdl_op_definition
@@ -78,12 +85,17 @@ class DivOp(BinaryOp):
 
     name = "mu.div"
 
+    @classmethod
+    def infer(cls, operands: list[Attribute]) -> Attribute:
+        return rules.quotient(operands)
+
 
 @irdl_op_definition
 class MinOp(BinaryOp):
     """The smaller of two values; NaN where one is NaN."""
 
     name = "mu.min"
+    INTEGER: ClassVar[bool] = True
     SURFACE: ClassVar[str | None] = "min"
 
 
@@ -92,6 +104,7 @@ class MaxOp(BinaryOp):
     """The larger of two values; NaN where one is NaN."""
 
     name = "mu.max"
+    INTEGER: ClassVar[bool] = True
     SURFACE: ClassVar[str | None] = "max"
 
 
@@ -108,6 +121,7 @@ class NegOp(UnaryOp):
     """Negation, spelled `-a` or `neg(a)`."""
 
     name = "mu.neg"
+    INTEGER: ClassVar[bool] = True
     SURFACE: ClassVar[str | None] = "neg"
 
 
@@ -116,6 +130,7 @@ class AbsOp(UnaryOp):
     """Absolute value."""
 
     name = "mu.abs"
+    INTEGER: ClassVar[bool] = True
     SURFACE: ClassVar[str | None] = "abs"
 
 
@@ -252,6 +267,7 @@ class CmpOp(ElementwiseOp):
     """Comparison of two numbers; gives a bool."""
 
     name = "mu.cmp"
+    INTEGER: ClassVar[bool] = True
 
     relation = prop_def(RelationAttr)
     lhs = operand_def(ValueConstraint)
@@ -263,7 +279,7 @@ class CmpOp(ElementwiseOp):
             relation = RelationAttr(Relation(relation))
         super().__init__(
             operands=[a, b],
-            result_types=[self.infer([a.type, b.type])],
+            result_types=[self.infer(types_of([a, b]))],
             properties={"relation": relation},
         )
 
@@ -318,6 +334,7 @@ class SelectOp(ElementwiseOp):
     """`where(condition, a, b)`: a where the condition holds, else b."""
 
     name = "mu.select"
+    INTEGER: ClassVar[bool] = True
 
     condition = operand_def(ValueConstraint)
     on_true = operand_def(ValueConstraint)
@@ -330,7 +347,7 @@ class SelectOp(ElementwiseOp):
         on_false: SSAValue | Operation,
     ):
         values = [SSAValue.get(v) for v in (condition, on_true, on_false)]
-        super().__init__(operands=values, result_types=[self.infer([v.type for v in values])])
+        super().__init__(operands=values, result_types=[self.infer(types_of(values))])
 
     @classmethod
     def infer(cls, operands: list[Attribute]) -> Attribute:
@@ -373,23 +390,6 @@ class RetypeOp(ConversionOp):
     """
 
     name = "mu.retype"
-
-
-@irdl_op_definition
-class ConstantOp(FormattedOp):
-    """A compile-time number."""
-
-    name = "mu.constant"
-
-    value = prop_def(FloatAttr)
-    result = result_def(Float32Type)
-
-    FORMAT: ClassVar[str] = "$value attr-dict"
-
-    traits = traits_def(Pure())
-
-    def __init__(self, value: float | FloatAttr):
-        super().__init__(result_types=[DTYPES["f32"]], properties={"value": number(value)})
 
 
 ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (

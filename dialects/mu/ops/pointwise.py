@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from xdsl.dialects.builtin import (
@@ -14,14 +15,24 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerType,
     f64,
+    i1,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import BaseAttr, IRDLOperation, operand_def, result_def, traits_def
+from xdsl.irdl import (
+    BaseAttr,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.base import check_result
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.syntax import FormattedOp
+from mucc.dialects.mu.types import DTYPES, Shaped, TensorType
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -42,6 +53,24 @@ ValueConstraint = (
 def number(value: float | FloatAttr) -> FloatAttr:
     """A compile-time number, kept in double precision."""
     return value if isinstance(value, FloatAttr) else FloatAttr(float(value), f64)
+
+
+S32 = DTYPES["s32"]
+
+
+def types_of(values: Sequence[SSAValue]) -> list[Attribute]:
+    """The types of operands: beside an s32 a literal that is a whole number is one too."""
+    types: list[Attribute] = [v.type for v in values]
+    if not any(Shaped.of(t).element_type == S32 for t in types):
+        return types
+    return [S32 if _is_whole(v) else t for v, t in zip(values, types, strict=True)]
+
+
+def _is_whole(value: SSAValue) -> bool:
+    if not isinstance(op := value.owner, ConstantOp):
+        return False
+    number = op.value.value.data
+    return number.is_integer() and -(2**31) <= number < 2**31
 
 
 class CanonicalizationTrait(HasCanonicalizationPatternsTrait):
@@ -66,6 +95,9 @@ class ElementwiseOp(IRDLOperation, ABC):
     COMPOSITE: ClassVar[bool] = False
     """Whether decompose rewrites it into simpler operations."""
 
+    INTEGER: ClassVar[bool] = False
+    """Whether it computes with integers where its operands are such; other operations take them as f32."""
+
     result = result_def(ValueConstraint)
 
     traits = traits_def(Pure(), CanonicalizationTrait())
@@ -73,7 +105,13 @@ class ElementwiseOp(IRDLOperation, ABC):
     @classmethod
     def infer(cls, operands: list[Attribute]) -> Attribute:
         """The result type for operand types. Raises TypeRuleError where they do not fit."""
-        return rules.elementwise(operands)
+        return rules.elementwise(operands, integers=cls.INTEGER)
+
+    @property
+    def computes_integers(self) -> bool:
+        """Whether its numbers are integers of 32 bits, which wrap around."""
+        numbers = [t for t in types_of(self.operands) if Shaped.of(t).element_type != i1]
+        return self.INTEGER and rules.promote(numbers, integers=True) == S32
 
     # One parser and printer for all: a declarative format for each class would be analysed at every start.
 
@@ -96,7 +134,24 @@ class ElementwiseOp(IRDLOperation, ABC):
         printer.print_operation_type(self)
 
     def verify_(self) -> None:
-        check_result(self, self.infer([o.type for o in self.operands]))
+        check_result(self, self.infer(types_of(self.operands)))
+
+
+@irdl_op_definition
+class ConstantOp(FormattedOp):
+    """A compile-time number."""
+
+    name = "mu.constant"
+
+    value = prop_def(FloatAttr)
+    result = result_def(Float32Type)
+
+    FORMAT: ClassVar[str] = "$value attr-dict"
+
+    traits = traits_def(Pure())
+
+    def __init__(self, value: float | FloatAttr):
+        super().__init__(result_types=[DTYPES["f32"]], properties={"value": number(value)})
 
 
 class UnaryOp(ElementwiseOp, ABC):
@@ -105,7 +160,9 @@ class UnaryOp(ElementwiseOp, ABC):
     def __init__(self, operand: SSAValue | Operation, **params: float | FloatAttr):
         value = SSAValue.get(operand)
         properties = {k: number(params.get(k, default)) for k, default in self.PARAMS.items()}
-        super().__init__(operands=[value], result_types=[self.infer([value.type])], properties=properties)
+        super().__init__(
+            operands=[value], result_types=[self.infer(types_of([value]))], properties=properties
+        )
 
 
 class BinaryOp(ElementwiseOp, ABC):
@@ -114,4 +171,4 @@ class BinaryOp(ElementwiseOp, ABC):
 
     def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
         a, b = SSAValue.get(lhs), SSAValue.get(rhs)
-        super().__init__(operands=[a, b], result_types=[self.infer([a.type, b.type])])
+        super().__init__(operands=[a, b], result_types=[self.infer(types_of([a, b]))])

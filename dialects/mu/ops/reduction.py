@@ -55,6 +55,11 @@ class Reduction(StrEnum):
         """Whether it reduces bools to a bool."""
         return self in (Reduction.ANY, Reduction.ALL)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether integers of 32 bits are reduced to such."""
+        return self not in (Reduction.MEAN, Reduction.ANY, Reduction.ALL)
+
 
 @irdl_attr_definition
 class ReductionAttr(WordAttr[Reduction]):
@@ -65,7 +70,7 @@ class ReductionAttr(WordAttr[Reduction]):
 
 @irdl_op_definition
 class ReduceOp(FormattedOp):
-    """Reduce over `axes`, which are dropped; the result is f32, or a bool for any and all."""
+    """Reduce over `axes`, which are dropped; the result is f32, s32 of s32, or a bool for any and all."""
 
     name = "mu.reduce"
 
@@ -88,7 +93,7 @@ class ReduceOp(FormattedOp):
             kind = ReductionAttr(Reduction(kind))
         super().__init__(
             operands=[value],
-            result_types=[rules.reduce(value.type, positions, kind.data.is_logical)],
+            result_types=[rules.reduce(value.type, positions, kind.data.is_logical, kind.data.is_exact)],
             properties={"kind": kind, "axes": DenseArrayBase.from_list(i64, positions)},
         )
 
@@ -96,7 +101,9 @@ class ReduceOp(FormattedOp):
         axes = self.axes.get_values()
         if tuple(axes) != rules.normalise_axes(axes, len(Shaped.of(self.operand.type).dims)):
             raise VerifyException("mu.reduce: axes must be sorted and counted from the front")
-        check_result(self, rules.reduce(self.operand.type, axes, self.kind.data.is_logical))
+        check_result(
+            self, rules.reduce(self.operand.type, axes, self.kind.data.is_logical, self.kind.data.is_exact)
+        )
 
 
 @irdl_op_definition

@@ -63,13 +63,18 @@ def _binary(cls: Callable[..., Operation]) -> Callable[..., Built]:
 for _overload, _cls in (
     (aten.mul.Tensor, e.MulOp),
     (aten.mul.Scalar, e.MulOp),
-    (aten.div.Tensor, e.DivOp),
-    (aten.div.Scalar, e.DivOp),
     (aten.maximum.default, e.MaxOp),
     (aten.minimum.default, e.MinOp),
     (aten.pow.Tensor_Tensor, e.PowOp),
 ):
     LOWERINGS[_overload] = _binary(_cls)
+
+
+@lowers(aten.div.Tensor, aten.div.Scalar)
+def quotient(b: Builder, x: Any, y: Any) -> Built:
+    """`x / y`, which is a float where both are integers."""
+    values = [b.value(v) for v in (x, y)]
+    return b.call(e.DivOp, *(b.cast(v, "f32") if dtype_of(v) == "s32" else v for v in values))
 
 
 def _scaled(b: Builder, value: Any, alpha: float) -> SSAValue:
@@ -93,7 +98,7 @@ def rsub(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
 
 @lowers(aten.reciprocal.default)
 def reciprocal(b: Builder, x: Any) -> Built:
-    return b.call(e.DivOp, 1.0, x)
+    return quotient(b, 1.0, x)
 
 
 @lowers(aten.sign.default)
@@ -178,8 +183,6 @@ def _compare(relation: str) -> Callable[..., Built]:
             if not isinstance(y, bool | int | float):
                 raise Unsupported("a comparison of bools")
             operands[0] = b.cast(operands[0], "f32")
-        elif kinds.count("s32") == 2:
-            raise Unsupported("a comparison of integers with integers, which f32 does not hold exactly")
         return b.add(e.CmpOp(relation, *operands))
 
     return build

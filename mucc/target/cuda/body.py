@@ -1,4 +1,4 @@
-"""Compute bodies: straight-line C++ on floats, one line per operation."""
+"""Compute bodies: straight-line C++ on floats and integers, one line per operation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.cutlass.nodes import ComputeOp, YieldOp
+from mucc.dialects.cutlass.nodes import BitsOp, ComputeOp, YieldOp
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.types import dtype_name
 from mucc.target.cuda.memory import EmissionError
-from mucc.target.cuda.names import Namer, float_literal
+from mucc.target.cuda.names import Namer, float_literal, integer_literal
 
 INFIX: dict[type[Operation], str] = {
     e.AddOp: "+",
@@ -31,6 +32,17 @@ RELATIONS = {
     e.Relation.EQ: "==",
     e.Relation.NE: "!=",
 }
+
+INTEGER_CALLS: dict[type[Operation], str] = {
+    e.AddOp: "mucc::add",
+    e.SubOp: "mucc::sub",
+    e.MulOp: "mucc::mul",
+    e.MinOp: "mucc::min",
+    e.MaxOp: "mucc::max",
+    e.NegOp: "mucc::neg",
+    e.AbsOp: "mucc::abs",
+}
+"""Arithmetic on integers, which wrap around."""
 
 CALLS: dict[type[Operation], str] = {
     e.MinOp: "mucc::min",
@@ -55,7 +67,9 @@ def _constant(value: SSAValue) -> float | None:
 
 def _divide(op: e.DivOp, a: str, b: str) -> str:
     divisor = _constant(op.rhs)
-    if divisor and math.isfinite(divisor) and abs(math.frexp(divisor)[0]) == 0.5:
+    # Of powers of two so large or small the reciprocal is no normal number.
+    normal = divisor and 2.0**-126 <= abs(divisor) <= 2.0**126
+    if divisor and normal and abs(math.frexp(divisor)[0]) == 0.5:
         return f"{a} * {float_literal(1.0 / divisor)}"  # by a power of two: exact
     return f"mucc::div({a}, {b})"
 
@@ -78,6 +92,8 @@ def _is_plain_softplus(value: SSAValue) -> bool:
 
 def expression(op: Operation, x: Sequence[str]) -> str:
     """The C++ of one primitive operation on operands `x`. Raises EmissionError for what is no primitive."""
+    if isinstance(op, e.ElementwiseOp) and op.computes_integers and type(op) in INTEGER_CALLS:
+        return f"{INTEGER_CALLS[type(op)]}({', '.join(x)})"
     if (call := CALLS.get(type(op))) is not None:
         return f"{call}({', '.join(x)})"
     if (sign := INFIX.get(type(op))) is not None:
@@ -101,6 +117,12 @@ def expression(op: Operation, x: Sequence[str]) -> str:
             return f"!{x[0]}"
         case e.SelectOp():
             return f"{x[0]} ? {x[1]} : {x[2]}"
+        case BitsOp():
+            return f"mucc::{'from_bits' if op.result.type == f32 else 'to_bits'}({x[0]})"
+        case e.CastOp() if op.element_type == S32:
+            return f"int({x[0]})" if op.operand.type == i1 else f"mucc::to_s32({x[0]})"
+        case e.CastOp() if op.operand.type == S32:
+            return f"float({x[0]})"
         case e.CastOp() if op.operand.type == i1:
             return f"mucc::from_bool({x[0]})"
         case e.CastOp():
@@ -111,7 +133,7 @@ def expression(op: Operation, x: Sequence[str]) -> str:
 
 def _is_rounding_back(op: Operation) -> bool:
     """A cast to f32 of a value that is rounded already: bodies hold everything in f32."""
-    return isinstance(op, e.CastOp) and op.element_type == f32 and op.operand.type != i1
+    return isinstance(op, e.CastOp) and op.element_type == f32 and op.operand.type not in (i1, S32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +214,7 @@ def _struct(name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence
         and len(set(inner.operand.uses)) == 1
     }
     for inner in block:
-        operands = [texts[v] for v in inner.operands if v in texts]
+        operands = [_operand(inner, v, texts[v]) for v in inner.operands if v in texts]
         match inner:
             case e.ConstantOp():
                 texts[inner.result] = float_literal(inner.value.value.data)
@@ -211,9 +233,17 @@ def _struct(name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence
                 else:
                     text = expression(inner, operands)
                 texts[result] = namer(f"v{len(lines)}")
-                kind = "bool" if result.type == i1 else "float"
+                kind = "bool" if result.type == i1 else "int" if result.type == S32 else "float"
                 lines.append(f"{kind} const {texts[result]} = {text};")
     return _lines(name, [parameters[i] for i in order], lines)
+
+
+def _operand(op: Operation, value: SSAValue, text: str) -> str:
+    """An operand's text: a literal of an operation on integers is one."""
+    number = _constant(value)
+    if number is None or not (isinstance(op, e.ElementwiseOp) and op.computes_integers):
+        return text
+    return integer_literal(int(number))
 
 
 def _lines(name: str, parameters: Sequence[str], lines: Sequence[str]) -> list[str]:

@@ -52,6 +52,11 @@ class Namer:
         return name
 
 
+def integer_literal(value: int) -> str:
+    """An int of C++, where the least one has no literal of its own."""
+    return "(-2147483647 - 1)" if value == -(2**31) else str(value)
+
+
 def float_literal(value: float) -> str:
     """The shortest C++ literal of the f32 nearest to `value`: `0.5f`, `-INFINITY`."""
     if math.isnan(value):

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp, ReduceStoreOp, ScatterStoreOp, StoreOp
+from mucc.dialects.cutlass.nodes import (
+    ComputeOp,
+    LoadNode,
+    LoadOp,
+    ReduceStoreOp,
+    ScatterStoreOp,
+    StoreOp,
+    are_bits,
+)
 from mucc.dialects.cutlass.ops import MapOp, ReduceOp
 from mucc.dialects.cutlass.views import Indexed, View, view_of
 from mucc.dialects.mu.types import PACKED, Dims, TensorType, dtype_bytes
@@ -25,7 +33,7 @@ from mucc.target.cuda.memory import (
     product,
 )
 from mucc.target.cuda.names import Namer, comment_text, string_literal, words
-from mucc.target.cuda.reductions import REDUCTIONS, identity
+from mucc.target.cuda.reductions import identity, reduction
 from mucc.target.cuda.texts import INDICES, Entry, Texts, used_locals
 
 THREADS = 256
@@ -72,12 +80,10 @@ class Rows:
 
 
 def _is_copy(node: Operation) -> bool:
-    """Whether a node stores integers of 32 bits as they were loaded."""
-    if not isinstance(node, StoreOp | ScatterStoreOp) or not isinstance(load := node.value.owner, LoadOp):
+    """Whether a node stores integers of 32 bits as their bits."""
+    if not isinstance(node, StoreOp | ScatterStoreOp | ReduceStoreOp) or not are_bits(node.value):
         return False
-    return all(
-        isinstance(t, TensorType) and t.dtype == "s32" for t in (load.source.type, node.destination.type)
-    )
+    return isinstance(t := node.destination.type, TensorType) and t.dtype == "s32"
 
 
 def _lane_kind(stride: Product) -> str:
@@ -119,7 +125,6 @@ class Pointwise:
         self.bodies: list[Body] = []
         self.statements: list[str] = []
         self.lanes: dict[SSAValue, str] = {}
-        self.copied: dict[SSAValue, str] = {}
         self.loads: list[Operand] = []
         self.scalars: list[tuple[str, Scalar]] = []
         self.outputs: list[Operand] = []
@@ -128,11 +133,7 @@ class Pointwise:
         for node in op.nodes:
             match node:
                 case LoadOp():
-                    copies = [_is_copy(use.operation) for use in node.result.uses]
-                    if not all(copies):
-                        self._load(node)
-                    if any(copies):
-                        self._load(node, is_copied=True)
+                    self._load(node, is_copied=are_bits(node.result))
                 case ComputeOp():
                     self._compute(node)
                 case StoreOp():
@@ -144,7 +145,8 @@ class Pointwise:
                     self.outputs.append(replace(output, is_copied=_is_copy(node)))
                     self.stored.append(node)
                 case ReduceStoreOp():
-                    self.outputs.append(self._reduced_output(node))
+                    output = self._reduced_output(node)
+                    self.outputs.append(replace(output, is_copied=_is_copy(node)))
                     self.reduced.append(node)
                 case _:
                     raise EmissionError(f"{node.name} in a {op.name}")
@@ -165,15 +167,14 @@ class Pointwise:
         view = view_of(node.source)
         if view.rows is None:
             self.loads.append(Operand(member, memory, self._strides(axes), is_copied=is_copied))
-            self._lanes(node.result, member, f"mucc::load<V>({member}, p)", is_copied=is_copied)
+            self._lanes(node.result, member, f"mucc::load<V>({member}, p)")
             return
         index = self._index(view.rows, self._indexed_axes(view))
         axis = view.row_axis
         stride = ZERO if axis is None else memory.strides[axis]
         rows = Rows(stride, ONE if axis is None else self.places.extent(memory.type.dims[axis]), index)
         self.loads.append(Operand(member, memory, self._strides(axes), rows, is_copied))
-        text = f"mucc::load_rows<V>({member}, {index}, p)"
-        self._lanes(node.result, member, text, is_copied=is_copied)
+        self._lanes(node.result, member, f"mucc::load_rows<V>({member}, {index}, p)")
 
     def _indexed_axes(self, view: View) -> dict[int, int]:
         """For axes of an index tensor, the axis of the space that walks along it."""
@@ -192,9 +193,9 @@ class Pointwise:
         self.loads.append(Operand(member, memory, strides))
         return member
 
-    def _lanes(self, value: SSAValue, hint: str, text: str, *, is_copied: bool = False) -> None:
+    def _lanes(self, value: SSAValue, hint: str, text: str) -> None:
         name = self.namer(f"{hint}_v")
-        (self.copied if is_copied else self.lanes)[value] = name
+        self.lanes[value] = name
         self.statements.append(f"auto const {name} = {text};")
 
     def _compute(self, node: ComputeOp) -> None:
@@ -351,7 +352,7 @@ class Pointwise:
     def _kinds(self) -> list[str]:
         if not self.reduced:
             return []
-        kinds = ", ".join(REDUCTIONS[node.kind.data] for node in self.reduced)
+        kinds = ", ".join(reduction(node) for node in self.reduced)
         return [f"  using Kinds = mucc::Reductions<{kinds}>;", ""]
 
     def _functions(self, is_reduction: bool) -> list[str]:
@@ -359,7 +360,7 @@ class Pointwise:
         if not is_reduction:
             stores = [
                 f"    mucc::store{f'_rows({o.member}, {o.rows.index}' if o.rows else f'({o.member}'}, p, "
-                f"{(self.copied if o.is_copied else self.lanes)[node.value]});"
+                f"{self.lanes[node.value]});"
                 for o, node in zip(self.outputs, self.stored, strict=True)
             ]
             return [
@@ -372,7 +373,7 @@ class Pointwise:
         count = len(self.reduced)
         results = ", ".join(self.lanes[node.value] for node in self.reduced)
         writes = [
-            f"    mucc::reduce<{REDUCTIONS[node.kind.data]}>({o.member}, p, result[{k}], shared);"
+            f"    mucc::reduce<{reduction(node)}>({o.member}, p, result[{k}], shared);"
             for k, (o, node) in enumerate(zip(self.outputs, self.reduced, strict=True))
         ]
         return [

@@ -197,6 +197,25 @@ MUCC_DEVICE float round_u8(float x) { return round_integer(x, 0.0f, 255.0f); }
 MUCC_DEVICE float round_s32(float x) { return round_integer(x, -0x1p31f, 0x1p31f); }
 MUCC_DEVICE float from_bool(bool x) { return x ? 1.0f : 0.0f; }
 
+// ---- integers -------------------------------------------------------------------------------------------------
+
+// An s32 is loaded, moved and stored as the bits of an f32.
+MUCC_DEVICE int to_bits(float x) { return __builtin_bit_cast(int, x); }
+MUCC_DEVICE float from_bits(int x) { return __builtin_bit_cast(float, x); }
+// The nearest integer, ties to even; the largest or smallest one for what lies beyond, 0 for NaN.
+MUCC_DEVICE int to_s32(float x) {
+  float const r = rintf(x);
+  return x != x ? 0 : r >= 0x1p31f ? 2147483647 : r < -0x1p31f ? -2147483647 - 1 : int(r);
+}
+// Sums, differences and products wrap around.
+MUCC_DEVICE int add(int a, int b) { return int(unsigned(a) + unsigned(b)); }
+MUCC_DEVICE int sub(int a, int b) { return int(unsigned(a) - unsigned(b)); }
+MUCC_DEVICE int mul(int a, int b) { return int(unsigned(a) * unsigned(b)); }
+MUCC_DEVICE int neg(int a) { return int(0u - unsigned(a)); }
+MUCC_DEVICE int abs(int a) { return a < 0 ? neg(a) : a; }
+MUCC_DEVICE int min(int a, int b) { return a < b ? a : b; }
+MUCC_DEVICE int max(int a, int b) { return a > b ? a : b; }
+
 // The same number, of which the compiler no longer knows where it came from: a product is not fused with a sum that
 // follows, and nothing is moved to the other side.
 MUCC_DEVICE float fenced(float x) {
@@ -257,9 +276,12 @@ MUCC_DEVICE float gelu_tanh(float x) {
   return x * sigmoid(twice_u);
 }
 
-// log(1 + exp(beta x)) / beta.
+// log(1 + exp(beta x)) / beta. Where beta x overflows, the exponential vanishes.
 MUCC_DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + ::log1pf(fast_exp(-fabsf(x))); }
-MUCC_DEVICE float softplus(float x, float beta) { return softplus(beta * x) * (1.0f / beta); }
+MUCC_DEVICE float softplus(float x, float beta) {
+  float const line = beta > 0.0f ? fmaxf(x, 0.0f) : fminf(x, 0.0f);
+  return line + ::log1pf(fast_exp(-fabsf(beta * x))) * (1.0f / beta);
+}
 
 // tanh(log(1 + e)) with e = exp(x) is (e^2 + 2e) / (e^2 + 2e + 2): mish costs one exponential. Past x = 20 it is 1.
 MUCC_DEVICE float tanh_softplus(float x) {
@@ -321,6 +343,45 @@ struct Min {
 struct Amax : Max {
   static constexpr float identity = ::mucc::identity::kAmax;
   static MUCC_DEVICE float first(float x) { return fabsf(x); }
+};
+
+// The same of integers, each the bits of an f32.
+struct IntegerSum {
+  static constexpr float identity = 0.0f;
+  static MUCC_DEVICE float first(float x) { return x; }
+  static MUCC_DEVICE float combine(float a, float b) { return from_bits(add(to_bits(a), to_bits(b))); }
+  static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
+#if defined(__CUDA_ARCH__)
+    atomicAdd(reinterpret_cast<int*>(p), to_bits(x));
+#endif
+  }
+};
+
+struct IntegerMax {
+  static constexpr float identity = __builtin_bit_cast(float, 0x80000000u);
+  static MUCC_DEVICE float first(float x) { return x; }
+  static MUCC_DEVICE float combine(float a, float b) { return from_bits(max(to_bits(a), to_bits(b))); }
+  static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
+#if defined(__CUDA_ARCH__)
+    atomicMax(reinterpret_cast<int*>(p), to_bits(x));
+#endif
+  }
+};
+
+struct IntegerMin {
+  static constexpr float identity = __builtin_bit_cast(float, 0x7fffffffu);
+  static MUCC_DEVICE float first(float x) { return x; }
+  static MUCC_DEVICE float combine(float a, float b) { return from_bits(min(to_bits(a), to_bits(b))); }
+  static MUCC_DEVICE void atomic([[maybe_unused]] float* p, [[maybe_unused]] float x) {
+#if defined(__CUDA_ARCH__)
+    atomicMin(reinterpret_cast<int*>(p), to_bits(x));
+#endif
+  }
+};
+
+struct IntegerAmax : IntegerMax {
+  static constexpr float identity = 0.0f;
+  static MUCC_DEVICE float first(float x) { return from_bits(abs(to_bits(x))); }
 };
 
 }  // namespace mucc

@@ -1,0 +1,156 @@
+"""Integers of 32 bits: interpreters and emitted C++, run on the host, against NumPy."""
+
+from __future__ import annotations
+
+import ctypes as ct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hostmath import applied, host_functions, kernels_of
+
+from mucc.diagnostics import DiagnosticError, Source
+from mucc.driver import Compilation, compile_text
+
+LEAST, MOST = -(2**31), 2**31 - 1
+EDGES = [
+    0,
+    1,
+    -1,
+    2,
+    7,
+    -7,
+    2**24,
+    2**24 + 1,
+    -(2**24) - 1,
+    123456789,
+    2**30,
+    MOST,
+    MOST - 1,
+    LEAST,
+    LEAST + 1,
+]
+X, Y = (a.reshape(-1).astype(np.int32) for a in np.meshgrid(EDGES, EDGES))
+
+
+def _low_or_y(x: Any, y: Any) -> Any:
+    result: Any = np.where(x < 16777217, x, y)
+    return result
+
+
+EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "x + y": lambda x, y: x + y,
+    "x - y": lambda x, y: x - y,
+    "x * y": lambda x, y: x * y,
+    "x * x * y - 3": lambda x, y: x * x * y - np.int32(3),
+    "-x": lambda x, y: -x,
+    "abs(x)": lambda x, y: np.abs(x),
+    "min(x, y)": np.minimum,
+    "max(x, 5)": lambda x, y: np.maximum(x, np.int32(5)),
+    "where(x > 0, x, 0)": lambda x, y: np.where(x > 0, x, np.int32(0)),
+    "where(x == y + 1, x, -2147483648)": lambda x, y: np.where(x == y + 1, x, np.int32(LEAST)),
+    "where(x < 16777217, x, y)": _low_or_y,
+    "relu(x)": lambda x, y: np.maximum(x, 0),
+    "clamp(x, -9, y)": lambda x, y: np.minimum(np.maximum(x, np.int32(-9)), y),
+    "cast(x > y, s32) + x": lambda x, y: (x > y).astype(np.int32) + x,
+    "cast(cast(x, f32), s32)": lambda x, y: np.clip(x.astype(np.float32).astype(np.float64), LEAST, MOST),
+    "cast(cast(x, s8), s32) * y": lambda x, y: np.clip(x, -128, 127) * y,
+    "cast(cast(x, f32) / 2, s32)": lambda x, y: np.rint(x.astype(np.float32) / 2),
+}
+
+
+@pytest.fixture(scope="module")
+def compilation() -> Compilation:
+    return kernels_of(list(EXPRESSIONS), "s32")
+
+
+FOLDS = "\n".join(
+    f'extern "C" void fold_{kind}(int n, float const* x, float* out) {{\n'
+    f"  using R = mucc::{kind};\n  float a = R::identity;\n"
+    "  for (int i = 0; i < n; ++i) a = R::combine(a, R::first(x[i]));\n  *out = a;\n}"
+    for kind in ("IntegerSum", "IntegerMax", "IntegerMin", "IntegerAmax")
+)
+
+
+@pytest.fixture(scope="module")
+def library(compilation: Compilation, tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
+    # Without the unsigned detour of sums and products a sanitizer would end the test.
+    flags = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+    return host_functions(compilation, tmp_path_factory.mktemp("integers"), FOLDS, *flags)
+
+
+def _pointer(array: np.ndarray) -> Any:
+    return array.ctypes.data_as(ct.c_void_p)
+
+
+@pytest.mark.parametrize("index", range(len(EXPRESSIONS)), ids=EXPRESSIONS)
+def test_arithmetic_of_integers_is_exact_and_wraps(index: int, compilation: Compilation, library: ct.CDLL):
+    with np.errstate(all="ignore"):
+        expected = np.asarray(list(EXPRESSIONS.values())[index](X, Y)).clip(LEAST, MOST).astype(np.int64)
+        (meant,) = compilation.interpret(f"f{index}", [X, Y])
+        (lowered,) = compilation.interpret_lowered(f"f{index}", [X, Y])
+    rounded = np.clip(np.rint(meant), LEAST, MOST)
+    assert np.array_equal(rounded, expected)
+    assert np.array_equal(lowered, expected)
+    assert np.array_equal(applied(library, f"f{index}", X, Y), expected)
+
+
+def test_torch_agrees() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.from_numpy(X), torch.from_numpy(Y)
+    for text in ("x + y", "x - y", "x * y", "-x"):
+        want = {"x + y": x + y, "x - y": x - y, "x * y": x * y, "-x": -x}[text]
+        source = f"kernel f[N](x: s32[N], y: s32[N]) -> s32[N] {{ return {text} }}"
+        (got,) = compile_text(Source("f.mcu", source)).interpret("f", [x, y])
+        assert torch.equal(got, want.double()), text
+
+
+def _largest(values: Any) -> Any:
+    return np.abs(values).max()
+
+
+@pytest.mark.parametrize("kind", ["Sum", "Max", "Min", "Amax"])
+def test_reductions_of_integers_are_exact(kind: str, library: ct.CDLL) -> None:
+    text = f"kernel f[N](x: s32[N]) -> s32[] {{ return {kind.lower()}(x) }}"
+    compilation = compile_text(Source("f.mcu", text))
+    assert f"mucc::Integer{kind}" in compilation.emit("cu")
+    values = np.array([5, 2**24 + 1, -(2**30), 2**30, 2**30, 77, MOST], np.int32)
+    exact = {"Sum": np.sum, "Max": np.max, "Min": np.min, "Amax": _largest}[kind](values)
+    want = int(np.int64(exact).astype(np.int32))
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        assert interpret("f", [values])[0] == want
+    out = np.empty(1, np.int32)
+    getattr(library, f"fold_Integer{kind}")(len(values), _pointer(values), _pointer(out))
+    assert out[0] == want
+
+
+def test_the_quotient_of_integers_is_refused() -> None:
+    for body in ("x / 2", "1 / x", "x / x"):
+        with pytest.raises(DiagnosticError) as caught:
+            compile_text(Source("f.mcu", f"kernel f[N](x: s32[N]) -> s32[N] {{ return {body} }}"))
+        assert caught.value.diagnostics[0].code == "MU1029"
+
+
+def test_a_number_with_a_fraction_makes_floats_of_integers() -> None:
+    text = "kernel f[N](x: s32[N]) -> (a: f32[N], b: f32[N]) { return x * 0.5, softsign(x) }"
+    compilation = compile_text(Source("f.mcu", text))
+    x = np.array([3, -8, 100], np.int32)
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        half, soft = interpret("f", [x])
+        assert half.tolist() == [1.5, -4, 50]
+        assert np.allclose(soft, x / (1 + np.abs(x)), rtol=1e-6)
+
+
+def test_no_contraction_computes_with_integers() -> None:
+    text = """kernel f[M, N, K](x: s8[M, K], w: s8[N, K], b: s32[N], s: f32[M])
+        -> (y: s32[M, N], z: f32[M, N]) where K % 16 == 0, N % 4 == 0
+    { h = x @ w.T return h + b, (x @ w.T) * s[:, None] * (b * b) }"""
+    compilation = compile_text(Source("f.mcu", text))
+    random = np.random.default_rng(3)
+    x, w = random.integers(-128, 128, (5, 32)), random.integers(-128, 128, (8, 32))
+    b, s = random.integers(2**24, 2**30, 8), random.standard_normal(5)
+    y, z = compilation.interpret_lowered("f", [x, w, b, s])
+    assert np.array_equal(y, x @ w.T + b)
+    square = (b * b).astype(np.int32).astype(np.float64)
+    assert np.allclose(z, (x @ w.T) * s[:, None] * square, rtol=1e-5)
