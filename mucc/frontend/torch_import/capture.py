@@ -301,6 +301,7 @@ def _read(
     program: Any, module: Any, taken: Arguments, numbers: set[int], attributes: Mapping[str, Any]
 ) -> Captured:
     """What this importer needs of an exported program."""
+    drop_notes(program.graph)
     signature = program.graph_signature
     kinds = torch.export.graph_signature.InputKind
     sources = {
@@ -342,6 +343,13 @@ def _read(
         bool(module.training),
         _guards(program, taken, inputs),
     )
+
+
+def drop_notes(graph: Any) -> None:
+    """Erase what torch notes of dtypes as it traces: it computes nothing, and reads what may stay in a kernel."""
+    for node in list(graph.nodes):
+        if "_assert_tensor_metadata" in str(node.target):
+            graph.erase_node(node)
 
 
 def _guards(program: Any, taken: Arguments, inputs: Mapping[str, Input]) -> tuple[str, ...]:

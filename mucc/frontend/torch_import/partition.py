@@ -22,10 +22,15 @@ Judge = Callable[["Piece"], str | None]
 
 @dataclass(frozen=True)
 class Formats:
-    """What products and convolutions of f32 are computed in."""
+    """What products and convolutions of f32 are computed in, and what values of 16-bit floats are rounded.
+
+    `round` is "fused", where only what is stored and what the module converts is rounded, or "eager", where
+    the result of each operation is, as PyTorch has it.
+    """
 
     matmul: str = "f32"
     conv: str = "tf32"
+    round: str = "fused"
 
 
 @dataclass
@@ -151,7 +156,9 @@ def build_node(
     graph: Graph, node: Node, block: Block, values: Mapping[Node, Any]
 ) -> tuple[SSAValue | None, ...]:
     """Append what a node becomes to a block. Raises Unsupported."""
-    builder = Builder(block, graph.metas(node), graph.formats.matmul, graph.formats.conv)
+    formats = graph.formats
+    is_eager = formats.round == "eager"
+    builder = Builder(block, graph.metas(node), formats.matmul, formats.conv, is_eager)
 
     def value(argument: Any) -> Any:
         match argument:
@@ -213,11 +220,6 @@ def _is_used(node: Node, index: int) -> bool:
     return any(u.target is operator.getitem and u.args[1] == index for u in node.users)
 
 
-def _is_call(node: Node) -> bool:
-    """Whether a node computes something; what torch notes of dtypes as it traces does not."""
-    return node.op == "call_function" and "_assert_tensor_metadata" not in str(node.target)
-
-
 def is_part(node: Node) -> bool:
     """Whether a node only takes one of several values of another."""
     return node.target is operator.getitem
@@ -239,7 +241,7 @@ def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
     Without a `judge` everything that `mu` says is in a piece. With one, only what it lets pass: views of
     what no kernel makes are left to torch then, where they cost nothing.
     """
-    graph.nodes = [n for n in graph.captured.graph.nodes if _is_call(n)]
+    graph.nodes = [n for n in graph.captured.graph.nodes if n.op == "call_function"]
     reasons = _classify(graph, judge)
     in_order = [n for n in graph.nodes if n in reasons and _keeps_place(n)]
     graph.before = dict(zip(in_order[1:], in_order, strict=False))

@@ -13,6 +13,7 @@ from mucc.frontend.torch_import.arguments import storage_of, tensors_of
 from mucc.frontend.torch_import.attributes import state_of
 from mucc.frontend.torch_import.capture import torch
 from mucc.frontend.torch_import.emit import Kernel
+from mucc.frontend.torch_import.precise import has_narrow, nearest, precise
 from mucc.frontend.torch_import.program import Program
 
 TOLERANCE = 1e-4
@@ -134,7 +135,13 @@ def _compared(
     ]
     state = state_of(ours.module)
     pairs += [(name, value.detach(), state[name].detach()) for name, value in state_of(theirs).items()]
-    return [difference(*p) for p in pairs if isinstance(p[1], torch.Tensor)]
+    pairs = [p for p in pairs if isinstance(p[1], torch.Tensor)]
+    found = [difference(*p) for p in pairs]
+    captured = program.graph.captured
+    if program.graph.formats.round == "eager" or not has_narrow(captured) or all(d.is_good for d in found):
+        return found
+    exact = precise(captured, *copy.deepcopy((module, inputs[0], inputs[1])), seed) or {}
+    return [difference(n, nearest(g, e, exact[n]) if n in exact else e, g) for n, e, g in pairs]
 
 
 def _with_own_values(given: Given, taken: Set[int | None], seed: int) -> Given:
