@@ -22,6 +22,7 @@ from mucc.passes.access import (
     operand_axes,
 )
 from mucc.passes.program import ProgramBuilder, build_view
+from mucc.walk import postorder
 
 LOADS = {
     Pattern.ROW: nodes.RowBroadcastOp,
@@ -50,10 +51,21 @@ class Body:
 
     def scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
         """One element of a value of the stage, as an f32 (or a bool)."""
-        key = (value, axes)
-        if key not in self.values:
-            self.values[key] = self._scalar(value, axes)
-        return self.values[key]
+        for element in postorder((value, axes), self._needs):
+            if element not in self.values:
+                self.values[element] = self._scalar(*element)
+        return self.values[value, axes]
+
+    def _needs(self, element: tuple[SSAValue, Axes]) -> list[tuple[SSAValue, Axes]]:
+        """The elements of other values that one of a value is computed of."""
+        value, axes = element
+        if element in self.values or not is_inside(value, self.stage):
+            return []
+        match op := value.owner:
+            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | ElementwiseOp():
+                return [(v, operand_axes(op, v, axes)) for v in op.operands]
+            case _:
+                return []
 
     def _scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
         if not is_inside(value, self.stage):
@@ -73,11 +85,11 @@ class Body:
             case RegroupOp():
                 return self.load(self.program.at(Access(value, axes)))
             case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp():
-                return self.scalar(op.operand, operand_axes(op, op.operand, axes))
+                return self.values[op.operand, operand_axes(op, op.operand, axes)]
             case CastOp():
-                return self.cast(op, self.scalar(op.operand, operand_axes(op, op.operand, axes)))
+                return self.cast(op, self.values[op.operand, operand_axes(op, op.operand, axes)])
             case ElementwiseOp():
-                operands = [self.scalar(v, operand_axes(op, v, axes)) for v in op.operands]
+                operands = [self.values[v, operand_axes(op, v, axes)] for v in op.operands]
                 types = [op.infer([v.type for v in operands])]
                 new = type(op).create(operands=operands, result_types=types, properties=dict(op.properties))
                 new.location = op.location

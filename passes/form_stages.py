@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 from xdsl.context import Context
@@ -14,6 +14,7 @@ from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.passes.partition import Partition, Stage, dims_of
 from mucc.passes.support import Pass, erase_dead
+from mucc.walk import postorder
 
 
 class _StageBuilder:
@@ -28,6 +29,17 @@ class _StageBuilder:
 
     def value(self, old: SSAValue) -> SSAValue:
         """The new value for an old one, computed in the region or captured."""
+        for needed in postorder(self.partition.behind_pins(old), self._needs):
+            self._value(needed)
+        return self._value(old)
+
+    def _needs(self, old: SSAValue) -> Sequence[SSAValue]:
+        """The operands of a value that the region does not have yet."""
+        if old in self.inner or old in self.stage.reads or not isinstance(old.owner, Operation):
+            return ()
+        return [self.partition.behind_pins(v) for v in old.owner.operands]
+
+    def _value(self, old: SSAValue) -> SSAValue:
         old = self.partition.behind_pins(old)
         if (new := self.inner.get(old)) is not None:
             return new
@@ -35,11 +47,13 @@ class _StageBuilder:
             return self.outer[old]
         if isinstance(owner := old.owner, PinOp):
             # The stage that copies a pinned parameter or view.
-            return self.value(owner.operand)
+            return self._value(owner.operand)
         return self.copy(owner) if isinstance(owner, Operation) else old
 
     def copy(self, op: Operation) -> SSAValue:
-        mapping = {operand: self.value(operand) for operand in op.operands}
+        mapping: dict[SSAValue, SSAValue] = {}
+        for operand in op.operands:
+            mapping[operand] = self._value(operand) if operand in self.inner else self.value(operand)
         new = op.clone(mapping)
         self.block.add_op(new)
         self.inner[op.results[0]] = new.results[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -10,29 +12,31 @@ from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.passes.support import Pass
+from mucc.walk import postorder
 
 Pointwise = ElementwiseOp | ConstantOp
 
 
 def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[list[SSAValue], list[Operation]]:
     """What a body that computes `root` takes from outside, and the ops it holds, operands first."""
-    inputs: list[SSAValue] = []
-    inside: list[Operation] = []
 
-    def visit(value: SSAValue) -> None:
+    def is_input(value: SSAValue) -> bool:
+        return (value is not root and value in done) or not isinstance(value.owner, Pointwise)
+
+    def needs(value: SSAValue) -> Sequence[SSAValue]:
         owner = value.owner
-        if (value is not root and value in done) or not isinstance(owner, Pointwise):
-            if value not in inputs:
-                inputs.append(value)
-        elif owner not in inside:
-            for operand in owner.operands:
-                visit(operand)
-            inside.append(owner)
+        return () if is_input(value) or not isinstance(owner, Operation) else owner.operands
 
-    visit(root)
+    inputs: list[SSAValue] = []
+    inside: dict[Operation, None] = {}
+    for value in postorder(root, needs):
+        if is_input(value):
+            inputs.append(value)
+        elif isinstance(value.owner, Operation):
+            inside.setdefault(value.owner)
     # Accumulators come first, so that a reader finds them where he expects them.
     inputs.sort(key=_rank)
-    return inputs, inside
+    return inputs, list(inside)
 
 
 def _rank(value: SSAValue) -> int:

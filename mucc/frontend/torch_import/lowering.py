@@ -197,7 +197,9 @@ class Builder:
             return value
         wanted = meta.element_type
         if shaped.element_type == wanted:
-            must_round = self.rounds and meta.dtype in HALVES and not all(isinstance(o, UNROUNDED) for o in self.made)
+            must_round = (
+                self.rounds and meta.dtype in HALVES and not all(isinstance(o, UNROUNDED) for o in self.made)
+            )
             return self.add(e.CastOp(value, wanted)) if must_round else value
         if not meta.is_float or shaped.element_type == i1:
             raise Unsupported(f"arithmetic on {meta.dtype}")

@@ -14,6 +14,7 @@ from mucc.dialects.mu.types import Shaped
 from mucc.frontend.torch_import.capture import Captured, Ref, Source, torch
 from mucc.frontend.torch_import.lowering import Builder, Meta, Open, Unsupported, build
 from mucc.frontend.torch_import.work import VIEWS
+from mucc.walk import postorder
 
 Node = Any
 Judge = Callable[["Piece"], str | None]
@@ -313,11 +314,17 @@ def _free_ends(graph: Graph, reasons: dict[Node, str]) -> None:
 def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:
     """Constants that torch needs, or that leave the graph, torch makes; what they are made of, and what is
     made of them."""
+    known = -1
+    while known != len(reasons):
+        known = len(reasons)
+        _move_constants(graph, reasons, leaving)
+
+
+def _move_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:
     for node in graph.nodes:
         if node in graph.constants and any(graph.resolved(s) in reasons for s in tensor_inputs(node)):
             reasons[node] = "a constant"
             graph.constants.discard(node)
-    known = len(reasons)
     for node in reversed(graph.nodes):
         if node in graph.constants and (
             node.name in leaving or any(u in reasons or graph.resolved(u) is not u for u in node.users)
@@ -326,8 +333,6 @@ def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str])
             if users or node.name in leaving:
                 reasons[node] = "a constant"
                 graph.constants.discard(node)
-    if len(reasons) > known:
-        _needed_constants(graph, reasons, leaving)
 
 
 def _groups(graph: Graph, reasons: Mapping[Node, str]) -> Iterator[Step]:
@@ -371,10 +376,12 @@ def _delay(graph: Graph, phases: dict[Node, int], kernels: Mapping[Node, Node]) 
 
 def _readers(graph: Graph, node: Node) -> list[Node]:
     """What reads the value of a node, under whatever name."""
-    found: list[Node] = []
-    for user in node.users:
-        found += _readers(graph, user) if user in graph.aliases else [user]
-    return found
+    return [u for name in names_of(graph, node) for u in name.users if u not in graph.aliases]
+
+
+def names_of(graph: Graph, node: Node) -> Iterator[Node]:
+    """A node and those that are only other names of its value."""
+    return postorder(node, lambda n: [u for u in n.users if u in graph.aliases])
 
 
 def _ordered(graph: Graph, steps: list[Step]) -> list[Step]:
@@ -420,13 +427,8 @@ def sources_of(graph: Graph, step: Step) -> list[Node]:
 
 def made_of(graph: Graph, node: Node) -> list[Node]:
     """The constants that a node needs, in order, each after those that it needs."""
-    found: dict[Node, None] = {}
 
-    def visit(node: Node) -> None:
-        for source in map(graph.resolved, tensor_inputs(node)):
-            if source in graph.constants:
-                visit(source)
-                found.setdefault(source)
+    def needs(node: Node) -> list[Node]:
+        return [s for s in map(graph.resolved, tensor_inputs(node)) if s in graph.constants]
 
-    visit(node)
-    return list(found)
+    return list(postorder(node, needs))[:-1]

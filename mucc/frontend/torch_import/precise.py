@@ -43,7 +43,13 @@ def precise(
     try:
         with quiet(), torch.no_grad():
             torch.manual_seed(seed)
-            runner.run(*(by_name[n.name] for n in captured.graph.nodes if n.op == "placeholder" and n.name in by_name))
+            runner.run(
+                *(
+                    by_name[n.name]
+                    for n in captured.graph.nodes
+                    if n.op == "placeholder" and n.name in by_name
+                )
+            )
     except Exception:
         return None
     results = torch.utils._pytree.tree_leaves(captured.structure)

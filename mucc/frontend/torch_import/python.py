@@ -101,9 +101,7 @@ def from_torch(
     how = formats(compute, round)
     judge = None if whole else compiles(target)
     if dynamic_shapes is None:
-        program = import_graph(
-            capture(module, example_inputs, example_keywords), called, how, judge
-        )
+        program = import_graph(capture(module, example_inputs, example_keywords), called, how, judge)
         return ImportedModule(module, program, target)
     given = arguments_of(module, example_inputs, example_keywords)
     dynamic = dynamic_of(dynamic_shapes, given)
