@@ -22,7 +22,8 @@ class Options:
 
     `target` is one of `mucc targets`; left out it is that of the tensors' GPU. `compute` is the format of
     f32 products; left out it is what torch is set up to. With `round="eager"` the result of each operation on
-    16-bit floats is rounded, as PyTorch does it; else only what is stored and what the model converts. `schedules` has settings by the name of a kernel
+    16-bit floats is rounded, as PyTorch does it; else only what is stored and what the model converts.
+    `schedules` has settings by the name of a kernel
     (`mucc.explain` shows names). With `fallback="error"` what cannot be compiled for a reason that lies in
     mucc or its toolchain raises; else PyTorch runs it, with a warning. `interpret` runs kernels by mucc's
     interpreter, on tensors anywhere: slow, and right by definition.

@@ -24,7 +24,7 @@ def has_narrow(captured: Captured) -> bool:
 def precise(
     captured: Captured, module: Any, args: Sequence[Any], keywords: Mapping[str, Any], seed: int
 ) -> dict[str, Any] | None:
-    """Results, arguments and state after a call, in float64, where only conversions that the module asks for round.
+    """Results, arguments and state after a call, in float64, rounded only where the module converts.
 
     They are called as `verify` calls them. None where PyTorch does not compute the graph in float64.
     """

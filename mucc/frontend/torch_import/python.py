@@ -94,7 +94,8 @@ def from_torch(
     torch.export's form, or "auto" for all but those that something needs a number of (`notes` says which).
     `compute` is the format of f32 products; left out it is what torch is set up to. `whole` keeps all that
     the language says in kernels, compiled or not. With `round="eager"` the result of each operation on 16-bit
-    floats is rounded, as PyTorch does it; "fused" rounds what is stored and what the module converts. Raises DiagnosticError MU7012, MU7020, MU7021,
+    floats is rounded, as PyTorch does it; "fused" rounds what is stored and what the module converts.
+    Raises DiagnosticError MU7012, MU7020, MU7021,
     and MU7023 for `dynamic_shapes`.
     """
     called = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(module).__name__).lower()

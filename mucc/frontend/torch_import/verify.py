@@ -111,6 +111,10 @@ def compare(
     return found
 
 
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -134,8 +138,8 @@ def _compared(
         (f"input {n}", e, g) for n, (e, g) in enumerate(zip(leaves(given[0]), leaves(given[1]), strict=True))
     ]
     state = state_of(ours.module)
-    pairs += [(name, value.detach(), state[name].detach()) for name, value in state_of(theirs).items()]
-    pairs = [p for p in pairs if isinstance(p[1], torch.Tensor)]
+    pairs += [(name, value, state[name]) for name, value in state_of(theirs).items()]
+    pairs = [(n, e.detach(), _detached(g)) for n, e, g in pairs if isinstance(e, torch.Tensor)]
     found = [difference(*p) for p in pairs]
     captured = program.graph.captured
     if program.graph.formats.round == "eager" or not has_narrow(captured) or all(d.is_good for d in found):
@@ -145,7 +149,7 @@ def _compared(
 
 
 def _with_own_values(given: Given, taken: Set[int | None], seed: int) -> Given:
-    """The inputs, with the elements in another order of each that lies in `taken` memory, or in one's before it.
+    """The inputs, but each that lies in `taken` memory or in that of one before it is shuffled.
 
     The same object where none does.
     """
@@ -166,7 +170,7 @@ def _with_own_values(given: Given, taken: Set[int | None], seed: int) -> Given:
 
 def difference(name: str, expected: Any, got: Any) -> Difference:
     """How far a tensor is from what was expected."""
-    if expected.shape != got.shape or expected.dtype != got.dtype:
+    if not isinstance(got, torch.Tensor) or expected.shape != got.shape or expected.dtype != got.dtype:
         return Difference(name, float("inf"), float("inf"))
     tolerance = WIDER.get(str(expected.dtype).removeprefix("torch."), TOLERANCE)
     e, g = expected.to(torch.float64), got.to(torch.float64)
