@@ -278,7 +278,7 @@ mucc's interpreter on tensors anywhere, to see whether they compute what they sh
         "an option of the backend that there is not",
         """
 The options of `mucc.torch_backend(...)`, and of `torch.compile(model, backend="mucc", options={...})`, are
-`target`, `compute`, `schedules`, `fallback` and `interpret`.
+`target`, `compute`, `round`, `schedules`, `fallback` and `interpret`.
 
 ```python
 mucc.torch_backend(fallback="never")        # error[MU7062]: fallback='never' is none of 'eager', 'error'

@@ -1,5 +1,7 @@
 """Arguments, state and results of imported modules: aliasing, keywords, containers, what changes in place."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import collections
@@ -51,7 +53,9 @@ def agrees(made: Any, *args: Any, **keywords: Any) -> None:
 
 def test_arguments_that_are_one_tensor_stay_apart():
     x, y, z = tensors(3)
-    made = from_torch(Applied(lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v)), (x, x, x), whole=True)
+    made = from_torch(
+        Applied(lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v)), (x, x, x), whole=True
+    )
     assert len(made.program.kernels[0].parameters) == 3
     torch.testing.assert_close(made.interpreted()(x, y, z), F.scaled_dot_product_attention(x, y, z))
     agrees(made, x, x, x)
@@ -290,8 +294,12 @@ def test_results_of_classes_within_functions_are_refused():
 
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
-@pytest.mark.parametrize("options", [{}, {"batch_first": True, "bidirectional": True, "num_layers": 2}], ids=str)
-def test_recurrent_layers_are_captured_whole(kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "options", [{}, {"batch_first": True, "bidirectional": True, "num_layers": 2}], ids=str
+)
+def test_recurrent_layers_are_captured_whole(
+    kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
     def unrolled(*args: Any, **options: Any) -> Any:
         raise AssertionError("a time step was traced")
 

@@ -1,5 +1,7 @@
 """What numbers imports compute with: masks of attention, wide integers, NaN, and where 16-bit floats are rounded."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -42,7 +44,11 @@ def bools() -> Any:
     return mask
 
 
-MASKS = [bools(), torch.zeros(5, 7).masked_fill(~bools(), -INFINITY), torch.zeros(5, 7).masked_fill(~bools(), -1e30)]
+MASKS = [
+    bools(),
+    torch.zeros(5, 7).masked_fill(~bools(), -INFINITY),
+    torch.zeros(5, 7).masked_fill(~bools(), -1e30),
+]
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=["bool", "infinity", "large"])

@@ -29,7 +29,7 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any, str, Any]]:
         if isinstance(part, torch.jit.ScriptModule):
             continue
         for name, value in list(_own(part).items()):
-            if isinstance(value, torch.Tensor) and name not in dir(type(part)):
+            if isinstance(value, torch.Tensor) and not hasattr(part.__class__, name):
                 yield path, part, name, value
 
 

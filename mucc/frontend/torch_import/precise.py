@@ -34,7 +34,9 @@ def precise(
         if given.is_argument:
             leaf = leaves[given.position]
             return torch.tensor(leaf, dtype=torch.float64) if isinstance(leaf, float) else leaf
-        found = captured.constants.get(given.path) if given.source is Source.CONSTANT else state[given.path]
+        found: Any = (
+            captured.constants.get(given.path) if given.source is Source.CONSTANT else state[given.path]
+        )
         return found.constant if isinstance(found, FakeTensor) else found
 
     inputs = [_wide(copy.deepcopy(value(i))) for i in captured.inputs.values()]
@@ -71,7 +73,10 @@ def nearest(got: Any, expected: Any, exact: Any) -> Any:
     return torch.where((near < far) & ~both, exact.to(expected.dtype), expected)
 
 
-class _Wide(torch.fx.Interpreter):
+_Interpreter: Any = torch.fx.Interpreter
+
+
+class _Wide(_Interpreter):
     """Runs a graph with all floats in float64."""
 
     def __init__(self, module: Any):
@@ -88,13 +93,12 @@ class _Wide(torch.fx.Interpreter):
         return result
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        kwargs = {k: torch.float64 if _is_float(v) else v for k, v in kwargs.items()}
-        args = torch.utils._pytree.tree_map(lambda v: torch.float64 if _is_float(v) else v, args)
-        return super().call_function(target, args, kwargs)
+        kwargs = {k: _wider(v) for k, v in kwargs.items()}
+        return super().call_function(target, torch.utils._pytree.tree_map(_wider, args), kwargs)
 
 
-def _is_float(value: object) -> bool:
-    return isinstance(value, torch.dtype) and value.is_floating_point
+def _wider(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
 
 
 def _wide(value: Any) -> Any:
