@@ -219,7 +219,9 @@ def test_open_extents_of_keywords():
 
 def test_containers_are_taken_by_their_keys():
     x, y = tensors(2)
-    made = from_torch(Applied(lambda m, d, l: d["a"] - d["b"] * l[0]), ({"a": x, "b": y}, [x]), whole=True)
+    made = from_torch(
+        Applied(lambda m, d, rows: d["a"] - d["b"] * rows[0]), ({"a": x, "b": y}, [x]), whole=True
+    )
     torch.testing.assert_close(made.interpreted()({"b": y, "a": x}, [y]), x - y * y)
     with pytest.raises(MuccError, match="MU7050"):
         made.interpreted()({"a": x, "c": y}, [y])

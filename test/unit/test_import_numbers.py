@@ -1,4 +1,4 @@
-"""What numbers imports compute with: masks of attention, wide integers, NaN, and where 16-bit floats are rounded."""
+"""What numbers imports compute with: masks of attention, integers, NaN, and rounding of 16-bit floats."""
 
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
@@ -104,11 +104,12 @@ def test_integers_of_64_bits(function: Callable[..., Any], args: tuple[Any, ...]
 
 def test_indices_and_counts_are_taken_by_kernels():
     x = torch.randn(4, 8)
-    for function, args in (
+    cases: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         (lambda x, i: F.embedding(i, x).relu(), (x, torch.tensor([3, 0]))),
         (lambda x: (torch.arange(8)[None] < 5).float() * x, (x,)),
         (lambda x: (x.argmax(1) > 3).float(), (x,)),
-    ):
+    ]
+    for function, args in cases:
         made = from_torch(Applied(function), args, whole=True)
         assert all(row.kernel for row in made.rows), made.rows
         agrees(made, *args)

@@ -80,11 +80,11 @@ class _Wide(_Interpreter):
     """Runs a graph with all floats in float64."""
 
     def __init__(self, module: Any):
-        super().__init__(module, garbage_collect_values=False)
+        _Interpreter.__init__(self, module, garbage_collect_values=False)
         self.seen: dict[str, Any] = {}
 
     def run_node(self, n: Any) -> Any:
-        result = torch.utils._pytree.tree_map(_wide, super().run_node(n))
+        result = torch.utils._pytree.tree_map(_wide, _Interpreter.run_node(self, n))
         packet = getattr(n.target, "overloadpacket", None)
         made = n.meta.get("val")
         if packet in _CONVERSIONS and isinstance(made, torch.Tensor) and made.dtype in NARROW:
@@ -94,7 +94,7 @@ class _Wide(_Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         kwargs = {k: _wider(v) for k, v in kwargs.items()}
-        return super().call_function(target, torch.utils._pytree.tree_map(_wider, args), kwargs)
+        return _Interpreter.call_function(self, target, torch.utils._pytree.tree_map(_wider, args), kwargs)
 
 
 def _wider(value: Any) -> Any:
