@@ -19,7 +19,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
-from mucc.passes.support import operands_first
+from mucc.walk import postorder
 
 Axes = tuple[int | None, ...]
 
@@ -195,7 +195,7 @@ def accesses(stage: StageOp) -> list[Access]:
             assert isinstance(owner, ConstantOp | ContractionOp), owner
 
     for root in pointwise_roots(stage):
-        seen.update(operands_first((root, root_axes(root, stage)), operands, seen))
+        seen.update(postorder((root, root_axes(root, stage)), operands, seen))
     return list(found)
 
 

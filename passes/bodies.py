@@ -30,7 +30,7 @@ from mucc.passes.access import (
     operand_axes,
 )
 from mucc.passes.program import ProgramBuilder, build_view
-from mucc.passes.support import operands_first
+from mucc.walk import postorder
 
 LOADS = {
     Pattern.ROW: nodes.RowBroadcastOp,
@@ -59,7 +59,7 @@ class Body:
 
     def scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
         """One element of a value of the stage: an f32, a bool, or where no contraction is an s32."""
-        for key in operands_first((value, axes), self._elements, self.values):
+        for key in postorder((value, axes), self._elements, self.values):
             self.values[key] = self._scalar(*key)
         return self.values[value, axes]
 
@@ -94,7 +94,7 @@ class Body:
             case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp():
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case CastOp():
-                return self.cast(op, self.scalar(op.operand, operand_axes(op, op.operand, axes)))
+                return self.cast(op, self.values[op.operand, operand_axes(op, op.operand, axes)])
             case ElementwiseOp():
                 operands = [self.scalar(v, operand_axes(op, v, axes)) for v in op.operands]
                 operands = [self.number(v, op) for v in operands]

@@ -214,7 +214,7 @@ class Normalize(RewritePattern):
 
 
 def _weights(b: Emit, scores: SSAValue) -> SSAValue:
-    """`exp(s - m) / sum(exp(s - m))` with m = max(s); 0 where m is -infinity, since all columns are masked."""
+    """`exp(s - m) / sum(exp(s - m))` with m = max(s); 0 where m is -infinity: all columns are masked."""
     most = _kept(b, "max", scores, (len(Shaped.of(scores.type).dims) - 1,))
     is_masked = b(e.CmpOp("eq", most, b.number(-math.inf)))
     raised = b(e.ExpOp(b(e.SubOp(scores, b(e.SelectOp(is_masked, b.number(0.0), most))))))
@@ -225,7 +225,9 @@ def _weights(b: Emit, scores: SSAValue) -> SSAValue:
 class Attention(RewritePattern):
     """`attention(q, k, v)` -> `weights(scale * cast(q @ k.T, f32) + mask) @ v`.
 
-    Weights are a softmax, but 0 in rows that are masked completely. Causal attention stays: no kernel knows the numbers of its rows and columns.
+    Weights are a softmax, but 0 in rows that are masked completely.
+
+    Causal attention stays: no kernel knows the numbers of its rows and columns.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:

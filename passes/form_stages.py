@@ -17,7 +17,8 @@ from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.types import LayoutAttr, Shaped, TensorType
 from mucc.passes.partition import VIEWS, Partition, Stage, dims_of
 from mucc.passes.stored_forms import stored_forms
-from mucc.passes.support import Pass, erase_dead, operands_first
+from mucc.passes.support import Pass, erase_dead
+from mucc.walk import postorder
 
 
 class _StageBuilder:
@@ -35,7 +36,7 @@ class _StageBuilder:
     def value(self, old: SSAValue) -> SSAValue:
         """The new value for an old one, computed in the region or captured."""
         old = self.settled(old)
-        for value in operands_first(old, self.copied, self.inner):
+        for value in postorder(old, self.copied, self.inner):
             if self.captured(value) is None and isinstance(owner := value.owner, Operation):
                 self.copy(owner)
         return self.known(old)

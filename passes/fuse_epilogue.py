@@ -11,7 +11,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
-from mucc.passes.support import Pass, operands_first
+from mucc.passes.support import Pass
+from mucc.walk import postorder
 
 Pointwise = ElementwiseOp | ConstantOp
 
@@ -28,14 +29,14 @@ def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[lis
 
     inputs: list[SSAValue] = []
     inside: list[Operation] = []
-    for value in operands_first(root, operands):
+    for value in postorder(root, operands):
         if is_outside(value):
             inputs.append(value)
         elif isinstance(owner := value.owner, Pointwise):
             inside.append(owner)
     # Accumulators come first, so that a reader finds them where he expects them.
     inputs.sort(key=_rank)
-    return inputs, inside
+    return inputs, list(inside)
 
 
 def _rank(value: SSAValue) -> int:

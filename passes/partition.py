@@ -27,7 +27,7 @@ from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.passes.stored_forms import StoredForms
-from mucc.passes.support import operands_first
+from mucc.walk import postorder
 
 VIEWS = (*PLAIN_VIEWS, GatherOp)
 
@@ -313,7 +313,7 @@ class Partition:
         """The stages, each after those that it reads from, otherwise as they were opened."""
         done: dict[Stage, None] = {}
         for stage in self.stages:
-            done |= dict.fromkeys(operands_first(stage, lambda s: s.reads.values(), done))
+            done |= dict.fromkeys(postorder(stage, lambda s: s.reads.values(), done))
         return list(done)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
@@ -118,23 +118,6 @@ def erase_dead(region: Region) -> None:
 
 
 K = TypeVar("K", bound=Hashable)
-
-
-def operands_first(root: K, operands: Callable[[K], Iterable[K]], done: Container[K] = ()) -> Iterator[K]:
-    """Everything that `root` depends on, and then `root`: each after its operands, each once, in a loop.
-
-    What is in `done`, which may grow meanwhile, is left out with all that only it depends on.
-    """
-    seen: set[K] = set()
-    pending: list[tuple[K, bool]] = [(root, False)]
-    while pending:
-        key, is_ready = pending.pop()
-        if is_ready:
-            yield key
-        elif key not in seen and key not in done:
-            seen.add(key)
-            pending.append((key, True))
-            pending += [(operand, False) for operand in reversed(list(operands(key)))]
 
 
 class Emit:

@@ -30,9 +30,8 @@ def leaves(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def register_dataclasses(value: Any) -> None:
     """Have torch look for tensors in the dataclasses within a value."""
     tree = torch.utils._pytree
-    while found := {type(v): None for v in tree.tree_leaves(value) if _has_fields(v)}:
-        for cls in found:
-            tree.register_dataclass(cls)
+    while found := next((v for v in tree.tree_leaves(value) if _has_fields(v)), None):
+        tree.register_dataclass(type(found))
 
 
 def _has_fields(value: Any) -> bool:

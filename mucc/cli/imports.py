@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mucc.frontend.torch_import.request import Answer, Request
 
 COMPUTES = ("f32", "tf32", "tf32x3")
+ROUNDS = ("fused", "eager")
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Arguments:
     target: str = DEFAULT_TARGET
     whole: bool = False
     compute: str | None = None
+    round: str = "fused"
     list: bool = False
     verify: bool = False
     scale_down: bool = False
@@ -63,6 +65,11 @@ def parser() -> Parser:
         "--compute",
         choices=COMPUTES,
         help="format of f32 products (default: as torch is set up: f32, and tf32 for convolutions)",
+    )
+    p.add_argument(
+        "--round",
+        choices=ROUNDS,
+        help="f16 and bf16: round what is stored and converted (fused, the default), or each result (eager)",
     )
     p.add_argument("--list", action="store_true", help="print what becomes of each operation, and its share")
     p.add_argument(
@@ -133,6 +140,7 @@ def _request(args: Arguments) -> Request:
         target=args.target,
         whole=args.whole,
         compute=args.compute,
+        round=args.round,
         verify=args.verify,
         scale_down=args.scale_down,
         dynamic=tuple(args.dynamic),

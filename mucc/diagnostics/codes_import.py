@@ -118,7 +118,8 @@ Mend it with `torch.where(condition, a, b)`, or take the decision outside of the
         "a part of a module cannot be imported",
         """
 The module's graph has something that a driver has no text for: an input or output that is no tensor, number,
-tuple, list, dict, named tuple or dataclass of such, or a call with objects of other kinds among its arguments.
+tuple, list, dict, named tuple or dataclass of such, or a call with objects of other kinds among its
+arguments.
 
 ```python
 def forward(self, x):
@@ -169,7 +170,9 @@ written with all that the language says, for `mucc check --language` and for bou
         """
 `mucc import --verify` runs the module in PyTorch and the imported program in the interpreter, both on the
 CPU and on the same random inputs, and compares results, buffers and arguments: |a - b| may be up to 1e-4 (1
-+ |b|) in float32, 1e-2 in float16, 2e-2 in bfloat16.
++ |b|) in float32, 1e-2 in float16, 2e-2 in bfloat16. Inputs that share memory are compared as they are, and
+with values of their own. Where 16-bit floats are not rounded between operations (`--round=fused`), what
+PyTorch gives without such rounding is right too.
 
 Where the module's own arithmetic in float32 is worse than that, nothing is wrong with the import. Otherwise
 this is a defect of mucc: please report it with the file.
@@ -226,8 +229,9 @@ Mend it by keeping the files together, or by making the driver around a module: 
     "MU7053": (
         "a tensor that a driver changes shares memory with another one",
         """
-The module changes an argument or a buffer in place. A program reads all its inputs before it changes one, so a call
-in which another input lies in the same memory would give other results than PyTorch: its driver refuses it.
+The module changes an argument or a buffer in place. A program reads all its inputs before it changes one, so
+a call in which another input lies in the same memory would give other results than PyTorch: its driver
+refuses it.
 
 ```python
 def forward(self, x, y):
@@ -274,7 +278,7 @@ mucc's interpreter on tensors anywhere, to see whether they compute what they sh
         "an option of the backend that there is not",
         """
 The options of `mucc.torch_backend(...)`, and of `torch.compile(model, backend="mucc", options={...})`, are
-`target`, `compute`, `schedules`, `fallback` and `interpret`.
+`target`, `compute`, `round`, `schedules`, `fallback` and `interpret`.
 
 ```python
 mucc.torch_backend(fallback="never")        # error[MU7062]: fallback='never' is none of 'eager', 'error'

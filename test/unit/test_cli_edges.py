@@ -68,12 +68,10 @@ def test_errors_are_reported_up_to_a_limit(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize("command", [["check"], ["sol", "--dims", "M=4"]])
-def test_a_chain_without_end_is_the_programs_fault(command: list[str], capsys: pytest.CaptureFixture[str]):
+def test_chains_may_be_long(command: list[str]):
     lines = "".join(f"    y{i + 1} = exp(y{i})\n" for i in range(2000))
     Path("k.mcu").write_text(KERNEL.replace("    return relu(x)\n", f"    y0 = x\n{lines}    return y2000\n"))
-    status, text = failure([*command, "k.mcu"], capsys)
-    assert status == 1
-    assert "error[MU2011]" in text and "= help: store a value on the way with `stage h = ...`" in text
+    assert main([*command, "k.mcu"]) == 0
 
 
 def test_stages_end_a_chain():

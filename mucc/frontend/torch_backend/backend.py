@@ -145,7 +145,7 @@ class Backend:
 
     def cut(self, module: Any, target: str, refused: Mapping[str, str]) -> tuple[Program, dict[str, int]]:
         """The program of a graph without kernels whose texts are refused, and its usual extents."""
-        graph, typical = graph_of(module, formats(self.options.compute), self.anywhere)
+        graph, typical = graph_of(module, formats(self.options.compute, self.options.round), self.anywhere)
         judge = compiles(target)
         leaving = returned(graph.captured)
         made: list[Kernel | Opaque] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from mucc.frontend.torch_import.capture import Captured, Input, Ref, Source, torch
+from mucc.frontend.torch_import.capture import Captured, Input, Ref, Source, drop_notes, torch
 from mucc.frontend.torch_import.extents import name_extents, typical, typical_extents
 from mucc.frontend.torch_import.integers import wide_integers
 from mucc.frontend.torch_import.partition import Formats, Graph, tensor_inputs
@@ -23,6 +23,7 @@ def graph_of(module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict
 
     Kernels are for tensors on one CUDA device, or `anywhere`.
     """
+    drop_notes(module.graph)
     nodes = list(module.graph.nodes)
     inputs: dict[str, Input] = {}
     results: list[Any] = []

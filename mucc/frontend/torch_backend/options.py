@@ -12,6 +12,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 CHOICES = {
     "fallback": ("eager", "error"),
     "compute": (None, "f32", "tf32", "tf32x3"),
+    "round": ("fused", "eager"),
 }
 
 
@@ -20,7 +21,9 @@ class Options:
     """How graphs are compiled.
 
     `target` is one of `mucc targets`; left out it is that of the tensors' GPU. `compute` is the format of
-    f32 products; left out it is what torch is set up to. `schedules` has settings by the name of a kernel
+    f32 products; left out it is what torch is set up to. With `round="eager"` the result of each operation on
+    16-bit floats is rounded, as PyTorch does it; else only what is stored and what the model converts.
+    `schedules` has settings by the name of a kernel
     (`mucc.explain` shows names). With `fallback="error"` what cannot be compiled for a reason that lies in
     mucc or its toolchain raises; else PyTorch runs it, with a warning. `interpret` runs kernels by mucc's
     interpreter, on tensors anywhere: slow, and right by definition.
@@ -28,6 +31,7 @@ class Options:
 
     target: str | None = None
     compute: str | None = None
+    round: str = "fused"
     schedules: Mapping[str, str] = field(default_factory=dict[str, str])
     fallback: str = "eager"
     interpret: bool = False

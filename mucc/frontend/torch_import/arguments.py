@@ -69,7 +69,7 @@ def tensors_of(module: Any) -> Iterator[Any]:
     yield from module.parameters()
     yield from module.buffers()
     for part in module.modules():
-        own: dict[str, Any] = vars(part)
+        own: dict[str, Any] = part.__dict__
         yield from (value for value in own.values() if isinstance(value, torch.Tensor))
 
 

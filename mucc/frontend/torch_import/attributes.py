@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 torch: Any = importlib.import_module("torch")
 
 
 def attributes_of(module: Any) -> dict[str, Any]:
-    """The tensors in attributes of a module and its parts that are neither parameters nor buffers, by path."""
+    """Tensors in attributes of a module and its parts that are neither parameters nor buffers, by path."""
     return {f"{path}{'.' if path else ''}{name}": value for path, _, name, value in _attributes(module)}
 
 
@@ -29,12 +29,13 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any, str, Any]]:
         if isinstance(part, torch.jit.ScriptModule):
             continue
         for name, value in list(_own(part).items()):
-            if isinstance(value, torch.Tensor) and name not in dir(cast(type, type(part))):
+            if isinstance(value, torch.Tensor) and not hasattr(part.__class__, name):
                 yield path, part, name, value
 
 
 def _own(part: Any) -> dict[str, Any]:
-    return vars(part)
+    own: dict[str, Any] = part.__dict__
+    return own
 
 
 @contextmanager

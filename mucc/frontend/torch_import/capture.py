@@ -212,7 +212,7 @@ def _look_into(module: Any, args: Any, result: Any) -> None:
 
 
 def _check_changes(captured: Captured, module: Any, given: Arguments) -> None:
-    """Raises MU7021 where a tensor that changes shares memory with another input: the graph has them apart."""
+    """Raises MU7021 where a tensor that changes shares memory with another input."""
     leaves, state = given.leaves, state_of(module)
     values = {i: leaves[i.position] if i.is_argument else state.get(i.path) for i in captured.inputs.values()}
     for mutation in captured.mutations:
@@ -301,6 +301,7 @@ def _read(
     program: Any, module: Any, taken: Arguments, numbers: set[int], attributes: Mapping[str, Any]
 ) -> Captured:
     """What this importer needs of an exported program."""
+    drop_notes(program.graph)
     signature = program.graph_signature
     kinds = torch.export.graph_signature.InputKind
     sources = {
@@ -342,6 +343,13 @@ def _read(
         bool(module.training),
         _guards(program, taken, inputs),
     )
+
+
+def drop_notes(graph: Any) -> None:
+    """Erase what torch notes of dtypes as it traces: it computes nothing, but reads values of kernels."""
+    for node in list(graph.nodes):
+        if "_assert_tensor_metadata" in str(node.target):
+            graph.erase_node(node)
 
 
 def _guards(program: Any, taken: Arguments, inputs: Mapping[str, Input]) -> tuple[str, ...]:

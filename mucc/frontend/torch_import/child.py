@@ -135,7 +135,7 @@ def _program(request: Request, problem: Any, answer: Answer | None = None) -> An
 
     mark = time.monotonic()
     judge = None if request.whole else compiles(request.target)
-    how = formats(request.compute)
+    how = formats(request.compute, request.round)
     if request.dynamic:
         given = arguments_of(problem.module, problem.inputs)
         dynamic = dynamic_of(parse_dynamic(request.dynamic), given)

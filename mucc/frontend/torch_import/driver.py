@@ -118,7 +118,7 @@ class _Driver:
         return f"({', '.join(map(quoted, paths))}{',' * (len(paths) == 1)})"
 
     def _apart(self) -> list[str]:
-        """Demands that an argument that changes shares no memory, and that what changes shares none with one."""
+        """Demands that arguments that change share no memory, and what changes none with an argument."""
         lines: list[str] = []
         given = list(self.captured.inputs.items())
         for target in dict.fromkeys(m.target for m in self.captured.mutations):

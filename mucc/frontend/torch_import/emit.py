@@ -102,14 +102,13 @@ def _dims(types: Iterable[Attribute]) -> list[str]:
 
 def _leaves(graph: Graph, node: Node, own: set[Node], leaving: set[str]) -> bool:
     """Whether a value is read outside of its piece."""
-    if node.name in leaving:
-        return True
-    for user in node.users:
-        if user in graph.aliases:
-            if _leaves(graph, user, own, leaving):
-                return True
-        elif user.op != "output" and user not in own and not (is_part(user) and user.args[0] is node):
+    for name in partition.names_of(graph, node):
+        if name.name in leaving:
             return True
+        for user in name.users:
+            is_outside = user not in graph.aliases and user.op != "output" and user not in own
+            if is_outside and not (is_part(user) and user.args[0] is name):
+                return True
     return False
 
 

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops import indexed, shape, views
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import DTYPES, Dim, Dims, ElementType, Shaped, TensorType, dtype_name
@@ -19,6 +20,7 @@ from mucc.frontend.torch_import.capture import torch
 aten: Any = torch.ops.aten
 
 FLOATS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+HALVES = ("float16", "bfloat16")
 NARROW = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 INTEGERS = {"int64": "s32", "int32": "s32", "int8": "s8", "uint8": "u8"}
 MU_DTYPES = {**FLOATS, **NARROW, **INTEGERS, "bool": "bool"}
@@ -26,6 +28,14 @@ MU_DTYPES = {**FLOATS, **NARROW, **INTEGERS, "bool": "bool"}
 
 EXACT = 1 << 24
 """Integers below are exact in f32, in which `mu` compares them."""
+
+UNROUNDED = (
+    *(e.NegOp, e.AbsOp, e.ReluOp, e.MinOp, e.MaxOp, e.SelectOp, e.CmpOp, e.CastOp),
+    *(o for o in shape.OPERATIONS if o not in (shape.FullOp, shape.PadOp)),
+    *views.OPERATIONS,
+    *indexed.OPERATIONS,
+)
+"""Operations whose results are among their operands' values, or rounded by themselves."""
 
 Value = SSAValue
 Built = Value | tuple[Value | None, ...]
@@ -103,14 +113,23 @@ class Builder:
     """Appends the operations of one node to a block.
 
     `results` says what torch makes of the node: one `Meta` for each of its values. `compute` is the format
-    of products of f32, `conv_compute` that of convolutions.
+    of products of f32, `conv_compute` that of convolutions. With `rounds` what is computed is rounded to
+    16-bit floats where torch has such, and not only where it is stored.
     """
 
-    def __init__(self, block: Block, results: Sequence[Meta | None], compute: str, conv_compute: str):
+    def __init__(
+        self,
+        block: Block,
+        results: Sequence[Meta | None],
+        compute: str,
+        conv_compute: str,
+        rounds: bool = False,
+    ):
         self.block = block
         self.results = results
         self.compute = compute
         self.conv_compute = conv_compute
+        self.rounds = rounds
         self.made: list[Operation] = []
 
     @property
@@ -178,7 +197,10 @@ class Builder:
             return value
         wanted = meta.element_type
         if shaped.element_type == wanted:
-            return value
+            must_round = (
+                self.rounds and meta.dtype in HALVES and not all(isinstance(o, UNROUNDED) for o in self.made)
+            )
+            return self.add(e.CastOp(value, wanted)) if must_round else value
         if not meta.is_float or shaped.element_type == i1:
             raise Unsupported(f"arithmetic on {meta.dtype}")
         return self.add(e.CastOp(value, wanted))

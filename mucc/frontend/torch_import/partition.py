@@ -14,6 +14,7 @@ from mucc.dialects.mu.types import Shaped
 from mucc.frontend.torch_import.capture import Captured, Ref, Source, torch
 from mucc.frontend.torch_import.lowering import Builder, Meta, Open, Unsupported, build
 from mucc.frontend.torch_import.work import VIEWS
+from mucc.walk import postorder
 
 Node = Any
 Judge = Callable[["Piece"], str | None]
@@ -22,10 +23,15 @@ Judge = Callable[["Piece"], str | None]
 
 @dataclass(frozen=True)
 class Formats:
-    """What products and convolutions of f32 are computed in."""
+    """What products and convolutions of f32 are computed in, and what values of 16-bit floats are rounded.
+
+    `round` is "fused", where only what is stored and what the module converts is rounded, or "eager", where
+    the result of each operation is, as PyTorch has it.
+    """
 
     matmul: str = "f32"
     conv: str = "tf32"
+    round: str = "fused"
 
 
 @dataclass
@@ -151,7 +157,9 @@ def build_node(
     graph: Graph, node: Node, block: Block, values: Mapping[Node, Any]
 ) -> tuple[SSAValue | None, ...]:
     """Append what a node becomes to a block. Raises Unsupported."""
-    builder = Builder(block, graph.metas(node), graph.formats.matmul, graph.formats.conv)
+    formats = graph.formats
+    is_eager = formats.round == "eager"
+    builder = Builder(block, graph.metas(node), formats.matmul, formats.conv, is_eager)
 
     def value(argument: Any) -> Any:
         match argument:
@@ -213,11 +221,6 @@ def _is_used(node: Node, index: int) -> bool:
     return any(u.target is operator.getitem and u.args[1] == index for u in node.users)
 
 
-def _is_call(node: Node) -> bool:
-    """Whether a node computes something; what torch notes of dtypes as it traces does not."""
-    return node.op == "call_function" and "_assert_tensor_metadata" not in str(node.target)
-
-
 def is_part(node: Node) -> bool:
     """Whether a node only takes one of several values of another."""
     return node.target is operator.getitem
@@ -239,7 +242,7 @@ def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
     Without a `judge` everything that `mu` says is in a piece. With one, only what it lets pass: views of
     what no kernel makes are left to torch then, where they cost nothing.
     """
-    graph.nodes = [n for n in graph.captured.graph.nodes if _is_call(n)]
+    graph.nodes = [n for n in graph.captured.graph.nodes if n.op == "call_function"]
     reasons = _classify(graph, judge)
     in_order = [n for n in graph.nodes if n in reasons and _keeps_place(n)]
     graph.before = dict(zip(in_order[1:], in_order, strict=False))
@@ -311,11 +314,17 @@ def _free_ends(graph: Graph, reasons: dict[Node, str]) -> None:
 def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:
     """Constants that torch needs, or that leave the graph, torch makes; what they are made of, and what is
     made of them."""
+    known = -1
+    while known != len(reasons):
+        known = len(reasons)
+        _move_constants(graph, reasons, leaving)
+
+
+def _move_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:
     for node in graph.nodes:
         if node in graph.constants and any(graph.resolved(s) in reasons for s in tensor_inputs(node)):
             reasons[node] = "a constant"
             graph.constants.discard(node)
-    known = len(reasons)
     for node in reversed(graph.nodes):
         if node in graph.constants and (
             node.name in leaving or any(u in reasons or graph.resolved(u) is not u for u in node.users)
@@ -324,8 +333,6 @@ def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str])
             if users or node.name in leaving:
                 reasons[node] = "a constant"
                 graph.constants.discard(node)
-    if len(reasons) > known:
-        _needed_constants(graph, reasons, leaving)
 
 
 def _groups(graph: Graph, reasons: Mapping[Node, str]) -> Iterator[Step]:
@@ -369,10 +376,12 @@ def _delay(graph: Graph, phases: dict[Node, int], kernels: Mapping[Node, Node]) 
 
 def _readers(graph: Graph, node: Node) -> list[Node]:
     """What reads the value of a node, under whatever name."""
-    found: list[Node] = []
-    for user in node.users:
-        found += _readers(graph, user) if user in graph.aliases else [user]
-    return found
+    return [u for name in names_of(graph, node) for u in name.users if u not in graph.aliases]
+
+
+def names_of(graph: Graph, node: Node) -> Iterator[Node]:
+    """A node and those that are only other names of its value."""
+    return postorder(node, lambda n: [u for u in n.users if u in graph.aliases])
 
 
 def _ordered(graph: Graph, steps: list[Step]) -> list[Step]:
@@ -418,13 +427,8 @@ def sources_of(graph: Graph, step: Step) -> list[Node]:
 
 def made_of(graph: Graph, node: Node) -> list[Node]:
     """The constants that a node needs, in order, each after those that it needs."""
-    found: dict[Node, None] = {}
 
-    def visit(node: Node) -> None:
-        for source in map(graph.resolved, tensor_inputs(node)):
-            if source in graph.constants:
-                visit(source)
-                found.setdefault(source)
+    def needs(node: Node) -> list[Node]:
+        return [s for s in map(graph.resolved, tensor_inputs(node)) if s in graph.constants]
 
-    visit(node)
-    return list(found)
+    return list(postorder(node, needs))[:-1]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.capture import failure, quiet, torch
 from mucc.frontend.torch_import.request import Request
 
@@ -34,13 +35,25 @@ def fake_tensors() -> Any:
 def load_problem(request: Request, tree: ast.Module, *, fake: bool = True, seed: int = SEED) -> Problem:
     """Run a problem file and make its module and inputs. Fake ones have shapes and take no memory.
 
+    A file that looks at values as it makes them has a module that is real all the same, and inputs made fake.
     Raises DiagnosticError: MU7011 for what is missing, MU7012 for what the file raises, MU7014 where memory
     runs out.
     """
-    if fake:
-        with fake_tensors():
+    if not fake:
+        return _load(request, tree, seed)
+    mode = fake_tensors()
+    try:
+        with mode:
             return _load(request, tree, seed)
-    return _load(request, tree, seed)
+    except DiagnosticError as error:
+        if not any("DataDependentOutput" in d.message for d in error.diagnostics):
+            raise
+    real = _load(request, tree, seed)
+
+    def made_fake(value: Any) -> Any:
+        return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+
+    return Problem(real.module, torch.utils._pytree.tree_map(made_fake, real.inputs))
 
 
 def _load(request: Request, tree: ast.Module, seed: int) -> Problem:

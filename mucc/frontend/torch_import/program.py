@@ -199,9 +199,9 @@ def has_kernel(graph: Graph, node: Node, judge: TextJudge | None) -> bool:
     return judge is None or _judged(graph, piece, judge, [node.name]) is None
 
 
-def formats(compute: str | None) -> Formats:
+def formats(compute: str | None, round: str = "fused") -> Formats:
     """What products of f32 are computed in: as torch is set up to in this process, unless told otherwise."""
     if compute is not None:
-        return Formats(compute, compute)
+        return Formats(compute, compute, round)
     matmul = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "f32"
-    return Formats(matmul, "tf32" if torch.backends.cudnn.allow_tf32 else "f32")
+    return Formats(matmul, "tf32" if torch.backends.cudnn.allow_tf32 else "f32", round)

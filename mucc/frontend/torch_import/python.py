@@ -81,6 +81,7 @@ def from_torch(
     name: str | None = None,
     target: str = "sm_90a",
     compute: str | None = None,
+    round: str = "fused",
     whole: bool = False,
     dynamic_shapes: Any = None,
 ) -> ImportedModule:
@@ -92,17 +93,18 @@ def from_torch(
     `dynamic_shapes` says which extents stay open: `{"x": {0: "M"}}` by argument, axis and name of the dim,
     torch.export's form, or "auto" for all but those that something needs a number of (`notes` says which).
     `compute` is the format of f32 products; left out it is what torch is set up to. `whole` keeps all that
-    the language says in kernels, compiled or not. Raises DiagnosticError MU7012, MU7020, MU7021,
+    the language says in kernels, compiled or not. With `round="eager"` the result of each operation on 16-bit
+    floats is rounded, as PyTorch does it; "fused" rounds what is stored and what the module converts.
+    Raises DiagnosticError MU7012, MU7020, MU7021,
     and MU7023 for `dynamic_shapes`.
     """
     called = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(module).__name__).lower()
+    how = formats(compute, round)
     judge = None if whole else compiles(target)
     if dynamic_shapes is None:
-        program = import_graph(
-            capture(module, example_inputs, example_keywords), called, formats(compute), judge
-        )
+        program = import_graph(capture(module, example_inputs, example_keywords), called, how, judge)
         return ImportedModule(module, program, target)
     given = arguments_of(module, example_inputs, example_keywords)
     dynamic = dynamic_of(dynamic_shapes, given)
-    program = import_dynamic(module, given, called, formats(compute), judge, dynamic)
+    program = import_dynamic(module, given, called, how, judge, dynamic)
     return ImportedModule(module, program, target, tuple(dynamic.notes))

@@ -31,6 +31,7 @@ class Request:
     target: str = "sm_90a"
     whole: bool = False
     compute: str | None = None
+    round: str = "fused"
     verify: bool = False
     scale_down: bool = False
     structure: bool = False

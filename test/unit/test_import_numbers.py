@@ -1,0 +1,219 @@
+"""What numbers imports compute with: masks of attention, integers, NaN, and rounding of 16-bit floats."""
+
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+from mucc.frontend.torch_import import from_torch  # noqa: E402
+from mucc.walk import postorder  # noqa: E402
+
+F = torch.nn.functional
+INFINITY = math.inf
+
+
+class Applied(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def agrees(made: Any, *args: Any) -> None:
+    wrong = [d for d in made.verify(*args) if not d.is_good]
+    assert not wrong, wrong
+
+
+# Masks
+
+
+def bools() -> Any:
+    mask = torch.ones(5, 7, dtype=torch.bool)
+    mask[1] = False
+    mask[2, 3:] = False
+    return mask
+
+
+MASKS = [
+    bools(),
+    torch.zeros(5, 7).masked_fill(~bools(), -INFINITY),
+    torch.zeros(5, 7).masked_fill(~bools(), -1e30),
+]
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=["bool", "infinity", "large"])
+@pytest.mark.parametrize("whole", [False, True], ids=["compiled", "whole"])
+def test_rows_that_are_masked_completely(mask: Any, whole: bool):
+    torch.manual_seed(1)
+    q, k, v = torch.randn(2, 5, 8), torch.randn(2, 7, 8), torch.randn(2, 7, 8)
+    made = from_torch(Applied(F.scaled_dot_product_attention), (q, k, v, mask), whole=whole)
+    assert made.program.kernels
+    agrees(made, q, k, v, mask)
+    got = made.interpreted()(q, k, v, mask)
+    assert torch.isfinite(got).all()
+
+
+def test_causal_attention_of_other_lengths():
+    module = Applied(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    for rows, columns in ((5, 3), (3, 5)):
+        q, k, v = torch.randn(2, rows, 8), torch.randn(2, columns, 8), torch.randn(2, columns, 8)
+        agrees(from_torch(module, (q, k, v), whole=True), q, k, v)
+
+
+def test_safe_softmax():
+    x = torch.tensor([[1.0, 2.0, -INFINITY], [-INFINITY] * 3, [math.nan, 1.0, 2.0]])
+    made = from_torch(Applied(lambda x: torch.ops.aten._safe_softmax(x, -1)), (x,), whole=True)
+    assert made.program.kernels
+    agrees(made, x)
+
+
+# Integers
+
+BIG = torch.tensor([2**40 + 1, 5, -(2**35)])
+ROWS = torch.tensor([2, 0])
+
+WIDE: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    (lambda b: b > 7, (BIG,)),
+    (lambda b: b.float(), (BIG,)),
+    (lambda b: b.flip(0).view(3, 1).expand(3, 2), (BIG,)),
+    (lambda b: torch.cat([b, b]), (BIG,)),
+    (lambda b: b.bool(), (BIG,)),
+    (lambda b, i: b[i], (BIG, ROWS)),
+    (lambda b, i: b.gather(0, i), (BIG, ROWS)),
+    (lambda b, i: torch.index_select(b, 0, i), (BIG, ROWS)),
+    (lambda x, b: x * b, (torch.randn(3), BIG)),
+    (lambda x, b: x.masked_fill(b > 1, 0), (torch.randn(3), BIG)),
+    (lambda b: (torch.arange(8)[None] < b[:, None]).float(), (BIG,)),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), WIDE)
+def test_integers_of_64_bits(function: Callable[..., Any], args: tuple[Any, ...]):
+    agrees(from_torch(Applied(function), args, whole=True), *args)
+
+
+def test_indices_and_counts_are_taken_by_kernels():
+    x = torch.randn(4, 8)
+    cases: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+        (lambda x, i: F.embedding(i, x).relu(), (x, torch.tensor([3, 0]))),
+        (lambda x: (torch.arange(8)[None] < 5).float() * x, (x,)),
+        (lambda x: (x.argmax(1) > 3).float(), (x,)),
+    ]
+    for function, args in cases:
+        made = from_torch(Applied(function), args, whole=True)
+        assert all(row.kernel for row in made.rows), made.rows
+        agrees(made, *args)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_signs(dtype: Any):
+    x = torch.tensor([1.5, -2, 0, -0.0, math.nan, INFINITY, -INFINITY], dtype=dtype)
+    made = from_torch(Applied(torch.sign), (x,), whole=True)
+    assert made.program.kernels
+    assert torch.equal(made.interpreted()(x), torch.sign(x))
+
+
+# Rounding
+
+
+def square(x: Any) -> Any:
+    return (x * x).float()
+
+
+def test_where_16_bit_floats_are_rounded():
+    x = torch.full((8, 8), 1187.0, dtype=torch.float16)
+    fused, eager = (from_torch(Applied(square), (x,), round=round) for round in ("fused", "eager"))
+    assert "cast(x * x, f32)" in fused.text.replace("args_0", "x")
+    assert "cast(cast(x * x, f16), f32)" in eager.text.replace("args_0", "x")
+    assert fused.interpreted()(x)[0, 0] == 1408969
+    assert torch.equal(eager.interpreted()(x), square(x))
+    agrees(fused, x)
+    agrees(eager, x)
+
+
+def test_conversions_of_the_module_round_always():
+    x = torch.randn(8, 8)
+    made = from_torch(Applied(lambda x: (x * 1.001).half().float() - x), (x,))
+    assert made.text.count("cast") == 2
+    agrees(made, x)
+
+
+CHAINS: list[Callable[[Any], Any]] = [
+    lambda x: ((x + 1) - x).float(),
+    lambda x: torch.softmax(x / 100, -1) * x,
+    lambda x: F.layer_norm(x * 3, (8,)).float().sqrt(),
+    lambda x: (x.bfloat16() * 1.01 - x.bfloat16()).float(),
+    lambda x: (x[:, :4].relu() + 0.1).t(),
+    lambda x: torch.full((8, 8), 0.1, dtype=torch.float16).float() * x,
+]
+
+
+@pytest.mark.parametrize("function", CHAINS)
+@pytest.mark.parametrize("round", ["fused", "eager"])
+def test_each_way_of_rounding_agrees(function: Callable[[Any], Any], round: str):
+    torch.manual_seed(2)
+    x = (torch.randn(8, 8) * 300).half()
+    agrees(from_torch(Applied(function), (x,), round=round, whole=True), x)
+
+
+def test_wrong_results_of_16_bit_floats_are_found():
+    from mucc.frontend.torch_import.precise import nearest
+
+    eager, exact = torch.tensor([math.inf, 1.0, 2.0]), torch.tensor([70000.0, 1.5, 2.5]).double()
+    got = torch.tensor([70001.0, 1.1, 9.0])
+    assert nearest(got, eager, exact).tolist() == [70000.0, 1.0, 2.5]
+
+
+def test_rounding_by_the_backend():
+    from mucc.frontend.torch_backend import torch_backend
+
+    x = torch.full((8, 8), 1187.0, dtype=torch.float16)
+    for round, expected in (("fused", 1408969.0), ("eager", math.inf)):
+        torch._dynamo.reset()
+        backend = torch_backend(interpret=True, fallback="error", round=round)
+        assert torch.compile(Applied(square), backend=backend)(x)[0, 0] == expected
+
+
+# Problem files
+
+CONSTRUCTED = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rates = [r.item() for r in torch.linspace(0, 0.2, 3)]
+        self.hidden = torch.zeros(4, 8)
+    def forward(self, x):
+        self.hidden = torch.tanh(self.hidden + x) * self.rates[1]
+        return self.hidden + self.rates[2]
+def get_inputs():
+    x = torch.rand(4, int(torch.tensor([8]).sum().item()))
+    return [x]
+"""
+
+
+def test_a_constructor_may_look_at_values(tmp_path: Path):
+    from mucc.frontend.torch_import.child import serve
+    from mucc.frontend.torch_import.request import Request
+
+    answer = serve(Request.of(str(tmp_path / "p.py"), CONSTRUCTED, verify=True))
+    assert answer.agrees and {c.name for c in answer.checks} >= {"result 0", "hidden"}
+
+
+# Walks
+
+
+def test_postorder_is_that_of_a_recursion():
+    needs = {"a": "bc", "b": "d", "c": "db", "d": "", "e": ""}
+    assert "".join(postorder("a", lambda n: needs[n])) == "dbca"
+    assert list(postorder(0, lambda n: [n + 1] if n < 100_000 else []))[-1] == 0
