@@ -11,7 +11,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lit pytest bench docs clean
+.PHONY: help demo test lint format lit pytest modules bench docs clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -39,6 +39,9 @@ lit: $(STAMPS)/dev ## the FileCheck tests
 
 pytest: $(STAMPS)/dev ## the unit tests
 	pytest -n auto
+
+modules: $(STAMPS)/dev ## all odd PyTorch modules through the importer and the backend (tests take a share)
+	MUCC_ALL_MODULES=1 pytest -n auto test/unit/test_torch_modules.py
 
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile

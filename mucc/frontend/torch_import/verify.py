@@ -133,17 +133,24 @@ def compare(
     found = [difference(name, value, got.values[name]) for name, value in expected.values.items()]
     if all(d.is_good for d in found) or (exact := observed_exactly(module, inputs, seed)) is None:
         return found
+    overflows = has_narrow((inputs, [*module.parameters(), *module.buffers()]))
     return [
-        difference(name, value, got.values[name], exact.values.get(name))
+        difference(name, value, got.values[name], exact.values.get(name), overflows)
         for name, value in expected.values.items()
     ]
 
 
-def difference(name: str, expected: Any, got: Any, exact: Any = None) -> Difference:
+def has_narrow(values: Any) -> bool:
+    """Whether there are floating-point tensors narrower than f32 among values."""
+    leaves = torch.utils._pytree.tree_leaves(values)
+    return any(isinstance(v, torch.Tensor) and v.is_floating_point() and v.itemsize < 4 for v in leaves)
+
+
+def difference(name: str, expected: Any, got: Any, exact: Any = None, overflows: bool = False) -> Difference:
     """How far a value is from what was expected; `exact` is that in float64, where it is known."""
     if not isinstance(expected, torch.Tensor):
         return Difference(name, 0.0, 0.0 if type(got) is type(expected) and got == expected else float("inf"))
     if not isinstance(got, torch.Tensor) or expected.shape != got.shape or expected.dtype != got.dtype:
         return Difference(name, float("inf"), float("inf"))
-    found = meant(got, expected, exact)
+    found = meant(got, expected, exact, overflows=overflows)
     return Difference(name, found.largest, found.excess, found.noise)
