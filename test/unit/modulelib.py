@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import re
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,10 +11,7 @@ from torch_modules import Odd
 
 import mucc
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.capture import capture
-from mucc.frontend.torch_import.judge import compiles
-from mucc.frontend.torch_import.program import formats, import_graph
-from mucc.frontend.torch_import.python import ImportedModule
+from mucc.frontend.torch_import.program import import_graph
 from mucc.frontend.torch_import.verify import difference, has_narrow, observed_exactly
 
 TARGET = "sm_90a"
@@ -29,32 +26,28 @@ def made(odd: Odd) -> Any:
 
 
 def imported(odd: Odd) -> list[str]:
-    """What is wrong with the import of a module: whole, and with what the compiler takes."""
-    module = made(odd)
-    args, keywords = odd.arguments(EXAMPLE)
+    """What is wrong with the import of a module: with what the compiler takes, and whole."""
     try:
-        captured = capture(module, args, keywords) if keywords else capture(module, args)
+        wrong = _imported(odd)
     except DiagnosticError as error:
         found = error.diagnostics[0]
         return [] if found.code == odd.refused else [f"refused: {found.code}: {found.message} {found.notes}"]
-    if odd.refused:
-        return [f"not refused with {odd.refused}"]
-    wrong: list[str] = []
+    return [f"not refused with {odd.refused}"] if odd.refused else wrong
+
+
+def _imported(odd: Odd) -> list[str]:
+    args, keywords = odd.arguments(EXAMPLE)
+    options = {"example_keywords": keywords} if keywords else {}
+    program = mucc.from_torch(made(odd), args, target=TARGET, name=odd.name.lower(), **options)
+    graph = program.program.graph
+    whole = replace(program, program=import_graph(graph.captured, odd.name.lower(), graph.formats))
     calls = [odd.arguments(FRESH, apart=apart) for apart in (False, True)[: 1 + odd.shares]]
-    text = ""
-    for whole in (True, False):
-        judge = None if whole else compiles(TARGET)
-        program = import_graph(captured, re.sub(r"\W", "_", odd.name.lower()), formats(None), judge)
-        program = ImportedModule(module, program, TARGET)
-        assert program.text or not program.program.kernels
-        if not whole and program.text == text:
-            break
-        text = program.text
-        checks = [c for given, named in calls for c in program.verify(*given, **named)]
-        kind = "whole" if whole else "compiled"
-        wrong += [
-            f"{kind}: {c.name} is off by {c.largest:.3g}, {c.excess:.3g}" for c in checks if c.excess > 1
-        ]
+    wrong: list[str] = []
+    for how, version in (("compiled", program), ("whole", whole)):
+        if version is program or version.text != program.text:
+            checks = [c for given, named in calls for c in version.verify(*given, **named)]
+            found = [c for c in checks if c.excess > 1]
+            wrong += [f"{how}: {c.name} is off by {c.largest:.3g}, {c.excess:.3g}" for c in found]
     return wrong
 
 
