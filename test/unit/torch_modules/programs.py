@@ -154,8 +154,8 @@ def comprehensions(self: Any, x: Any) -> Any:
 @odd("4,4")
 def exceptions(self: Any, x: Any) -> Any:
     try:
-        y = x.view(3, 5)
-    except RuntimeError:
+        y = x * {"a": 1}["b"]
+    except KeyError:
         y = torch.relu(x)
     assert y.shape == (4, 4)
     return y
@@ -230,7 +230,7 @@ class SharedModule(nn.Module):
 class Containers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleDict({"up.1".replace(".", "_"): nn.Linear(4, 8), "for": nn.Linear(8, 4)})
+        self.layers = nn.ModuleDict({"0": nn.Linear(4, 8), "down": nn.Linear(8, 4)})
         self.scales = nn.ParameterDict({"a": nn.Parameter(torch.ones(4)), "b": nn.Parameter(torch.zeros(4))})
         self.more = nn.ParameterList([nn.Parameter(torch.full((4,), float(n))) for n in range(3)])
 
@@ -316,9 +316,21 @@ class NamesThatClash(nn.Module):
         return torch.relu(a_b * self.a["b"] + self.a_b) - kernels
 
 
+def scaled(x: Any, *factors: Any) -> Any:
+    x = torch.relu(x) * x.sum(0).cumsum(0)
+    for factor in factors:
+        x = x * factor
+    return x.topk(1)[0]
+
+
+@odd("3,4", "4", "4", "4")
+def arguments_with_odd_names(self: Any, module: Any, torch: Any, kernels: Any, operator: Any) -> Any:
+    return scaled(module, torch, kernels, operator)
+
+
 @odd("3,4", "4")
-def arguments_with_odd_names(self: Any, module: Any, torch_: Any) -> Any:
-    return torch.relu(module) * torch_
+def arguments_with_odder_names(self: Any, module: Any, module_: Any) -> Any:
+    return scaled(module, module_)
 
 
 @odd("3,4")
@@ -343,10 +355,15 @@ class Recomputed(nn.Module):
 
 @odd("3,4")
 def vectorised(self: Any, x: Any) -> Any:
-    return torch.vmap(lambda r: torch.relu(r).sum())(x), torch.func.grad(lambda y: (y**2).sum())(x)
+    return torch.vmap(lambda r: torch.relu(r).sum())(x)
 
 
-@odd("3,4")
+@odd("3,4", refused="MU7020")
+def gradients_inside(self: Any, x: Any) -> Any:
+    return torch.func.grad(lambda y: (y**2).sum())(x)
+
+
+@odd("3,4", refused="MU7021")
 def conditions_of_torch(self: Any, x: Any) -> Any:
     return torch.cond(x.sum() > 0, lambda y: torch.relu(y), lambda y: y * 2, (x,))
 
@@ -409,3 +426,15 @@ class Residual(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return F.relu(self.norm(self.a(x)) + self.b(x)).mean((-1, -2))
+
+
+@odd("3,4", refused="MU7020")
+class KeywordForAName(nn.Module):
+    """torch.export names a parameter after its path, which is no Python here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict({"for": nn.Linear(4, 4)})
+
+    def forward(self, x: Any) -> Any:
+        return self.layers["for"](x)
