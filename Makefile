@@ -11,7 +11,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lit pytest matrix bench fuzz-gpu docs clean
+.PHONY: help demo test lint format lit pytest matrix modules bench fuzz-gpu docs clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -44,6 +44,9 @@ pytest: $(STAMPS)/torch ## the unit tests
 PYTHONS ?= $(PYTHON)
 matrix: $(STAMPS)/torch ## install the wheel and the sdist by pip and uv, in fresh environments, and run them
 	python test/tools/install_matrix.py $(PYTHONS:%=--python %) --torch --nvcc
+
+modules: $(STAMPS)/torch ## all odd PyTorch modules through the importer and the backend (tests take a share)
+	MUCC_ALL_MODULES=1 pytest -n auto test/unit/test_torch_modules.py
 
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile

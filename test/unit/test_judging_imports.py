@@ -143,3 +143,11 @@ def test_what_cannot_be_judged_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text(TWO_VALUES.replace("batch_size = 64", "batch_size = 1 + 1"))
     assert main(["import", str(path), "--verify", "--whole"]) == 1
     assert "rounding decides them, and right cannot be told from wrong" in capsys.readouterr().err
+
+
+def test_an_overflow_of_f32_may_be_none_in_float64_but_one_of_halves_is_one():
+    near, exact = torch.tensor([float("inf"), 1.0]), torch.tensor([3e38, 1.0], dtype=torch.float64)
+    for got in (near, exact.float()):
+        assert meant(got, near, exact).excess <= 1
+    assert meant(torch.tensor([2e38, 1.0]), near, exact).excess > 1
+    assert meant(exact.float(), near, exact, overflows=True).excess > 1

@@ -118,6 +118,8 @@ def power(b: Builder, x: Any, exponent: float) -> Built:
             return b.call(e.MulOp, b.call(e.MulOp, x, x), x)
         case 0.5:
             return b.call(e.SqrtOp, x)
+        case -0.5:  # not as pow has it: NaN for -inf, -inf for -0
+            return b.call(e.RsqrtOp, x)
         case _:
             return b.call(e.PowOp, x, exponent)
 

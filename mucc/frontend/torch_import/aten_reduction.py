@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -150,13 +151,14 @@ def var_mean(
 def vector_norm(
     b: Builder, x: Any, order: float = 2, axes: Axes = None, keepdim: bool = False, **options: Any
 ) -> Built:
-    match order:
-        case 1:
-            return reduced(b, "sum", b.call(e.AbsOp, x), axes, keepdim)
-        case 2:
-            return b.call(e.SqrtOp, reduced(b, "sum", b.call(e.MulOp, x, x), axes, keepdim))
-        case _ if order == float("inf"):
-            return reduced(b, "amax", x, axes, keepdim)
-        case _:
-            powers = b.call(e.PowOp, b.call(e.AbsOp, x), order)
-            return b.call(e.PowOp, reduced(b, "sum", powers, axes, keepdim), 1 / order)
+    if order == 2:
+        return b.call(e.SqrtOp, reduced(b, "sum", b.call(e.MulOp, x, x), axes, keepdim))
+    if order == 0:
+        return reduced(b, "sum", b.add(e.CmpOp("ne", b.value(x), b.number(0))), axes, keepdim)
+    sizes = b.call(e.AbsOp, x)
+    if order == 1:
+        return reduced(b, "sum", sizes, axes, keepdim)
+    if math.isinf(order):
+        return reduced(b, "max" if order > 0 else "min", sizes, axes, keepdim)
+    powers = reduced(b, "sum", b.call(e.PowOp, sizes, order), axes, keepdim)
+    return b.call(e.PowOp, powers, 1 / order)

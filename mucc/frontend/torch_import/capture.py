@@ -7,6 +7,7 @@ In-place updates have become values of their own and copies at the end; what `mu
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import traceback
 import warnings
@@ -290,11 +291,25 @@ def _explained(error: Exception) -> DiagnosticError:
         isinstance(error, torch._dynamo.exc.TorchDynamoException)
         or any(word in text for word in _LEAVES_TORCH)
         or _raised_by_export(error)
+        or not _is_the_modules(error)
     ):
         return failure("MU7020", "torch.export cannot capture the module as one graph", notes=(first,))
     return failure(
         "MU7012", f"the module raised {first}", "run the module on its inputs in PyTorch to see where"
     )
+
+
+def _is_the_modules(error: BaseException) -> bool:
+    """Whether an exception comes out of a module's code, or a layer's, and not out of what captures it."""
+    layers = os.path.join(_TORCH, "nn", "")
+    return any(
+        not f.filename.startswith((_TORCH, _HERE)) or f.filename.startswith(layers)
+        for f in traceback.extract_tb(error.__traceback__)
+    )
+
+
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+_HERE = os.path.join(os.path.dirname(__file__), "")
 
 
 def _read(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast
 
@@ -49,6 +50,9 @@ def driver_text(graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin, 
     return _Driver(graph, steps, origin).text(title)
 
 
+RESERVED = ("self", "kernels", "module", "torch", "operator", "float", "getattr")
+"""Names that drivers use, so that no argument has them."""
+
 WRITTEN_OUT = 64
 """Elements of a constant tensor that a driver holds as text."""
 
@@ -63,10 +67,12 @@ class _Driver:
             (i for i in self.captured.inputs.items() if i[1].is_argument), key=lambda i: i[1].position
         )
         self.lines: list[str] = []
+        self.called = _called([name for name, _ in self.inputs], {n.name for n in graph.captured.graph.nodes})
+        """What arguments are called that share a name with what the driver needs."""
 
     def text(self, title: str) -> str:
         origin = self.origin
-        self.lines += [f"self.demand({guard}, {quoted(guard)})" for guard in self.captured.guards]
+        self.lines += [f"self.demand({self._guard(g)}, {quoted(g)})" for g in self.captured.guards]
         self.lines += self._apart()
         for step in self.steps:
             if isinstance(step, Opaque):
@@ -93,7 +99,7 @@ class _Driver:
             training=self.captured.training,
             inputs=self._expected(),
             paths=f"    PATHS = {self._paths()}\n" if self.captured.paths else "",
-            arguments="".join(f", {name}" for name, _ in self.inputs),
+            arguments="".join(f", {self.called.get(name, name)}" for name, _ in self.inputs),
         )
         return head + "".join(f"        {line}\n" for line in self.lines)
 
@@ -131,6 +137,12 @@ class _Driver:
 
     def _node(self, name: str) -> Node:
         return next(n for n in self.captured.graph.nodes if n.name == name)
+
+    def _guard(self, text: str) -> str:
+        """A guard in terms of what arguments are called here."""
+        for name, called in self.called.items():
+            text = re.sub(rf"\b{name}\b", called, text)
+        return text
 
     # Steps
 
@@ -176,7 +188,8 @@ class _Driver:
     def _place(self, given: Input) -> str:
         """The tensor that an input is."""
         if given.is_argument:
-            return next(name for name, i in self.inputs if i == given)
+            name = next(name for name, i in self.inputs if i is given or i == given)
+            return self.called.get(name, name)
         text = "module"
         for part in given.path.split("."):
             text = f"{text}.{part}" if part.isidentifier() else f"getattr({text}, {quoted(part)})"
@@ -273,6 +286,17 @@ def _returned(value: object) -> Exception:
         f"the module returns a {type(value).__name__}",
         "return tensors, tuples, lists, dicts, named tuples or dataclasses",
     )
+
+
+def _called(arguments: Sequence[str], taken: Set[str]) -> dict[str, str]:
+    """Other names for arguments whose names a driver uses itself."""
+    found: dict[str, str] = {}
+    for name in arguments:
+        if name in RESERVED:
+            found[name] = f"{name}_"
+            while found[name] in taken or found[name] in RESERVED:
+                found[name] += "_"
+    return found
 
 
 def quoted(text: object) -> str:

@@ -88,26 +88,35 @@ def compared(
     return Compared(excess, largest, why, measured)
 
 
-def meant(got: Any, near: Any, exact: Any = None) -> Compared:
+def meant(got: Any, near: Any, exact: Any = None, *, overflows: bool = False) -> Compared:
     """Compare what a program means, by its interpreter, with PyTorch's result, and that in float64 if known.
 
     An element is right if it is close to either. Where an element is close to neither, PyTorch's own error
-    counts as far as it is `BEARABLE`: beyond, that error says nothing of the program.
+    counts as far as it is `BEARABLE`: beyond, that error says nothing of the program. With `overflows` the
+    result in float64 does not excuse an element that is finite where PyTorch's is not: the module has
+    values of narrow formats, which overflow where f64 does not.
     """
+    strange = _strange(got, near)
     found = compared(got, near, near, "declared", most=1.0)
-    if wrong := _strange(got, near):
-        return Compared(math.inf, math.inf, f"has {wrong} elements that are not finite in another way")
+    if strange:
+        why = f"has {strange} elements that are not finite in another way"
+        found = Compared(math.inf, math.inf, why)
     if found.excess <= 1 or exact is None or exact.shape != near.shape:
         return found
     if not near.is_floating_point():
         return compared(got, exact, near, "declared")
     got, wide = got.double(), near.double()
-    either = torch.where((got - exact).abs() < (got - wide).abs(), exact, wide)
+    matches = (got == exact) | (torch.isnan(got) & torch.isnan(exact))
+    matches |= (got - exact).abs() < (got - wide).abs().nan_to_num(math.inf)
+    if overflows:
+        matches &= torch.isfinite(wide)
+    either = torch.where(matches, exact, wide)
     right = compared(got, either, either.to(near.dtype), "declared", most=1.0)
-    if right.excess <= 1:
+    if right.excess <= 1 and not _strange(got, either):
         return right
     judged = compared(got, exact, near, "declared", most=1.0)
-    return judged if judged.noise <= BEARABLE else found._replace(noise=judged.noise)
+    is_fair = judged.noise <= BEARABLE and not strange
+    return judged if is_fair else found._replace(noise=judged.noise)
 
 
 def _strange(got: Any, near: Any) -> int:

@@ -153,7 +153,7 @@ def _compared(
     ours = driver_of(program, source, copied)
     expected = observed(theirs, their_inputs, seed, call)
     got = observed(ours, our_inputs, seed, called, ours.module)
-    if expected.structure != got.structure:
+    if _form(expected.structure) != _form(got.structure):
         return [Difference("the structure of the results", float("inf"), float("inf"))]
     wanted = expected.values
     found = [difference(name, value, got.values[name]) for name, value in wanted.items()]
@@ -166,7 +166,8 @@ def _compared(
     if all(d.is_good for d in found) or (double := observed_exactly(module, given, seed)) is None:
         return found
     return [
-        difference(name, value, got.values[name], double.values.get(name)) for name, value in wanted.items()
+        difference(name, value, got.values[name], double.values.get(name), fused)
+        for name, value in wanted.items()
     ]
 
 
@@ -195,11 +196,16 @@ def _with_own_values(given: Given, taken: Set[int | None], seed: int) -> Given:
     return spec.unflatten(leaves) if changed else given
 
 
-def difference(name: str, expected: Any, got: Any, exact: Any = None) -> Difference:
+def _form(structure: Any) -> str:
+    """How results are nested. torch.export takes a torch.Size for a tuple."""
+    return str(structure).replace("TreeSpec(Size,", "TreeSpec(tuple,")
+
+
+def difference(name: str, expected: Any, got: Any, exact: Any = None, overflows: bool = False) -> Difference:
     """How far a value is from what was expected; `exact` is that in float64, where it is known."""
     if not isinstance(expected, torch.Tensor):
         return Difference(name, 0.0, 0.0 if type(got) is type(expected) and got == expected else float("inf"))
     if not isinstance(got, torch.Tensor) or expected.shape != got.shape or expected.dtype != got.dtype:
         return Difference(name, float("inf"), float("inf"))
-    found = meant(got, expected, exact)
+    found = meant(got, expected, exact, overflows=overflows)
     return Difference(name, found.largest, found.excess, found.noise)
