@@ -91,10 +91,14 @@ def _text(value: Any) -> str:
     return module_text(value.module)
 
 
-def _by_hypothesis(name: str) -> Callable[[str], Drawn]:
+BATCHES = 60
+"""How many batches there are: a worker keeps those that it has drawn."""
+
+
+def _by_hypothesis(name: str, batches: int = BATCHES) -> Callable[[str], Drawn]:
     def draw(seed: str) -> Drawn:
         rng = random.Random(seed)
-        texts = _batch(name, rng.randrange(1000))
+        texts = _batch(name, rng.randrange(batches))
         return Drawn(rng.choice(texts), rng.choice(ALL_TARGETS), name)
 
     return draw
@@ -107,7 +111,7 @@ GENERATORS: dict[str, Callable[[str], Drawn]] = {
 }
 """Draw a program that the language takes, by seed. Equal seeds give equal programs."""
 
-SENTENCES = _by_hypothesis("sentences")
+SENTENCES = _by_hypothesis("sentences", 10)
 """Sentences of the grammar, right in form and free of meaning: only for mutants."""
 
 
@@ -118,13 +122,18 @@ def program(seed: str) -> Drawn:
     return GENERATORS[name](seed)
 
 
+_FEW = _by_hypothesis("contractions", 10)
+
+
 def origin(rng: random.Random, seed: str) -> Drawn:
     """What a mutant is made of."""
     target = rng.choice(("sm_90a", *ALL_TARGETS))
     match rng.randrange(10):
         case 0:
             return SENTENCES(seed)
-        case 1 | 2 | 3:
-            return program(seed)
+        case 1:
+            return _FEW(seed)
+        case 2 | 3:
+            return GENERATORS["forms"](seed)
         case _:
             return Drawn(rng.choice(corpus()), target, "corpus")
