@@ -11,7 +11,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lit pytest bench fuzz-gpu docs clean
+.PHONY: help demo test lint format lit pytest bench fuzz fuzz-gpu docs clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -43,6 +43,9 @@ pytest: $(STAMPS)/dev ## the unit tests
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile
 	python -m bench.report
+
+fuzz: $(STAMPS)/dev ## 100,000 mutated sources and 3,000 random programs through the whole command (bench/fuzz)
+	python -m bench.fuzz --nvcc 100 -o build/fuzz.jsonl --record
 
 fuzz-gpu: $(STAMPS)/dev ## build random programs, run them on this GPU, compare (bench/gpu_fuzz)
 	python -m bench.gpu_fuzz

@@ -2,14 +2,14 @@
 
     python -m bench.fuzz [--mutants N] [--programs N] [--seconds S] [--seed TEXT] [-j N] [-o FILE] [--nvcc N]
 
-A mutant goes through check, layout, the edits of its diagnostics, a level of the IR or C++, and some through the
-command line: nothing crashes or hangs, no diagnostic is a defect's or points outside of the text, JSON can be
-read back, an edit leads to no error again, check refuses what a build refuses, files are whole. A generated
-program is compiled for every target and emitted, interpreted before and after lowering, and for a share
+A mutant goes through check, layout, the edits of its diagnostics, a level of the IR or C++, and some through
+the command line: nothing crashes or hangs, no diagnostic is a defect's or points outside of the text, JSON
+can be read back, an edit leads to no error again, check refuses what a build refuses, files are whole. A
+generated program is compiled for every target and emitted, interpreted before and after lowering, and for a share
 g++ reads the host's half of its kernels. `--nvcc` builds a sample of the programs besides, two at a time.
 
-The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there. Findings
-are shrunk and printed; the exit status is 1 where there are some. `--replay FILE` tries one source.
+The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there.
+Findings are shrunk and printed; the exit status is 1 where there are some. `--replay FILE` tries one source.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def chunks_of(seed: str, wanted: dict[str, int]) -> list[Chunk]:
 
 
 def build_sample(seed: str, count: int, jobs: int = 2) -> dict[str, Any]:
-    """Build programs by nvcc until `count` were taken by the compiler; those that nvcc rejects are findings."""
+    """Build as many programs by nvcc as asked for; those that nvcc rejects are findings."""
     from mucc.build import Request, build
     from mucc.diagnostics.core import DiagnosticError
     from mucc.pool import Pool

@@ -9,9 +9,10 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,7 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def limited(seconds: float) -> Generator[None]:
     """Raise Failure in what takes more processor time."""
 
     def late(_signal: int, _frame: object) -> None:
@@ -71,7 +72,7 @@ def limited(seconds: float) -> Iterator[None]:
 def examine(
     data: bytes, target: str, dims: Mapping[str, int], emits: Sequence[str], command: bool
 ) -> Outcome:
-    """Take a source through check, layout, fixes, and the levels of `emits`; with `command` by its own door too."""
+    """Take a source through check, layout, fixes, levels of `emits`, and with `command` the command line."""
     try:
         with limited(PATIENCE):
             return _examined(data, target, dims, emits, command)
@@ -133,6 +134,8 @@ def honest(diagnostics: Sequence[Diagnostic], source: Source | None) -> None:
                 raise Failure("span", f"{d.code}: {span} in a text of {size} characters")
         if not render_text(d, source).startswith(f"{d.severity}[{d.code}]"):
             raise Failure("text", f"{d.code} cannot be shown")
+        if source is not None:
+            named(d, source)
         if len(d.message) > 2000:
             raise Failure("text", f"{d.code}: a message of {len(d.message)} characters")
     rows: list[dict[str, Any]] = json.loads(render_json((d, source) for d in diagnostics))
@@ -140,6 +143,17 @@ def honest(diagnostics: Sequence[Diagnostic], source: Source | None) -> None:
         back = from_json(row)
         if (back.code, back.message, back.span, back.fixes) != (d.code, d.message, d.span, d.fixes):
             raise Failure("json", f"{d.code} is not what its JSON says")
+
+
+_MAINLOOP = re.compile(r"\bthe (\w+) mainloop\b")
+
+
+def named(diagnostic: Diagnostic, source: Source) -> None:
+    """A mainloop that the program does not name is said to be somebody's choice."""
+    for word in _MAINLOOP.findall(diagnostic.message):
+        chosen = f"`mainloop = {word}` is"
+        if word not in source.text and not any(note.startswith(chosen) for note in diagnostic.notes):
+            raise Failure("unwritten", f"{diagnostic.code}: {diagnostic.message}")
 
 
 def laid_out(source: Source) -> None:
@@ -162,7 +176,7 @@ MOST_MENDED = 3
 
 
 def mended(source: Source, target: str, dims: Mapping[str, int], found: Sequence[Diagnostic]) -> None:
-    """Applying a fix leads to no diagnostic of the same code at its place, and one for machines to no new error."""
+    """Applying a fix does not lead to the same diagnostic, in schedules not to the same code."""
     errors = [d for d in found if d.severity is Severity.ERROR]
     for d in [d for d in found if d.fixes][:MOST_MENDED]:
         for fix in d.fixes:
@@ -192,7 +206,7 @@ def _meet(a: Span, b: Span) -> bool:
 def emitted(
     source: Source, target: str, dims: Mapping[str, int], emits: Sequence[str], is_refused: bool
 ) -> Compilation | None:
-    """A build refuses what check refuses and nothing else, and every level of what it takes can be printed."""
+    """A build refuses what check refuses and nothing else; every level of what it takes can be printed."""
     try:
         compilation = compile_source(source, target, dims=dims, tuned=False)
     except DiagnosticError as error:

@@ -24,7 +24,7 @@ TRIES = 60
 
 
 def examine_program(drawn: Drawn, host: bool) -> Outcome:
-    """A program through every check of sources, for its target and all others, and interpreted; see `examine`.
+    """Take a program through the checks of sources, for all targets, and interpret it; see `examine`.
 
     With `host` g++ reads the C++ of the host's half too.
     """

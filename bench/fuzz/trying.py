@@ -41,9 +41,8 @@ class Chunk(NamedTuple):
 
 
 def prepare() -> None:
-    """Make this process one that tries sources: without measured schedules, at low priority, in bounded memory."""
+    """Make this process a worker: with a cache of its own, in bounded memory."""
     os.environ["MUCC_CACHE_DIR"] = tempfile.mkdtemp(prefix="mucc-fuzz-cache-")
-    os.nice(10)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY if soft == resource.RLIM_INFINITY else soft, hard))
 
