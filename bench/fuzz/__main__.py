@@ -5,8 +5,8 @@
 A mutant goes through check, layout, the edits of its diagnostics, a level of the IR or C++, and some through
 the command line: nothing crashes or hangs, no diagnostic is a defect's or points outside of the text, JSON
 can be read back, an edit leads to no error again, check refuses what a build refuses, files are whole. A
-generated program is compiled for every target and emitted, interpreted before and after lowering, and for a share
-g++ reads the host's half of its kernels. `--nvcc` builds a sample of the programs besides, two at a time.
+generated program is compiled for every target and emitted, interpreted before and after lowering, and for
+a share g++ reads the host's half of its kernels. `--nvcc` builds a sample of the programs besides.
 
 The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there.
 Findings are shrunk and printed; the exit status is 1 where there are some. `--replay FILE` tries one source.

@@ -20,7 +20,7 @@ from bench.fuzz.sources import Drawn, corpus, origin, program
 CHUNK = {"mutants": 50, "programs": 5}
 """How many sources are a step, which is done whole or not at all."""
 
-HOST_SHARE, COMMAND_SHARE, EMIT_SHARE = 0.1, 0.05, 0.5
+HOST_SHARE, COMMAND_SHARE, EMIT_SHARE = 0.02, 0.05, 0.5
 REDUCING = 20.0
 """Seconds that a finding is shrunk for."""
 
