@@ -22,7 +22,7 @@ demo: $(STAMPS)/nvcc ## set up .venv, compile examples/linear_gelu.mcu, run and 
 	mucc examples/linear_gelu.mcu -o build/linear_gelu.so --verbose
 	mucc run examples/linear_gelu.mcu --dims M=512,N=512,K=512
 
-test: $(STAMPS)/dev ## set up .venv, then lint, lit and pytest
+test: $(STAMPS)/torch ## set up .venv, then lint, lit and pytest
 	@python test/tools/run_all.py
 
 lint: $(STAMPS)/dev ## ruff, its formatter, and pyright
@@ -37,7 +37,7 @@ format: $(STAMPS)/dev ## lay the sources out, and mend what ruff can mend
 lit: $(STAMPS)/dev ## the FileCheck tests
 	lit -sv test
 
-pytest: $(STAMPS)/dev ## the unit tests
+pytest: $(STAMPS)/torch ## the unit tests
 	pytest -n auto
 
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
@@ -70,16 +70,29 @@ $(BIN)/python:
 $(STAMPS)/nvcc: pyproject.toml | $(BIN)/python
 	@command -v g++ >/dev/null || { echo "a C++ compiler is missing: apt-get install g++"; exit 1; }
 	@mkdir -p $(STAMPS)
-	python -m pip install -q -e '.[nvcc]' --config-settings editable_mode=compat
+	python -m pip install -q -e '.[nvcc]' $(CONSTRAINTS) --config-settings editable_mode=compat
 	@touch $@
+
+# A fresh environment gets the CUDA release that was measured; one with a toolkit keeps it, since PyTorch may be built for it.
+CONSTRAINTS = $(shell $(BIN)/python -m pip show -q cuda-toolkit 2>/dev/null || echo -c constraints.txt)
 
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/nvcc
 	python -m pip install -q -e '.[dev]' --config-settings editable_mode=compat
 	@touch $@
 
-# The run-time tests call kernels with torch tensors; a build for the CPU is enough for them. Without
-# one they are skipped, and say so.
+# Calls are tested with torch tensors. Without a GPU a build for the CPU is enough; a version that ends in +cpu is never one
+# with gigabytes of CUDA, wherever pip finds it. With a GPU it is for the user to choose a build.
+TORCH := 2.13.0
+GPU   ?= $(wildcard /dev/nvidiactl)
+
 $(STAMPS)/torch: $(STAMPS)/dev
-	python -c 'import torch' 2>/dev/null || python -m pip install -q --retries 1 'torch==2.13.0+cpu' \
-	  --extra-index-url https://download.pytorch.org/whl/cpu || echo "no CPU build of torch: going on without"
-	@touch $@
+	@if python -c 'import torch' 2>/dev/null; then touch $@; \
+	elif [ -n "$(GPU)" ]; then \
+	  echo "torch is missing: what needs it is skipped, the tests on the GPU among it."; \
+	  echo "It is left to you since it is large: $(BIN)/pip install torch"; \
+	elif echo "installing torch $(TORCH) for the CPU" && python -m pip install -q --retries 1 --timeout 15 \
+	  'torch==$(TORCH)+cpu' --extra-index-url https://download.pytorch.org/whl/cpu; then touch $@; \
+	else \
+	  echo "no build of torch for the CPU can be had: what needs it is skipped."; \
+	  echo "To have it: $(BIN)/pip install torch, then make $(MAKECMDGOALS) again"; \
+	fi

@@ -1,6 +1,6 @@
 """`python -m mucc.agent`: the same as the console script `mucc-agent`."""
 
-from mucc.agent.cli.main import entry
+from mucc.cli.start import mucc_agent
 
 if __name__ == "__main__":
-    entry()
+    mucc_agent()

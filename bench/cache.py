@@ -291,15 +291,16 @@ class Stress:
         process.start()
         return process
 
-    def run(self, seconds: float, kills: float) -> None:
-        """Kill so many processes in a second, and look at the cache now and then.
+    def run(self, seconds: float, kills: float, fewest: int = 0) -> None:
+        """Kill so many processes in a second, and look at the cache now and then, until all has happened
+        `fewest` times.
 
         Raises RuntimeError where one ended by itself.
         """
         end = time.monotonic() + seconds
         next_look, next_kill = time.monotonic() + SAMPLE, time.monotonic() + 0.5
         try:
-            while (now := time.monotonic()) < end:
+            while (now := time.monotonic()) < end or not self.has_done(fewest):
                 if now >= next_kill:
                     self.workers[random.randrange(len(self.workers))].kill()
                     next_kill = now + random.expovariate(kills)
@@ -318,6 +319,23 @@ class Stress:
                 worker.kill()
             for worker in self.workers:
                 worker.join()
+
+    def has_done(self, fewest: int) -> bool:
+        """Whether everything that matters has happened so many times."""
+        if not fewest:
+            return True
+        done = self.counted()
+        return min(done[name] for name in ("builds", "hits", "files", "evictions")) >= fewest <= self.kills
+
+    def counted(self) -> dict[str, int]:
+        """What the processes have counted, and evictions."""
+        counts: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        for path in self.directory.glob("counters.*"):
+            for counter, value in Counters(path).values().items():
+                counts[counter] += value
+        cache = Cache(str(self.directory / "cache"), shared=())
+        counts["evictions"] = sum(level.evicted for level in cache.stats().levels.values())
+        return counts
 
     def sample(self) -> None:
         """Look at the cache while nobody writes to it."""
@@ -347,20 +365,18 @@ def _stands_still(pid: int) -> bool:
     return state in "TtZX"
 
 
-def stress(seconds: float, processes: int = 8, bound: int = 8 << 20, kills: float = 4.0) -> dict[str, int]:
-    """Run, and return the counts. Raises RuntimeError where anything was wrong."""
+def stress(
+    seconds: float, processes: int = 8, bound: int = 8 << 20, kills: float = 4.0, fewest: int = 0
+) -> dict[str, int]:
+    """Run so long, and until everything has happened `fewest` times; the counts. Raises RuntimeError where
+    anything was wrong."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "cache").mkdir()
         run = Stress(directory, processes, bound)
-        run.run(seconds, kills)
-        counts: dict[str, int] = dict.fromkeys(COUNTERS, 0)
-        for path in directory.glob("counters.*"):
-            for counter, value in Counters(path).values().items():
-                counts[counter] += value
-        cache = Cache(str(directory / "cache"), bound=bound, shared=())
+        run.run(seconds, kills, fewest)
+        counts = run.counted()
         counts["kills"] = run.kills + processes
-        counts["evictions"] = sum(level.evicted for level in cache.stats().levels.values())
         counts["largest_size"] = max((s.size for s in run.samples), default=0)
         counts["most_temporary"] = max((s.temporary for s in run.samples), default=0)
         counts["most_locks"] = max((s.locks for s in run.samples), default=0)
@@ -368,6 +384,7 @@ def stress(seconds: float, processes: int = 8, bound: int = 8 << 20, kills: floa
             raise RuntimeError(f"{', '.join(failures)}: {run.complaints()}")
         if counts["largest_size"] > bound + processes * bound // 16:
             raise RuntimeError(f"the cache held {counts['largest_size']} bytes, and may hold {bound}")
+        cache = Cache(str(directory / "cache"), bound=bound, shared=())
         counts["whole_at_the_end"] = _at_the_end(cache, processes)
         return counts
 

@@ -123,17 +123,15 @@ class Case:
         """The worst relative error against the float64 interpreter. Raises AssertionError past tolerance."""
         from mucc.diagnostics import Source
         from mucc.driver import compile_text
-        from mucc.runtime.torch_glue import DTYPES
-        from mucc.runtime.verify import compare as judge
+        from mucc.runtime.verify import against, references
 
         arrays = [self.torch.tensor(v, device="cuda") if isinstance(v, float) else v for v in inputs]
         compilation = compile_text(Source(f"{self.epilogue.name}.mcu", self.epilogue.text))
-        expected = compilation.interpret(self.epilogue.name, arrays)
+        expected = references(compilation, self.info, arrays)
         worst = 0.0
         for build, outputs in zip(BUILDS, results, strict=True):
             for arg, out, want in zip(self.info.outputs, outputs, expected, strict=True):
-                rounded = want.to(DTYPES[arg.dtype]).double()
-                verdict = judge(arg.name, arg.dtype, out.double(), rounded, self.torch)
+                verdict = against(arg.name, arg.dtype, out.double(), want, self.torch)
                 if not verdict.good:
                     raise AssertionError(f"the {build} build gives wrong results: {verdict}")
                 worst = max(worst, verdict.relative)

@@ -1,6 +1,6 @@
 """`python -m mucc` is `mucc`."""
 
-from mucc.cli.main import entry
+from mucc.cli.start import mucc
 
 if __name__ == "__main__":
-    entry()
+    mucc()

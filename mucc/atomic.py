@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from mucc import unfinished
+
 
 def temporary_name(path: str) -> str:
     """A name beside `path` that no other thread, process or machine uses."""
@@ -14,8 +16,9 @@ def temporary_name(path: str) -> str:
 def replace_file(path: str, data: bytes, mode: int = 0o666) -> None:
     """Put `data` at `path` in one step. Raises OSError, and leaves nothing behind when it does."""
     temporary = temporary_name(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = unfinished.create(temporary, lambda: os.open(temporary, flags, mode))
         with open(descriptor, "wb") as file:
             file.write(data)
         os.replace(temporary, path)
@@ -23,3 +26,5 @@ def replace_file(path: str, data: bytes, mode: int = 0o666) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    finally:
+        unfinished.settled(temporary)

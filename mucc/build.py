@@ -176,6 +176,7 @@ class _Builder:
         def make() -> Entry:
             nonlocal fresh
             fresh = True
+            self._check()
             with self._pool() as pool:
                 built = self._from_parts(parts, pool) if parts else self._plain(pool)
             data = seal(built.data) if request.kind == "so" else built.data
@@ -197,6 +198,13 @@ class _Builder:
             )
             self.cache.add_maker(makers_key(*texts, SUPPORT), versions, key)
         return Artefact(entry.data, entry.warnings, cached=not fresh), key
+
+    def _check(self) -> None:
+        """Raise MU5112 where the parts of the toolchain do not fit together."""
+        from mucc.toolchain.release import inconsistency
+
+        if found := inconsistency(self.toolchain.nvcc):
+            raise DiagnosticError(found)
 
     def _pool(self) -> AbstractContextManager[Pool]:
         from mucc.pool import Pool

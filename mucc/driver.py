@@ -129,8 +129,19 @@ class Compilation:
         """
         from mucc.dialects.mu.interpreter import interpret_kernel
 
-        found = next(k for k in self._kernels() if k.sym_name.data == kernel)
+        found = next(k for k in self._kernels(self.mu) if k.sym_name.data == kernel)
         return interpret_kernel(found, _dense(found, inputs))
+
+    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: bool) -> list[Any]:
+        """What the program makes of inputs once it is divided into stages, in float64.
+
+        With or without what device kernels round: values between them, and all that they compute, to f32.
+        """
+        from mucc.dialects.mu.interpreter import interpret_kernel
+        from mucc.dialects.mu.roundings import ExactFunctions, RoundedFunctions
+
+        found = next(k for k in self._kernels(self.stages) if k.sym_name.data == kernel)
+        return interpret_kernel(found, _dense(found, inputs), RoundedFunctions if rounds else ExactFunctions)
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """What the fully lowered program computes, by interpretation of its device kernels."""
@@ -139,10 +150,11 @@ class Compilation:
         program = next(p for p in self._programs() if p.sym_name.data == kernel)
         return interpret_program(program, _dense(program, inputs))
 
-    def _kernels(self) -> list[KernelOp]:
+    @staticmethod
+    def _kernels(module: ModuleOp) -> list[KernelOp]:
         from mucc.dialects.mu.ops.kernel import KernelOp
 
-        return [op for op in self.mu.body.block.ops if isinstance(op, KernelOp)]
+        return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
 
     def _programs(self) -> list[ProgramOp]:
         from mucc.dialects.cutlass.ops import ProgramOp

@@ -13,8 +13,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Generator
+
+from mucc import unfinished
 
 SHELL = "/bin/sh"
 
@@ -51,6 +54,9 @@ done
 several times, because what was killed may be in the midst of starting a process or writing a file.
 """
 
+pid: int | None = None
+"""The number of the shell, should it run."""
+
 _lock = threading.Lock()
 _pipe: int | None = None
 
@@ -77,11 +83,20 @@ def temporary_folder(parent: str) -> Generator[str]:
     if "\n" not in path:
         _tell(f"enter {key} {path}\n")
     try:
-        os.mkdir(path, 0o700)
+        unfinished.create(path, lambda: os.mkdir(path, 0o700) or path)
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        unfinished.settled(path)
         _tell(f"leave {key}\n", start=False)
+
+
+def dismiss() -> None:
+    """End the shell: there is nothing left that it would have to end."""
+    if pid is not None:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def _tell(order: str, *, start: bool = True) -> None:
@@ -102,6 +117,7 @@ def _tell(order: str, *, start: bool = True) -> None:
 
 def _start() -> int:
     """Start the shell; the end of the pipe to write to."""
+    global pid
     reading, writing = os.pipe()
     try:
         actions = [
@@ -110,7 +126,7 @@ def _start() -> int:
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
         # Not by Popen, whose objects complain when the interpreter ends before their process.
-        os.posix_spawn(
+        pid = os.posix_spawn(
             SHELL,
             ["mucc-guard", "-c", f"cd /\n{SCRIPT}"],
             {"PATH": "/usr/bin:/bin"},
@@ -127,8 +143,8 @@ def _start() -> int:
 
 def _after_fork() -> None:
     """A forked copy must not hold the pipe open for its parent, nor speak to the parent's guard."""
-    global _pipe, _lock
-    _lock = threading.Lock()
+    global _pipe, _lock, pid
+    _lock, pid = threading.Lock(), None
     if _pipe is not None:
         with contextlib.suppress(OSError):
             os.close(_pipe)

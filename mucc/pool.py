@@ -25,7 +25,7 @@ from mucc.jobs import AWAKE, GRACE, PEAK_BYTES, Cancelled, Job, Kind, Result
 if TYPE_CHECKING:
     from mucc.progress import Display
 
-__all__ = ["Cancelled", "Outcome", "Pool", "default_memory"]
+__all__ = ["Cancelled", "Outcome", "Pool", "awaited", "default_memory"]
 
 MAX_PASSED = 8
 """How many later jobs may start before one that waits for memory; then nothing does until it has started."""
@@ -91,7 +91,7 @@ class _Task:
     passed: int = 0
 
 
-def _result(future: Future[Value]) -> Value:
+def awaited(future: Future[Value]) -> Value:
     """Like `future.result()`, but a signal gets through at once (see AWAKE)."""
     while True:
         with contextlib.suppress(TimeoutError):  # perhaps the future's own error, which is raised below
@@ -147,7 +147,7 @@ class Pool:
         beside a log named after the stage. Raises DiagnosticError where the job fails (`jobs.run`,
         `jobs.check`), and Cancelled where the pool ends before it.
         """
-        return _result(self.submit(job, tools=tools, keep=keep))
+        return awaited(self.submit(job, tools=tools, keep=keep))
 
     def submit(
         self, job: Job, *, tools: Mapping[str, str] | None = None, keep: str | None = None
@@ -210,7 +210,7 @@ class Pool:
                 with self._changed:
                     self._mappers.discard(thread)
                 raise
-        return (_result(future) for future in futures)
+        return (awaited(future) for future in futures)
 
     def _built(self, build: Callable[[Item], Value], item: Item) -> Outcome[Value]:
         if self._stop.is_set():

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
+    "contract-sums": ("contract_sums", "ContractSums"),
+    "narrow-operands": ("narrow_operands", "NarrowOperands"),
     "mix-operands": ("mix_operands", "MixOperands"),
     "decompose": ("decompose", "Decompose"),
     "check-lowering": ("check_lowering", "CheckLowering"),

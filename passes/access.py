@@ -76,14 +76,17 @@ class Pattern(Enum):
     SCALAR = auto()
 
 
-def classify(access: Access, rank: int, folded: int = 0) -> Pattern | None:
-    """The pattern of an access from a space of `rank` axes (batch axes, M, N); None where none fits.
+def classify(access: Access, space: Dims, folded: int = 0) -> Pattern | None:
+    """The pattern of an access from a space (batch axes, M, N); None where none fits.
 
-    The last `folded` batch axes are rows. Of the other batch axes all are walked, with one stride, or none.
+    The last `folded` batch axes are rows. Of the other batch axes all are walked, with one stride, or none;
+    those of one element do not count.
     """
+    rank = len(space)
     if access.is_gathered or is_turned(access, rank):
         return None
-    m, n, batch = rank - 2, rank - 1, frozenset(range(rank - 2 - folded))
+    m, n = rank - 2, rank - 1
+    batch = frozenset(axis for axis in range(rank - 2 - folded) if space[axis] != 1)
     walked_batch = access.walked & batch
     if walked_batch not in (batch, frozenset[int]()) or (len(walked_batch) > 1 and not _folds(access)):
         return None
@@ -283,21 +286,24 @@ def _matmul_axes(dims: Dims, result: Dims) -> Axes:
 
 
 def operand_fits(
-    access: Access, rank: int, single: frozenset[int] = frozenset(), batch_axes: int | None = None
+    access: Access, space: Dims, single: frozenset[int] = frozenset(), batch_axes: int | None = None
 ) -> bool:
     """Whether a kernel can read a contraction's operand where it lies.
 
-    One of its last two axes must be contiguous. Of the space's batch axes (by default all but the last two),
-    all must be there, in order, and fold into one stride, or all be missing. Of the last two, an axis in
+    One of its last two axes must be contiguous. Of the space's batch axes (by default all but the last two)
+    those of one element do not count; all others must be there, in order, and fold into one stride, or all be
+    missing. Of the last two, an axis in
     `single`, where the operand has one element, may be missing: a vector is a matrix of one row.
     """
+    rank = len(space)
     if access.is_gathered or is_turned(access, rank):
         return False
-    batch = tuple(range(rank - 2 if batch_axes is None else batch_axes))
+    axes = range(rank - 2 if batch_axes is None else batch_axes)
+    batch = tuple(axis for axis in axes if space[axis] != 1)
     matrix = {rank - 2, rank - 1}
     if access.unit_axis not in matrix or not matrix <= access.walked | single:
         return False
-    walked = tuple(a for a in access.axes if a is not None and a < len(batch))
+    walked = tuple(a for a in access.axes if a is not None and a < len(axes))
     if not walked:
         return True
     if walked != batch:

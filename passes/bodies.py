@@ -7,7 +7,14 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
-from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, ElementwiseOp, MulOp
+from mucc.dialects.mu.ops.elementwise import (
+    AddOp,
+    CastOp,
+    ConstantOp,
+    ElementwiseOp,
+    MulOp,
+    RetypeOp,
+)
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
@@ -83,7 +90,7 @@ class Body:
                 return constant.result
             case RegroupOp():
                 return self.load(self.program.at(Access(value, axes)))
-            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp():
+            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp():
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case CastOp():
                 return self.cast(op, self.scalar(op.operand, operand_axes(op, op.operand, axes)))
@@ -145,12 +152,13 @@ class Body:
         if self.problem is None:
             node: nodes.LoadNode = nodes.LoadOp(build_view(access, rank, outer))
         else:
-            pattern = classify(access, rank, self.problem.folded)
+            space, folded = self.stage.space, self.problem.folded
+            pattern = classify(access, space, folded)
             if pattern is Pattern.MATRIX and self.is_grouped and access.unit_axis != rank - 1:
                 pattern = None
             if pattern is None:
                 access = self.program.copy(self.stage, access, rank, self._seen(access, rank))
-                pattern = classify(access, rank, self.problem.folded)
+                pattern = classify(access, space, folded)
                 assert pattern is not None
             if pattern is Pattern.MATRIX:
                 has_source = any(isinstance(op, nodes.SrcFetchOp) for op in self.block.ops)

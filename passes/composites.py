@@ -45,9 +45,9 @@ def mean(b: Emit, x: SSAValue, axes: Sequence[int], count: float) -> SSAValue:
 
 
 def converted(b: Emit, value: SSAValue, like: SSAValue) -> SSAValue:
-    """The value at another one's dtype."""
+    """The value under another one's dtype; what stores it rounds it."""
     wanted = Shaped.of(like.type).element_type
-    return value if Shaped.of(value.type).element_type == wanted else b(e.CastOp(value, wanted))
+    return value if Shaped.of(value.type).element_type == wanted else b(e.RetypeOp(value, wanted))
 
 
 class Mean(RewritePattern):
@@ -119,7 +119,7 @@ class Reshape(RewritePattern):
             result = b(ExpandOp(value, range(len(dims))))
         else:
             if not _in_order(value):
-                value = b(e.CastOp(value, Shaped.of(value.type).element_type))
+                value = b(e.RetypeOp(value, Shaped.of(value.type).element_type))
             result = b(RegroupOp(value, dims))
         rewriter.replace(op, b.ops, [result])
 
@@ -145,7 +145,8 @@ class Full(RewritePattern):
             return
         b = Emit()
         value = b(BroadcastOp(b.number(op.value.value.data), Shaped.of(op.result.type).dims))
-        result = converted(b, value, op.result)
+        wanted = Shaped.of(op.result.type).element_type
+        result = value if wanted == f32 else b(e.CastOp(value, wanted))
         rewriter.replace(op, b.ops, [result])
 
 
@@ -206,10 +207,19 @@ class Normalize(RewritePattern):
         rewriter.replace(op, b.ops, [result])
 
 
-class Attention(RewritePattern):
-    """`attention(q, k, v)` -> `softmax(scale * cast(q @ k.T, f32) + mask) @ v`.
+def _weights(b: Emit, scores: SSAValue) -> SSAValue:
+    """`exp(s - m) / sum(exp(s - m))` with m = max(s); 0 where m is -infinity, since all columns are masked."""
+    most = _kept(b, "max", scores, (len(Shaped.of(scores.type).dims) - 1,))
+    is_masked = b(e.CmpOp("eq", most, b.number(-math.inf)))
+    raised = b(e.ExpOp(b(e.SubOp(scores, b(e.SelectOp(is_masked, b.number(0.0), most))))))
+    total = _kept(b, "sum", raised, (len(Shaped.of(scores.type).dims) - 1,))
+    return b(e.DivOp(raised, b(e.SelectOp(is_masked, b.number(1.0), total))))
 
-    Causal attention stays: no kernel knows the numbers of its rows and columns.
+
+class Attention(RewritePattern):
+    """`attention(q, k, v)` -> `weights(scale * cast(q @ k.T, f32) + mask) @ v`.
+
+    Weights are a softmax, but 0 in rows that are masked completely. Causal attention stays: no kernel knows the numbers of its rows and columns.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -225,7 +235,7 @@ class Attention(RewritePattern):
                 scores = b(e.SelectOp(op.mask, scores, b.number(-math.inf)))
             else:
                 scores = b(e.AddOp(scores, op.mask))
-        weights = converted(b, b(SoftmaxOp(scores, -1)), op.value)
+        weights = converted(b, _weights(b, scores), op.value)
         result = b(MatmulOp(weights, op.value))
         rewriter.replace(op, b.ops, [result])
 

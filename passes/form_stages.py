@@ -7,12 +7,16 @@ from itertools import count
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import Rewriter
 
+from mucc.dialects.mu.ops.contraction import ContractionOp
+from mucc.dialects.mu.ops.elementwise import CastOp, RetypeOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
-from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.passes.partition import Partition, Stage, dims_of
+from mucc.dialects.mu.types import LayoutAttr, Shaped, TensorType
+from mucc.passes.partition import VIEWS, Partition, Stage, dims_of
+from mucc.passes.stored_forms import stored_forms
 from mucc.passes.support import Pass, erase_dead, operands_first
 
 
@@ -25,25 +29,34 @@ class _StageBuilder:
         self.outer = outer
         self.block = Block()
         self.inner: dict[SSAValue, SSAValue] = {}
+        self.typed: dict[tuple[SSAValue, Attribute], SSAValue] = {}
+        self.is_factor = False
 
     def value(self, old: SSAValue) -> SSAValue:
         """The new value for an old one, computed in the region or captured."""
         old = self.settled(old)
         for value in operands_first(old, self.copied, self.inner):
-            if value not in self.stage.reads and isinstance(owner := value.owner, Operation):
+            if self.captured(value) is None and isinstance(owner := value.owner, Operation):
                 self.copy(owner)
         return self.known(old)
 
     def settled(self, value: SSAValue) -> SSAValue:
         """What a value is behind pins, that of the stage that copies a pinned parameter or view included."""
         value = self.partition.behind_pins(value)
-        while value not in self.inner and value not in self.stage.reads and isinstance(value.owner, PinOp):
+        while value not in self.inner and self.captured(value) is None and isinstance(value.owner, PinOp):
             value = self.partition.behind_pins(value.owner.operand)
         return value
 
+    def captured(self, value: SSAValue) -> SSAValue | None:
+        """What the stage reads for a settled value that another stage stores; None where it reads nothing."""
+        wide = self.partition.forms.wide.get(value)
+        if wide is not None and wide in self.stage.reads and not self.is_factor:
+            return self.outer[wide]
+        return self.outer[value] if value in self.stage.reads else None
+
     def copied(self, value: SSAValue) -> list[SSAValue]:
         """What has to be in the region before a settled value can be."""
-        if value in self.stage.reads or not isinstance(owner := value.owner, Operation):
+        if self.captured(value) is not None or not isinstance(owner := value.owner, Operation):
             return []
         return [self.settled(operand) for operand in owner.operands]
 
@@ -51,23 +64,55 @@ class _StageBuilder:
         """The new value for a settled one that is in the region already, or outside of it."""
         if (new := self.inner.get(value)) is not None:
             return new
-        return self.outer[value] if value in self.stage.reads else value
+        return value if (outside := self.captured(value)) is None else outside
 
-    def copy(self, op: Operation) -> None:
+    def copy(self, op: Operation) -> SSAValue:
         """Copy an operation into the region, where its operands are."""
-        new = op.clone({operand: self.known(self.settled(operand)) for operand in op.operands})
+        new = op.clone({operand: self.operand(op, operand) for operand in op.operands})
         self.block.add_op(new)
-        self.inner[op.results[0]] = new.results[0]
+        result = new.results[0]
+        if isinstance(op, VIEWS) and _element(new.operands[0]) != _element(result):
+            # A look at what is stored in f32.
+            old = Shaped.of(result.type)
+            type = TensorType.of(old.dims, _element(new.operands[0]), _layout(result))
+            result = Rewriter.replace_value_with_new_type(result, type)
+        self.inner[op.results[0]] = result
+        return result
+
+    def operand(self, op: Operation, old: SSAValue) -> SSAValue:
+        """The new value for an operand, under the dtype that the operation knows it by."""
+        new = self.known(self.settled(old))
+        if isinstance(op, VIEWS) or _element(new) == _element(old):
+            return new
+        key = (new, _element(old))
+        if key not in self.typed:
+            self.block.add_op(typed := RetypeOp(new, _element(old)))
+            typed.location = op.location
+            self.typed[key] = typed.result
+        return self.typed[key]
+
+    def whole(self, op: Operation) -> SSAValue:
+        """Copy an operation into the region with all that it needs."""
+        for operand in op.operands:
+            self.value(operand)
+        return self.copy(op)
+
+    def anchor(self, op: Operation) -> None:
+        self.is_factor = isinstance(op, ContractionOp)
+        result = self.whole(op)
+        if self.is_factor and self.partition.forms.wide:
+            # The views that the product reads look at narrow forms.
+            self.inner = {op.results[0]: result}
+        self.is_factor = False
 
     def build(self, name: str, last: ReturnOp) -> StageOp:
         stage = self.stage
-        origin = [stage.anchor] if stage.anchor is not None else []
-        for op in (*origin, *stage.members):
+        if stage.anchor is not None:
+            self.anchor(stage.anchor)
+        for op in stage.members:
             if op.results[0] not in self.inner:
-                for operand in op.operands:
-                    self.value(operand)
-                self.copy(op)
-        values = [self.value(v) for v in stage.stored]
+                self.whole(op)
+        values = [self.stored(v) for v in stage.stored]
         self.block.add_op(yielded := YieldOp(values))
         types = [_stored_type(v) for v in values]
         result = StageOp(name, stage.kind, types, Region(self.block), pinned=stage.name is not None)
@@ -76,6 +121,22 @@ class _StageBuilder:
         # A bool of this stage that only others need is computed there.
         erase_dead(result.body)
         return result
+
+    def stored(self, old: SSAValue) -> SSAValue:
+        """The new value for one that the stage stores, at its dtype."""
+        new = self.value(old)
+        if _element(new) == _element(old):
+            return new
+        self.block.add_op(cast := CastOp(new, _element(old)))
+        return cast.result
+
+
+def _element(value: SSAValue) -> Attribute:
+    return Shaped.of(value.type).element_type
+
+
+def _layout(value: SSAValue) -> LayoutAttr | None:
+    return value.type.layout if isinstance(value.type, TensorType) else None
 
 
 def _stored_type(value: SSAValue) -> TensorType:
@@ -109,7 +170,8 @@ def _name_stages(stages: list[Stage], kernel: KernelOp, partition: Partition) ->
 
 def _form(kernel: KernelOp) -> None:
     block = kernel.body.block
-    partition = Partition.of(block)
+    before = Partition.of(block)
+    partition = Partition.of(block, stored_forms(block, before.beside))
     stages = partition.in_order()
     names = _name_stages(stages, kernel, partition)
     old_ops = list(block.ops)

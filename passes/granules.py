@@ -42,11 +42,16 @@ def held(gemm: c.GemmOp, value: SSAValue) -> int:
         promises = program.promises.data if program.promises else None
         extent = promised_multiple(promises, program.dim_names, extent)
     elements = extent // 2 if type.is_sparse and extent % 2 == 0 else extent
-    base = view_of(value).base.type
-    if isinstance(base, TensorType) and base.layout.kind.data == "strides":
-        strides = [s for s in base.layout.stride_values if s is not None and s != 1]
-        elements = gcd(elements, *strides)
+    elements = gcd(elements, fixed_step(view_of(value).base.type))
     return gcd(elements * dtype_bits(type.element_type) // 8, WIDEST_ACCESS)
+
+
+def fixed_step(type: Attribute) -> int:
+    """What the strides that a type fixes are all multiples of; 0 where it fixes none."""
+    if not isinstance(type, TensorType) or type.layout.kind.data != "strides":
+        return 0
+    strides = zip(type.layout.stride_values, type.dims, strict=True)
+    return gcd(*(s for s, extent in strides if s is not None and s != 1 and extent != 1))
 
 
 def multiple_of(type: TensorType, granule: int) -> int:
@@ -58,11 +63,13 @@ def multiple_of(type: TensorType, granule: int) -> int:
 def may_be_wide(entry: EntryOp, type: Attribute, unit: int | None = None) -> bool:
     """Whether rows of a matrix can be whole multiples of 16 bytes, with a further promise if need be.
 
-    Rows lie along the axis `unit`, by default that of the type.
+    Rows lie along the axis `unit`, by default that of the type. Strides that it fixes stay as they are.
     """
     assert isinstance(type, TensorType) and type.unit_axis is not None
     extent = type.dims[type.unit_axis if unit is None else unit]
     multiple = multiple_of(type, WIDEST_ACCESS)
+    if fixed_step(type) % multiple:
+        return False
     if isinstance(extent, int):
         return extent % multiple == 0
     promises = entry.promises.data if entry.promises else None

@@ -13,7 +13,7 @@ from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits, is_packed
 from mucc.passes.gemm_config import config_of, problem_of
-from mucc.passes.granules import held, may_be_wide, multiple_of, unit_axis
+from mucc.passes.granules import fixed_step, held, may_be_wide, multiple_of, unit_axis
 from mucc.passes.promises import promised_multiple
 from mucc.passes.select_schedule import settings_in
 from mucc.passes.support import Finding, Pass, PassError
@@ -41,6 +41,9 @@ def _check(
     bits = dtype_bits(type.element_type)
     multiple = multiple_of(type, granule)
     name = _name(program, value)
+    if (step := fixed_step(type)) % multiple:
+        help = f"declare strides that are multiples of {multiple}, or leave them free: `_`"
+        return _unaligned(program, gemm, op, name, f"lie {step} elements apart", multiple, help)
     if isinstance(extent, int):
         if extent % multiple == 0:
             return None
@@ -70,7 +73,7 @@ def _unaligned(
         kernel=program.sym_name.data,
         stage=gemm.stage.data,
         setting="mainloop",
-        notes=(f"the contiguous extent must be a multiple of {multiple} elements",),
+        notes=(f"rows must be a multiple of {multiple} elements long, and as far apart",),
         helps=(help,),
         fix=Mainloop.MULTISTAGE.value if multistage.can(problem_of(gemm)) else None,
         settings=settings_in(gemm),

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.elementwise import CastOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.views import TransposeOp
@@ -18,6 +19,7 @@ from mucc.dialects.mu.rules import HALVES, WEIGHTS
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.passes.granules import may_be_wide
 from mucc.passes.support import Finding, Pass, rewrite
+from mucc.passes.widening import Narrow, is_widening
 from mucc.target import get_target
 from mucc.target.base import Target
 
@@ -33,6 +35,8 @@ class Weights:
     matrix: SSAValue
     turned: bool
     scales: DequantizeOp | None
+    is_cast: bool = False
+    """Whether the program converts them itself by a cast, which needs no note where a kernel does it."""
 
     @staticmethod
     def of(op: MatmulOp, side: int) -> Weights | None:
@@ -43,9 +47,13 @@ class Weights:
             value = view.operand
         scales = value.owner if isinstance(value.owner, DequantizeOp) else None
         matrix = scales.weights if scales else value
+        is_cast = isinstance(cast := value.owner, CastOp)
+        if isinstance(cast, CastOp) and is_widening(cast):
+            # Of two that were cast neither is weights: both are converted once.
+            matrix = cast.operand if Narrow.of(op.operands[1 - side]) is None else value
         narrow = Shaped.of(matrix.type).element_type in WEIGHTS
         wide = Shaped.of(op.operands[1 - side].type).element_type in HALVES
-        return Weights(side, matrix, turned, scales) if narrow and wide else None
+        return Weights(side, matrix, turned, scales, is_cast) if narrow and wide else None
 
     def obstacle(self, target: Target, op: MatmulOp) -> str | None:
         """Why the kernel cannot convert them; None where it can."""
@@ -61,8 +69,9 @@ class Weights:
         kernel = op.parent_op()
         assert isinstance(kernel, KernelOp)
         columns = Shaped.of(op.result.type).dims[-1]
-        if not may_be_wide(kernel, type):
-            return f"TMA copies rows of whole 16 bytes, and those of the {type.dtype} weights are not"
+        for matrix, what in ((type, f"{type.dtype} weights"), (other, f"{other.dtype} operand")):
+            if not may_be_wide(kernel, matrix):
+                return f"TMA copies rows of whole 16 bytes, and those of the {what} are not"
         if isinstance(columns, int) and columns % COLUMNS:
             return f"rows of the result have {columns} elements, and the kernel stores multiples of {COLUMNS}"
         return None
@@ -97,7 +106,11 @@ def kept_apart(module: ModuleOp, target: str) -> Iterator[Finding]:
         for side in (1, 0) if isinstance(op, MatmulOp) and op.mixed is None else ():
             assert isinstance(op, MatmulOp)
             weights = Weights.of(op, side)
-            if weights is None or (why := weights.obstacle(get_target(target), op)) is None:
+            if (
+                weights is None
+                or weights.is_cast
+                or (why := weights.obstacle(get_target(target), op)) is None
+            ):
                 continue
             type = weights.matrix.type
             assert isinstance(type, TensorType)

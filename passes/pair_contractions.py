@@ -76,11 +76,11 @@ def _read_in_place(first: StageOp, second: StageOp) -> bool:
 
     Rows of matrices have to be such as tensor maps take, as have those of operands.
     """
-    rank, kernel = len(first.space), first.parent_op()
+    kernel = first.parent_op()
     assert isinstance(kernel, KernelOp)
     loads = [a for stage in (first, second) for a in accesses(stage) if a.base.owner is not first]
     for folded in {problem_of(stage).folded for stage in (first, second)}:
-        patterns = [classify(a, rank, folded) for a in loads]
+        patterns = [classify(a, first.space, folded) for a in loads]
         if None in patterns:
             return False
         if any(

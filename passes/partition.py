@@ -25,6 +25,7 @@ from mucc.dialects.mu.ops.stage import PinOp, StageKind
 from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
+from mucc.passes.stored_forms import StoredForms
 from mucc.passes.support import operands_first
 
 VIEWS = (*PLAIN_VIEWS, GatherOp)
@@ -97,11 +98,12 @@ class Partition:
     """Values to be read from memory only: reductions, pinned values, results of map stages."""
     pinned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """The result of a pin -> the value whose stored form it names."""
+    forms: StoredForms = field(default_factory=StoredForms)
 
     @staticmethod
-    def of(block: Block) -> Partition:
-        """Partition the operations of a kernel's block."""
-        self = Partition()
+    def of(block: Block, forms: StoredForms | None = None) -> Partition:
+        """Partition the operations of a kernel's block, whose values are stored in these forms."""
+        self = Partition(forms=forms or StoredForms())
         for op in block.ops:
             match op:
                 case ContractionOp():
@@ -150,10 +152,16 @@ class Partition:
         """The stage that computes a value; None for parameters and for what no stage has claimed."""
         return self.home.get(value) or self.written.get(value)
 
-    def needs(self, value: SSAValue) -> dict[SSAValue, Stage]:
+    def beside(self, value: SSAValue) -> list[Operation]:
+        """The pointwise operations and reductions of the stage that computes a value."""
+        stage = self.home.get(value)
+        return stage.members if stage is not None else []
+
+    def needs(self, value: SSAValue, *, is_factor: bool = False) -> dict[SSAValue, Stage]:
         """The values in memory that computing `value` afresh would read, with their writers.
 
-        A bool has no form in memory: it is computed again wherever it is needed.
+        A bool has no form in memory: it is computed again wherever it is needed. What is stored in f32 too is
+        read so, but not as an operand of a product.
         """
         found: dict[SSAValue, Stage] = {}
         seen: set[SSAValue] = set()
@@ -164,6 +172,9 @@ class Partition:
             if root in seen:
                 continue
             seen.add(root)
+            wide = self.forms.wide.get(root, root)
+            if not is_factor and self.writer(wide) is not None:
+                root = wide
             stage = self.writer(root)
             if stage is not None and Shaped.of(root.type).element_type != i1:
                 found[root] = stage
@@ -177,7 +188,7 @@ class Partition:
         stage = Stage(StageKind.CONTRACTION, op, dims_of(op.result))
         for operand in op.operands:
             self._materialise(operand)
-            stage.read(self.needs(operand))
+            stage.read(self.needs(operand, is_factor=True))
         self.stages.append(stage)
         self.home[op.result] = stage
 
@@ -266,8 +277,9 @@ class Partition:
     def _materialise(self, value: SSAValue) -> None:
         """See to it that the value behind views will be in memory."""
         root = self.root(value)
-        if isinstance(root.owner, ElementwiseOp) and self.writer(root) is None:
-            self._map([root])
+        forms = self.forms.of(root)
+        if isinstance(root.owner, ElementwiseOp) and all(self.writer(form) is None for form in forms):
+            self._map(forms)
 
     def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:
         """A map stage that writes pointwise values, or copies of what is in memory."""

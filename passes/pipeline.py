@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from mucc.passes import levels
 from mucc.passes.check_lowering import CheckLowering
+from mucc.passes.contract_sums import ContractSums
 from mucc.passes.convert_to_cutlass import ConvertToCutlass
 from mucc.passes.decompose import Decompose
 from mucc.passes.form_stages import FormStages
@@ -17,6 +18,7 @@ from mucc.passes.legalize_tile import LegalizeTile
 from mucc.passes.levels import Level
 from mucc.passes.mix_operands import MixOperands
 from mucc.passes.mu_canonicalize import MuCanonicalize
+from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.pair_contractions import PairContractions
 from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
@@ -24,6 +26,21 @@ from mucc.passes.select_schedule import SelectSchedule
 from mucc.passes.support import Pass
 
 Step = tuple[Pass, Level]
+
+
+def staging(target: str) -> tuple[Step, ...]:
+    """The steps from a frontend's `mu` module to its stages: one for each device kernel of the program."""
+    return (
+        (MuCanonicalize(), levels.MU),
+        (ContractSums(), levels.MU),
+        (NarrowOperands(target), levels.MU),
+        (MixOperands(target), levels.MU),
+        (Decompose(), levels.DECOMPOSED),
+        (CheckLowering(), levels.PRIMITIVE),
+        (MuCanonicalize(), levels.PRIMITIVE),
+        (FormStages(), levels.STAGED),
+        (PairContractions(target), levels.STAGED),
+    )
 
 
 def pipeline(
@@ -34,13 +51,7 @@ def pipeline(
     Schedules are chosen for `dims`, typical values of dims that the program leaves open, or by `select`.
     """
     return (
-        (MuCanonicalize(), levels.MU),
-        (MixOperands(target), levels.MU),
-        (Decompose(), levels.DECOMPOSED),
-        (CheckLowering(), levels.PRIMITIVE),
-        (MuCanonicalize(), levels.PRIMITIVE),
-        (FormStages(), levels.STAGED),
-        (PairContractions(target), levels.STAGED),
+        *staging(target),
         (ConvertToCutlass(target), levels.LOWERED),
         (FuseEpilogue(), levels.FUSED),
         (select or SelectSchedule.for_sizes(dims), levels.SCHEDULED),

@@ -226,9 +226,9 @@ class ProgramBuilder:
         k = rank - 2 if is_right else rank - 1
         k_major = k_major or dtype_bytes(Shaped.of(access.base.type).element_type) == 1
         single = frozenset(a for a, d in enumerate(dims[-2:], rank - 2) if d == 1 and a != k)
-        if not operand_fits(access, rank, single, batch) or (k_major and not access.is_contiguous(k)):
+        if not operand_fits(access, space, single, batch) or (k_major and not access.is_contiguous(k)):
             # A copy for every batch or group, or one for all.
-            walked = space[:batch] if any(axis < batch for axis in access.walked) else ()
+            walked = space[:batch] if groups or any(axis < batch for axis in access.walked) else ()
             folded = space[batch : batch + problem.folded]
             if is_right:
                 folded = (1,) * len(folded) if walked else ()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from mucc.runtime.arguments import overlap, taken
 from mucc.runtime.errors import MuccTypeError, MuccValueError
 from mucc.runtime.views import call_anyhow
 
@@ -26,16 +28,19 @@ class Imported(torch.nn.Module):
     KERNELS: str = ""
     TRAINING: bool = True
     INPUTS: Sequence[tuple[Any, ...]] = ()
+    PATHS: Sequence[str] = ()
 
     def __init__(self, *args: Any, **options: Any):
         torch.nn.Module.__init__(self)
-        self._setup(_problem(self).Model(*args, **options), None, {})
+        self._home = _problem(self)
+        self._setup(self._home.Model(*args, **options), None, {})
 
     @classmethod
     def of(cls, module: Any, kernels: Any = None, constants: dict[str, Any] | None = None) -> Imported:
         """The driver around a module; `kernels` has its kernels as attributes, else they are loaded."""
         driver = cls.__new__(cls)
         torch.nn.Module.__init__(driver)
+        driver._home = None
         driver._setup(module, kernels, constants or {})
         return driver
 
@@ -53,10 +58,9 @@ class Imported(torch.nn.Module):
         """A tensor that the module made itself, on the device of the call."""
         return self._constants[name].to(self._device)
 
-    def forward(self, *args: Any) -> Any:
-        leaves = torch.utils._pytree.tree_leaves(args)
-        tensors = self._checked(leaves)
-        self._device = next((t.device for t in leaves if isinstance(t, torch.Tensor)), torch.device("cpu"))
+    def forward(self, *args: Any, **keywords: Any) -> Any:
+        tensors = self._checked(self._leaves(args, keywords))
+        self._device = next((t.device for t in tensors if isinstance(t, torch.Tensor)), torch.device("cpu"))
         if self._kernels is None:
             self._kernels = contiguous(load_kernels(_folder(self), self.KERNELS))
         with torch.no_grad():
@@ -71,28 +75,65 @@ class Imported(torch.nn.Module):
         if not holds:
             raise MuccValueError("MU7050", f"the program was imported for arguments with {condition}")
 
+    def named(self, home: str, name: str) -> Any:
+        """A class by the name of its module and its own: of results that are no plain tuples or dicts."""
+        found: Any = self._home
+        if found is None or found.__name__ != home:
+            found = importlib.import_module(home)
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
+
+    def apart(self, name: str, changed: Any, others: Mapping[str, Any]) -> None:
+        """Raises MU7053 where a tensor that the program changes shares memory with another that it takes."""
+        for other, value in others.items():
+            if overlap(changed, value):
+                raise MuccValueError(
+                    "MU7053", f"the module changes '{name}', which shares memory with '{other}'"
+                )
+
+    def _leaves(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
+        """The arguments as they were imported. Raises MU7050 where others came."""
+        if not self.PATHS and not keywords and len(args) == len(self.INPUTS):
+            return args
+        names = self.PATHS or list(signature(self.module.forward).parameters)[: len(self.INPUTS)]
+        try:
+            came = taken(self.module, args, keywords, names)
+        except TypeError as error:
+            raise MuccTypeError("MU7050", f"the module does not take these arguments: {error}") from None
+        if set(came) != set(names):
+            raise MuccTypeError(
+                "MU7050", f"the arguments {_listed(names)} were imported, {_listed(came)} came"
+            )
+        return [came[name] for name in names]
+
     def _checked(self, leaves: Sequence[Any]) -> list[Any]:
         """The arguments that the graph takes. Raises MU7050 where one is not what was imported."""
         dims: dict[str, int] = {}
         if self.module.training != self.TRAINING:
             mode = "train" if self.TRAINING else "eval"
             raise MuccValueError("MU7051", f"the module was imported in another mode: call {mode}() on it")
-        if len(leaves) != len(self.INPUTS):
-            raise MuccTypeError("MU7050", f"{len(self.INPUTS)} arguments were imported, {len(leaves)} came")
-        taken: list[Any] = []
+        found: list[Any] = []
         for value, (name, expected, *shape) in zip(leaves, self.INPUTS, strict=True):
             if name is None:
-                if value is not expected and value != expected:
+                if value is not expected and (type(value) is not type(expected) or value != expected):
+                    came = "a tensor" if isinstance(value, torch.Tensor) else repr(value)
                     raise MuccValueError(
-                        "MU7050", f"an argument was {expected!r} at the import and is {value!r}"
+                        "MU7050", f"an argument was {expected!r} at the import and is {came}"
                     )
                 continue
             if expected is float:
-                taken.append(float(value))
+                if not isinstance(value, int | float):
+                    raise MuccTypeError("MU7050", f"'{name}' must be a number, not {type(value).__name__}")
+                found.append(float(value))
                 continue
             _check_tensor(name, value, expected, shape[0], dims)
-            taken.append(value)
-        return taken
+            found.append(value)
+        return found
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def contiguous(library: Any) -> Any:

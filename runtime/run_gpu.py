@@ -17,7 +17,7 @@ from mucc.runtime.report import Report
 from mucc.runtime.sparse import sparsify
 from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
-from mucc.runtime.verify import compare, input_scales
+from mucc.runtime.verify import against, input_scales, references
 from mucc.signature import PACKED, Arg, KernelInfo, evaluate
 
 if TYPE_CHECKING:
@@ -107,13 +107,12 @@ def run_on_gpu(
     torch.cuda.synchronize(device)
     del os.environ["MUCC_CHECK_INDICES"]  # which would have the timed launches wait for the device
     progress("interpreting the program in float64")
-    expected = compilation.interpret(info.name, args)
-    arrays = TorchArrays(device)
+    wanted = references(compilation, info, args)
     verdicts = [
-        compare(a.name, a.dtype, out.to(torch.float64), arrays.round_to(want, a.dtype), torch)
-        for a, out, want in zip(info.outputs, outs, expected, strict=True)
+        against(a.name, a.dtype, out.to(torch.float64), want, torch)
+        for a, out, want in zip(info.outputs, outs, wanted, strict=True)
     ]
-    del expected
+    del wanted
     times = interleaved_us([lambda: kernel.ffi(*args, *outs, *workspace)], iters, device)[0]
     middle = median(times)
     flops = sum(evaluate(terms, dims) for unit, terms in info.flops.items() if unit.startswith("tensor"))

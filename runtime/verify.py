@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mucc.dialects.mu.arrays import NARROW_FLOATS
 from mucc.signature import KernelInfo
+
+if TYPE_CHECKING:
+    from mucc.driver import Compilation
 
 ROUNDOFF = {"bf16": 2.0**-9, "f16": 2.0**-12, "f32": 2.0**-25, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
 """Half the relative distance of neighbouring numbers: the error of one rounding to nearest at most."""
@@ -17,6 +21,9 @@ UNIT = {"s8": 1.0, "u8": 1.0, "s32": 0.0}
 
 SPREAD = {"s4": 3.0, "u4": 6.0, "s8": 16.0, "u8": 16.0, "s32": 1000.0}
 """The standard deviation that random integers are drawn with."""
+
+TIES = 1 / 16
+"""The share of 8-bit numbers that may lie so close to the middle of two that they round either way."""
 
 COMPUTE_ROUNDOFF = 2.0**-11
 """What f32 inputs lose when the tensor cores read them as tf32, and what fast tanh and exp lose."""
@@ -44,9 +51,10 @@ class Verdict:
 
     `relative` is ‖out − ref‖ / ‖ref‖ (Frobenius). `worst` is the largest |out − ref| / (|ref| + rms(ref)):
     it shows the single wrong element that a norm over millions hides, and may be four times the tolerance,
-    since the largest of many roundings is some sigmas from their mean; of 8-bit integers one unit of each
-    error does not count for it. `wrong` counts elements that are not
-    finite where the reference is, or the other way round.
+    since the largest of many roundings is some sigmas from their mean; one step of 8-bit numbers does not
+    count for it. `wrong` counts elements that are not finite where the reference is, or the other way round.
+    `allowance` is how much of `relative` the roundings of the program itself explain. `astray` says that the
+    program as it was divided into stages does not mean what the reference does.
     """
 
     name: str
@@ -55,40 +63,126 @@ class Verdict:
     relative: float
     worst: float
     wrong: int
+    allowance: float = 0.0
+    astray: bool = False
 
     @property
     def tolerance(self) -> float:
-        return tolerance(self.dtype)
+        return tolerance(self.dtype) + self.allowance
 
     @property
     def good(self) -> bool:
-        return not self.wrong and self.relative <= self.tolerance and self.worst <= 4 * self.tolerance
+        return (
+            not self.wrong
+            and not self.astray
+            and self.relative <= self.tolerance
+            and self.worst <= 4 * tolerance(self.dtype)
+        )
 
 
-def compare(name: str, dtype: str, out: Any, ref: Any, xp: Any) -> Verdict:
-    """Judge an output (float64 values of what the kernel wrote) by the reference of the same shape.
+class Reference(NamedTuple):
+    """What an output should be, in float64 at the output's dtype.
 
-    Where the reference is NaN or infinite, in the output's dtype, the output must be so too.
+    `rounded` and `exact` are what the program with its stages gives, with the roundings that its device
+    kernels do and without: their distance is what these roundings explain.
     """
-    shape = tuple(int(n) for n in out.shape)
-    if shape != tuple(int(n) for n in ref.shape):
-        raise ValueError(f"output {name} has shape {shape}, its reference {tuple(ref.shape)}")
+
+    value: Any
+    rounded: Any = None
+    exact: Any = None
+
+
+def references(compilation: Compilation, info: KernelInfo, inputs: Sequence[Any]) -> list[Reference]:
+    """The references of all outputs of a kernel, on the library and the device of the inputs."""
+    from mucc.dialects.mu.arrays import arrays_for
+
+    arrays = arrays_for(*inputs)
+    dtypes = [a.dtype for a in info.outputs]
+    value = compilation.interpret(info.name, inputs)
+    value = [arrays.round_to(v, d) for v, d in zip(value, dtypes, strict=True)]
+    exact = compilation.interpret_stages(info.name, inputs, rounds=False)
+    exact = [arrays.round_to(v, d) for v, d in zip(exact, dtypes, strict=True)]
+    rounded = compilation.interpret_stages(info.name, inputs, rounds=True)
+    rounded = [arrays.round_to(v, d) for v, d in zip(rounded, dtypes, strict=True)]
+    return [Reference(*each) for each in zip(value, rounded, exact, strict=True)]
+
+
+class _Distance(NamedTuple):
+    """How far values are from others: see `Verdict`."""
+
+    relative: float
+    worst: float
+    wrong: int
+
+
+def _step(dtype: str, value: Any, xp: Any) -> Any:
+    """The distance of neighbouring numbers of a dtype around each value, for dtypes of 8 bits; else 0."""
+    if dtype in UNIT:
+        return xp.full_like(value, UNIT[dtype])
+    if dtype not in NARROW_FLOATS:
+        return xp.zeros_like(value)
+    format = NARROW_FLOATS[dtype]
+    exponent = xp.frexp(value)[1] - 1
+    least = xp.full_like(exponent, format.exponent)
+    return xp.ldexp(xp.ones_like(value), xp.maximum(exponent, least) - format.mantissa)
+
+
+def _distance(dtype: str, out: Any, ref: Any, slack: Any, xp: Any) -> _Distance:
+    """How far an output is from a reference, of which each element may be off by some slack besides."""
     finite = xp.isfinite(ref)
     same = (finite & xp.isfinite(out)) | (xp.isnan(ref) & xp.isnan(out)) | (ref == out)
-    wrong = int((~same).sum())
     zero = xp.zeros_like(ref)
     usable = finite & xp.isfinite(out)
     ref = xp.where(usable, ref, zero)
     error = xp.abs(xp.where(usable, out, zero) - ref)
+    size = math.prod(ref.shape)
     norm, error_norm = float((ref * ref).sum()) ** 0.5, float((error * error).sum()) ** 0.5
+    wrong = int((~same).sum())
+    step = _step(dtype, ref, xp)
+    beyond = xp.maximum(error - step - slack, zero)
     if norm == 0.0:
-        none = error_norm == 0.0 or float(error.max()) <= NEGLIGIBLE
-        relative = worst = 0.0 if none else math.inf
-    else:
-        relative = error_norm / norm
-        excess = error - xp.minimum(error, xp.full_like(error, UNIT.get(dtype, 0.0)))
-        worst = float((excess / (xp.abs(ref) + norm / math.prod(shape) ** 0.5)).max())
-    return Verdict(name, dtype, shape, relative, worst, wrong)
+        none = error_norm == 0.0 or float(xp.maximum(error - slack, zero).max()) <= NEGLIGIBLE
+        return _Distance(0.0 if none else math.inf, 0.0 if none else math.inf, wrong)
+    if 0 < int((error > 0).sum()) <= max(1, int(TIES * size)):
+        # Few elements, by one step each: they lay between two numbers.
+        rest = xp.maximum(error - step, zero)
+        error_norm = float((rest * rest).sum()) ** 0.5
+    return _Distance(
+        error_norm / norm, float((beyond / (xp.abs(ref) + norm / size**0.5)).max()) if size else 0.0, wrong
+    )
+
+
+def compare(
+    name: str, dtype: str, out: Any, ref: Any, xp: Any, *, rounded: Any = None, exact: Any = None
+) -> Verdict:
+    """Judge an output (float64 values of what the kernel wrote) by the reference of the same shape.
+
+    Where the reference is NaN or infinite, in the output's dtype, the output must be so too. With `rounded`
+    and `exact` (see `Reference`) the output is held against `rounded`, with an allowance for the distance of
+    these two; and `exact` against the reference, with none, so that the allowance hides no program that means
+    another thing.
+    """
+    shape = tuple(int(n) for n in out.shape)
+    if shape != tuple(int(n) for n in ref.shape):
+        raise ValueError(f"output {name} has shape {shape}, its reference {tuple(ref.shape)}")
+    if rounded is None or exact is None:
+        found = _distance(dtype, out, ref, 0.0, xp)
+        return Verdict(name, dtype, shape, *found)
+    meant = _distance(dtype, exact, ref, 0.0, xp)
+    astray = not Verdict(name, dtype, shape, *meant).good
+    effect = xp.abs(rounded - exact)
+    effect = xp.where(xp.isfinite(effect), effect, xp.zeros_like(effect))
+    total = float((effect * effect).sum()) ** 0.5
+    slack = 2 * effect + 4 * total / max(math.prod(shape), 1) ** 0.5
+    found = _distance(dtype, out, rounded, slack, xp)
+    finite = xp.where(xp.isfinite(rounded), rounded, xp.zeros_like(rounded))
+    norm = float((finite * finite).sum()) ** 0.5
+    return Verdict(name, dtype, shape, *found, allowance=2 * total / norm if norm else 0.0, astray=astray)
+
+
+def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verdict:
+    """Judge an output by what `references` gives for it."""
+    return compare(name, dtype, out, wanted.value, xp, rounded=wanted.rounded, exact=wanted.exact)
 
 
 def input_scales(info: KernelInfo, dims: Mapping[str, int]) -> dict[str, float]:

@@ -24,12 +24,12 @@ from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.replaying import Replay
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
-from mucc.agent.audit.tolerance import UNKNOWN, Compared, compared, form, rms
 from mucc.agent.isolation.serving import Line
 from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.limits import limit_process
 from mucc.frontend.torch_import.problem import OpenedProblem, raised
 from mucc.frontend.torch_import.request import Request, error_to_json, parse_problem
+from mucc.frontend.torch_import.tolerance import UNKNOWN, Compared, compared, form, in_float64, rms
 
 torch: Any = importlib.import_module("torch")
 
@@ -168,7 +168,7 @@ class Referee:
             slots = [make_inputs(self.problem, Case(**c), self.device) for c in asked["cases"]]
             kinds = {
                 "own": (self.model, _copied),
-                "exact": (self.exact, _double),
+                "exact": (self.exact, in_float64),
                 "narrow": (self.narrow, _copied),
             }
             for name, (model, of) in kinds.items():
@@ -197,7 +197,7 @@ class Referee:
         """Results in float64; the last ones where that is slow, none where it cannot be done."""
         started = time.monotonic()
         try:
-            found = leaves(self._run(self.exact, case, torch.utils._pytree.tree_map(_double, inputs)))
+            found = leaves(self._run(self.exact, case, torch.utils._pytree.tree_map(in_float64, inputs)))
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
         except Exception as error:
@@ -348,13 +348,6 @@ class Referee:
 
 def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def _double(value: Any) -> Any:
-    """A copy in float64 of floating-point tensors, a copy of others."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    return value.double() if value.is_floating_point() else value.clone()
 
 
 def _whole(results: Sequence[Any]) -> bool:

@@ -126,13 +126,9 @@ def main(argv: list[str], reporter: Reporter) -> int:
         command=shlex.join(["mucc-agent", "optimize", *argv]),
         quiet=args.quiet or args.json,
     )
-    try:
-        with locked(args.output):
-            ending = carry_out(wishes, sys.stderr)
-    except BaseException as error:
-        if not isinstance(error, Exception):
-            reporter.line(f"stopped; `mucc-agent optimize -o {args.output}` goes on from here")
-        raise
+    with locked(args.output):
+        reporter.goes_on = (f"`mucc-agent optimize -o {args.output}` goes on from here",)
+        ending = carry_out(wishes, sys.stderr)
     return _told(args, ending, reporter)
 
 

@@ -16,9 +16,11 @@ from mucc.agent.engine.turns import Interrupted, Seats, Shared, Turns
 from mucc.agent.store import Store, TaskRecord, TaskState
 from mucc.cli.reporting import exit_status
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
+from mucc.jobs import AWAKE
 
-LEAVING = 10.0
-"""Seconds that threads get to end once a run is interrupted; what they wait for may be a slow model."""
+LEAVING = 0.2
+"""Seconds that threads get to end once a run is interrupted. What they are about may be long, such as a slow
+model, and is repeated when the run goes on."""
 
 
 @dataclass
@@ -83,7 +85,7 @@ def run_tasks(parts: Parts, records: Sequence[TaskRecord]) -> Ending:
 def _next(done: queue.SimpleQueue[Ending]) -> Ending:
     while True:
         try:
-            return done.get(timeout=1.0)  # without an end, signals would wait too
+            return done.get(timeout=AWAKE)  # without an end, signals would wait too
         except queue.Empty:
             continue
 

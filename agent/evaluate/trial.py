@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.inputs import leaves, make_inputs, sampled
 from mucc.agent.audit.rounding import permitted
-from mucc.agent.audit.tolerance import UNKNOWN, compared, dtype_name, form
 from mucc.agent.evaluate.timing import within
 from mucc.agent.isolation.confine import Confined
 from mucc.agent.isolation.priority import ahead, behind
@@ -36,6 +35,7 @@ from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.limits import limit_process
 from mucc.frontend.torch_import.problem import OpenedProblem, raised
 from mucc.frontend.torch_import.request import Request, error_to_json, parse_problem
+from mucc.frontend.torch_import.tolerance import UNKNOWN, compared, dtype_name, form, in_float64
 
 torch: Any = importlib.import_module("torch")
 
@@ -130,7 +130,7 @@ class Trial:
         started = time.monotonic()
         if noise is None:
             with suppress(Exception):
-                exact = self._run(copy.deepcopy(model).double(), _double, seed)
+                exact = self._run(copy.deepcopy(model).double(), in_float64, seed)
         seconds = time.monotonic() - started
         narrow: list[Any] = []
         if precision != "declared":
@@ -226,12 +226,6 @@ def _device(asked: str) -> tuple[Any, str, str]:
 
 def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def _double(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    return value.double() if value.is_floating_point() else value.clone()
 
 
 def _told(error: BaseException, path: str) -> str:

@@ -24,14 +24,22 @@ Dense = "row", "turned", "columns", "pitch", "turned pitch", "rows of columns", 
 
 @dataclass
 class Env:
-    """What references are computed from: sizes of dims, values of parameters, and values found before."""
+    """What references are computed from: sizes of dims, values of parameters, and values found before.
+
+    `wide` says that all results have 32 bits: then nothing is rounded between device kernels.
+    """
 
     dims: Mapping[str, int]
     inputs: Mapping[str, Bounded]
+    wide: bool = False
     known: dict[int, Bounded] = field(default_factory=dict[int, Bounded])
 
     def extent(self, dim: Dim) -> int:
         return self.dims[dim] if isinstance(dim, str) else dim
+
+    def passed(self, value: Bounded, dtype: str) -> Bounded:
+        """A value that may pass from one device kernel to another."""
+        return value if self.wide else ref.maybe_rounded(value, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +104,7 @@ class Program:
 
     def expected(self, dims: Mapping[str, int], inputs: Mapping[str, Bounded]) -> list[Bounded]:
         """The reference of each output, before it is stored at its dtype."""
-        env = Env(dims, inputs)
+        env = Env(dims, inputs, all(o.dtype in ("f32", "s32") for o in self.outputs))
         return [output.expr.value(env) for output in self.outputs]
 
 
@@ -204,7 +212,7 @@ class Draft:
 
         def compute(env: Env) -> Bounded:
             value = expr.value(env)
-            return ref.rounded(value, expr.dtype) if stage else ref.maybe_rounded(value, expr.dtype)
+            return ref.rounded(value, expr.dtype) if stage else env.passed(value, expr.dtype)
 
         return Expr(name, expr.dtype, expr.dims, compute)
 

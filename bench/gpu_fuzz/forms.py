@@ -54,10 +54,15 @@ def matmul(
     text = f"({a.text} @ {b.text})" if not suffix else f"matmul({a.text}, {b.text}{suffix})"
 
     def compute(env: Env) -> Bounded:
-        # Where the product is a device kernel of its own, it is stored at its dtype.
-        return ref.maybe_rounded(ref.product(a.value(env), b.value(env), how), dtype)
+        return env.passed(ref.product(factor(a, env), factor(b, env), how), dtype)
 
     return Expr(text, dtype, dims, compute)
+
+
+def factor(operand: Expr, env: Env) -> Bounded:
+    """An operand of a product, which is stored at its dtype if it is computed."""
+    value = operand.value(env)
+    return ref.maybe_rounded(value, operand.dtype) if bool((value.error != 0).any()) else value
 
 
 PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -231,6 +236,13 @@ def sparse(d: Draft) -> None:
     kind = "integer" if dtype == "s8" else "normal"
     left = d.c.chance(1, 3)
     rows = m if left else n
+    if isinstance(rows, int):
+        m, n = (max(rows, 2), n) if left else (m, max(rows, 2))
+    else:
+        d.promises.append(f"{rows} >= 2")  # as packed matrices have
+        if (bound := d.dims[rows]) is not None:
+            d.dims[rows] = max(bound, 2)
+    rows = m if left else n
     name = d.name("w")
     d.add(Param(name, f"{name}: {dtype}[{rows}, {k}] sparse", dtype, f"sparse {kind}", root(k)))
     w = Expr(name, dtype, (rows, k), lambda env: env.inputs[name])
@@ -317,7 +329,7 @@ def grouped(d: Draft) -> None:
                 part = ref.apply(torch.add, part, ref.exact(bias.value(env).value[group]))
             value[start:end], error[start:end] = part
             start = end
-        return ref.maybe_rounded(Bounded(value, error), plain)
+        return env.passed(Bounded(value, error), plain)
 
     plain = {"s8": "s32", "e4m3": "f32"}.get(dtype, dtype)
     y = Expr(
@@ -422,7 +434,7 @@ def _over(d: Draft, y: Expr, kind: str) -> Expr:
     """A reduction over the last axis, which is kept."""
 
     def compute(env: Env) -> Bounded:
-        return ref.reduce(kind, ref.maybe_rounded(y.value(env), y.dtype), (-1,), True)
+        return ref.reduce(kind, env.passed(y.value(env), y.dtype), (-1,), True)
 
     return Expr(f"{kind}({y.text}, axis=-1, keepdims=on)", "f32", (*y.dims[:-1], 1), compute)
 
@@ -431,7 +443,7 @@ def softmax(d: Draft, y: Expr, axis: int, logarithm: bool = False) -> Expr:
     """softmax or log_softmax."""
 
     def compute(env: Env) -> Bounded:
-        x = ref.maybe_rounded(y.value(env), y.dtype)
+        x = env.passed(y.value(env), y.dtype)
         shifted = ref.apply(torch.sub, x, Bounded(x.value.amax(axis, True), 0 * x.error.amax(axis, True)))
         powers = ref.apply(torch.exp, shifted, relative=RELATIVE)
         total = ref.reduce("sum", powers, (axis,), True)
@@ -439,7 +451,7 @@ def softmax(d: Draft, y: Expr, axis: int, logarithm: bool = False) -> Expr:
             result = ref.apply(_less_logarithm, shifted, total, absolute=1e-6, relative=RELATIVE)
         else:
             result = ref.apply(torch.div, powers, total, relative=RELATIVE)
-        return ref.maybe_rounded(result, _float(y))
+        return env.passed(result, _float(y))
 
     name = "log_softmax" if logarithm else "softmax"
     return Expr(f"{name}({y.text}, axis={axis})", _float(y), y.dims, compute)
@@ -464,12 +476,12 @@ def norm(d: Draft, y: Expr, kind: str) -> Expr:
     """layer_norm or rms_norm over the last axis."""
 
     def compute(env: Env) -> Bounded:
-        x = ref.maybe_rounded(y.value(env), y.dtype)
+        x = env.passed(y.value(env), y.dtype)
         if kind == "layer_norm":
             x = ref.apply(torch.sub, x, ref.reduce("mean", x, (-1,), True), absolute=1e-6)
         squares = ref.reduce("mean", ref.apply(torch.square, x), (-1,), True)
         result = ref.apply(_over_root, x, squares, relative=RELATIVE)
-        return ref.maybe_rounded(result, _float(y))
+        return env.passed(result, _float(y))
 
     return Expr(f"{kind}({y.text})", _float(y), y.dims, compute)
 
@@ -646,11 +658,16 @@ def broadcast(d: Draft) -> None:
 
 
 class Form(NamedTuple):
-    """A form, how often it is drawn, and for which targets there are kernels of it."""
+    """A form, how often it is drawn, and what schedules its kernels have.
+
+    `hopper_only` forms have kernels for sm_90a alone; `mainloops` are all that a form has, without exchanged
+    operands and other extras, where they are fewer than the target's.
+    """
 
     draft: Callable[[Draft], None]
     weight: int
     hopper_only: bool = False
+    mainloops: tuple[str, ...] = ()
 
 
 FORMS = {
@@ -659,9 +676,9 @@ FORMS = {
     "vector": Form(vector, 3),
     "pair": Form(pair, 4),
     "mixed": Form(mixed, 4),
-    "sparse": Form(sparse, 4, hopper_only=True),
-    "blocks": Form(blocks, 2, hopper_only=True),
-    "grouped": Form(grouped, 5, hopper_only=True),
+    "sparse": Form(sparse, 4, True, ("cooperative", "pingpong", "warpspecialized")),
+    "blocks": Form(blocks, 2, True, ("cooperative", "pingpong")),
+    "grouped": Form(grouped, 5, True, ("cooperative", "pingpong", "cpasync")),
     "picked": Form(picked, 3),
     "lists": Form(lists, 3),
     "stages": Form(stages, 5),

@@ -175,7 +175,7 @@ def reduced(d: Draft, y: Expr, kinds: tuple[str, ...] = REDUCTIONS) -> Expr:
     text = f"{kind}({y.text}{spelled}{', keepdims=on' if keep else ''})"
 
     def compute(env: Env) -> Bounded:
-        value = ref.maybe_rounded(y.value(env), y.dtype)
+        value = env.passed(y.value(env), y.dtype)
         integer = y.dtype == "s32" and kind == "sum"
         return ref.reduce(kind, value, axes, keep, integer=integer)
 

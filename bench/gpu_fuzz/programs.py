@@ -49,7 +49,10 @@ def generate(choices: Choices, targets: tuple[str, ...] = TARGETS) -> Program:
     form = choices.pick(names)
     draft = Draft(choices, target)
     FORMS[form].draft(draft)
-    text = schedule(draft) if choices.chance(1, 2) else ""
+    own = FORMS[form].mainloops
+    text = ""
+    if choices.chance(1, 2):
+        text = _settings(draft, [("mainloop", choices.pick(own))]) if own else schedule(draft)
     return draft.program(form, text, choices.pick(HINTS))
 
 
@@ -75,6 +78,10 @@ def schedule(draft: Draft) -> str:
         settings.append(("exchange", "on"))
     if c.chance(1, 8):
         settings.append(("stages", c.pick(("2", "3", "4"))))
+    return _settings(draft, settings)
+
+
+def _settings(draft: Draft, settings: list[tuple[str, str]]) -> str:
     if not settings:
         return ""
     lines = "".join(f"    {name} = {value}\n" for name, value in settings)

@@ -23,7 +23,7 @@ from mucc.diagnostics.core import DiagnosticError, Severity, Source
 from mucc.driver import Compilation, Options, compile_text
 from mucc.pool import Pool
 from mucc.runtime.errors import MuccError
-from mucc.runtime.verify import compare
+from mucc.runtime.verify import against, references
 from mucc.signature import KernelInfo, Manifest
 
 torch: Any = importlib.import_module("torch")
@@ -186,14 +186,11 @@ def _compare(
             outcome.kind = "wrong"
             outcome.detail = str(finding) if finding else f"{arg.name}: memory around it was written"
             return
-    from mucc.dialects.mu.arrays import TorchArrays
-
     device = outputs[0].tensor.device
     arrays = [torch.tensor(a, device=device) if isinstance(a, float) else a for a in arguments]
-    found = compilation.interpret(info.name, arrays)
-    for arg, output, value in zip(info.outputs, outputs, found, strict=True):
-        rounded = TorchArrays(device).round_to(value, arg.dtype)
-        verdict = compare(arg.name, arg.dtype, output.tensor.to(torch.float64), rounded, torch)
+    judged = references(compilation, info, arrays)
+    for arg, output, value in zip(info.outputs, outputs, judged, strict=True):
+        verdict = against(arg.name, arg.dtype, output.tensor.to(torch.float64), value, torch)
         if not verdict.good:
             outcome.kind, outcome.detail = "false_alarm", str(verdict)
             return

@@ -68,7 +68,7 @@ def _first_results(found: Contenders, folder: Path, imported: Values, options: O
 
 def _agree(expected: Any, got: Any, precision: str) -> bool:
     """Whether results are within what is tolerated, where PyTorch's own are taken for exact."""
-    from mucc.agent.audit.tolerance import compared, dtype_name, form
+    from mucc.frontend.torch_import.tolerance import compared, dtype_name, form
 
     torch: Any = importlib.import_module("torch")
     leaves = torch.utils._pytree.tree_leaves

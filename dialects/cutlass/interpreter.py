@@ -22,7 +22,7 @@ from xdsl.interpreter import (
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.arrays import Arrays, arrays_for
+from mucc.dialects.mu.arrays import Arrays, arrays_for, to_tf32
 from mucc.dialects.mu.interpreter import (
     MuFunctions,
     argument_values,
@@ -207,17 +207,11 @@ class CutlassFunctions(MuFunctions):
     ) -> PythonValues:
         """Parts of each element, side by side before the last axis."""
         full = args[0] + self.arrays.full(self.launch.space, 0.0)
-        high = self.tf32(full)
-        parts = {nodes.Part.HIGH: high, nodes.Part.LOW: self.tf32(full - high)}
+        high = to_tf32(self.arrays, full)
+        parts = {nodes.Part.HIGH: high, nodes.Part.LOW: to_tf32(self.arrays, full - high)}
         value = self.arrays.xp.stack([parts[kind] for kind in op.kinds], -2)
         args[1].value = self.stored(value.reshape(self.shape(op.destination.type)), op.destination.type)
         return ()
-
-    def tf32(self, value: Any) -> Any:
-        """The nearest numbers of 10 bits of mantissa, as far as f32 has them."""
-        xp = self.arrays.xp
-        mantissa, exponent = xp.frexp(self.arrays.round_to(value, "f32"))
-        return xp.ldexp(xp.round(mantissa * 2.0**11), exponent - 11)
 
     @impl(nodes.ScatterDOp)
     def scatter_d(self, interpreter: Interpreter, op: nodes.ScatterDOp, args: PythonValues) -> PythonValues:

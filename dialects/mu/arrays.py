@@ -28,6 +28,13 @@ INTEGERS = {"s4": (-8, 7), "u4": (0, 15), "s8": (-128, 127), "u8": (0, 255), "s3
 """The smallest and the largest integer of each dtype."""
 
 
+def to_tf32(arrays: Arrays, value: Any) -> Any:
+    """The nearest numbers of 10 bits of mantissa, as far as f32 has them."""
+    xp, single = arrays.xp, arrays.round_to(value, "f32")
+    mantissa, exponent = xp.frexp(single)
+    return xp.where(xp.isfinite(single), xp.ldexp(xp.round(mantissa * 2.0**11), exponent - 11), single)
+
+
 def unpacked(xp: Any, bytes: Any, dtype: str) -> Any:
     """The integers of 4 bits in bytes (whole numbers of either sign): twice as many along the last axis."""
     halves = xp.stack((bytes, xp.floor(bytes / 16)), -1).reshape((*bytes.shape[:-1], 2 * bytes.shape[-1]))

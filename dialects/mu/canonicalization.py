@@ -97,6 +97,18 @@ class SameCast(RewritePattern):
             rewriter.replace(op, [], [inner.result])
 
 
+class CastOfRetype(RewritePattern):
+    """`cast(retype(x), t)` -> `cast(x, t)`, and `x` where that is an f32 already."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, e.CastOp) or not isinstance(inner := op.operand.owner, e.RetypeOp):
+            return
+        if inner.operand.type == op.result.type and op.element_type == f32:
+            rewriter.replace(op, [], [inner.operand])
+        else:
+            rewriter.replace(op, e.CastOp(inner.operand, op.element_type))
+
+
 class FoldConstants(RewritePattern):
     """Arithmetic on two constants -> one constant."""
 
@@ -148,6 +160,7 @@ PATTERNS: tuple[RewritePattern, ...] = (
     NeutralOperand(),
     DoubleNegation(),
     SameCast(),
+    CastOfRetype(),
     FoldConstants(),
     SquareOfPow(),
 )

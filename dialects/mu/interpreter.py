@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.interpreter import (
     Interpreter,
     InterpreterFunctions,
@@ -19,7 +19,7 @@ from xdsl.interpreter import (
     impl_terminator,
     register_impls,
 )
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.arrays import Arrays, arrays_for, unpacked
@@ -32,7 +32,7 @@ from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name, is_packed
 
 Rule = Callable[[Arrays, Any, tuple[Any, ...]], Any]
@@ -123,6 +123,7 @@ _RULES: dict[type[Operation], Rule] = {
     e.NotOp: lambda a, op, v: ~v[0],
     e.SelectOp: lambda a, op, v: a.xp.where(v[0], v[1], v[2]),
     e.CastOp: lambda a, op, v: _cast(a, op, v[0]),
+    e.RetypeOp: lambda a, op, v: v[0],
 }
 """What each elementwise op computes from its operands' values."""
 
@@ -132,7 +133,7 @@ def _run_elementwise(
 ) -> Any:
     from xdsl.interpreter import OpImplResult
 
-    return OpImplResult((_RULES[type(op)](functions.arrays, op, args),), None)
+    return OpImplResult((functions.computed(op, _RULES[type(op)](functions.arrays, op, args)),), None)
 
 
 def _run_meaning(functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues) -> Any:
@@ -159,12 +160,29 @@ class MuFunctions(InterpreterFunctions):
         for op_type in MEANINGS.keys() - known:
             yield op_type, _run_meaning
 
+    def computed(self, op: Operation, value: Any) -> Any:
+        """What an elementwise operation gives, of the number that it stands for."""
+        return value
+
+    def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
+        """What a product reads for an operand: what is computed is rounded to its dtype first."""
+        return value if is_parameter(operand) else self.narrowed(value, operand.type)
+
+    def passed(self, stage: StageOp, value: Any, type: Any) -> Any:
+        """What other stages read of a value."""
+        return self.stored(value, type)
+
+    def narrowed(self, value: Any, type: Any) -> Any:
+        """What products read of a value that is computed: it is rounded where that is narrower than f32."""
+        return value if Shaped.of(type).element_type == f32 else self.stored(value, type)
+
     @impl(e.ConstantOp)
     def constant(self, interpreter: Interpreter, op: e.ConstantOp, args: PythonValues) -> PythonValues:
         return (self.arrays.full((), op.value.value.data),)
 
     @impl(MatmulOp)
     def matmul(self, interpreter: Interpreter, op: MatmulOp, args: PythonValues) -> PythonValues:
+        args = (*(self.factor(op, v, x) for v, x in zip(op.operands[:2], args[:2], strict=True)), *args[2:])
         if op.mixed is not None:
             side = rules.narrow_side(op.lhs.type, op.rhs.type)
             wide = Shaped.of(op.result.type).element_type
@@ -199,7 +217,8 @@ class MuFunctions(InterpreterFunctions):
     def grouped_matmul(
         self, interpreter: Interpreter, op: GroupedMatmulOp, args: PythonValues
     ) -> PythonValues:
-        product = grouped_product(self.arrays, args[0], args[1], args[2])
+        a, b = (self.factor(op, v, x) for v, x in zip(op.operands[:2], args[:2], strict=True))
+        product = grouped_product(self.arrays, a, b, args[2])
         more = iter(args[3:])
         if op.scale is not None:
             product = product * by_group(next(more), args[2])[:, None]
@@ -257,7 +276,7 @@ class MuFunctions(InterpreterFunctions):
     @impl(StageOp)
     def stage(self, interpreter: Interpreter, op: StageOp, args: PythonValues) -> PythonValues:
         values = interpreter.run_ssacfg_region(op.body, (), op.stage_name.data)
-        return tuple(self.stored(v, r.type) for v, r in zip(values, op.outputs, strict=True))
+        return tuple(self.passed(op, v, r.type) for v, r in zip(values, op.outputs, strict=True))
 
     @impl_terminator(YieldOp)
     def yield_(self, interpreter: Interpreter, op: YieldOp, args: PythonValues):
@@ -282,6 +301,13 @@ class MuFunctions(InterpreterFunctions):
     def stored(self, value: Any, type: Any) -> Any:
         """What a value is after it was stored with a type."""
         return self.arrays.round_to(value, dtype_name(Shaped.of(type).element_type))
+
+
+def is_parameter(value: SSAValue) -> bool:
+    """Whether a value is a parameter of the kernel, or a view of one."""
+    while isinstance(view := value.owner, VIEWS):
+        value = view.operand
+    return not isinstance(value.owner, Operation)
 
 
 def indices(values: Any) -> list[int]:
@@ -366,10 +392,13 @@ def sizes_of(types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
     return sizes
 
 
-def interpret_kernel(kernel: KernelOp, inputs: Sequence[Any]) -> list[Any]:
+def interpret_kernel(
+    kernel: KernelOp, inputs: Sequence[Any], meaning: type[MuFunctions] = MuFunctions
+) -> list[Any]:
     """Run a kernel on arrays (NumPy or torch, any real dtype; scalars may be Python numbers).
 
-    What shares bytes in memory may be given as such bytes, as a call takes it, or as other numbers.
+    What shares bytes in memory may be given as such bytes, as a call takes it, or as other numbers. `meaning`
+    says what operations compute.
     Returns one float64 array per result, of the full shape that the kernel declares.
     Raises ValueError where shapes do not fit the parameters.
     """
@@ -379,7 +408,7 @@ def interpret_kernel(kernel: KernelOp, inputs: Sequence[Any]) -> list[Any]:
     sizes = sizes_of(types, values)
     module = kernel.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
-    functions = MuFunctions(arrays, sizes)
+    functions = meaning(arrays, sizes)
     interpreter.register_implementations(functions)
     results = interpreter.run_ssacfg_region(kernel.body, tuple(values), kernel.sym_name.data)
     return [

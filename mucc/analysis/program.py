@@ -1,7 +1,8 @@
-"""The speed of light of a source text: the frontend's IR, its primitive form, its stages."""
+"""The speed of light of a source text: its bound from primitive operations, the stages of the compiler."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
@@ -9,21 +10,40 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc import frontend
 from mucc.analysis.bound import Rates
-from mucc.analysis.sol import Sol, analyse, complete, together
+from mucc.analysis.sol import (
+    DECLARED,
+    Calls,
+    Sol,
+    analyse,
+    complete,
+    f32_products_in,
+    nothing,
+    together,
+    with_calls,
+)
 from mucc.analysis.structure import Structure
 from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
+from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dims import example, fault
 from mucc.frontend.torch_import.request import Answer
 from mucc.hints import check_names
+from mucc.passes.contract_sums import ContractSums
 from mucc.passes.decompose import Decompose
-from mucc.passes.form_stages import FormStages
 from mucc.passes.mu_canonicalize import MuCanonicalize
-from mucc.passes.pair_contractions import PairContractions
+from mucc.passes.narrow_operands import NarrowOperands
+from mucc.passes.pipeline import staging
 from mucc.passes.support import PassError
 from mucc.signature import quotient
 from mucc.target.devices import Card
+
+ARITHMETIC = {
+    "declared": DECLARED,
+    "tf32": f32_products_in(Compute.TF32),
+    "f32": f32_products_in(Compute.F32),
+}
+"""The assumptions about products of f32, by what the importer calls them (`Answer.rows`)."""
 
 
 def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: str | None = None) -> list[Sol]:
@@ -60,17 +80,39 @@ def analyse_problem(
 
 def analyse_import(answer: Answer, name: str, shown: str, card: Card) -> Sol:
     """The analysis of a problem file that was imported whole, with the structure of its inputs; messages call
-    it `shown`. Raises DiagnosticError: MU5409 where nothing of it can be said as a program."""
-    if not answer.text:
-        left = ", ".join(unsaid(answer))
+    it `shown`. What PyTorch runs is part of it as far as it is understood, else among what is missing.
+
+    Raises DiagnosticError: MU5409 where nothing of it can be said as a program, or is understood.
+    """
+    calls = calls_of(answer)
+    if not answer.text and not any(calls.units.values()):
+        left = ", ".join(calls.missing)
         raise fault("MU5409", f"nothing of '{shown}' can be said as a program: {left}")
     inputs = {argument: Structure.of(said) for argument, said in answer.structure.items()}
-    return analyse_problem(Source(f"{name}.mcu", answer.text), card, name, answer.inner, inputs)
+    rates = _rates(card)
+    found = nothing(name, rates)
+    if answer.text:
+        found = analyse_problem(Source(f"{name}.mcu", answer.text), card, name, answer.inner, inputs)
+    has_calls = any(not row["kernel"] for row in answer.rows)
+    return with_calls(found, calls, rates) if has_calls else found
 
 
-def unsaid(answer: Answer) -> list[str]:
-    """The operations that mucc cannot say, and so are not bounded."""
-    return sorted({str(row["operation"]) for row in answer.rows if not row["kernel"]})
+def calls_of(answer: Answer) -> Calls:
+    """What PyTorch runs of an imported problem."""
+    rows = [row for row in answer.rows if not row["kernel"]]
+    found = {name: Counter[str]() for name in ARITHMETIC}
+    for row in rows:
+        units: Mapping[str, Mapping[str, int]] = row.get("units") or {}
+        for name, counts in units.items():
+            found[name].update(counts)
+    is_f32 = any(found[name] != found["declared"] for name in ARITHMETIC)
+    names = ARITHMETIC if is_f32 else ("declared",)
+    missing = sorted({str(row["operation"]) for row in rows if row.get("units") is None})
+    return Calls(
+        {ARITHMETIC[name]: found[name] for name in names},
+        sum(row.get("moved", 0) for row in rows),
+        tuple(missing),
+    )
 
 
 def analyse_module(
@@ -82,12 +124,19 @@ def analyse_module(
 ) -> list[Sol]:
     """The analysis of every kernel of a `mu` module, which is left as it is. See `analyse`."""
     primitive = module.clone()
-    for step in (MuCanonicalize(), Decompose(), MuCanonicalize()):
-        step.apply(None, primitive)  # pyright: ignore[reportArgumentType]
-    stages = _stages(primitive, card.target.name)
+    narrow = NarrowOperands(card.target.name, exact=False)
+    for step in (
+        MuCanonicalize(),
+        ContractSums(always=True),
+        narrow,
+        Decompose(),
+        narrow,
+        MuCanonicalize(),
+    ):
+        step.apply(None, primitive)
     rates = _rates(card)
     found: list[Sol] = []
-    for kernel in _kernels(primitive):
+    for kernel, source in zip(_kernels(primitive), _kernels(module), strict=True):
         values = complete(dims, kernel)
         if missing := [name for name in kernel.dim_names if name not in values]:
             name = kernel.sym_name.data
@@ -95,7 +144,7 @@ def analyse_module(
             missing = [n for n in missing if (part := quotient(n)) is None or part[0] not in kernel.dim_names]
             help_ = example(missing, given, lambda _: True)
             raise fault("MU5403", f"{name}: no value for {', '.join(missing)}", help_)
-        own = stages.get(kernel.sym_name.data, ())
+        own = _stages(source, card.target.name)
         found.append(analyse(kernel, rates, values, own, inputs, inner.get(kernel.sym_name.data, ())))
     return found
 
@@ -117,15 +166,13 @@ def _kernels(module: ModuleOp) -> list[KernelOp]:
     return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
 
 
-def _stages(primitive: ModuleOp, target: str) -> dict[str, tuple[StageOp, ...]]:
-    """The stages of each kernel; none of a program that cannot be staged."""
-    module = primitive.clone()
+def _stages(kernel: KernelOp, target: str) -> tuple[StageOp, ...]:
+    """The stages that the compiler forms of a kernel; none where it has no kernels for a part of it."""
+    module = ModuleOp([kernel.clone()])
     try:
-        for step in (FormStages(), PairContractions(target)):
-            step.apply(None, module)  # pyright: ignore[reportArgumentType]
+        for step, _ in staging(target):
+            step.apply(None, module)
     except PassError:
-        return {}
-    return {
-        kernel.sym_name.data: tuple(op for op in kernel.body.block.ops if isinstance(op, StageOp))
-        for kernel in _kernels(module)
-    }
+        return ()
+    (staged,) = _kernels(module)
+    return tuple(op for op in staged.body.block.ops if isinstance(op, StageOp))

@@ -24,6 +24,15 @@ from mucc.signature import evaluate, quotient
 Dims = Mapping[str, int]
 
 
+DECLARED = "as declared"
+"""The assumption that arithmetic is what the program says."""
+
+
+def f32_products_in(compute: Compute) -> str:
+    """The assumption that products of f32 are computed in a format."""
+    return f"f32 products in {compute.value}"
+
+
 class StageBound(NamedTuple):
     """One stage: what its kernel reads and writes, and its bound."""
 
@@ -63,6 +72,15 @@ class Sol(NamedTuple):
     hints: tuple[Hint, ...]
     facts: tuple[str, ...]
     """What structure leaves out."""
+    missing: tuple[str, ...] = ()
+    """Operations whose work is not understood: the bound is that of all others."""
+    has_calls: bool = False
+    """Whether PyTorch runs a part, which no stage stands for."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the bound is that of all of the work; else no more is known than that it takes longer."""
+        return not self.missing
 
     @property
     def staged_bytes(self) -> int:
@@ -74,11 +92,16 @@ class Sol(NamedTuple):
         return sum(stage.bound.seconds for stage in self.stages)
 
     def gap(self, measured: float) -> float:
-        """How many times the bound a measured time is."""
+        """How many times the bound a measured time is; of a bound that is not whole, at the most."""
         return measured / self.bound.seconds if self.bound.seconds else float("inf")
 
     def score(self, measured: float, baseline: float) -> float:
-        """The SOL score of SOL-ExecBench (arXiv 2603.19173): 0.5 at the baseline, 1 at the bound."""
+        """The SOL score of SOL-ExecBench (arXiv 2603.19173): 0.5 at the baseline, 1 at the bound.
+
+        NaN where there is no whole bound, or the baseline is below it.
+        """
+        if not self.is_whole:
+            return float("nan")
         left = baseline - self.bound.seconds
         return 1 / (1 + (measured - self.bound.seconds) / left) if left > 0 else float("nan")
 
@@ -116,11 +139,11 @@ def analyse(
     moved = counter.bytes()
     operations = counter.operations()
     bound = rates.bound(operations, moved)
-    assumptions = [Assumption("as declared", bound)]
+    assumptions = [Assumption(DECLARED, bound)]
     if counter.has_f32_products:
         for compute in (Compute.TF32, Compute.F32):
             counted = counter.operations({f32: compute})
-            assumptions.append(Assumption(f"f32 products in {compute.value}", rates.bound(counted, moved)))
+            assumptions.append(Assumption(f32_products_in(compute), rates.bound(counted, moved)))
     measured = Rates(rates.device, rates.sm, measured=True)
     staged = tuple(_stage(stage, rates, dims) for stage in stages)
     return Sol(
@@ -153,6 +176,43 @@ def together(name: str, parts: Sequence[Sol], rates: Rates) -> Sol:
         tuple(s._replace(name=f"{p.kernel}.{s.name}") for p in parts for s in p.stages),
         (),
         tuple(f"{p.kernel}: {fact}" for p in parts for fact in p.facts),
+    )
+
+
+class Calls(NamedTuple):
+    """What PyTorch runs of a module: operations by unit, bytes, and the names of what is not understood.
+
+    `units` has the bound's operations by assumption about products of f32.
+    """
+
+    units: Mapping[str, Mapping[str, int]]
+    moved: int
+    missing: tuple[str, ...]
+
+
+def nothing(name: str, rates: Rates) -> Sol:
+    """The analysis of a module of which no part is a kernel."""
+    bound = rates.bound({}, 0)
+    return Sol(name, {}, rates.device.name, bound, bound, (Assumption(DECLARED, bound),), (), (), ())
+
+
+def with_calls(sol: Sol, calls: Calls, rates: Rates) -> Sol:
+    """The analysis of a module's kernels, and of what PyTorch runs beside them."""
+    measured = Rates(rates.device, rates.sm, measured=True)
+
+    def added(bound: Bound, name: str, rates: Rates) -> Bound:
+        return _added([bound, rates.bound(calls.units.get(name, calls.units[DECLARED]), calls.moved)], rates)
+
+    own = dict(sol.assumptions)
+    names = dict.fromkeys([*own, *(calls.units if len(calls.units) > 1 else ())])
+    found = [Assumption(name, added(own.get(name, sol.bound), name, rates)) for name in names]
+    return sol._replace(
+        bound=found[0].bound,
+        reachable=added(sol.reachable, DECLARED, measured),
+        assumptions=tuple(found),
+        hints=(),
+        missing=calls.missing,
+        has_calls=True,
     )
 
 

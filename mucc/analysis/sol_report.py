@@ -34,23 +34,28 @@ def warnings(sol: Sol, measured_ms: float | None) -> Iterator[Diagnostic]:
 def as_text(sol: Sol, measured_ms: float | None = None, baseline_ms: float | None = None) -> str:
     """The report as lines for people."""
     dims = " ".join(f"{name}={value}" for name, value in sol.dims.items())
+    least = "" if sol.is_whole else "at least "
     lines = [f"{sol.kernel} on {sol.device}{': ' if dims else ''}{dims}"]
-    if not sol.bound.seconds:
+    if not sol.bound.seconds and sol.is_whole:
         lines.append("  nothing to do: the bound is 0")
     else:
         reach = "" if sol.reachable == sol.bound else f"; {_time(sol.reachable.seconds)} at measured rates"
-        lines.append(f"  bound {_time(sol.bound.seconds)}, by {sol.bound.binding}{reach}")
+        by = f", by {sol.bound.binding}" if sol.bound.binding else ""
+        lines.append(f"  bound {least}{_time(sol.bound.seconds)}{by}{reach}")
+        if not sol.is_whole:
+            lines.append(f"  not counted: {', '.join(sol.missing)}")
         lines.append(f"  {'unit':<13}{'amount':>13}{'rate':>16}{'time':>12}")
         lines += [f"  {_limit(x)}" for x in sol.bound.limits if x.amount]
         lines += _intensity(sol)
     for assumption in sol.assumptions[1:]:
         bound = assumption.bound
-        lines.append(f"  {assumption.name}: {_time(bound.seconds)}, by {bound.binding}")
+        lines.append(f"  {assumption.name}: {least}{_time(bound.seconds)}, by {bound.binding}")
     lines += [f"  {fact}" for fact in sol.facts]
     lines += _staged(sol)
     if measured_ms is not None:
-        lines.append(f"  measured {measured_ms:g} ms: {sol.gap(measured_ms / 1e3):.3g} times the bound")
-        if baseline_ms is not None:
+        most = "" if sol.is_whole else ", of which a part is not counted"
+        lines.append(f"  measured {measured_ms:g} ms: {sol.gap(measured_ms / 1e3):.3g} times the bound{most}")
+        if baseline_ms is not None and sol.is_whole:
             score = sol.score(measured_ms / 1e3, baseline_ms / 1e3)
             lines.append(f"  SOL score {score:.3f} (0.5 is the baseline of {baseline_ms:g} ms, 1 the bound)")
     if sol.hints:
@@ -72,9 +77,10 @@ def _staged(sol: Sol) -> Iterator[str]:
     if len(sol.stages) < 2:
         return
     moved = sol.bound.limit(DRAM)
+    fused = f" ({_bytes(moved.amount if moved else 0)} fused)"
     yield (
         f"  as {len(sol.stages)} stages: {_bytes(sol.staged_bytes)}"
-        f" ({_bytes(moved.amount if moved else 0)} fused), {_time(sol.staged_seconds)}"
+        f"{'' if sol.has_calls else fused}, {_time(sol.staged_seconds)}"
     )
     width = max(len(s.name) for s in sol.stages)
     for s in sol.stages:
@@ -105,12 +111,17 @@ def _time(seconds: float) -> str:
 
 
 def as_json(sol: Sol, measured_ms: float | None = None, baseline_ms: float | None = None) -> dict[str, Any]:
-    """The report as an object. Times in microseconds, sizes in bytes, rates per second."""
+    """The report as an object. Times in microseconds, sizes in bytes, rates per second.
+
+    Of a bound that is not `whole`, `missing` names what it leaves out, and there is neither gap nor score.
+    """
     report: dict[str, Any] = {
         "kernel": sol.kernel,
         "device": sol.device,
         "dims": dict(sol.dims),
         **_bound_json(sol.bound),
+        "whole": sol.is_whole,
+        "missing": list(sol.missing),
         "reachable": _bound_json(sol.reachable),
         "assumptions": {a.name: _bound_json(a.bound) for a in sol.assumptions},
         "stages": [
@@ -123,9 +134,9 @@ def as_json(sol: Sol, measured_ms: float | None = None, baseline_ms: float | Non
     }
     if measured_ms is not None:
         report["measured_us"] = measured_ms * 1e3
-        report["gap"] = sol.gap(measured_ms / 1e3)
+        report["gap"] = sol.gap(measured_ms / 1e3) if sol.is_whole else None
         report["faster_than_light"] = bool(list(warnings(sol, measured_ms)))
-        if baseline_ms is not None:
+        if baseline_ms is not None and sol.is_whole:
             report["score"] = sol.score(measured_ms / 1e3, baseline_ms / 1e3)
     return report
 

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 
+from mucc import unfinished
 from mucc.atomic import temporary_name
 from mucc.cache import locks
 from mucc.cache.keys import FORMAT
@@ -63,6 +64,7 @@ class NewFolder:
     def leave(self) -> None:
         """Let go of the folder, and remove what was not put in its place."""
         remove(self.temporary)
+        unfinished.settled(self.temporary)
         os.close(self._lock.descriptor)
 
 
@@ -99,11 +101,12 @@ def discard(path: str) -> None:
     """Take a folder away in one step."""
     trash = temporary_name(path)
     try:
-        os.rename(path, trash)
+        unfinished.create(trash, lambda: os.rename(path, trash) or trash)
     except FileNotFoundError:
         return
     _verified.pop(path, None)
     remove(trash)
+    unfinished.settled(trash)
 
 
 def remove(path: str) -> None:

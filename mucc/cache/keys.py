@@ -98,7 +98,7 @@ def artefact_key(ir: str, code: str, flags: tuple[str, ...], versions: tuple[str
 
 
 def makers_key(ir: str, code: str, flags: tuple[str, ...], headers: str) -> str:
-    """The key of what is known of the toolchains that have made an artefact; arguments as `artefact_key`'s."""
+    """The key of what is known of the toolchains that made an artefact; arguments as `artefact_key`'s."""
     return content_key("makers", *_built(ir, code, flags, headers))
 
 

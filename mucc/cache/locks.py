@@ -19,6 +19,7 @@ import os
 import time
 from typing import NamedTuple
 
+from mucc import unfinished
 from mucc.atomic import temporary_name
 
 POLL = 0.02
@@ -40,6 +41,10 @@ def take(path: str) -> Lock | None:
 
     Raises OSError where the file cannot be made.
     """
+    return unfinished.create(path, lambda: _take(path))
+
+
+def _take(path: str) -> Lock | None:
     for _ in range(ATTEMPTS):
         descriptor = _open(path, os.O_CREAT)
         try:
@@ -66,6 +71,7 @@ def wait(path: str, patience: float) -> Lock | None:
 
 def release(lock: Lock, *, remove: bool = True) -> None:
     """Let go of a lock, and remove its file."""
+    unfinished.settled(lock.path)
     if remove:
         with contextlib.suppress(OSError):
             os.unlink(lock.path)
@@ -99,12 +105,12 @@ def abandoned(path: str, *, folder: bool = False) -> Lock | None:
 
 
 def temporary_file(path: str) -> Lock:
-    """A new file beside `path`, locked; the directory is made too. Raises OSError."""
+    """A new file beside `path`, locked; the directory is made too. Unfinished until whoever asked for it says
+    otherwise. Raises OSError."""
     for _ in range(ATTEMPTS):
         temporary = temporary_name(path)
-        descriptor = _open(temporary, os.O_CREAT | os.O_EXCL)
-        if _kept(descriptor, temporary):
-            return Lock(temporary, descriptor)
+        if lock := unfinished.create(temporary, lambda name=temporary: _new_file(name)):
+            return lock
     raise OSError(f"'{path}' is removed over and over")
 
 
@@ -112,11 +118,8 @@ def temporary_folder(path: str) -> Lock:
     """The same for a folder."""
     for _ in range(ATTEMPTS):
         temporary = temporary_name(path)
-        with contextlib.suppress(FileNotFoundError):  # another process may remove the empty directory
-            os.makedirs(temporary)
-            descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-            if _kept(descriptor, temporary):
-                return Lock(temporary, descriptor)
+        if lock := unfinished.create(temporary, lambda name=temporary: _new_folder(name)):
+            return lock
     raise OSError(f"'{path}' is removed over and over")
 
 
@@ -126,6 +129,19 @@ def is_at(descriptor: int, path: str) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
         return False
+
+
+def _new_file(path: str) -> Lock | None:
+    descriptor = _open(path, os.O_CREAT | os.O_EXCL)
+    return Lock(path, descriptor) if _kept(descriptor, path) else None
+
+
+def _new_folder(path: str) -> Lock | None:
+    with contextlib.suppress(FileNotFoundError):  # another process may remove the empty directory
+        os.makedirs(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return Lock(path, descriptor) if _kept(descriptor, path) else None
+    return None
 
 
 def _open(path: str, flags: int) -> int:

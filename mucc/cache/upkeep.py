@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from mucc import unfinished
 from mucc.cache import LEVELS, SUFFIX, count, counted, folders, locks, unpack
 from mucc.cache.keys import FORMAT
 
@@ -123,6 +124,7 @@ def put_file(path: str, data: bytes) -> None:
             os.unlink(temporary)
         raise
     finally:
+        unfinished.settled(temporary)
         os.close(descriptor)
 
 

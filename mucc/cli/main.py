@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from mucc.cli import streams
+from mucc import interrupts
+from mucc.cli import start, streams
 from mucc.cli.registry import COMMANDS, Command
-from mucc.cli.reporting import Reporter, internal_error
+from mucc.cli.reporting import Reporter, asks_for_json, internal_error
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
+from mucc.interrupts import Terminated
 
-INTERRUPTED = 130
-TERMINATED = 143
 BROKEN_PIPE = 141
 """128 + the number of the signal, as a shell reports it."""
 
@@ -55,10 +54,6 @@ MUCC = Tool("mucc", HELP, COMMANDS, "build")
 
 SOURCE = ".mcu"
 """How the names of programs end."""
-
-
-class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived: unwind, so that child processes end and temporary files go."""
 
 
 def _unknown_command(tool: Tool, word: str) -> DiagnosticError:
@@ -125,20 +120,12 @@ def _flush(reporter: Reporter) -> None:
         reporter.add([_unexpected(error, False)])
 
 
-def _wants(argv: list[str], flag: str, value: str) -> bool:
-    """Whether the command line holds `--flag=value` or `--flag value`; known before it is parsed."""
-    return f"{flag}={value}" in argv or [flag, value] in [argv[i : i + 2] for i in range(len(argv))]
-
-
-def _on_terminate(_signal: int, _frame: object) -> NoReturn:
-    raise Terminated
-
-
 def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
     """Run one command line and return the exit status; nothing but a defect raises."""
     argv = sys.argv[1:] if argv is None else argv
     verbose = "--verbose" in argv or "-v" in argv
-    reporter = Reporter(json=_wants(argv, "--diagnostics", "json"), verbose=verbose)
+    reporter = Reporter(json=asks_for_json(argv), verbose=verbose)
+    interrupts.farewell = reporter.farewell
     try:
         try:
             status = _dispatch(argv, reporter, tool)
@@ -159,22 +146,10 @@ def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
         # Whoever read our output has left.
         streams.drop_output()
         return BROKEN_PIPE
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except Terminated:
-        return TERMINATED
+    except (KeyboardInterrupt, Terminated) as error:
+        return reporter.interrupted(error)
 
 
 def entry(tool: Tool = MUCC) -> NoReturn:
-    """The console script."""
-    streams.open_closed()
-    gc.disable()  # a compiler run is short: what it makes lives until it ends
-    import signal
-
-    signal.signal(signal.SIGTERM, _on_terminate)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # but not under nohup
-        signal.signal(signal.SIGHUP, _on_terminate)
-    status = main(tool=tool)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)  # skips taking the interpreter apart, which costs tens of milliseconds
+    """Run a tool as a process of its own."""
+    start.run(lambda: main(tool=tool))

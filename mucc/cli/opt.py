@@ -16,6 +16,7 @@ from xdsl.transforms import get_all_passes as get_xdsl_passes
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from mucc.cli import start
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source
 from mucc.diagnostics.render import render_text
 from mucc.passes.support import PassError
@@ -119,5 +120,5 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def main() -> NoReturn:
-    """The console script."""
-    sys.exit(run())
+    """Run `mucc-opt` as a process of its own."""
+    start.run(run)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from mucc import interrupts
 from mucc.diagnostics.core import Diagnostic, ExitStatus, Severity, Source
 
 if TYPE_CHECKING:
+    from mucc.interrupts import Terminated
     from mucc.progress import Display
 
 _STATUS = {
@@ -79,6 +83,12 @@ def internal_error(error: Exception, verbose: bool, program: str | None = None) 
     )
 
 
+def asks_for_json(argv: Sequence[str]) -> bool:
+    """Whether a command line holds `--diagnostics=json`; known before it is parsed."""
+    words = ("--diagnostics", "json")
+    return "=".join(words) in argv or words in pairwise(argv)
+
+
 class Reporter:
     """Collects the diagnostics of one run, and renders them in the form that was asked for."""
 
@@ -86,6 +96,8 @@ class Reporter:
         self.json = json
         self.verbose = verbose
         self.seen: list[tuple[Diagnostic, Source | None]] = []
+        self.goes_on: tuple[str, ...] = ()
+        """What to do after an interruption, where that is worth saying."""
         self._known: set[tuple[Diagnostic, Source | None]] = set()
 
     def add(self, diagnostics: Iterable[Diagnostic], source: Source | None = None) -> None:
@@ -121,6 +133,24 @@ class Reporter:
         from mucc.progress import display
 
         return display(sys.stderr, json=self.json, verbose=self.verbose)
+
+    def farewell(self, number: int) -> str:
+        """What remains to be said when a signal ends the command."""
+        from mucc.diagnostics.render import render_json, render_text
+
+        said = Diagnostic("MU5119", f"interrupted by {interrupts.name_of(number)}", helps=self.goes_on)
+        if self.json:
+            return render_json([*self.seen, (said, None)])
+        return ("\n" if self.seen else "") + render_text(said)
+
+    def interrupted(self, error: KeyboardInterrupt | Terminated) -> int:
+        """Say that a signal has ended the command, unless that is said; its exit status."""
+        number = interrupts.number_of(error)
+        if interrupts.may_speak():
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(self.farewell(number))
+                sys.stderr.flush()
+        return interrupts.status_of(number)
 
     def close(self) -> None:
         """End the report: the summary line, or the JSON list."""

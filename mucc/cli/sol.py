@@ -103,14 +103,14 @@ def main(argv: list[str], reporter: Reporter) -> int:
 
 def _imported(path: str, reporter: Reporter) -> Answer:
     """What is imported of a PyTorch problem file. The reporter gets a note on what is not bounded."""
-    from mucc.analysis.program import unsaid
+    from mucc.analysis.program import calls_of
     from mucc.frontend.torch_import.request import Request
     from mucc.frontend.torch_import.sandbox import run
 
     request = Request.of(path, files.read_source(path).text, whole=True, structure=True)
     answer = run(request, IMPORT_SECONDS)
-    if answer.text and (left := unsaid(answer)):
-        message = f"the bound leaves out what stays PyTorch's: {', '.join(left)}"
+    if left := calls_of(answer).missing:
+        message = f"the bound is not whole: it leaves out {', '.join(left)}"
         reporter.add([Diagnostic("MU5409", message, severity=Severity.WARNING)])
     return answer
 

@@ -118,12 +118,14 @@ Mend it with `torch.where(condition, a, b)`, or take the decision outside of the
         "a part of a module cannot be imported",
         """
 The module's graph has something that a driver has no text for: an input or output that is no tensor, number,
-tuple, list or dict of such, or a call with objects of other kinds among its arguments.
+tuple, list, dict, named tuple or dataclass of such, or a call with objects of other kinds among its arguments.
 
 ```python
 def forward(self, x):
     return Result(x)        # error[MU7021]: return tensors, tuples, lists or dicts
 ```
+
+Or it changes an argument or a buffer in place that shares memory with another one.
 """,
     ),
     "MU7022": (
@@ -219,6 +221,23 @@ want.
 was at the import, relative to the driver.
 
 Mend it by keeping the files together, or by making the driver around a module: `ModelNew.of(module)`.
+""",
+    ),
+    "MU7053": (
+        "a tensor that a driver changes shares memory with another one",
+        """
+The module changes an argument or a buffer in place. A program reads all its inputs before it changes one, so a call
+in which another input lies in the same memory would give other results than PyTorch: its driver refuses it.
+
+```python
+def forward(self, x, y):
+    x.mul_(2)
+    return x + y
+
+driver(a, a)        # error[MU7053]: the module changes 'x', which shares memory with 'y'
+```
+
+Mend it with tensors that lie apart: `driver(a, a.clone())`.
 """,
     ),
     "MU7060": (

@@ -278,7 +278,7 @@ error[MU5109]: interpreting takes 224 GiB and more, and 20 GiB are free
         """
 Everything that a program can get wrong should be found before nvcc, ptxas or the host compiler
 runs. If it was not, that is a defect of mucc, or the versions of nvcc and CUTLASS are not those that
-mucc is made for (`mucc doctor` shows them: CUTLASS 4.2, CUDA 13.0).
+mucc is made for (`mucc doctor` shows them: CUTLASS 4.2, CUDA 13).
 
 `--save-temps` keeps the generated `.cu` and the whole log, `--verbose` prints all of it. Please
 report it with the program.
@@ -297,6 +297,37 @@ error[MU5111]: ptxas crashed (SIGSEGV)
 
 Run it again: a crash that does not come back points at the machine (memory, disk). One that does is a
 defect of that tool, which another version may not have: `mucc doctor` shows the versions.
+""",
+    ),
+    "MU5112": (
+        "the parts of the CUDA compiler are of different releases",
+        """
+nvcc (with ptxas), its headers (crt), its code generator (nvvm) and the run-time library (cudart) are pip
+packages of their own and have to be of one release of CUDA. Installing or upgrading PyTorch changes cudart
+alone, since that is all that PyTorch needs: then nvcc stays behind.
+
+```
+$ pip install 'mucc[nvcc]' && pip install torch==2.15.0
+$ mucc kernel.mcu -o kernel.so
+error[MU5112]: the parts of the CUDA compiler are of different releases: nvcc 13.0, …, cudart 13.2
+  = help: pip install 'cuda-toolkit[cccl,crt,cudart,nvcc,nvrtc,nvvm]==13.2.*'
+```
+
+Run the command of the help. Installing both at once, `pip install 'mucc[nvcc]' torch`, makes them fit from
+the start. `mucc doctor` shows the releases.
+""",
+    ),
+    "MU5119": (
+        "a signal interrupted the command",
+        """
+Ctrl-C (SIGINT), SIGTERM or SIGHUP arrived. The command ended every process that it had started, removed what
+was not whole, and wrote nothing more. Its exit status is 128 and the number of the signal: 130, 143 or 129.
+
+```
+error[MU5119]: interrupted by SIGINT
+```
+
+What was built until then is in the cache, so the same command goes on from there.
 """,
     ),
     "MU5201": (

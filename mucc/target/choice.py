@@ -20,9 +20,13 @@ def candidates(
     for candidate in _ordered(target, problem, _proposed(target, problem, pinned), device):
         found = True
         yield candidate
-    if not found:
-        legal = (s for s in _everything(target, problem, pinned) if _is_legal(target, problem, s))
-        yield from _ordered(target, problem, legal, device)
+    if found:
+        return
+    legal = [s for s in _everything(target, problem, pinned) if _is_legal(target, problem, s)]
+    yield from _ordered(target, problem, legal, device)
+    if not legal and problem.listed:
+        # No kernel computes a list in one launch: one of any kind runs once for each problem.
+        yield from candidates(target, problem._replace(listed=False), fixed, device)
 
 
 def choose(target: Target, problem: Problem, fixed: Mapping[str, str]) -> Schedule:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +24,7 @@ from mucc.cache import Cache, Entry
 from mucc.cache.keys import Part, content_key, tree_contents
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.jobs import Job, Kind, Result
-from mucc.pool import Pool
+from mucc.pool import Cancelled, Pool, awaited
 from mucc.toolchain import messages
 from mucc.toolchain.discover import SUPPORT, SUPPORT_INCLUDE, Toolchain
 from mucc.toolchain.flags import flags, is_portable
@@ -53,6 +53,21 @@ linked before its images are assembled; one whose bodies alone are new needs no 
 
 MAX_THREADS = 64
 """That wait for the steps of one build; what runs at once is up to the pool."""
+
+
+@contextlib.contextmanager
+def _threads(most: int) -> Generator[ThreadPoolExecutor]:
+    """Threads for the parts of one build, waited for at the end: also after an error, since what the others
+    make is kept. Where the pool is called off, or a signal interrupts this thread, nothing is waited for."""
+    threads = ThreadPoolExecutor(most, "mucc-part")
+    waits = True
+    try:
+        yield threads
+    except BaseException as error:
+        waits = isinstance(error, Exception) and not isinstance(error, Cancelled)
+        raise
+    finally:
+        threads.shutdown(waits, cancel_futures=not waits)
 
 
 class Unspliceable(Exception):
@@ -88,7 +103,7 @@ class Assembly:
 
     def build(self, parts: Parts) -> Built:
         """The `.so`. Raises DiagnosticError as jobs do, and Unspliceable."""
-        with ThreadPoolExecutor(MAX_THREADS, "mucc-part") as threads:
+        with _threads(MAX_THREADS) as threads:
             # What takes longest starts first; and the images wait for it.
             devices = {s.symbol: threads.submit(self._device, s) for s in parts.skeletons}
             objects = {f"{s.symbol}.o": threads.submit(self._host, s) for s in parts.skeletons}
@@ -104,18 +119,18 @@ class Assembly:
             contents = {_MANIFEST: manifest}
             warnings: list[Diagnostic] = []
             for symbol, future in cubins.items():
-                contents[symbol], said = future.result()
+                contents[symbol], said = awaited(future)
                 warnings += said
             if any(len(data) > room[name] for name, data in contents.items()):
                 room = {name: max(n, _round_up(len(contents[name]), IMAGE_ROOM)) for name, n in room.items()}
                 library = self._shell(objects, room)
             else:
-                library = shell.result()
+                library = awaited(shell)
         return Built(_filled(library, room, contents), (*dict.fromkeys(self.notes), *warnings))
 
     def image(self, image: Image, *, ptx: bool) -> Built:
         """The PTX or the cubin of one image. Raises as `build` does."""
-        with ThreadPoolExecutor(1, "mucc-part") as threads:
+        with _threads(1) as threads:
             devices = (
                 {image.skeleton.symbol: threads.submit(self._device, image.skeleton)}
                 if image.skeleton

@@ -1,8 +1,8 @@
 """Finds the compilers and headers on this machine, without importing any of their packages.
 
 nvcc comes from, in this order: an explicit path (`--nvcc` or MUCC_NVCC), the pip packages of the extra
-`mucc[nvcc]` wherever Python finds packages, a CUDA toolkit (CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*). The CUTLASS headers come
-from MUCC_CUTLASS, or the pip package nvidia-cutlass.
+`mucc[nvcc]` wherever Python finds packages, a CUDA toolkit (CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*).
+The CUTLASS headers come from MUCC_CUTLASS, or the pip package nvidia-cutlass.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from importlib import metadata
 
 from mucc.cache import default_directory
 from mucc.diagnostics.core import DiagnosticError
-from mucc.toolchain import discover
+from mucc.toolchain import discover, release
 from mucc.toolchain.discover import INSTALL_HOST, INSTALL_NVCC, Tool
 from mucc.toolchain.messages import BUILD_MEMORY_GB, available_memory_gb
 
@@ -39,6 +39,7 @@ def examine(nvcc: str | None = None) -> list[Finding]:
         _tool("host compiler", discover.find_host, discover.host_version, INSTALL_HOST),
         _tool("nvcc", lambda: discover.find_nvcc(nvcc), discover.nvcc_version, INSTALL_NVCC),
         _cudart(nvcc),
+        _release(nvcc),
         _ptxas(nvcc),
         _nvrtc(nvcc),
         _tool("CUTLASS", discover.find_cutlass, discover.cutlass_version, INSTALL_NVCC),
@@ -114,6 +115,17 @@ def _cudart(nvcc: str | None) -> Finding:
     if directory is None:
         return Finding(name, False, "libcudart_static.a not found", "build", INSTALL_NVCC)
     return Finding(name, True, directory, "build")
+
+
+def _release(nvcc: str | None) -> Finding:
+    """Whether the parts of the CUDA compiler go together."""
+    name = "CUDA release"
+    if (tool := _nvcc(nvcc)) is None:
+        return Finding(name, False, "unknown without nvcc", "build", INSTALL_NVCC)
+    detail = release.listed(release.releases(tool)) or "unknown"
+    if (wrong := release.inconsistency(tool)) is None:
+        return Finding(name, True, detail, "build")
+    return Finding(name, False, f"parts of different releases: {detail}", "build", wrong.helps[0])
 
 
 def _memory() -> Finding:

@@ -18,7 +18,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
+from mucc import guard
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.jobs import AWAKE
 from mucc.toolchain import nvrtc
 from mucc.toolchain.nvrtc import Compiled
 
@@ -75,11 +77,13 @@ class Worker:
                 env=environment,
                 start_new_session=True,  # Ctrl-C is ours: it ends when its input does
             )
+            guard.watch(self._process.pid)  # though not while it compiles
         return self._process
 
     def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
+            guard.forget(self._process.pid)
             self._process.wait()
             self._process = None
 
@@ -126,7 +130,7 @@ def _receive(stream: Any, deadline: float | None = None) -> Any:
         while len(data) < count:
             if deadline is not None:
                 left = deadline - time.monotonic()
-                if left <= 0 or not select.select([stream], [], [], min(left, 0.5))[0]:
+                if left <= 0 or not select.select([stream], [], [], min(left, AWAKE))[0]:
                     if left <= 0:
                         raise TimeoutError
                     continue

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mucc.diagnostics.core import Source
-from mucc.dialects.mu.arrays import TorchArrays
 from mucc.program import compile_source
 from mucc.runtime.errors import MuccError
 from mucc.runtime.kernel import Kernel
@@ -20,7 +19,7 @@ from mucc.runtime.module import load
 from mucc.runtime.run_gpu import poison, random_inputs
 from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel
-from mucc.runtime.verify import compare
+from mucc.runtime.verify import Reference, against, references
 from mucc.signature import KernelInfo, Manifest
 from mucc.tune.bench import Trial
 from mucc.tune.records import Status
@@ -43,7 +42,7 @@ class Prepared:
 
     info: KernelInfo
     inputs: list[Any]
-    expected: list[Any]
+    expected: list[Reference]
     outs: list[Any] | None = None
 
 
@@ -68,11 +67,9 @@ class Gpu:
             compilation = compile_source(Source("<tune>", text), target, tuned=False)
             info = next(k for k in Manifest.parse(compilation.manifest).kernels if k.name == kernel)
             inputs = random_inputs(info, dict(dims), seed, self.device)
-            exact = compilation.interpret(kernel, inputs)
-            arrays = TorchArrays(self.device)
             expected = [
-                arrays.round_to(e, a.dtype).to(DTYPES[a.dtype])
-                for a, e in zip(info.outputs, exact, strict=True)
+                Reference(*(v.to(DTYPES[a.dtype]) for v in wanted))
+                for a, wanted in zip(info.outputs, references(compilation, info, inputs), strict=True)
             ]
             self.prepared[key] = Prepared(info, inputs, expected)
         self.prepared.move_to_end(key)
@@ -131,8 +128,8 @@ class Gpu:
         launch()
         torch.cuda.synchronize(self.device)
         verdicts = [
-            compare(a.name, a.dtype, out.to(torch.float64), want.to(torch.float64), torch)
-            for a, out, want in zip(self.now.info.outputs, outs, self.now.expected, strict=True)
+            against(a.name, a.dtype, out.to(torch.float64), Reference(*(v.double() for v in wanted)), torch)
+            for a, out, wanted in zip(self.now.info.outputs, outs, self.now.expected, strict=True)
         ]
         error = max(v.relative for v in verdicts)
         if bad := [v for v in verdicts if not v.good]:

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from mucc.diagnostics import Source
-from mucc.dialects.mu.arrays import TorchArrays
 from mucc.dims import holds
 from mucc.driver import compile_text
-from mucc.runtime.verify import compare
+from mucc.runtime.verify import against, references
 from mucc.signature import KernelInfo, quotient
 
 HERE = Path(__file__).resolve().parent
@@ -75,8 +74,7 @@ def test_program(path: Path, library: Any) -> None:
             torch.cuda.synchronize()
             for dims, own, results in zip(problems, inputs, outputs, strict=True):
                 arrays = [torch.tensor(v, device="cuda") if isinstance(v, float) else v for v in own]
-                expected = compilation.interpret(info.name, arrays)
-                for arg, out, ref in zip(info.outputs, results, expected, strict=True):
-                    rounded = TorchArrays("cuda").round_to(ref, arg.dtype)
-                    verdict = compare(arg.name, arg.dtype, out.double(), rounded, torch)
+                expected = references(compilation, info, arrays)
+                for arg, out, wanted in zip(info.outputs, results, expected, strict=True):
+                    verdict = against(arg.name, arg.dtype, out.double(), wanted, torch)
                     assert verdict.good, f"{info.name} {dims} of {len(given)} seed {seed}: {verdict}"

@@ -233,14 +233,16 @@ mu.kernel @reductions(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], bf16>
 
 // -----
 
-// A minimum is none that an epilogue can compute: a reduction kernel reads the stored product.
+// A minimum is none that an epilogue can compute: a reduction kernel reads the stored product, in f32 as its result is.
 
 // CHECK-LABEL: mu.kernel @minimum(
-// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "s0" contraction : !mu.tensor<[M, N], bf16> {
+// CHECK-NEXT: %[[V0:[0-9]+]] = mu.stage "s0" contraction : !mu.tensor<[M, N], f32> {
 // CHECK-NEXT: %[[V1:[0-9]+]] = mu.matmul bf16 %x, %w
-// CHECK-NEXT: mu.yield %[[V1]]
+// CHECK-NEXT: %[[W1:[0-9]+]] = mu.cast %[[V1]]
+// CHECK-NEXT: mu.yield %[[W1]]
 // CHECK: %[[V2:[0-9]+]] = mu.stage "out" reduction : !mu.tensor<[M], f32> {
-// CHECK-NEXT: %[[V3:[0-9]+]] = mu.reduce min %[[V0]] axes [1]
+// CHECK-NEXT: %[[R2:[0-9]+]] = mu.retype %[[V0]]
+// CHECK-NEXT: %[[V3:[0-9]+]] = mu.reduce min %[[R2]] axes [1]
 // CHECK-NEXT: mu.yield %[[V3]]
 // CHECK: mu.return %[[V2]]
 mu.kernel @minimum(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], bf16>)

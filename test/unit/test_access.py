@@ -101,7 +101,8 @@ TWO_BATCHES = [
     [*((2, *c) for c in MATRIX), *((3, *c) for c in BATCHED), *((4, *c) for c in TWO_BATCHES)],
 )
 def test_classify(rank: int, dims: Dims, axes: Axes, layout: LayoutAttr, pattern: Pattern | None) -> None:
-    assert classify(access(dims, axes, layout), rank) is pattern
+    space = ("B", "H", "M", "N")[-rank:]
+    assert classify(access(dims, axes, layout), space) is pattern
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,21 @@ def test_classify(rank: int, dims: Dims, axes: Axes, layout: LayoutAttr, pattern
     ],
 )
 def test_classify_where_heads_are_rows(dims: Dims, axes: Axes, pattern: Pattern) -> None:
-    assert classify(access(dims, axes), 4, folded=1) is pattern
+    assert classify(access(dims, axes), ("B", "H", "M", "N"), folded=1) is pattern
+
+
+@pytest.mark.parametrize(
+    ("dims", "axes", "pattern"),
+    [
+        (("H", "M", "N"), (1, 2, 3), Pattern.MATRIX),
+        ((1, "H", "M", "N"), (None, 1, 2, 3), Pattern.MATRIX),
+        (("M", "N"), (2, 3), Pattern.MATRIX),
+        (("H", "M", 1), (1, 2, None), Pattern.COL),
+        (("H", 1, "N"), (1, None, 3), Pattern.ROW),
+    ],
+)
+def test_classify_does_not_count_batches_of_one(dims: Dims, axes: Axes, pattern: Pattern) -> None:
+    assert classify(access(dims, axes), (1, "H", "M", "N")) is pattern
 
 
 @pytest.mark.parametrize(
@@ -139,13 +154,19 @@ def test_classify_where_heads_are_rows(dims: Dims, axes: Axes, pattern: Pattern)
     ],
 )
 def test_operand_fits(rank: int, dims: Dims, axes: Axes, layout: LayoutAttr, fits: bool) -> None:
-    assert operand_fits(access(dims, axes, layout), rank) is fits
+    assert operand_fits(access(dims, axes, layout), ("B", "H", "M", "K")[-rank:]) is fits
+
+
+def test_operand_fits_without_batches_of_one() -> None:
+    whole = access((1, "H", "M", "K"), (None, 1, 2, 3), ROW_MAJOR)
+    assert operand_fits(whole, (1, "H", "M", "K")) and not operand_fits(whole, ("B", "H", "M", "K"))
 
 
 def test_a_vector_is_a_matrix_of_one_row() -> None:
     row, column = access(("K",), (1,), ROW_MAJOR), access(("K",), (0,), ROW_MAJOR)
-    assert operand_fits(row, 2, frozenset({0})) and operand_fits(column, 2, frozenset({1}))
-    assert not operand_fits(row, 2) and not operand_fits(row, 2, frozenset({1}))
+    space = ("M", "K")
+    assert operand_fits(row, space, frozenset({0})) and operand_fits(column, space, frozenset({1}))
+    assert not operand_fits(row, space) and not operand_fits(row, space, frozenset({1}))
 
 
 def test_identity() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import gone, wait_for
+from processes import gone
 
 from mucc.agent.isolation.calling import Call
 from mucc.agent.isolation.process import Child, ChildFailed
@@ -165,4 +165,4 @@ def test_who_is_killed_leaves_no_process(zygote: Zygote, tmp_path: Path):
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     owner.stdout.close()
-    wait_for(lambda: all(gone(pid, 0.1) for pid in pids))
+    assert all(gone(pid) for pid in pids)

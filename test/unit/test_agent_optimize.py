@@ -239,7 +239,8 @@ def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(
     rest = process.stderr.read()
     process.stderr.close()
     assert process.wait(20) == status
-    assert f"stopped; `mucc-agent optimize -o {run}` goes on from here" in rest and "Traceback" not in rest
+    assert f"error[MU5119]: interrupted by {number.name}" in rest and "Traceback" not in rest
+    assert f"= help: `mucc-agent optimize -o {run}` goes on from here" in rest
     with Store(str(run / "run.db")) as store:
         assert {r.state for r in store.tasks()} <= {TaskState.RUNNING, TaskState.WAITING}
         before = {key: store.attempts(key) for key in ("gemm/one", "gemm/two")}

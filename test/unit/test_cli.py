@@ -481,7 +481,7 @@ def test_cache_command(builds: list[str], capsys: pytest.CaptureFixture[str], tm
         row = stats["levels"][level]
         assert (row["entries"], row["hits"], row["misses"]) == (1, 2, 1) and row["size"] > 0
     assert main(["cache", "clear"]) == 0
-    assert capsys.readouterr().out.startswith("removed 2 entries")
+    assert capsys.readouterr().out.startswith("removed 3 entries")
     assert main(["k.mcu", "-o", "k.so"]) == 0 and len(builds) == 2
 
 

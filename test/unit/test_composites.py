@@ -64,7 +64,8 @@ ATTENTION = [
 @pytest.mark.parametrize(("call", "options"), ATTENTION)
 def test_attention(call: str, options: dict[str, Any]) -> None:
     q, k, v, m = random(2, 3, 5, 4), random(2, 3, 7, 4), random(2, 3, 7, 6), random(5, 7)
-    m[:, 0] = 1.0  # so that every row sees something
+    m[:, 0] = 1.0
+    m[2] = -np.inf  # a row that sees nothing
     mcu = f"""kernel f[B, H=3, M, N, D=4](q: f32[B, H, M, D], k: f32[B, H, N, D], v: f32[B, H, N, 6],
         m: f32[M, N])
         -> f32[B, H, M, 6] {{ return {call} }}"""
@@ -127,6 +128,7 @@ def test_infinities() -> None:
         "softmax(x @ x.T)",
         "attention(x, x, x)",
         "attention(x, x, x, w[:, None] + w * 0 > 0)",
+        "attention(x, x, x, log(relu(w))[:, None] + w * 0)",
     ],
 )
 def test_composites_have_kernels(body: str) -> None:
@@ -134,9 +136,7 @@ def test_composites_have_kernels(body: str) -> None:
     if "instance" in body:
         x = x[:4]
     mcu = f"kernel f(x: f32[{len(x)}, 6], w: f32[6]) -> f32[] {{ y = {body} return sum(y * y) + amax(y) }}"
-    w[0] = 1.0
-    if "> 0" in body:
-        w = np.abs(w)
+    w[:2] = 1.0, -1.0  # in masks of attention, a row that sees all and one that sees nothing
     same_when_decomposed(mcu, x, w)
     compilation = compile_text(Source("f.mcu", mcu))
     (expected,) = compilation.interpret("f", [x, w])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import gone, wait_for
+from processes import gone, lives, wait_for
 
 from mucc import jobs
 from mucc.diagnostics import DiagnosticError
@@ -370,7 +370,7 @@ def interrupted(tmp_path: Path, temporary: Path, number: signal.Signals) -> int:
 
 def test_ctrl_c(tmp_path: Path, temporary: Path):
     assert interrupted(tmp_path, temporary, signal.SIGINT) == 9
-    assert gone(child(tmp_path), 0.1) and os.listdir(temporary) == []
+    assert gone(child(tmp_path)) and os.listdir(temporary) == []
 
 
 def test_kill_9(tmp_path: Path, temporary: Path):
@@ -421,7 +421,7 @@ def test_the_guard_forgets_what_has_ended():
     """
     kept, killed = guarded(program)
     try:
-        assert gone(killed) and not gone(kept, 0.3)
+        assert gone(killed) and lives(kept)
     finally:
         os.kill(kept, signal.SIGKILL)
 
@@ -446,7 +446,7 @@ def test_the_guard_knows_processes_by_their_folder(tmp_path: Path):
     parent.mkdir()
     killed, kept = guarded(program, str(parent))
     try:
-        assert gone(killed) and not gone(kept, 0.3)
+        assert gone(killed) and lives(kept)
         wait_for(lambda: len(os.listdir(parent)) == 1)  # that which the guard knows nothing of any more
     finally:
         os.kill(kept, signal.SIGKILL)

@@ -10,7 +10,10 @@ import pytest
 from builders import lowered
 from hostlib import MANIFEST, FakeArray, State, Tensor, host_library, scalar, tensor
 
+from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.schedule import Mainloop
+from mucc.driver import compile_text
 from mucc.runtime import lists
 from mucc.runtime.errors import MuccValueError
 from mucc.signature import Manifest
@@ -187,3 +190,13 @@ def test_which_programs_are_one_launch(result: str, body: str, schedule: str, li
     ).body.block.first_op
     assert isinstance(found, c.ProgramOp)
     assert any(isinstance(k, c.GemmOp) and k.is_listed for k in found.kernels) is listed
+
+
+@pytest.mark.parametrize("result", ["M, N", "N, M"])
+def test_lists_of_products_that_no_kernel_computes_in_one_launch(result: str) -> None:
+    """A kernel of any kind runs once for each problem."""
+    value = "matmul(x, w.T, compute=f32)" + (".T" if result == "N, M" else "")
+    text = f"kernel each f[M, N, K](x: f32[M, K], w: f32[N, K]) -> f32[{result}] {{\n    return {value}\n}}\n"
+    module = compile_text(Source("f.mcu", text)).cutlass
+    (gemm,) = (op for op in module.walk() if isinstance(op, c.GemmOp))
+    assert not gemm.is_listed and gemm.mainloop and gemm.mainloop.data is Mainloop.MULTISTAGE

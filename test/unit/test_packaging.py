@@ -1,15 +1,19 @@
 """The layout of the repository, and what a wheel of it holds."""
 
 import os
+import re
+import runpy
 import subprocess
-import sys
+import tarfile
 import tomllib
 import zipfile
 from collections import Counter
+from email import message_from_bytes
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from distributions import built
 
 from mucc.version import __version__
 
@@ -63,14 +67,13 @@ def test_the_version_is_written_once():
     assert f"## {__version__} " in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_a_wheel_holds_the_package_and_its_data(tmp_path: Path):
-    """Built the way pip builds it, but with the setuptools that is installed."""
-    pytest.importorskip("setuptools", reason="building a wheel needs setuptools here")
-    options = {"--global-option": ["-q", "build", "-b", str(tmp_path / "build")]}
-    program = f"from setuptools import build_meta; build_meta.build_wheel({str(tmp_path)!r}, {options!r})"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, timeout=120)
-    (wheel,) = tmp_path.glob("*.whl")
-    names = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    return zipfile.ZipFile(built("wheel", tmp_path_factory.mktemp("wheel")))
+
+
+def test_a_wheel_holds_the_package_and_its_data(wheel: zipfile.ZipFile):
+    names = {n for n in wheel.namelist() if ".dist-info/" not in n}
     assert {n for n in names if n.endswith(".py")} == sources()
     assert {n.partition("/")[0] for n in names} == {"mucc"}
     data = {n for n in names if not n.endswith(".py")}
@@ -78,3 +81,36 @@ def test_a_wheel_holds_the_package_and_its_data(tmp_path: Path):
     present |= {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/target/data").rglob("*.toml")}
     present |= {"mucc/agent/guide.md", "mucc/agent/propose/llm/prices.toml"}
     assert data == present | {"mucc/py.typed"}
+
+
+def test_an_index_page_says_who_and_what_and_has_no_broken_links(wheel: zipfile.ZipFile):
+    metadata = message_from_bytes(wheel.read(f"mucc-{__version__}.dist-info/METADATA"))
+    assert metadata["Author"] and metadata["License-Expression"] == "Apache-2.0"
+    classifiers = metadata.get_all("Classifier") or []
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} < set(classifiers)
+    page = metadata.get_payload()
+    assert isinstance(page, str) and "pip install" in page and "docs/language.md" in page
+    assert re.findall(r"\]\((?!https?:)[^)\s]*\)", page) == []
+
+
+def test_links_of_an_index_page():
+    readme = runpy.run_path(str(ROOT / "setup.py"))["index_readme"]
+    text = "[the *language*](docs/language.md), [docs/sol.md](docs/sol.md), [bench](bench/)"
+    text += ", [x](https://x.org), [y](#z)"
+    assert readme(text, None) == (
+        "the *language* (`docs/language.md`), docs/sol.md, bench, [x](https://x.org), [y](#z)"
+    )
+    source = "https://example.org/mucc/blob/main"
+    assert f"[bench]({source}/bench/), [x](https://x.org), [y](#z)" in readme(text, source + "/")
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="what belongs to a checkout is known to git")
+def test_an_sdist_is_a_checkout(tmp_path: Path):
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    wanted = {path for path in listed if path and os.path.lexists(ROOT / path)} - {".gitignore"}
+    with tarfile.open(built("sdist", tmp_path)) as archive:
+        members = {m.name.partition("/")[2]: m for m in archive.getmembers() if not m.isdir()}
+    assert wanted - set(members) == set()
+    assert set(members) - wanted <= {"PKG-INFO", "setup.cfg"}
+    assert {name: members[f"mucc/{name}"].linkname for name in LINKS} == {n: f"../{n}" for n in LINKS}

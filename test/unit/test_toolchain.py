@@ -274,10 +274,11 @@ def test_interrupts_end_the_whole_family(fake: Toolchain, tmp_path: Path, number
     )
     program = """
 import signal, sys
-from mucc.cli.main import Terminated, _on_terminate
+from mucc import interrupts
+from mucc.interrupts import Terminated
 from mucc.toolchain import nvcc
 from mucc.toolchain.discover import Tool, Toolchain
-signal.signal(signal.SIGTERM, _on_terminate)
+interrupts.install()
 paths = sys.argv[1:4]
 try:
     nvcc.build("int x;", "so", Toolchain(*(Tool(p, "t") for p in paths)))

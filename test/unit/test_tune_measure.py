@@ -213,7 +213,7 @@ def test_the_measuring_process_ends_with_its_parent(tmp_path: Path, database: Pa
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.kill()
     process.wait()
-    assert children and all(gone(int(child), 10) for child in children)
+    assert children and all(gone(int(child)) for child in children)
 
 
 def test_a_worker_starts_anew_after_a_death(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from xdsl.ir import Operation, SSAValue
+
 from mucc.dialects.mu.arrays import Arrays
 
 
@@ -15,6 +17,14 @@ class Machine(Protocol):
 
     def shape(self, type: Any) -> tuple[int, ...]:
         """The run-time extents of a tensor type."""
+        ...
+
+    def narrowed(self, value: Any, type: Any) -> Any:
+        """What products read of a value that is computed: it is rounded where that is narrower than f32."""
+        ...
+
+    def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
+        """What a product reads for an operand: what is computed is rounded to its dtype first."""
         ...
 
 

@@ -47,6 +47,16 @@ def softmax(machine: Machine, x: Any, axis: int) -> Any:
     return raised / kept(machine, "sum", raised, (axis,))
 
 
+def _weights(machine: Machine, scores: Any) -> Any:
+    """The softmax of each row; 0 for a row of -infinity, whose columns are all masked."""
+    xp, axis = machine.arrays.xp, len(scores.shape) - 1
+    most = kept(machine, "max", scores, (axis,))
+    is_masked = most == -math.inf
+    raised = xp.exp(scores - xp.where(is_masked, machine.arrays.full((), 0.0), most))
+    total = kept(machine, "sum", raised, (axis,))
+    return raised / xp.where(is_masked, machine.arrays.full((), 1.0), total)
+
+
 def _log_softmax(machine: Machine, x: Any, axis: int) -> Any:
     xp, below = machine.arrays.xp, x - kept(machine, "max", x, (axis,))
     return below - xp.log(kept(machine, "sum", xp.exp(below), (axis,)))
@@ -70,7 +80,8 @@ def _normalize(machine: Machine, op: NormalizeOp, x: Any) -> Any:
 
 
 def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> Any:
-    q, k, v, *masks = values
+    q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
+    masks = values[3:]
     xp, nothing = machine.arrays.xp, machine.arrays.full((), -math.inf)
     scores = op.scale.value.data * (q @ xp.swapaxes(k, -1, -2))
     if op.mask is not None and Shaped.of(op.mask.type).element_type == i1:
@@ -80,7 +91,7 @@ def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> An
     if op.causal:
         seen = xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
         scores = xp.where(seen, scores, nothing)
-    return softmax(machine, scores, len(scores.shape) - 1) @ v
+    return machine.narrowed(_weights(machine, scores), op.value.type) @ v
 
 
 MEANINGS: dict[type[Operation], Meaning] = {

@@ -39,6 +39,11 @@ def _framed(machine: Machine, x: Any, windows: Sequence[Window], places: Sequenc
     return frame
 
 
+def _factors(machine: Machine, op: ConvOp | ConvTransposeOp, values: Sequence[Any]) -> list[Any]:
+    """The operands as products read them."""
+    return [machine.factor(op, v, x) for v, x in zip(op.operands, values, strict=True)]
+
+
 def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
     groups, windows = op.groups.value.data, op.windows
     batch, outputs = int(x.shape[0]), int(w.shape[0])
@@ -88,7 +93,7 @@ def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
 
 
 MEANINGS: dict[type[Operation], Meaning] = {
-    ConvOp: lambda m, op, v: _conv(m, op, v[0], v[1]),
-    ConvTransposeOp: lambda m, op, v: _conv_transpose(m, op, v[0], v[1]),
+    ConvOp: lambda m, op, v: _conv(m, op, *_factors(m, op, v)),
+    ConvTransposeOp: lambda m, op, v: _conv_transpose(m, op, *_factors(m, op, v)),
     PoolOp: lambda m, op, v: _pool(m, op, v[0]),
 }

@@ -23,6 +23,7 @@ class AttentionOp(InferredOp):
     """`softmax(scale * q @ k.T + mask) @ v`, the softmax in f32.
 
     A mask of bools says which scores stay; the others are -infinity. With `causal` row i sees columns 0 to i.
+    A row that sees no column is 0.
     """
 
     name = "mu.attention"

@@ -337,11 +337,8 @@ class SelectOp(ElementwiseOp):
         return rules.select(*operands)
 
 
-@irdl_op_definition
-class CastOp(ElementwiseOp):
-    """Round to another dtype; from bool, 0 or 1."""
-
-    name = "mu.cast"
+class ConversionOp(ElementwiseOp, ABC):
+    """Base of what gives a value another dtype."""
 
     operand = operand_def(ValueConstraint)
 
@@ -351,14 +348,31 @@ class CastOp(ElementwiseOp):
 
     @property
     def element_type(self) -> Attribute:
-        """The dtype that the value is rounded to."""
+        """The dtype that the value gets."""
         type = self.result.type
         return type.element_type if isinstance(type, TensorType) else type
 
     def verify_(self) -> None:
         if self.element_type == i1:
-            raise VerifyException("mu.cast: a number becomes a bool by comparison, not by cast")
+            raise VerifyException(f"{self.name}: a number becomes a bool by comparison, not by cast")
         check_result(self, rules.cast(self.operand.type, self.element_type))
+
+
+@irdl_op_definition
+class CastOp(ConversionOp):
+    """Round to another dtype; from bool, 0 or 1."""
+
+    name = "mu.cast"
+
+
+@irdl_op_definition
+class RetypeOp(ConversionOp):
+    """The same number under another dtype, in which it is stored where it is stored; nothing is rounded here.
+
+    `decompose` gives the result of `softmax(x)`, an f32 inside, the dtype of x so.
+    """
+
+    name = "mu.retype"
 
 
 @irdl_op_definition
@@ -415,6 +429,7 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
     NotOp,
     SelectOp,
     CastOp,
+    RetypeOp,
 )
 
 

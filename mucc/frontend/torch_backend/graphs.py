@@ -7,22 +7,12 @@ from typing import Any, cast
 
 from mucc.frontend.torch_import.capture import Captured, Input, Ref, Source, torch
 from mucc.frontend.torch_import.extents import name_extents, typical, typical_extents
+from mucc.frontend.torch_import.integers import wide_integers
 from mucc.frontend.torch_import.partition import Formats, Graph, tensor_inputs
 from mucc.frontend.torch_import.work import ALIASES
 
 Node = Any
 _aten = torch.ops.aten
-
-INDEXED = frozenset(
-    (
-        _aten.embedding.default,
-        _aten.gather.default,
-        _aten.index_select.default,
-        _aten.index.Tensor,
-        _aten.cross_entropy_loss.default,
-    )
-)
-"""What takes an int64 as an index, which an s32 holds. Of other integers nothing is known."""
 
 _STRIDED = frozenset((_aten.as_strided, _aten.as_strided_scatter, _aten.as_strided_copy))
 """What reads memory, whatever tensor lies there."""
@@ -48,7 +38,7 @@ def graph_of(module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict
     structure = [Ref(r.name) if isinstance(r, torch.fx.Node) else r for r in results]
     captured = Captured(module.graph, inputs, structure, ())
     names = name_extents(nodes)
-    graph = Graph(captured, formats, names=names, excluded=_excluded(anywhere), free_ends=ALIASES)
+    graph = Graph(captured, formats, names=names, excluded=_excluded(captured, anywhere), free_ends=ALIASES)
     return graph, typical_extents(nodes, names)
 
 
@@ -58,8 +48,10 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
-def _excluded(anywhere: bool) -> Callable[[Node], str | None]:
+def _excluded(captured: Captured, anywhere: bool) -> Callable[[Node], str | None]:
     """Why an operation on these tensors is left to PyTorch, or None."""
+
+    integers = wide_integers(captured)
 
     def reason(node: Node) -> str | None:
         made = tensors_of(node)
@@ -69,8 +61,8 @@ def _excluded(anywhere: bool) -> Callable[[Node], str | None]:
             return f"tensors on {' and '.join(sorted(map(str, devices)))}"
         if any(t.layout != torch.strided or t.is_neg() or t.is_conj() for t in (*made, *read)):
             return "a tensor that lies in memory in a way of its own"
-        if any(t.dtype == torch.int64 for t in read) and node.target not in INDEXED:
-            return "integers of 64 bits"
+        if wide := integers(node):
+            return wide
         if any(d == 0 for t in read for d in t.shape if isinstance(d, int)):
             return "an empty tensor"
         if any(getattr(u.target, "overloadpacket", None) in _STRIDED for u in node.users):

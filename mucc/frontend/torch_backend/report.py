@@ -68,15 +68,19 @@ class Explanation:
         return "\n".join(_lines(n, graph, self.card) for n, graph in enumerate(self.graphs))
 
 
-def explain(model: Any, *inputs: Any, device: str = "h200", compute: str | None = None) -> Explanation:
+def explain(
+    model: Any, *inputs: Any, device: str = "h200", compute: str | None = None, **keywords: Any
+) -> Explanation:
     """What `torch.compile(model, backend="mucc")` makes of a call, and which share of its bound on a card.
+
+    `keywords` are arguments of the call, as `inputs` are.
 
     The model runs once, by PyTorch, where its tensors are; nothing is compiled. Raises MU5401 for a card that
     mucc does not know, and what the model raises.
     """
     card = get_card(device)
     recorder = _Recorder(Options(target=card.target.name, compute=compute, fallback="error"))
-    _with_backward(model, torch.compile(model, backend=recorder)(*inputs), inputs)
+    _with_backward(model, torch.compile(model, backend=recorder)(*inputs, **keywords), (inputs, keywords))
     rates = Rates(card.device, card.target.facts.multiprocessor)
     reports = [
         GraphReport(name, program.text(), tuple(_parts(program, typical, card, rates)))
@@ -85,7 +89,7 @@ def explain(model: Any, *inputs: Any, device: str = "h200", compute: str | None 
     return Explanation(tuple(reports), card.device.name)
 
 
-def _with_backward(model: Any, results: Any, inputs: Sequence[Any]) -> None:
+def _with_backward(model: Any, results: Any, inputs: Any) -> None:
     """Run the backward pass of results that have one, which is compiled then. No gradient is kept."""
     leaves = torch.utils._pytree.tree_leaves
     made = [r for r in leaves(results) if isinstance(r, torch.Tensor) and r.requires_grad]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -172,6 +173,18 @@ for _overload, _cls in (
     (aten._log_softmax.default, LogSoftmaxOp),
 ):
     LOWERINGS[_overload] = _along(_cls)
+
+
+@lowers(aten._safe_softmax.default)
+def safe_softmax(b: Builder, x: Any, axis: int, dtype: Any = None) -> Built:
+    """A softmax that is 0 where all is -infinity: of scores that are masked completely."""
+    value = b.cast(x, "f32")
+    axes = axes_of(value, axis)
+    most = b.keep(b.add(ReduceOp("max", value, axes)), axes)
+    is_masked = b.add(e.CmpOp("eq", most, b.number(-math.inf)))
+    raised = b.call(e.ExpOp, b.call(e.SubOp, value, b.call(e.SelectOp, is_masked, 0.0, most)))
+    total = b.keep(b.add(ReduceOp("sum", raised, axes)), axes)
+    return b.call(e.DivOp, raised, b.call(e.SelectOp, is_masked, 1.0, total))
 
 
 @lowers(aten.logsumexp.default)

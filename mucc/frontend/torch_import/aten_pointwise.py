@@ -99,9 +99,7 @@ def reciprocal(b: Builder, x: Any) -> Built:
 @lowers(aten.sign.default)
 def sign(b: Builder, x: Any) -> Built:
     positive, negative = (b.add(e.CmpOp(relation, x, b.number(0))) for relation in ("gt", "lt"))
-    # NaN is neither: it stays what it is.
-    rest = b.call(e.SelectOp, negative, -1.0, b.call(e.MulOp, x, 0.0))
-    return b.call(e.SelectOp, positive, 1.0, rest)
+    return b.call(e.SelectOp, positive, 1.0, b.call(e.SelectOp, negative, -1.0, 0.0))  # torch's of NaN is 0
 
 
 @lowers(aten.pow.Tensor_Scalar)

@@ -7,16 +7,20 @@ In-place updates have become values of their own and copies at the end; what `mu
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
+import traceback
 import warnings
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.frontend.torch_import.arguments import Arguments, storage_of
+from mucc.frontend.torch_import.attributes import attributes_as_buffers, attributes_of, state_of
+from mucc.frontend.torch_import.recurrent import recurrent_shapes
+from mucc.runtime.arguments import register_dataclasses
 
 # Untyped, since mucc is also type-checked where there is no torch.
 torch: Any = importlib.import_module("torch")
@@ -71,6 +75,7 @@ class Source(StrEnum):
     NUMBER = "number"
     PARAMETER = "parameter"
     BUFFER = "buffer"
+    ATTRIBUTE = "attribute"
     CONSTANT = "constant"
 
 
@@ -109,19 +114,33 @@ class Captured:
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
     fixed: dict[int, object] = field(default_factory=dict[int, object])
     """Arguments that the graph holds for one value of theirs, by position among the leaves."""
+    paths: tuple[str, ...] = ()
+    """Where the leaves lie among the arguments, unless these are leaves themselves, and given by position."""
     training: bool = True
     guards: tuple[str, ...] = ()
     """What has to hold of open extents, as Python on the inputs' names."""
 
     def number(self, name: str) -> float | None:
         """The value of an input that is a constant tensor of one float without axes; None of others."""
+        value = self._constant(name)
+        return float(value) if value is not None and not value.dim() and value.is_floating_point() else None
+
+    def is_small(self, name: str) -> bool:
+        """Whether an input is a constant tensor of integers that 32 bits hold."""
+        value = self._constant(name)
+        if value is None or not value.numel() or value.is_floating_point():
+            return False
+        return bool((value == value.to(torch.int32)).all())
+
+    def _constant(self, name: str) -> Any:
+        """The tensor that an input always is; None where that is not known."""
         given = self.inputs.get(name)
-        if given is None or given.source is not Source.CONSTANT:
+        if given is None or given.source not in (Source.CONSTANT, Source.ATTRIBUTE):
+            return None
+        if any(m.target == given for m in self.mutations):
             return None
         value: Any = self.constants.get(given.path)
-        if isinstance(value, FakeTensor):
-            value = value.constant
-        return float(value) if value is not None and not value.dim() and value.is_floating_point() else None
+        return value.constant if isinstance(value, FakeTensor) else value
 
 
 @dataclass(frozen=True)
@@ -136,36 +155,80 @@ def failure(code: str, message: str, *helps: str, notes: Sequence[str] = ()) -> 
     return DiagnosticError(Diagnostic(code, message, notes=tuple(notes), helps=helps))
 
 
-def capture(module: Any, args: Sequence[Any], dynamic: Any = None) -> Captured:
-    """The graph of `module(*args)` in the mode that the module is in.
+def capture(
+    module: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None, dynamic: Any = None
+) -> Captured:
+    """The graph of `module(*args, **keywords)` in the mode that the module is in.
 
-    Numbers among the arguments stay arguments. `dynamic` is torch.export's `dynamic_shapes`. Raises
-    DiagnosticError MU7020 where the module cannot be captured as one graph, MU7021 for what this importer
-    does not do.
+    Each tensor among the arguments is an input of its own, also where the call gives one twice. Numbers among
+    the arguments stay arguments. `dynamic` is torch.export's `dynamic_shapes`. Raises DiagnosticError MU7020
+    where the module cannot be captured as one graph, MU7021 for what this importer does not do.
     """
-    leaves, spec = torch.utils._pytree.tree_flatten(tuple(args))
-    numbers = [i for i, leaf in enumerate(leaves) if isinstance(leaf, float)]
+    given = arguments_of(module, args, keywords)
+    apart = given.apart(module)
+    leaves = apart.leaves
+    numbers = {i for i, leaf in enumerate(leaves) if isinstance(leaf, float)}
     if numbers:
-        as_tensors = [
-            torch.tensor(leaf, dtype=torch.float64) if i in numbers else leaf for i, leaf in enumerate(leaves)
-        ]
-        try:
-            program = _exported(module, spec.unflatten(as_tensors), dynamic)
-            return _captured(program, module, set(numbers), args)
-        except DiagnosticError:
-            pass  # the module wants numbers: they become constants
-    return _captured(_exported(module, tuple(args), dynamic), module, set(), args)
+        tensors = [torch.tensor(v, dtype=torch.float64) if i in numbers else v for i, v in enumerate(leaves)]
+        with suppress(DiagnosticError):  # the module wants numbers: they become constants
+            return _captured(module, given, apart.with_leaves(tensors), numbers, dynamic)
+    return _captured(module, given, apart, set(), dynamic)
 
 
-def _exported(module: Any, args: Any, dynamic: Any) -> Any:
+def arguments_of(module: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None) -> Arguments:
+    """The arguments of a call. Raises DiagnosticError MU7012 where the module does not take them."""
+    try:
+        return Arguments.of(module, args, keywords)
+    except TypeError as error:
+        raise failure("MU7012", f"the module does not take these arguments: {error}") from None
+
+
+def _captured(module: Any, given: Arguments, taken: Arguments, numbers: set[int], dynamic: Any) -> Captured:
+    attributes = attributes_of(module)
+    with attributes_as_buffers(module), recurrent_shapes():
+        program = _exported(module, taken, dynamic)
+        captured = _read(program, module, taken, numbers, attributes)
+    _check_changes(captured, module, given)
+    return captured
+
+
+def _exported(module: Any, given: Arguments, dynamic: Any) -> Any:
+    args, keywords = given.bound.args, given.bound.kwargs
+    hook = module.register_forward_hook(_look_into)
     try:
         with quiet():
-            program = torch.export.export(module, args, strict=False, dynamic_shapes=dynamic)
+            program = torch.export.export(module, args, keywords, strict=False, dynamic_shapes=dynamic)
             return program.run_decompositions(decomposition_table())
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:
         raise _explained(error) from error
+    finally:
+        hook.remove()
+
+
+def _look_into(module: Any, args: Any, result: Any) -> None:
+    register_dataclasses(result)
+
+
+def _check_changes(captured: Captured, module: Any, given: Arguments) -> None:
+    """Raises MU7021 where a tensor that changes shares memory with another input: the graph has them apart."""
+    leaves, state = given.leaves, state_of(module)
+    values = {i: leaves[i.position] if i.is_argument else state.get(i.path) for i in captured.inputs.values()}
+    for mutation in captured.mutations:
+        changed = values[mutation.target]
+        storage = storage_of(changed) if isinstance(changed, torch.Tensor) else None
+        for other, value in values.items():
+            if (
+                other != mutation.target
+                and isinstance(value, torch.Tensor)
+                and storage == storage_of(value) is not None
+            ):
+                raise failure(
+                    "MU7021",
+                    f"the module changes '{mutation.target.path}', which shares memory with '{other.path}'",
+                    "give the module tensors that lie apart: `x.clone()`",
+                )
 
 
 @contextmanager
@@ -195,6 +258,18 @@ _DATA_DEPENDENT = (
 _LEAVES_TORCH = ("not supported for tensor subclasses", "torch.export", "fake tensor", "FakeTensor")
 
 
+_ALIASED = "expected compiled_fn to be GraphModule"
+"""What torch.export says where inputs that change have to be taken for views of one tensor."""
+
+_EXPORTERS = ("/torch/export/", "/torch/_export/", "/torch/_functorch/", "/torch/fx/")
+
+
+def _raised_by_export(error: BaseException) -> bool:
+    """Whether the code that captures raised an error, and not the module."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and any(part in frames[-1].filename for part in _EXPORTERS)
+
+
 def _explained(error: Exception) -> DiagnosticError:
     text = f"{type(error).__name__}: {error}"
     first = next((line for line in text.splitlines() if line.strip()), text)[:300]
@@ -205,8 +280,16 @@ def _explained(error: Exception) -> DiagnosticError:
             "take the decision outside of the module, or express it by torch.where",
             notes=(first,),
         )
-    if isinstance(error, torch._dynamo.exc.TorchDynamoException) or any(
-        word in text for word in _LEAVES_TORCH
+    if _ALIASED in text:
+        return failure(
+            "MU7021",
+            "the module changes a tensor that shares memory with another of its tensors",
+            "register one of them, and make the other of it in forward()",
+        )
+    if (
+        isinstance(error, torch._dynamo.exc.TorchDynamoException)
+        or any(word in text for word in _LEAVES_TORCH)
+        or _raised_by_export(error)
     ):
         return failure("MU7020", "torch.export cannot capture the module as one graph", notes=(first,))
     return failure(
@@ -214,7 +297,10 @@ def _explained(error: Exception) -> DiagnosticError:
     )
 
 
-def _captured(program: Any, module: Any, numbers: set[int], args: Sequence[Any]) -> Captured:
+def _read(
+    program: Any, module: Any, taken: Arguments, numbers: set[int], attributes: Mapping[str, Any]
+) -> Captured:
+    """What this importer needs of an exported program."""
     signature = program.graph_signature
     kinds = torch.export.graph_signature.InputKind
     sources = {
@@ -233,6 +319,7 @@ def _captured(program: Any, module: Any, numbers: set[int], args: Sequence[Any])
             )
         source = sources[spec.kind]
         if source is not Source.USER:
+            source = Source.ATTRIBUTE if spec.target in attributes else source
             inputs[spec.arg.name] = Input(source, spec.target)
             continue
         if hasattr(spec.arg, "value"):
@@ -244,18 +331,25 @@ def _captured(program: Any, module: Any, numbers: set[int], args: Sequence[Any])
     outputs, mutations = _outputs(signature, inputs)
     structure = torch.utils._pytree.tree_unflatten(outputs, program.call_spec.out_spec)
     constants = {k: v for k, v in program.constants.items() if isinstance(v, torch.Tensor)}
-    guards = _guards(program, module, args, inputs)
     return Captured(
-        program.graph, inputs, structure, tuple(mutations), constants, fixed, bool(module.training), guards
+        program.graph,
+        inputs,
+        structure,
+        tuple(mutations),
+        constants | dict(attributes),
+        fixed,
+        () if taken.is_plain else tuple(taken.by_path),
+        bool(module.training),
+        _guards(program, taken, inputs),
     )
 
 
-def _guards(program: Any, module: Any, args: Sequence[Any], inputs: Mapping[str, Input]) -> tuple[str, ...]:
+def _guards(program: Any, taken: Arguments, inputs: Mapping[str, Input]) -> tuple[str, ...]:
     """What torch.export assumed of open extents: comparisons of shapes, in terms of the graph's inputs."""
     guards = getattr(program, "_guards_code", None)
     if guards is None and any(hasattr(range, "lower") for range in program.range_constraints.values()):
         raise failure("MU7021", "this torch does not tell what it assumes of open extents")
-    bound = dict(inspect.signature(module.forward).bind(*args).arguments)
+    bound = dict(taken.bound.arguments)
     names = {i.position: name for name, i in inputs.items() if i.is_argument}
     paths = [path for path, _ in torch.utils._pytree.tree_flatten_with_path(bound)[0]]
     written = {f"L{torch.utils._pytree.keystr(path)}": names.get(n) for n, path in enumerate(paths)}

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -28,10 +26,6 @@ TORCH = (
     "torch.utils.flop_counter",
 )
 """What is loaded of torch before the problem file is looked at; torch would do it at first use."""
-
-OPERATIONS = 3e9
-MOVED = 4e8
-"""Operations and bytes of what is still verified as it is: seconds on a CPU."""
 
 
 def main() -> None:
@@ -80,11 +74,12 @@ def answered(shown: str, work: Callable[[], Any]) -> dict[str, Any]:
 def serve(request: Request) -> Answer:
     """Import a problem file as asked. Raises DiagnosticError."""
     from mucc.frontend.torch_import.problem import load_problem, shapes_of
+    from mucc.frontend.torch_import.sizes import smaller
 
     answer = Answer()
     tree = parse_problem(request.shown, request.text)
     if request.scale_down:
-        tree = _smaller(request, tree)
+        tree = smaller(request, tree, steady=request.verify)
     mark, cpu = time.monotonic(), time.process_time()
     problem = load_problem(request, tree)
     answer.inputs = shapes_of(problem.inputs)
@@ -107,6 +102,8 @@ def serve(request: Request) -> Answer:
                 "reason": row.reason,
                 "operations": row.work.operations,
                 "bytes": row.work.bytes,
+                "units": None if row.count is None else row.units,
+                "moved": row.moved,
             }
         )
     answer.seconds |= {"total": time.monotonic() - mark, "cpu": time.process_time() - cpu}
@@ -131,7 +128,7 @@ def _origin(request: Request) -> Any:
 
 
 def _program(request: Request, problem: Any, answer: Answer | None = None) -> Any:
-    from mucc.frontend.torch_import.capture import capture
+    from mucc.frontend.torch_import.capture import arguments_of, capture
     from mucc.frontend.torch_import.dynamic import dynamic_of, import_dynamic, parse_dynamic
     from mucc.frontend.torch_import.judge import compiles
     from mucc.frontend.torch_import.program import formats, import_graph
@@ -140,9 +137,10 @@ def _program(request: Request, problem: Any, answer: Answer | None = None) -> An
     judge = None if request.whole else compiles(request.target)
     how = formats(request.compute)
     if request.dynamic:
-        dynamic = dynamic_of(parse_dynamic(request.dynamic), problem.module, problem.inputs)
+        given = arguments_of(problem.module, problem.inputs)
+        dynamic = dynamic_of(parse_dynamic(request.dynamic), given)
         captured_at = mark
-        program = import_dynamic(problem.module, problem.inputs, request.name, how, judge, dynamic)
+        program = import_dynamic(problem.module, given, request.name, how, judge, dynamic)
         if answer is not None:
             answer.notes = dynamic.notes
     else:
@@ -154,47 +152,32 @@ def _program(request: Request, problem: Any, answer: Answer | None = None) -> An
     return program
 
 
-def _smaller(request: Request, tree: ast.Module) -> ast.Module:
-    """The file at the smallest sizes at which it can be captured, and then run."""
-    from mucc.frontend.torch_import.capture import capture
-    from mucc.frontend.torch_import.problem import load_problem
-    from mucc.frontend.torch_import.scale import scalings
-
-    *smaller, whole = scalings(tree)
-    for candidate in smaller:
-        with suppress(DiagnosticError):
-            problem = load_problem(request, candidate)
-            capture(problem.module, problem.inputs)
-            return candidate
-    return whole
-
-
 def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
     """Compare with PyTorch on fresh inputs: at the problem's sizes where a CPU can, else at smaller ones."""
     from mucc.frontend.torch_import.capture import failure
     from mucc.frontend.torch_import.problem import guarded, load_problem, shapes_of
+    from mucc.frontend.torch_import.sizes import is_large, smaller
     from mucc.frontend.torch_import.verify import compare
 
     mark = time.monotonic()
-    work = [sum(row[key] for row in answer.rows) for key in ("operations", "bytes")]
-    if math.prod(work) and (work[0] > OPERATIONS or work[1] > MOVED):
-        smaller = _smaller(request, tree)
-        if ast.dump(smaller) == ast.dump(tree):
+    if is_large(*(sum(row[key] for row in answer.rows) for key in ("operations", "bytes"))):
+        found = smaller(request, tree, steady=True)
+        if ast.dump(found) == ast.dump(tree):
             raise failure(
                 "MU7041",
                 f"{request.shown} is too large to be verified on a CPU, and runs at no smaller size",
                 "give the sizes names at the top level of the file: `batch_size = 64`",
             )
-        tree = smaller
+        tree = found
     program = _program(request, load_problem(request, tree))
     real = load_problem(request, tree, fake=False, seed=request.seed)
 
-    def call(module: Any, inputs: Sequence[Any]) -> Any:
-        return guarded(request.shown, "the module, as PyTorch runs it,", lambda: module(*inputs))
+    def call(module: Any, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        return guarded(request.shown, "the module, as PyTorch runs it,", lambda: module(*inputs, **keywords))
 
     driver = program.driver(_origin(request))
     found = compare(program, driver, real.module, real.inputs, request.seed, call)
-    answer.checks = [Check(d.name, d.largest, d.excess) for d in found]
+    answer.checks = [Check(d.name, d.largest, d.excess, d.noise) for d in found]
     answer.checked = shapes_of(real.inputs)
     answer.seconds["verify"] = time.monotonic() - mark
 

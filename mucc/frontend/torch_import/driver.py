@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import operator
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast
 
 from mucc.frontend.torch_import.capture import FakeTensor, Input, Ref, Source, failure, torch
@@ -29,7 +30,7 @@ class ModelNew(Imported):
     KERNELS = {named}
     TRAINING = {training!r}
     INPUTS = {inputs}
-
+{paths}
     def run(self, kernels, module{arguments}):
 '''
 
@@ -66,13 +67,14 @@ class _Driver:
     def text(self, title: str) -> str:
         origin = self.origin
         self.lines += [f"self.demand({guard}, {quoted(guard)})" for guard in self.captured.guards]
+        self.lines += self._apart()
         for step in self.steps:
             if isinstance(step, Opaque):
                 self._opaque(step)
             else:
                 self._kernel(step)
         for mutation in self.captured.mutations:
-            self.lines.append(f"{self._input(mutation.target, mutation)}.copy_({self._value(mutation.node)})")
+            self.lines.append(f"{self._place(mutation.target)}.copy_({self._value(mutation.node)})")
         self.lines.append(f"return {self._structure(self.captured.structure)}")
         opaque = sum(isinstance(s, Opaque) and s.node.target is not operator.getitem for s in self.steps)
         parts = (
@@ -90,6 +92,7 @@ class _Driver:
             parts=parts,
             training=self.captured.training,
             inputs=self._expected(),
+            paths=f"    PATHS = {self._paths()}\n" if self.captured.paths else "",
             arguments="".join(f", {name}" for name, _ in self.inputs),
         )
         return head + "".join(f"        {line}\n" for line in self.lines)
@@ -109,6 +112,22 @@ class _Driver:
         if not rows:
             return "()"
         return "(\n" + "".join(f"        {rows[p]},\n" for p in sorted(rows)) + "    )"
+
+    def _paths(self) -> str:
+        paths = self.captured.paths
+        return f"({', '.join(map(quoted, paths))}{',' * (len(paths) == 1)})"
+
+    def _apart(self) -> list[str]:
+        """Demands that an argument that changes shares no memory, and that what changes shares none with one."""
+        lines: list[str] = []
+        given = list(self.captured.inputs.items())
+        for target in dict.fromkeys(m.target for m in self.captured.mutations):
+            others = [i for _, i in given if i != target and (i.is_argument or target.is_argument)]
+            others = [i for i in others if i.source not in (Source.NUMBER, Source.CONSTANT)]
+            if others:
+                listed = ", ".join(f"{quoted(i.path)}: {self._place(i)}" for i in others)
+                lines.append(f"self.apart({quoted(target.path)}, {self._place(target)}, {{{listed}}})")
+        return lines
 
     def _node(self, name: str) -> Node:
         return next(n for n in self.captured.graph.nodes if n.name == name)
@@ -146,13 +165,18 @@ class _Driver:
     def _value(self, name: str | Node) -> str:
         node = self.graph.resolved(self._node(name) if isinstance(name, str) else name)
         given = self.captured.inputs.get(node.name)
-        return node.name if given is None else self._input(given, node)
+        return node.name if given is None else self._input(given)
 
-    def _input(self, given: Input, place: Any) -> str:
-        if given.is_argument:
-            return next(name for name, i in self.inputs if i is given or i == given)
+    def _input(self, given: Input) -> str:
         if given.source is Source.CONSTANT:
             return self._constant(given.path)
+        place = self._place(given)
+        return f"{place}.to(self.device)" if given.source is Source.ATTRIBUTE else place
+
+    def _place(self, given: Input) -> str:
+        """The tensor that an input is."""
+        if given.is_argument:
+            return next(name for name, i in self.inputs if i == given)
         text = "module"
         for part in given.path.split("."):
             text = f"{text}.{part}" if part.isidentifier() else f"getattr({text}, {quoted(part)})"
@@ -198,23 +222,57 @@ class _Driver:
         match value:
             case Ref():
                 return self._value(value.node)
-            case dict():
+            case tuple():
+                return self._tuple(cast("tuple[Any, ...]", value))
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                given = [(f, getattr(value, f.name)) for f in fields(value)]
+                given = [(f.name, v) for f, v in given if v is not None or f.default is not None]
+                listed = ", ".join(f"{name}={self._structure(v)}" for name, v in given)
+                return f"{_class_text(type(value))}({listed})"
+            case dict() if type(cast(object, value)) in (dict, OrderedDict):
                 items = cast("dict[Any, Any]", value).items()
-                return f"{{{', '.join(f'{quoted(k)}: {self._structure(v)}' for k, v in items)}}}"
-            case tuple() if type(cast(object, value)) is tuple:
-                return (
-                    f"({''.join(f'{self._structure(v)}, ' for v in cast('tuple[Any, ...]', value)).rstrip()})"
-                )
+                text = f"{{{', '.join(f'{quoted(k)}: {self._structure(v)}' for k, v in items)}}}"
+                cls = type(cast(object, value))
+                return text if cls is dict else f"{_class_text(cls)}({text})"
             case list():
                 return f"[{', '.join(map(self._structure, cast('list[Any]', value)))}]"
-            case None | bool() | int() | float() | str():
+            case None | bool() | int() | str():
                 return repr(value)
+            case float():
+                return self._literal(value)
             case _:
-                raise failure(
-                    "MU7021",
-                    f"the module returns a {type(value).__name__}",
-                    "return tensors, tuples, lists or dicts",
-                )
+                raise _returned(value)
+
+    def _tuple(self, value: tuple[Any, ...]) -> str:
+        parts = [self._structure(v) for v in value]
+        text = f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+        cls = type(value)
+        if cls is tuple:
+            return text
+        if cls.__module__ == "torch.return_types":
+            return f"torch.return_types.{cls.__name__}({text})"
+        if hasattr(cls, "_fields"):
+            return f"{_class_text(cls)}({', '.join(parts)})"
+        raise _returned(value)
+
+
+def _class_text(cls: type) -> str:
+    """The class of a result, which the driver looks up by its name."""
+    if "<locals>" in cls.__qualname__:
+        raise failure(
+            "MU7021",
+            f"the module returns a {cls.__name__}, a class within a function",
+            "define it in a module",
+        )
+    return f"self.named({quoted(cls.__module__)}, {quoted(cls.__qualname__)})"
+
+
+def _returned(value: object) -> Exception:
+    return failure(
+        "MU7021",
+        f"the module returns a {type(value).__name__}",
+        "return tensors, tuples, lists, dicts, named tuples or dataclasses",
+    )
 
 
 def quoted(text: object) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from mucc.frontend.names import Names
+from mucc.frontend.torch_import.arguments import Arguments
 from mucc.frontend.torch_import.capture import Captured, capture, failure, torch
 from mucc.frontend.torch_import.extents import name_extents, open_extents, typical
 from mucc.frontend.torch_import.partition import Graph, is_host, is_part, tensor_inputs
@@ -36,13 +36,11 @@ class Dynamic:
     notes: list[str] = field(default_factory=list[str])
     """What was fixed, and why."""
 
-    def export_shapes(self, args: Sequence[Any]) -> Any:
+    def export_shapes(self, given: Arguments) -> Any:
         """torch.export's `dynamic_shapes`."""
-        leaves, spec = torch.utils._pytree.tree_flatten(tuple(args))
         auto = torch.export.Dim.AUTO
-        return spec.unflatten(
-            [dict.fromkeys(self.axes[n], auto) if self.axes.get(n) else None for n in range(len(leaves))]
-        )
+        axes = [dict.fromkeys(self.axes.get(n, ()), auto) or None for n in range(len(given.leaves))]
+        return dict(given.with_leaves(axes).bound.arguments)
 
     def fix(self, position: int, axis: int, size: Any, why: str) -> None:
         """Take an axis from those that are open, and say so."""
@@ -118,29 +116,28 @@ def parse_dynamic(words: Iterable[str]) -> str | dict[str, dict[int, str]]:
     return found
 
 
-def dynamic_of(given: Any, module: Any, args: Sequence[Any]) -> Dynamic:
+def dynamic_of(wanted: Any, given: Arguments) -> Dynamic:
     """What is open, of `auto`, of axes by argument, or of torch.export's `dynamic_shapes`.
 
     Raises DiagnosticError MU7023 for an argument, an axis or a name that cannot be.
     """
-    tensors = _tensors(module, args)
+    tensors = _tensors(given)
     arguments = {position: name for name, (position, _) in tensors.items()}
     ranks = {position: value.dim() for position, value in tensors.values()}
-    if given == AUTOMATIC:
+    if wanted == AUTOMATIC:
         return Dynamic({p: dict.fromkeys(range(r), "") for p, r in ranks.items()}, arguments, automatic=True)
-    by_name = given
-    if isinstance(given, tuple | list):
-        names = list(inspect.signature(module.forward).bind(*args).arguments)
-        by_name = dict(zip(names, cast("Sequence[Any]", given), strict=False))
+    by_name = wanted
+    if isinstance(wanted, tuple | list):
+        by_name = dict(zip(given.bound.arguments, cast("Sequence[Any]", wanted), strict=False))
     axes: dict[int, dict[int, str]] = {}
-    for name, wanted in cast("dict[str, Any]", by_name).items():
-        if not wanted:
+    for name, opened in cast("dict[str, Any]", by_name).items():
+        if not opened:
             continue
         if name not in tensors:
             listed = ", ".join(tensors) or "none"
             raise _wrong(f"'{name}' is no tensor among the arguments", f"there are: {listed}")
         position, value = tensors[name]
-        for axis, dim in _by_axis(wanted).items():
+        for axis, dim in _by_axis(opened).items():
             if dim is None or (isinstance(dim, int) and not isinstance(dim, bool)):
                 continue
             if not 0 <= axis < value.dim():
@@ -162,23 +159,16 @@ def _called(dim: Any) -> str:
     return name
 
 
-def _tensors(module: Any, args: Sequence[Any]) -> dict[str, tuple[int, Any]]:
+def _tensors(given: Arguments) -> dict[str, tuple[int, Any]]:
     """The tensors among the arguments by the parameters of `forward`, with their places among the leaves."""
-    try:
-        bound = inspect.signature(module.forward).bind(*args).arguments
-    except TypeError as error:
-        raise _wrong(f"the module does not take these arguments: {error}") from None
     found: dict[str, tuple[int, Any]] = {}
     position = 0
-    for name, value in bound.items():
-        if isinstance(value, torch.Tensor):
-            found[name] = position, value
-            position += 1
-            continue
-        for n, leaf in enumerate(torch.utils._pytree.tree_leaves(value)):
+    for name, value in given.bound.arguments.items():
+        leaves = torch.utils._pytree.tree_leaves(value)
+        for n, leaf in enumerate(leaves):
             if isinstance(leaf, torch.Tensor):
-                found[f"{name}_{n}"] = position + n, leaf
-        position += len(torch.utils._pytree.tree_leaves(value))
+                found[name if leaf is value else f"{name}_{n}"] = position + n, leaf
+        position += len(leaves)
     return found
 
 
@@ -188,7 +178,7 @@ def _wrong(message: str, *helps: str) -> Exception:
 
 def import_dynamic(
     module: Any,
-    args: Sequence[Any],
+    given: Arguments,
     name: str,
     formats: Formats,
     judge: TextJudge | None,
@@ -197,7 +187,8 @@ def import_dynamic(
     """The program with open extents. Where they are automatic, what kernels need a number of is fixed."""
     rounds = 0
     while True:
-        captured = capture(module, args, dynamic=dynamic.export_shapes(args))
+        shapes = dynamic.export_shapes(given)
+        captured = capture(module, given.bound.args, given.bound.kwargs, dynamic=shapes)
         names = name_extents(captured.graph.nodes, dynamic.names(captured))
         program = import_graph(captured, name, formats, judge, names)
         rounds += 1

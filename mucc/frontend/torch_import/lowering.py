@@ -136,7 +136,7 @@ class Builder:
 
     def number(self, value: float) -> SSAValue:
         """A constant. Raises Unsupported for NaN, and for integers that f32 does not hold."""
-        if math.isnan(value) or (isinstance(value, int) and abs(value) > EXACT):
+        if math.isnan(value) or (isinstance(value, int) and abs(value) >= EXACT):
             raise Unsupported(f"the number {value}")
         return self.add(e.ConstantOp(float(value)))
 

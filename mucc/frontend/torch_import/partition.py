@@ -257,6 +257,7 @@ def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
     """Why each opaque node is that; finds aliases and constants too."""
     reasons: dict[Node, str] = {}
     leaving = set(returned(graph.captured))
+    changing = {m.target for m in graph.captured.mutations}
     for node in graph.nodes:
         if is_part(node):
             if (producer := node.args[0]) in reasons:
@@ -266,7 +267,10 @@ def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
         if isinstance(found, str):
             reasons[node] = found
         elif found is not None:
-            if node.name in leaving and (found.op == "placeholder" or _copies(node)):
+            is_late = graph.captured.inputs.get(found.name) in changing  # it is read after it has changed
+            if (node.name in leaving and (found.op == "placeholder" or _copies(node))) or (
+                is_late and _copies(node)
+            ):
                 reasons[node] = "a copy"
             else:
                 graph.aliases[node] = found

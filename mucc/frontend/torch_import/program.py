@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
@@ -11,8 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from mucc.frontend.source import SourceError, kernel_text, module_text
 from mucc.frontend.torch_import import operations
 from mucc.frontend.torch_import.capture import Captured, torch
+from mucc.frontend.torch_import.counting import Count, bytes_of, count_of, read_bytes
 from mucc.frontend.torch_import.driver import Origin, driver_text
 from mucc.frontend.torch_import.emit import Kernel, emit_piece, module_of
+from mucc.frontend.torch_import.integers import wide_integers
 from mucc.frontend.torch_import.lowering import Unsupported
 from mucc.frontend.torch_import.partition import (
     Formats,
@@ -26,8 +28,9 @@ from mucc.frontend.torch_import.partition import (
     is_part,
     partition,
     returned,
+    tensor_inputs,
 )
-from mucc.frontend.torch_import.work import Work, work_of
+from mucc.frontend.torch_import.work import ALIASES, Work, work_of
 
 operations.load()
 
@@ -37,13 +40,22 @@ TextJudge = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Row:
-    """One operation of the module: what becomes of it, and its work."""
+    """One operation of the module: what becomes of it, and its work.
+
+    Of an operation that PyTorch runs `count` is what it computes at the least, None where that is not
+    understood; `units` is the same by unit of the card, with products of f32 as torch is set up for them
+    (`declared`), in tf32 and in f32. `moved` is what it reads and writes of arguments and results of the
+    module, beyond others.
+    """
 
     name: str
     operation: str
     kernel: str | None
     reason: str | None
     work: Work
+    count: Count | None = None
+    units: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    moved: int = 0
 
 
 @dataclass
@@ -97,16 +109,54 @@ class Program:
     def rows(self) -> list[Row]:
         """Every operation, in the order in which it runs."""
         found: list[Row] = []
+        moved = self.moved()
         for step in self.steps:
             if isinstance(step, Opaque):
                 nodes, kernel, reason = [step.node], None, step.reason
             else:
                 nodes, kernel, reason = step.piece.nodes, step.name, None
             for node in nodes:
-                if isinstance(node.target, torch._ops.OpOverload) and not is_host(node):
-                    name = f"{node.target._schema.name.replace('::', '.')}.{node.target._overloadname}"
-                    found.append(Row(node.name, name, kernel, reason, work_of(node)))
+                if not isinstance(node.target, torch._ops.OpOverload) or is_host(node):
+                    continue
+                name = f"{node.target._schema.name.replace('::', '.')}.{node.target._overloadname}"
+                row = Row(node.name, name, kernel, reason, work_of(node))
+                if kernel is None and (count := count_of(node)) is not None:
+                    formats = self.graph.formats
+                    ways = {"declared": formats.conv if count.by_cudnn else formats.matmul}
+                    ways |= {"tf32": "tf32", "f32": "f32"}
+                    row = replace(row, count=count, units={n: count.units(f32) for n, f32 in ways.items()})
+                found.append(replace(row, moved=moved.get(node, 0)))
         return found
+
+    def moved(self) -> dict[Node, int]:
+        """Of each operation that PyTorch runs, what it must read of arguments that nothing before it has
+        read, no kernel does, and write of what leaves the module. In bytes."""
+        leaves = returned(self.graph.captured)
+        read = {parameter for kernel in self.kernels for parameter in kernel.parameters}
+        found: dict[Node, int] = {}
+        for node in (step.node for step in self.opaque):
+            if _packet(node) in ALIASES:
+                continue
+            bytes = 0
+            for source in map(self.graph.resolved, tensor_inputs(node)):
+                origin = self._origin(source)
+                if origin.name in self.graph.captured.inputs and origin not in read:
+                    read.add(origin)
+                    bytes += min(read_bytes(node, source), bytes_of(origin.meta.get("val")))
+            made = [node, *filter(is_part, node.users)]
+            bytes += sum(bytes_of(n.meta.get("val")) for n in made if n.name in leaves)
+            found[node] = bytes
+        return found
+
+    def _origin(self, node: Node) -> Node:
+        """What a node is a view of."""
+        while _packet(node) in ALIASES and node.args:
+            node = self.graph.resolved(node.args[0])
+        return node
+
+
+def _packet(node: Node) -> object:
+    return getattr(node.target, "overloadpacket", None)
 
 
 def import_graph(
@@ -117,7 +167,7 @@ def import_graph(
     names: Mapping[str, str] | None = None,
 ) -> Program:
     """The program of a captured module. With a `judge`, only what it lets pass becomes kernels."""
-    graph = Graph(captured, formats, names=names or {})
+    graph = Graph(captured, formats, names=names or {}, excluded=wide_integers(captured))
     steps = cut(graph, judge)
     leaving = returned(captured)
     pieces = [s for s in steps if isinstance(s, Piece)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mucc.frontend.torch_import.capture import capture
+from mucc.frontend.torch_import.capture import arguments_of, capture
 from mucc.frontend.torch_import.driver import Origin
 from mucc.frontend.torch_import.dynamic import dynamic_of, import_dynamic
 from mucc.frontend.torch_import.judge import compiles
@@ -61,9 +61,12 @@ class ImportedModule:
         """The same with the kernels run by the interpreter, in float64: slow, and right by definition."""
         return self._of(Interpreted(self.program.kernels))
 
-    def verify(self, *inputs: Any, seed: int = 42) -> list[Difference]:
-        """Compare with PyTorch on inputs: results, buffers and changed arguments."""
-        return compare(self.program, self.driver, self.module, inputs, seed)
+    def verify(self, *inputs: Any, seed: int = 42, **keywords: Any) -> list[Difference]:
+        """Compare with PyTorch on inputs: results, state and changed arguments.
+
+        Inputs that share memory are compared as they are, and also apart, with values of their own.
+        """
+        return compare(self.program, self.driver, self.module, inputs, seed, keywords=keywords)
 
     def _of(self, kernels: Any) -> Any:
         constants = self.program.graph.captured.constants
@@ -72,8 +75,9 @@ class ImportedModule:
 
 def from_torch(
     module: Any,
-    example_inputs: Sequence[Any],
+    example_inputs: Sequence[Any] = (),
     *,
+    example_keywords: Mapping[str, Any] | None = None,
     name: str | None = None,
     target: str = "sm_90a",
     compute: str | None = None,
@@ -81,6 +85,9 @@ def from_torch(
     dynamic_shapes: Any = None,
 ) -> ImportedModule:
     """Import a module in the mode that it is in, for inputs of the shapes and dtypes of `example_inputs`.
+
+    `example_keywords` are arguments that calls give by name. Arguments that are neither tensors nor floats,
+    such as None and True, become part of the program.
 
     `dynamic_shapes` says which extents stay open: `{"x": {0: "M"}}` by argument, axis and name of the dim,
     torch.export's form, or "auto" for all but those that something needs a number of (`notes` says which).
@@ -91,8 +98,11 @@ def from_torch(
     called = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(module).__name__).lower()
     judge = None if whole else compiles(target)
     if dynamic_shapes is None:
-        program = import_graph(capture(module, example_inputs), called, formats(compute), judge)
+        program = import_graph(
+            capture(module, example_inputs, example_keywords), called, formats(compute), judge
+        )
         return ImportedModule(module, program, target)
-    dynamic = dynamic_of(dynamic_shapes, module, example_inputs)
-    program = import_dynamic(module, example_inputs, called, formats(compute), judge, dynamic)
+    given = arguments_of(module, example_inputs, example_keywords)
+    dynamic = dynamic_of(dynamic_shapes, given)
+    program = import_dynamic(module, given, called, formats(compute), judge, dynamic)
     return ImportedModule(module, program, target, tuple(dynamic.notes))

@@ -78,20 +78,31 @@ def kernel_name(path: str) -> str:
     return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")
 
 
+BEARABLE = 0.05
+"""Of the rms of a result: the largest error of PyTorch's own that still lets right be told from wrong."""
+
+
 @dataclass(frozen=True)
 class Check:
-    """How far one result, buffer or input is from PyTorch's; `excess` is over what is tolerated."""
+    """How far one result, buffer or input is from PyTorch's; `excess` is over what is tolerated.
+
+    `noise` is PyTorch's own error over the rms of the result, where something differs.
+    """
 
     name: str
     largest: float
     excess: float
+    noise: float = 0.0
 
 
 @dataclass
 class Answer:
     """What came of an import.
 
-    `rows` has each operation with its kernel, or the reason why it has none, and its work. `seconds` holds
+    `rows` has each operation with its kernel, or the reason why it has none, and its work; of what PyTorch
+    runs what it computes at the least by unit (`units`, None where that is not understood), with products of
+    f32 as declared, in tf32 and in f32, and what it moves to and from the module's arguments and results.
+    `seconds` holds
     the time of each step. `checked` says at which shapes `checks` were made. `inner` has, by kernel, the
     parameters and results that the module as a whole need not move through memory; `structure`, by argument,
     what its values have in common (`mucc.analysis.structure`), where that was asked for.

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.types import Shaped, dtype_name
-from mucc.frontend.torch_import.capture import torch
+from mucc.frontend.torch_import.arguments import storage_of, tensors_of
+from mucc.frontend.torch_import.attributes import state_of
+from mucc.frontend.torch_import.capture import quiet, torch
 from mucc.frontend.torch_import.emit import Kernel
 from mucc.frontend.torch_import.program import Program
-
-TOLERANCE = 1e-4
-"""Relative and absolute: what KernelBench grants to float32."""
-
-WIDER = {"float16": 1e-2, "bfloat16": 2e-2}
+from mucc.frontend.torch_import.tolerance import in_float64, meant
 
 _TORCH = {
     "f32": torch.float32,
@@ -32,11 +30,15 @@ _TORCH = {
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest difference of one result or buffer: absolute, and over what is tolerated."""
+    """The largest difference of one result or buffer: absolute, and over what is tolerated.
+
+    `noise` is PyTorch's own error over the rms of the result, where something differs.
+    """
 
     name: str
     largest: float
     excess: float
+    noise: float = 0.0
 
     @property
     def is_good(self) -> bool:
@@ -76,9 +78,46 @@ def driver_class(source: str) -> Any:
     return namespace["ModelNew"]
 
 
-def called(module: Any, inputs: Sequence[Any]) -> Any:
+Call = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+
+
+def called(module: Any, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
     """What a module gives."""
-    return module(*inputs)
+    return module(*inputs, **keywords)
+
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+"""Arguments by position and by name."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a call gave and changed: results, arguments and state by name, and how results are nested."""
+
+    values: dict[str, Any]
+    structure: Any
+
+
+def observed(module: Any, given: Given, seed: int, call: Call, state: Any = None) -> Observed:
+    """Call a module, on inputs that it may change. `state` is the module whose state is meant, if another."""
+    with torch.no_grad():
+        torch.manual_seed(seed)
+        result = call(module, *given)
+    leaves, structure = torch.utils._pytree.tree_flatten(result)
+    values = {f"result {n}": leaf for n, leaf in enumerate(leaves)}
+    values |= {f"input {n}": leaf for n, leaf in enumerate(torch.utils._pytree.tree_leaves(given))}
+    own = state_of(state or module).items()
+    return Observed(values | {name: value.detach() for name, value in own}, structure)
+
+
+def observed_exactly(module: Any, given: Given, seed: int) -> Observed | None:
+    """What PyTorch gives in float64; None where the module does not compute in it."""
+    try:
+        copied, inputs = copy.deepcopy((module, given))
+        with quiet():
+            return observed(copied.double(), torch.utils._pytree.tree_map(in_float64, inputs), seed, called)
+    except Exception:
+        return None
 
 
 def compare(
@@ -87,43 +126,68 @@ def compare(
     module: Any,
     inputs: Sequence[Any],
     seed: int,
-    call: Callable[[Any, Sequence[Any]], Any] = called,
+    call: Call = called,
+    keywords: Mapping[str, Any] | None = None,
 ) -> list[Difference]:
-    """Run both on copies of the same inputs and weights; compare results, buffers, and changed inputs.
+    """Run both on copies of the same inputs and weights; compare results, state, and changed inputs.
 
-    `call` runs the module, and may say in its own way what the module raises.
+    Inputs that share memory are compared as they are, and then with values of their own. `call` runs the
+    module, and may say in its own way what the module raises.
     """
-    theirs, ours = copy.deepcopy(module), driver_of(program, source, copy.deepcopy(module))
-    given = [copy.deepcopy(tuple(inputs)) for _ in range(2)]
-    with torch.no_grad():
-        torch.manual_seed(seed)
-        expected = call(theirs, given[0])
-        torch.manual_seed(seed)
-        got = ours(*given[1])
-    leaves = torch.utils._pytree.tree_leaves
-    pairs = [
-        (f"result {n}", e, g) for n, (e, g) in enumerate(zip(leaves(expected), leaves(got), strict=True))
-    ]
-    pairs += [
-        (f"input {n}", e, g) for n, (e, g) in enumerate(zip(leaves(given[0]), leaves(given[1]), strict=True))
-    ]
-    state = ours.module.state_dict()
-    pairs += [(name, value, state[name]) for name, value in theirs.state_dict().items()]
-    return [difference(*p) for p in pairs if isinstance(p[1], torch.Tensor)]
+    given = (tuple(inputs), dict(keywords or {}))
+    found = _compared(program, source, module, given, seed, call)
+    state = {storage_of(t) for t in tensors_of(module)}
+    own = _with_own_values(given, state, seed)
+    if own is not given:
+        apart = _compared(program, source, module, own, seed, call)
+        found += [replace(d, name=f"{d.name} of inputs that share no memory") for d in apart]
+    return found
 
 
-def difference(name: str, expected: Any, got: Any) -> Difference:
-    """How far a tensor is from what was expected."""
-    if expected.shape != got.shape or expected.dtype != got.dtype:
+def _compared(
+    program: Program, source: str, module: Any, given: Given, seed: int, call: Call
+) -> list[Difference]:
+    theirs, their_inputs = copy.deepcopy((module, given))
+    copied, our_inputs = copy.deepcopy((module, given))
+    ours = driver_of(program, source, copied)
+    expected = observed(theirs, their_inputs, seed, call)
+    got = observed(ours, our_inputs, seed, called, ours.module)
+    if expected.structure != got.structure:
+        return [Difference("the structure of the results", float("inf"), float("inf"))]
+    found = [difference(name, value, got.values[name]) for name, value in expected.values.items()]
+    if all(d.is_good for d in found) or (exact := observed_exactly(module, given, seed)) is None:
+        return found
+    return [
+        difference(name, value, got.values[name], exact.values.get(name))
+        for name, value in expected.values.items()
+    ]
+
+
+def _with_own_values(given: Given, taken: Set[int | None], seed: int) -> Given:
+    """The inputs; the elements of each that lies in `taken` memory, or in one's before it, change places.
+
+    The same object where none does.
+    """
+    leaves, spec = torch.utils._pytree.tree_flatten(given)
+    generator = torch.Generator().manual_seed(seed)
+    seen = set(taken)
+    changed = False
+    for n, leaf in enumerate(leaves):
+        if not isinstance(leaf, torch.Tensor) or (storage := storage_of(leaf)) is None or not leaf.numel():
+            continue
+        if storage in seen:
+            order = torch.randperm(leaf.numel(), generator=generator).to(leaf.device)
+            leaves[n] = leaf.detach().flatten()[order].reshape(leaf.shape)
+            changed = True
+        seen.add(storage)
+    return spec.unflatten(leaves) if changed else given
+
+
+def difference(name: str, expected: Any, got: Any, exact: Any = None) -> Difference:
+    """How far a value is from what was expected; `exact` is that in float64, where it is known."""
+    if not isinstance(expected, torch.Tensor):
+        return Difference(name, 0.0, 0.0 if type(got) is type(expected) and got == expected else float("inf"))
+    if not isinstance(got, torch.Tensor) or expected.shape != got.shape or expected.dtype != got.dtype:
         return Difference(name, float("inf"), float("inf"))
-    tolerance = WIDER.get(str(expected.dtype).removeprefix("torch."), TOLERANCE)
-    e, g = expected.to(torch.float64), got.to(torch.float64)
-    same = (e == g) | (torch.isnan(e) & torch.isnan(g))
-    distance = torch.where(same, 0.0, (e - g).abs())
-    if distance.numel() == 0:
-        return Difference(name, 0.0, 0.0)
-    if not expected.is_floating_point():
-        return Difference(name, float(distance.max()), float("inf") if distance.max() > 0 else 0.0)
-    scale = tolerance * (1 + e.abs())
-    excess = torch.nan_to_num(torch.where(same, 0.0, distance / scale), nan=float("inf"), posinf=float("inf"))
-    return Difference(name, float(torch.nan_to_num(distance, nan=float("inf")).max()), float(excess.max()))
+    found = meant(got, expected, exact)
+    return Difference(name, found.largest, found.excess, found.noise)

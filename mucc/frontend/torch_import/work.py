@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from mucc.frontend.torch_import.capture import quiet, torch
+from mucc.frontend.torch_import.counting import Count, count_of
 from mucc.frontend.torch_import.extents import typical
 
 
@@ -38,14 +39,22 @@ ALIASES = VIEWS | {
 
 
 def work_of(node: Any) -> Work:
-    """Products are counted as torch.utils.flop_counter does, views not at all, the rest once an element."""
+    """Products are counted as torch.utils.flop_counter does, views not at all.
+
+    All else is counted as `counting` does, and once an element where that does not understand it.
+    """
     if getattr(node.target, "overloadpacket", None) in ALIASES:
         return Work()
     results = _tensors(node.meta.get("val"))
     operands = [t for n in node.all_input_nodes for t in _tensors(n.meta.get("val"))]
     moved = sum(_count(t) * t.element_size() for t in (*results, *operands))
     largest = max((_count(t) for t in (*results, *operands)), default=0)
-    return Work(_products(node) or largest, moved)
+    return Work(_products(node) or _at_least(count_of(node), largest), moved)
+
+
+def _at_least(count: Count | None, elements: int) -> int:
+    """The operations of a count, but not fewer than there are elements."""
+    return max(count.operations if count is not None else 0, elements)
 
 
 def _tensors(value: Any) -> list[Any]:
@@ -64,7 +73,10 @@ def _count(tensor: Any) -> int:
 
 def is_product(node: Any) -> bool:
     """Whether a node multiplies matrices, or convolves."""
-    return _products(node) > 0
+    if _products(node) > 0:
+        return True
+    count = count_of(node)
+    return count is not None and bool(count.products)
 
 
 def _products(node: Any) -> int:

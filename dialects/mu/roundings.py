@@ -1,0 +1,60 @@
+"""What a program with stages computes with and without the roundings that its device kernels do.
+
+The difference says how much of an output's error they explain, on the very inputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.interpreter import Interpreter, PythonValues, impl, register_impls
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.arrays import to_tf32
+from mucc.dialects.mu.interpreter import MuFunctions
+from mucc.dialects.mu.ops.contraction import Compute, ContractionOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageOp
+
+EPSILON = 2.0**-23
+"""The distance of neighbouring f32 numbers at 1. A sum may lose so much of each term, in any order."""
+
+
+class ExactFunctions(MuFunctions):
+    """Stages whose boundaries round nothing, but for those that the user pinned."""
+
+    def passed(self, stage: StageOp, value: Any, type: Any) -> Any:
+        return value if stage.pinned is None else self.stored(value, type)
+
+
+@register_impls
+class RoundedFunctions(MuFunctions):
+    """Stages as device kernels compute them: numbers are f32, operands in the format of tensor cores."""
+
+    def computed(self, op: Operation, value: Any) -> Any:
+        is_bool = str(value.dtype).endswith("bool")
+        return value if is_bool else self.arrays.round_to(value, "f32")
+
+    def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
+        value = super().factor(op, operand, value)
+        is_tf32 = isinstance(op, ContractionOp) and op.compute.data is Compute.TF32
+        return to_tf32(self.arrays, value) if is_tf32 else value
+
+    def product(self, a: Any, b: Any, scales: Any, blocks: tuple[int, int] | None) -> Any:
+        result = super().product(a, b, scales, blocks)
+        if blocks is not None or not result.shape[-1]:
+            return result
+        # What sums of f32 lose where terms cancel, with a sign that differs between neighbours.
+        sizes = (a * a).sum(-1)[..., :, None] * (b * b).sum(-2)[..., None, :]
+        k = max(int(a.shape[-1]), 1)
+        row, column = (self.arrays.float64(range(int(n))) for n in result.shape[-2:])
+        sign = 1 - 2 * ((row[:, None] + column[None, :]) % 2)
+        return result + sign * EPSILON * (sizes / k) ** 0.5
+
+    @impl(ReduceOp)
+    def reduce(self, interpreter: Interpreter, op: ReduceOp, args: PythonValues) -> PythonValues:
+        axes = op.axes.get_values()
+        value = self.arrays.reduce(op.kind.data.value, args[0], axes)
+        if op.kind.data.value == "sum" and axes:
+            value = value + EPSILON * self.arrays.reduce("sum", args[0] * args[0], axes) ** 0.5
+        return (self.computed(op, value),)

@@ -1,0 +1,81 @@
+"""The arguments of the call that is captured: by parameter, each tensor for itself."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mucc.runtime import arguments as runtime
+
+torch: Any = importlib.import_module("torch")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a call gives, in the order of the parameters of `forward`."""
+
+    bound: inspect.BoundArguments
+
+    @staticmethod
+    def of(module: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None) -> Arguments:
+        """The arguments of a call. Raises TypeError for what the module does not take."""
+        return Arguments(runtime.bound(module, args, keywords or {}))
+
+    @property
+    def by_path(self) -> dict[str, Any]:
+        """Tensors and other values by parameter and path, in the order of the graph's inputs."""
+        return runtime.leaves(self.bound.arguments)
+
+    @property
+    def leaves(self) -> list[Any]:
+        return list(self.by_path.values())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the values are the first parameters, each one a value by itself."""
+        names = list(self.bound.signature.parameters)[: len(self.bound.arguments)]
+        return not self.bound.kwargs and list(self.by_path) == names
+
+    def with_leaves(self, leaves: Sequence[Any]) -> Arguments:
+        """The same call with other tensors and values."""
+        spec = torch.utils._pytree.tree_structure(dict(self.bound.arguments))
+        return Arguments(inspect.BoundArguments(self.bound.signature, spec.unflatten(list(leaves))))
+
+    def apart(self, module: Any) -> Arguments:
+        """The same call with tensors of their own memory: torch tells inputs apart by identity.
+
+        Values of those that shared memory are not kept.
+        """
+        seen = {storage_of(t) for t in tensors_of(module)}
+        made: list[Any] = []
+        for leaf in self.leaves:
+            if isinstance(leaf, torch.Tensor) and (storage := storage_of(leaf)) is not None:
+                alone = (
+                    leaf.detach()
+                    if storage not in seen
+                    else leaf.new_empty_strided(leaf.shape, leaf.stride())
+                )
+                seen.add(storage)
+                leaf = alone.requires_grad_(leaf.requires_grad)
+            made.append(leaf)
+        return self.with_leaves(made)
+
+
+def tensors_of(module: Any) -> Iterator[Any]:
+    """The parameters, buffers and other tensors that are attributes of a module and of its parts."""
+    yield from module.parameters()
+    yield from module.buffers()
+    for part in module.modules():
+        own: dict[str, Any] = vars(part)
+        yield from (value for value in own.values() if isinstance(value, torch.Tensor))
+
+
+def storage_of(tensor: Any) -> int | None:
+    """What tells the memory of a tensor from that of others; None where it has none of the usual kind."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return None

@@ -1,0 +1,159 @@
+"""In which dtype a value lies in memory where one device kernel writes it and another one reads it.
+
+A value of 16 bits has one form in memory. What the source asks for decides: a pinned stage, an operand of a
+product and a result of the value's dtype store it as such. Where a result stores it in f32, other kernels
+read that. Where the source asks for nothing, it is stored in f32 if a result of 32 bits is computed from it,
+so that no digit of that result is lost between kernels, and else in its own dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
+
+from mucc.dialects.mu.ops.contraction import ContractionOp
+from mucc.dialects.mu.ops.elementwise import (
+    AbsOp,
+    CastOp,
+    ElementwiseOp,
+    MaxOp,
+    MinOp,
+    NegOp,
+    RetypeOp,
+)
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.kernel import ReturnOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp
+from mucc.dialects.mu.rules import HALVES
+from mucc.dialects.mu.types import DTYPES, Shaped
+
+FULL = (f32, DTYPES["s32"])
+"""The dtypes of results for which a value of 16 bits between kernels is too narrow."""
+
+
+@dataclass
+class StoredForms:
+    """The forms in memory of a kernel's values, as far as they are not in their own dtype alone."""
+
+    wide: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """A value of 16 bits -> the same in f32, which other kernels read instead."""
+    fixed: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Values that the source has stored in their own dtype."""
+
+    def of(self, value: SSAValue) -> list[SSAValue]:
+        """What a kernel stores of a value that others need."""
+        wide = self.wide.get(value)
+        if wide is None:
+            return [value]
+        return [value, wide] if value in self.fixed else [wide]
+
+
+def stored_forms(block: Block, within: Callable[[SSAValue], Container[Operation]]) -> StoredForms:
+    """The forms of all values of a kernel; what is stored in f32 is cast right where it is computed.
+
+    `within` names the operations of the device kernel that computes a value: they need it from no memory.
+    """
+    forms = StoredForms()
+    full: set[SSAValue] = set()
+    factors: set[SSAValue] = set()
+    for op in reversed(list(block.ops)):
+        for result in op.results:
+            uses = list(result.uses)
+            if any(_reaches(use, full) for use in uses):
+                full.add(result)
+            if any(_is_factor(use, factors) for use in uses):
+                factors.add(result)
+            if result in factors or any(isinstance(use.operation, PinOp | ReturnOp) for use in uses):
+                forms.fixed.add(result)
+    exact: set[SSAValue] = set(block.args)
+    for op in list(block.ops):
+        if isinstance(op, ScatterOp) and _element(op.result) in HALVES and op.result in full:
+            _scatter_wide(op)
+        elif _is_exact(op, exact):
+            exact.update(op.results)
+        elif isinstance(op, ElementwiseOp | ContractionOp) and _element(op.result) in HALVES:
+            own = within(op.result)
+            outside = [use for use in op.result.uses if use.operation not in own]
+            if outside and not any(isinstance(use.operation, PinOp) for use in outside):
+                needed = op.result not in forms.fixed and any(_reaches(use, full) for use in outside)
+                _widen(op, forms, needed)
+    return forms
+
+
+def _element(value: SSAValue) -> Attribute:
+    return Shaped.of(value.type).element_type
+
+
+def _is_exact(op: Operation, exact: set[SSAValue]) -> bool:
+    """Whether the result is a number of its dtype already, as parameters are: storing it rounds nothing."""
+    if isinstance(op, CastOp):
+        return True
+    moves = (*VIEWS, GatherOp, ScatterOp, RetypeOp, NegOp, AbsOp, MinOp, MaxOp)
+    return isinstance(op, moves) and all(
+        v in exact and (_element(v) == _element(op.results[0]) or isinstance(op, GatherOp | ScatterOp))
+        for v in op.operands
+    )
+
+
+def _reaches(use: Use, full: set[SSAValue]) -> bool:
+    """Whether a result of 32 bits is computed from a value by this use, and no rounding lies between."""
+    match op := use.operation:
+        case ReturnOp():
+            return _element(op.operands[use.index]) in FULL
+        case CastOp():
+            return op.result in full and op.element_type in FULL
+        case GatherOp() | ScatterOp():
+            return op.result in full and use.index == 0
+        case ElementwiseOp() | ReduceOp() | BroadcastOp():
+            return op.results[0] in full
+        case _ if isinstance(op, VIEWS):
+            return op.results[0] in full
+        case _:
+            return False
+
+
+def _is_factor(use: Use, factors: set[SSAValue]) -> bool:
+    """Whether a product reads a value, or a view of it, by this use."""
+    op = use.operation
+    if isinstance(op, VIEWS) or (isinstance(op, GatherOp) and use.index == 0):
+        return op.results[0] in factors
+    return isinstance(op, ContractionOp)
+
+
+def _widen(op: ElementwiseOp | ContractionOp, forms: StoredForms, needed: bool) -> None:
+    """Give a value a form in f32, where a result is one already or it is needed."""
+    users = (use.operation for use in op.result.uses)
+    casts = (user for user in users if isinstance(user, CastOp) and user.element_type == f32)
+    results = (c for c in casts if any(isinstance(use.operation, ReturnOp) for use in c.result.uses))
+    if (wide := next(results, None)) is not None:
+        wide.detach()
+    elif needed:
+        wide = CastOp(op.result, f32)
+        wide.location = op.location
+    else:
+        return
+    block = op.parent_block()
+    assert block is not None
+    block.insert_op_after(wide, op)
+    forms.wide[op.result] = wide.result
+
+
+def _scatter_wide(op: ScatterOp) -> None:
+    """`scatter(x)` -> `retype(scatter(cast(x, f32)))`."""
+    block = op.parent_block()
+    assert block is not None
+    cast = CastOp(op.operand, f32)
+    moved = ScatterOp(cast, op.rows, op.extent.data)
+    typed = RetypeOp(moved, Shaped.of(op.result.type).element_type)
+    new: list[Operation] = [cast, moved, typed]
+    for each in new:
+        each.location = op.location
+    block.insert_ops_before(new, op)
+    op.result.replace_all_uses_with(typed.result)
+    op.detach()
+    op.erase()

@@ -1,0 +1,134 @@
+"""Casts that keep every number, seen through views: what a product need not do in the wider format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, TransposeOp
+from mucc.dialects.mu.rules import TypeRuleError
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+from mucc.passes.support import Emit
+
+EIGHT = ("e4m3", "e5m2", "s8", "u8", "s4", "u4")
+"""Formats whose numbers f16 and bf16 hold exactly, and so f32 does."""
+
+EXACT: dict[str, tuple[str, ...]] = {
+    "f32": ("bf16", "f16", *EIGHT),
+    "bf16": EIGHT,
+    "f16": EIGHT,
+    "s32": ("s8", "u8", "s4", "u4"),
+}
+"""By format, those whose numbers it holds exactly."""
+
+SELECTING = (e.NegOp, e.AbsOp, e.MaxOp, e.MinOp, e.SelectOp, e.ReluOp)
+"""Operations that give one of their operands, but for its sign: they need no rounding."""
+
+
+MOVING = ("mu.reshape", "mu.slice", "mu.flip", "mu.roll")
+"""Further operations that move elements; their classes are loaded where a program has them."""
+
+
+def element(value: SSAValue) -> Attribute:
+    return Shaped.of(value.type).element_type
+
+
+def is_widening(op: e.CastOp) -> bool:
+    """Whether a cast changes no number."""
+    return dtype_name(element(op.operand)) in EXACT.get(dtype_name(element(op.result)), ())
+
+
+def is_rounded(value: SSAValue) -> bool:
+    """Whether the numbers of a value are numbers of its dtype, so that storing it changes none.
+
+    What is computed is f32 until it is stored, whatever its dtype.
+    """
+    seen: set[SSAValue] = set()
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        match owner := value.owner:
+            case e.CastOp() | PinOp():
+                continue
+            case e.ConstantOp() if owner.value.value.data in (0.0, 1.0):
+                continue
+            case e.SelectOp():
+                pending += (owner.on_true, owner.on_false)
+            case Operation() if isinstance(owner, SELECTING):
+                pending += owner.operands
+            case Operation() if type(owner) in _VIEWS or owner.name in MOVING:
+                pending.append(owner.operands[0])
+            case _ if isinstance(value, BlockArgument) and isinstance(value.type, TensorType):
+                continue
+            case _:
+                return False
+    return True
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A value that a widening cast was applied to, and the views that were taken of it since, in order."""
+
+    value: SSAValue
+    views: tuple[Operation, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        return dtype_name(element(self.value))
+
+    @staticmethod
+    def of(value: SSAValue) -> Narrow | None:
+        """What a value looks like without its widening casts; None where it has none."""
+        above: list[Operation] = []
+        found: Narrow | None = None
+        while isinstance(owner := value.owner, Operation):
+            if isinstance(owner, e.CastOp) and is_widening(owner):
+                if is_rounded(owner.operand):
+                    found = Narrow(owner.operand, tuple(reversed(above)))
+            elif type(owner) in _VIEWS or owner.name == "mu.reshape":
+                above.append(owner)
+            else:
+                break
+            value = owner.operands[0]
+        return found
+
+    def build(self, dtype: Attribute | None = None) -> tuple[list[Operation], SSAValue] | None:
+        """The views of the narrow value, or of it at another dtype: the operations, and what they give.
+
+        None where there is no such view of it.
+        """
+        emit, value = Emit(), self.value
+        try:
+            if dtype is not None and element(value) != dtype:
+                value = emit(e.CastOp(value, dtype))
+            for view in self.views:
+                value = emit(_again(view, value))
+        except TypeRuleError:
+            return None
+        return emit.ops, value
+
+
+_VIEWS: dict[type[Operation], Callable[[Operation, SSAValue], Operation]] = {
+    TransposeOp: lambda op, value: TransposeOp(value),
+    PermuteOp: lambda op, value: PermuteOp(value, op.order.get_values()),  # type: ignore[attr-defined]
+    ExpandOp: lambda op, value: ExpandOp(value, op.axes.get_values()),  # type: ignore[attr-defined]
+    BroadcastOp: lambda op, value: BroadcastOp(value, Shaped.of(op.results[0].type).dims),
+    GatherOp: lambda op, value: GatherOp(value, op.operands[1]),
+}
+
+
+def _again(view: Operation, value: SSAValue) -> Operation:
+    """The same view of another value."""
+    if (build := _VIEWS.get(type(view))) is not None:
+        return build(view, value)
+    from mucc.dialects.mu.ops.shape import ReshapeOp
+
+    return ReshapeOp(value, Shaped.of(view.results[0].type).dims)
