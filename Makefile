@@ -11,7 +11,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lit pytest bench fuzz fuzz-gpu docs clean
+.PHONY: help demo test lint format lit pytest matrix bench fuzz fuzz-gpu docs clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -22,7 +22,7 @@ demo: $(STAMPS)/nvcc ## set up .venv, compile examples/linear_gelu.mcu, run and 
 	mucc examples/linear_gelu.mcu -o build/linear_gelu.so --verbose
 	mucc run examples/linear_gelu.mcu --dims M=512,N=512,K=512
 
-test: $(STAMPS)/torch ## set up .venv, then lint, lit and pytest
+test: $(STAMPS)/torch ## set up .venv, then lint, lit, pytest and a share of matrix
 	@python test/tools/run_all.py
 
 lint: $(STAMPS)/dev ## ruff, its formatter, and pyright
@@ -39,6 +39,11 @@ lit: $(STAMPS)/dev ## the FileCheck tests
 
 pytest: $(STAMPS)/torch ## the unit tests
 	pytest -n auto
+
+# As many Pythons as there are: make matrix PYTHONS="python3.11 python3.14"
+PYTHONS ?= $(PYTHON)
+matrix: $(STAMPS)/torch ## install the wheel and the sdist by pip and uv, in fresh environments, and run them
+	python test/tools/install_matrix.py $(PYTHONS:%=--python %) --torch --nvcc
 
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile

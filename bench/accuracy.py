@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.common import write_result
+from bench.common import run_main, write_result
 
 ROWS = 1024
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "accuracy.md"
@@ -152,4 +152,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

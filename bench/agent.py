@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.common import RESULTS, write_result
+from bench.common import RESULTS, run_main, write_result
 from bench.kernelbench.report import figures_text, plot
 from mucc.agent.budget.choosing import EVERYTHING, Choice, choose
 from mucc.agent.core.tasks import BASELINES
@@ -131,4 +131,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

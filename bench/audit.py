@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.common import ROOT, cpu_label, versions, write_result
+from bench.common import ROOT, cpu_label, run_main, versions, write_result
 from bench.kernelbench.records import Records
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
@@ -218,4 +218,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

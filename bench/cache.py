@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from bench.common import cpu_label, write_result
+from bench.common import cpu_label, run_main, write_result
 from mucc.cache import Cache, Entry, counted, digest
 from mucc.cache.upkeep import BLOCK, DAY, parse_size
 
@@ -450,4 +450,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

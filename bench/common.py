@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from mucc.atomic import replace_file
+from mucc.cli import start
+from mucc.diagnostics.core import DiagnosticError, bounded
 from mucc.toolchain.doctor import installed
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 
 Row = Mapping[str, object]
+
+
+def run_main(main: Callable[[], object]) -> NoReturn:
+    """Run a benchmark as a process of its own, as commands run: signals end it, and what is wrong with its
+    arguments, files or streams is one line and status 2."""
+
+    def command() -> int:
+        try:
+            status = main()
+            sys.stdout.flush()
+            return status if isinstance(status, int) else 0
+        except SystemExit as leave:
+            if isinstance(leave.code, int | None):
+                return leave.code or 0
+            problem: object = leave.code
+        except (DiagnosticError, OSError, re.error) as error:
+            problem = error
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            print(f"{os.path.basename(sys.argv[0])}: {bounded(str(problem))}", file=sys.stderr)
+        return 2
+
+    start.run(command)
 
 
 def cpu_label() -> str:
@@ -35,7 +62,10 @@ def commit() -> str:
     """The commit that was measured, `+` where the checkout differs from it; outside git MUCC_COMMIT says."""
 
     def git(*arguments: str) -> str:
-        run = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+        try:
+            run = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            return ""
         return run.stdout.strip() if run.returncode == 0 else ""
 
     if not (head := git("rev-parse", "--short=12", "HEAD")):

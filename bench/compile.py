@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.common import cpu_label, versions, write_result
+from bench.common import cpu_label, run_main, versions, write_result
 
 KERNEL = """\
 // Kernel {i}: a linear layer with its activation.
@@ -258,4 +258,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -11,6 +11,8 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.common import run_main
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -187,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -14,7 +14,7 @@ import argparse
 import importlib
 from typing import Any
 
-from bench.common import write_result
+from bench.common import run_main, write_result
 from bench.timing import card, gpu_versions, time_all
 
 PROGRAM = """\
@@ -86,4 +86,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

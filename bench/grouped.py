@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from bench.common import write_result
+from bench.common import run_main, write_result
 from bench.timing import card, gpu_versions, time_all
 
 PROGRAM = """\
@@ -103,4 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from bench.common import write_result
+from bench.common import run_main, write_result
 from mucc.target import get_target
 from mucc.target.config import Problem, Schedule
 
@@ -187,4 +187,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.common import ROOT, Row, versions, write_result
+from bench.common import ROOT, Row, run_main, versions, write_result
 from bench.compilers import DISTRIBUTIONS, RIVALS
 from bench.compilers.problem import TOLERANCE, VARIANTS
 from bench.timing import card, gpu_versions
@@ -145,4 +145,4 @@ def main() -> list[Row]:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

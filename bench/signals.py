@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.common import ROOT, cpu_label, versions, write_result
+from bench.common import ROOT, cpu_label, run_main, versions, write_result
 from mucc import processes
 
 HANG = 300.0
@@ -206,4 +206,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from bench.common import write_result
+from bench.common import run_main, write_result
 from bench.timing import card, gpu_versions, time_all
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
@@ -259,4 +259,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -15,7 +15,6 @@ import importlib
 import math
 import random
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.common import ROOT, write_result
+from bench.common import ROOT, run_main, write_result
 from bench.epilogues import EPILOGUES, Epilogue
 from bench.fused import parse_shape
 from bench.sass import Comparison, compare
@@ -273,4 +272,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -460,7 +460,7 @@ class _Audit:
 
     def _bound(self, sol: SolCall | None) -> tuple[Bound | None, str]:
         if self.options.bound_us is not None:
-            return Bound(self.options.bound_us / 1e3, "as given"), ""
+            return Bound(self.options.bound_us / 1e3, "as given", self.options.bound_whole), ""
         return sol.bound(self.options.precision) if sol else (None, "")
 
 

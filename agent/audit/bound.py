@@ -19,7 +19,7 @@ def lowest(report: Any, precision: str) -> Bound | None:
     faster = NARROWEST[precision]
     found = [(_under(bound, faster), name) for name, bound in report["assumptions"].items()]
     us, name = min(found, default=(0.0, ""))
-    return Bound(us / 1e3, name) if us > 0 else None
+    return Bound(us / 1e3, name, report.get("whole", True)) if us > 0 else None
 
 
 def _under(bound: Any, faster: float) -> float:

@@ -105,10 +105,15 @@ class Reference:
 
 @dataclass(frozen=True)
 class Bound:
-    """The speed of light of the problem: the lowest bound that any permitted arithmetic has, in ms."""
+    """The speed of light of the problem: the lowest bound that any permitted arithmetic has, in ms.
+
+    One that is not `whole` leaves out work that is not understood: nothing is faster, but how near to it a
+    time may come is not known.
+    """
 
     ms: float
     note: str = ""
+    whole: bool = True
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ class Options:
     from; by itself that of the GPU. `precision` is the narrowest format that f32 products may be computed in,
     `seed` makes an audit repeatable. `time_limit` is in seconds for each of the two processes, `memory_limit`
     in MiB of main memory beside torch. At most `runs` calls are timed. `bound_us` is a bound that is known
-    already; without `bound` there is none. `shapes` audits at smaller sizes as well, where the problem has
-    some.
+    already, `bound_whole` whether it is that of all of the work; without `bound` there is none. `shapes`
+    audits at smaller sizes as well, where the problem has some.
     """
 
     device: str = "auto"
@@ -28,4 +28,5 @@ class Options:
     runs: int = 30
     bound: bool = True
     bound_us: float | None = None
+    bound_whole: bool = True
     shapes: bool = False

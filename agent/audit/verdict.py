@@ -64,7 +64,7 @@ class Verdict:
 
     @property
     def gap(self) -> float | None:
-        if self.bound is None or not self.bound.ms or not self.time_ms:
+        if self.bound is None or not self.bound.whole or not self.bound.ms or not self.time_ms:
             return None
         return self.time_ms / self.bound.ms
 
@@ -87,6 +87,7 @@ class Verdict:
             "bound_ms": self.bound.ms if self.bound else None,
             "gap": self.gap,
             "bound_note": self.bound.note if self.bound else None,
+            "bound_whole": self.bound.whole if self.bound else None,
             "own_share": self.own_share,
             "kernels": [
                 {"name": w.name, "calls": w.calls, "us": w.us, "own": own} for w, own in self.kernels
@@ -129,10 +130,10 @@ class Verdict:
                 line += f", PyTorch {self.reference_ms:.4g} ms: {self.speedup or 0:.3g}x"
             lines.append(line)
         if self.bound:
+            least = "" if self.bound.whole else "at least "
             gap = f": {self.gap:.3g} times the bound" if self.gap else ""
-            lines.append(
-                f"  bound {self.bound.ms:.4g} ms{gap}" + (f" ({self.bound.note})" if self.bound.note else "")
-            )
+            note = f" ({self.bound.note})" if self.bound.note else ""
+            lines.append(f"  bound {least}{self.bound.ms:.4g} ms{gap}{note}")
         if self.own_share is not None:
             lines.append(f"  {self.own_share:.0%} of the time is the solution's own work")
         return lines

@@ -37,9 +37,9 @@ class Try:
 class Trace:
     """A task as it was searched: the program as imported, then rounds of attempts that were begun together.
 
-    `key` names the problem, the same in all runs. `baseline_ms` is the fastest baseline, `default_ms` the one
-    that speedups are over; a task that was never timed has none. `after` is what was spent when the search
-    was over, whatever the policy.
+    `key` names the problem, the same in all runs. `bound_ms` is the least time possible, `baseline_ms` the
+    fastest baseline, `default_ms` the one that speedups are over; a task that was never timed has none.
+    `after` is what was spent when the search was over, whatever the policy.
     """
 
     key: str
@@ -93,4 +93,4 @@ def trace_of(
     known = [ms for ms in task.baselines.values() if 0 < ms < math.inf]
     default = task.baselines.get("default", max(known, default=None))
     after = Cost(0, total[0] - tokens, max(total[1] - seconds, 0.0))
-    return Trace(task.key, task.bound_ms, min(known, default=None), default, first, rounds, after)
+    return Trace(task.key, task.floor_ms, min(known, default=None), default, first, rounds, after)

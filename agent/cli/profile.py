@@ -121,7 +121,7 @@ def _program(args: Arguments, dims: Mapping[str, int]) -> Task:
     sol = together([as_json(s) for s in analyse_source(source, get_card(args.card), dims, None)])
     name = os.path.splitext(os.path.basename(args.file))[0]
     imported = Imported(name, source.text, compiled=Compiled.WHOLE)
-    bound_ms = sol["bound_us"] / 1e3 or None
+    bound_ms = sol["bound_us"] / 1e3 if sol["bound_us"] and sol["whole"] else None
     path = args.file
     return Task(path, path, source.text, "declared", args.card, DEFAULT_TARGET, imported, sol, bound_ms)
 

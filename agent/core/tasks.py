@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from mucc.gpu_memory import wanted_by
+
 BASELINES = ("default", "tf32", "compile")
 """PyTorch as it is, with all products in tf32, and torch.compile with all in tf32."""
 
@@ -47,7 +49,9 @@ class Task:
     `key` is unique in the run (`gemm/square`), `path` the problem file and `text` what it said when the run
     began. `precision` is the policy for products of f32: declared, tf32, f16 or bf16. `sol` is the report of
     `mucc sol --json` on the card under that policy. `bound_ms` is the speed of light that stopping and
-    steering use, `baselines` the baselines' times in ms by name, empty before they are measured.
+    steering use; None where it is not known, or not whole: then `least_ms` is what the counted part takes,
+    which is no measure of what is left to gain. `baselines` are the baselines' times in ms by name, empty
+    before they are measured.
     """
 
     key: str
@@ -60,3 +64,16 @@ class Task:
     sol: dict[str, Any] = field(default_factory=dict[str, Any])
     bound_ms: float | None = None
     baselines: dict[str, float] = field(default_factory=dict[str, float])
+    least_ms: float | None = None
+
+    @property
+    def floor_ms(self) -> float | None:
+        """The least time that is possible, as far as is known."""
+        return self.bound_ms or self.least_ms
+
+    @property
+    def gpu_memory(self) -> int:
+        """The bytes of GPU memory that a process of it may take."""
+        bounds = self.sol.get("assumptions", {}).values()
+        moved = (float(b["limits"]["dram"]["amount"]) for b in bounds if "dram" in b.get("limits", {}))
+        return wanted_by(max(moved, default=0.0))

@@ -19,7 +19,7 @@ def reason_to_stop(
     for attempt in attempts:
         if attempt.outcome.label == Label.INHERITED_GAMING:
             return f"nothing can be shown: {attempt.outcome.reason}"
-    if why := stop_reason(budget, times_of(attempts), task.bound_ms, baseline_of(task)):
+    if why := stop_reason(budget, times_of(attempts), task.floor_ms, baseline_of(task)):
         return why
     if budget.seconds is not None and seconds >= budget.seconds:
         return f"{budget.seconds:g} s are spent"

@@ -11,7 +11,6 @@ from typing import Any
 from mucc import guard
 from mucc.agent.core.evaluating import Comparison
 from mucc.agent.core.tasks import PROBLEM_FILE, Task
-from mucc.agent.evaluate.memory import Room, out_of_memory, wanted_by
 from mucc.agent.evaluate.running import Turn
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.workplace import lay_out
@@ -19,6 +18,7 @@ from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.gpu_memory import Room, out_of_memory
 from mucc.gpu_turns import exclusive_gpu, shared_gpu
 
 CANDIDATE = "mucc"
@@ -44,7 +44,7 @@ class Comparer:
 
         try:
             with self._seats:
-                return self.room.within(wanted_by(task), compared, _short)
+                return self.room.within(task.gpu_memory, compared, _short)
         except ChildFailed as failed:
             if program is None:
                 raise problem_error(task.path, failed) from None

@@ -19,12 +19,12 @@ from mucc.agent.core.tasks import Task
 from mucc.agent.evaluate.building import Builder, Built
 from mucc.agent.evaluate.comparing import Comparer
 from mucc.agent.evaluate.judging import Judge
-from mucc.agent.evaluate.memory import Room
 from mucc.agent.evaluate.running import Ran, Runner
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.isolation.priority import patient_run
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.gpu_memory import Room
 from mucc.pool import Cancelled, Pool
 from mucc.toolchain.doctor import gpu_memory
 

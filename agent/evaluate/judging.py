@@ -14,10 +14,10 @@ from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.solutions import Solution
 from mucc.agent.core.tasks import PROGRAM_FILE, Task
-from mucc.agent.evaluate.memory import Room, out_of_memory, wanted_by
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.workplace import lay_out
 from mucc.agent.isolation.zygote import Zygote
+from mucc.gpu_memory import Room, out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Judge:
             return self._judged(task, device, program, library)
 
         with self._seats:
-            return self.room.within(wanted_by(task), judged, lambda found: out_of_memory(found.reason))
+            return self.room.within(task.gpu_memory, judged, lambda found: out_of_memory(found.reason))
 
     def _judged(self, task: Task, device: str, program: str, library: str | None) -> Judged:
         started = time.monotonic()
@@ -58,6 +58,7 @@ class Judge:
             memory_limit=self.settings.memory,
             bound=bound is not None,
             bound_us=bound.ms * 1e3 if bound else None,
+            bound_whole=bound is None or bound.whole,
         )
         with guard.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program, library)

@@ -16,7 +16,6 @@ from typing import Any
 from mucc import guard
 from mucc.agent.core.attempts import Status
 from mucc.agent.core.tasks import Task
-from mucc.agent.evaluate.memory import Room, wanted_by
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.timing import spread
 from mucc.agent.evaluate.workplace import lay_out, request_of
@@ -25,6 +24,7 @@ from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.torch_import.request import error_from_json
+from mucc.gpu_memory import Room
 from mucc.gpu_turns import exclusive_gpu, shared_gpu
 
 SEEDS = 2**31
@@ -74,7 +74,7 @@ class Runner:
             return self._tried(task, program, library)
 
         with self._seats:
-            return self.room.within(wanted_by(task), tried, lambda ran: ran.status is Status.OUT_OF_MEMORY)
+            return self.room.within(task.gpu_memory, tried, lambda ran: ran.status is Status.OUT_OF_MEMORY)
 
     def _tried(self, task: Task, program: str, library: str | None) -> Ran:
         started = time.monotonic()

@@ -43,8 +43,14 @@ def import_all(
         asked: dict[str, Any] = {"precision": precision, "card": card, "target": target}
         imported, sol = _imported(zygote, path=path, text=text, **asked)
         bound = lowest(sol, precision) if sol else None
+        whole, part = (bound, None) if bound is None or bound.whole else (None, bound)
         return Task(
-            problem.key, path, text, **asked, imported=imported, sol=sol, bound_ms=bound.ms if bound else None
+            *(problem.key, path, text),
+            **asked,
+            imported=imported,
+            sol=sol,
+            bound_ms=whole.ms if whole else None,
+            least_ms=part.ms if part else None,
         )
 
     pool = ThreadPoolExecutor(max(jobs, 1), "import")

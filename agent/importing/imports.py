@@ -14,8 +14,10 @@ from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Compi
 from mucc.analysis import sol_report
 from mucc.analysis.bound import DRAM, FP32, Rates
 from mucc.analysis.program import analyse_import
+from mucc.analysis.sol import Sol
+from mucc.diagnostics.core import DiagnosticError
 from mucc.frontend.torch_import.child import serve
-from mucc.frontend.torch_import.request import Request, kernel_name
+from mucc.frontend.torch_import.request import Answer, Request, kernel_name
 from mucc.target.devices import get_card
 
 Values = dict[str, Any]
@@ -54,7 +56,7 @@ def import_task(path: str, text: str, precision: str, card: str, target: str) ->
     made = serve(request)
     opaque = [row for row in made.rows if row["kernel"] is None]
     whole = serve(dataclasses.replace(request, whole=True)) if opaque else made
-    sol = analyse_import(whole, request.name, path, get_card(card)) if whole.text else None
+    sol = _bounded(whole, request.name, path, card)
     weights = weights_of(made.rows, compute, card)
     there = Compiled.NONE if not made.text else Compiled.PART if opaque else Compiled.WHOLE
     imported = Imported(
@@ -76,12 +78,25 @@ def import_task(path: str, text: str, precision: str, card: str, target: str) ->
     return {"imported": to_json(imported), "sol": sol_report.as_json(sol) if sol else {}}
 
 
+def _bounded(answer: Answer, name: str, path: str, card: str) -> Sol | None:
+    """The bound of what was imported, None where nothing is known of it."""
+    try:
+        return analyse_import(answer, name, path, get_card(card))
+    except DiagnosticError as error:
+        if error.diagnostics[0].code == "MU5409":
+            return None
+        raise
+
+
 def weights_of(rows: list[Values], compute: str | None, card: str) -> list[float]:
     """The bound of each operation taken alone, in seconds."""
     found = get_card(card)
     rates = Rates(found.device, found.target.facts.multiprocessor)
 
     def seconds(row: Values) -> float:
+        if units := row.get("units"):
+            name = "tf32" if compute in ("tf32", "tf32x3") else "declared"
+            return rates.bound(units[name], row["bytes"]).seconds
         tensor = compute in ("tf32", "tf32x3") or "conv" in row["operation"]
         return max(row["operations"] / rates["tensor.tf32" if tensor else FP32], row["bytes"] / rates[DRAM])
 

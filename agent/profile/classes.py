@@ -36,16 +36,19 @@ def together(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             sums["us"] += limit["us"]
     bound_us = sum(float(report["bound_us"]) for report in reports)
     binding = max(limits, key=lambda unit: limits[unit]["us"], default="")
-    return {"kernel": "", "bound_us": bound_us, "binding": binding, "limits": limits}
+    whole = all(report.get("whole", True) for report in reports)
+    return {"kernel": "", "bound_us": bound_us, "binding": binding, "whole": whole, "limits": limits}
 
 
 def classify(sol: Mapping[str, Any], launch_us: float, bound_us: float | None = None) -> Limit | None:
-    """The class of a problem by its roofline; None where the report says nothing.
+    """The class of a problem by its roofline; None where the report says nothing, or leaves work out.
 
     Latency: the launches that no program of it does without, `launch_us` together, take as long as the work
     would at the speed of light. Else what has most to do, memory or an arithmetic unit, or both where they
     are close. Times in microseconds.
     """
+    if not sol.get("whole", True):
+        return None
     bound = bound_of(sol, bound_us)
     limits: Mapping[str, Mapping[str, float]] = bound.get("limits", {})
     times = {unit: limit["us"] for unit, limit in limits.items()}

@@ -23,7 +23,7 @@ import tempfile
 from functools import partial
 from typing import Any
 
-from bench.common import RESULTS, commit, write_result
+from bench.common import RESULTS, commit, run_main, write_result
 from bench.gemm import summary
 from bench.gemm.cases import CASES, Case
 from bench.gemm.libraries import Found, known_plan, libraries, plan_of
@@ -212,4 +212,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

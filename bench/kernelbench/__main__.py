@@ -15,10 +15,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bench.common import run_main
 from bench.kernelbench.options import Options
 from bench.kernelbench.run import Run
 from mucc.agent.importing.problems import find_problems
 from mucc.diagnostics.core import DiagnosticError
+from mucc.interrupts import Terminated
 
 
 def parser() -> argparse.ArgumentParser:
@@ -96,9 +98,9 @@ def main(argv: list[str] | None = None) -> int:
     except DiagnosticError as error:
         print(f"bench.kernelbench: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated):
         print(f"stopped; the same command goes on where this was: {options.folder}", file=sys.stderr)
-        return 130
+        raise
     return 0
 
 
@@ -109,4 +111,4 @@ def _has_gpu() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench.common import cpu_label, versions, write_result
+from bench.common import cpu_label, run_main, versions, write_result
 from bench.kernelbench.children import Limits, Turn, run_each
 from bench.kernelbench.importing import Values, bound_of, request_of
 from bench.kernelbench.records import Records
@@ -74,7 +74,7 @@ def figures(rows: Iterable[Values]) -> dict[str, float]:
     for row in rows:
         groups.setdefault(row["level"], []).append(row)
     for group, own in groups.items():
-        least = [row["least"] for row in own if "least" in row]
+        least = [row["least"] for row in own if "least" in row and not row.get("missing")]
         ratios = [row["over_other"] for row in own if row.get("over_other")]
         found |= {
             f"bounds.{group}.problems": len(own),
@@ -163,4 +163,4 @@ def _line(row: Values) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from mucc import guard
+from mucc.gpu_memory import Room
 
 Task = TypeVar("Task")
 Values = dict[str, Any]
@@ -47,6 +49,16 @@ class Limits:
     address_space: bool = False
 
 
+@dataclass(frozen=True)
+class Sharing(Generic[Task]):
+    """How tasks share the GPU's memory: what a task may take in bytes, and whether what came of it says that
+    memory ran out."""
+
+    room: Room
+    wanted: Callable[[Task], int]
+    is_short: Callable[[Values], bool]
+
+
 @dataclass
 class _Child(Generic[Task]):
     task: Task
@@ -54,6 +66,7 @@ class _Child(Generic[Task]):
     pipe: connection.Connection
     left: float
     since: float
+    taken: int = 0
     ready: bool = False
     timing: bool = False
 
@@ -68,38 +81,46 @@ def run_each(
     log_of: Callable[[Task], Path],
     limits: Limits,
     jobs: int = 1,
+    sharing: Sharing[Task] | None = None,
 ) -> Iterator[tuple[Task, Values]]:
     """What `work` makes of every task, in the order in which they end; `{"error": …}` where it makes nothing.
 
     Output of a child goes to the file that `log_of` names. Children are forks, so what the caller has
-    imported they need not import.
+    imported they need not import. With `sharing` a task begins when the GPU's memory has room for it, and one
+    that runs out of memory is done again at the end, with all of it.
     """
-    waiting = iter(tasks)
+    sharing = sharing or Sharing(Room(None), lambda _: 0, lambda _: False)
+    waiting = deque((task, sharing.wanted(task)) for task in tasks)
     children: list[_Child[Task]] = []
-    exhausted = False
     try:
         while True:
-            while not exhausted and len(children) < jobs and not any(c.ready for c in children):
-                try:
-                    task = next(waiting)
-                except StopIteration:
-                    exhausted = True
+            while waiting and len(children) < jobs and not any(c.ready for c in children):
+                task, wanted = waiting[0]
+                if (taken := sharing.room.try_take(wanted)) is None:
                     break
+                waiting.popleft()
                 children.append(_start(task, work, log_of(task), limits))
+                children[-1].taken = taken
             if not children:
                 return
             _give_turn(children)
             heard = connection.wait([c.pipe for c in children], TICK)
             for child in [c for c in children if c.pipe in heard]:
                 answer = _hear(child)
-                if answer is not None:
-                    children.remove(child)
-                    _end(child)
+                if answer is None:
+                    continue
+                children.remove(child)
+                _end(child)
+                sharing.room.give_back(child.taken)
+                if sharing.is_short(answer) and child.taken < (sharing.room.total or 0):
+                    waiting.append((child.task, sharing.room.total or 0))
+                else:
                     yield child.task, answer
             for child in list(children):
                 if problem := _over(child, limits):
                     children.remove(child)
                     _end(child)
+                    sharing.room.give_back(child.taken)
                     yield child.task, {"error": problem}
     finally:
         for child in children:

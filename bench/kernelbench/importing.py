@@ -109,14 +109,17 @@ def _said(whole: Answer) -> Values:
 
 
 def bound_of(whole: Answer, name: str, card: str) -> Values:
-    """The speed of light of an imported problem; nothing where the language says nothing of it.
+    """The speed of light of an imported problem; nothing where nothing of it is understood.
 
     `sol_ms` is the bound as declared, `sol_tf32_ms` and `sol_f32_ms` with products of f32 in those formats.
+    `missing` names what it leaves out.
     """
-    if not whole.text:
+    try:
+        sol = analyse_import(whole, name, name, get_card(card))
+    except DiagnosticError:
         return {}
-    sol = analyse_import(whole, name, name, get_card(card))
     return {
+        "missing": list(sol.missing),
         "sol_ms": _ms(sol, "as declared"),
         "sol_tf32_ms": _ms(sol, "f32 products in tf32"),
         "sol_f32_ms": _ms(sol, "f32 products in f32"),

@@ -12,11 +12,13 @@ from bench.kernelbench.options import Options
 from bench.kernelbench.verdicts import judge
 from mucc.agent.core.tasks import BASELINES
 from mucc.agent.importing.problems import Problem
+from mucc.gpu_memory import out_of_memory
+from mucc.gpu_turns import exclusive_gpu
 
 if TYPE_CHECKING:
     from mucc.agent.evaluate.contenders import Contenders
 
-__all__ = ["BASELINES", "in_tf32", "measure"]
+__all__ = ["BASELINES", "in_tf32", "is_short", "measure"]
 
 TIMED_MS = 600.0
 """What the runs of all contenders may take together; at least FEWEST of each."""
@@ -36,6 +38,12 @@ def measure(problem: Problem, options: Options, imported: Values, turn: Turn) ->
     return row
 
 
+def is_short(row: Values) -> bool:
+    """Whether PyTorch, the audit, or the process itself ran out of memory."""
+    texts = [row.get("error"), row.get("unjudged"), row.get("failure"), *row.get("failed", {}).values()]
+    return any(out_of_memory(str(text)) for text in texts if text)
+
+
 def in_tf32(imported: Values, options: Options) -> bool:
     """Whether a candidate multiplies f32 in tf32: where asked to, and as PyTorch does in convolutions."""
     return options.compute in (None, "tf32") and "tensor.tf32" in imported.get("amounts", {})
@@ -49,7 +57,8 @@ def _timed(folder: Path, imported: Values, options: Options, turn: Turn) -> Valu
     row |= _first_results(found, folder, imported, options)
     found.add_compiled()
     turn()
-    times = found.times(TIMED_MS, FEWEST, options.runs)
+    with exclusive_gpu():
+        times = found.times(TIMED_MS, FEWEST, options.runs)
     return row | {"ms" if n == CANDIDATE else f"{n}_ms": round(ms, 6) for n, ms in times.items()}
 
 

@@ -28,7 +28,7 @@ def row_of(records: Records, group: str, name: str, compute: str | None) -> Valu
     row["counts"] = counts(row)
     row |= {f"{name}_speedup": speedup(row, name) for name in BASELINES if f"{name}_ms" in row}
     bound = row.get("sol_ms" if compute in (None, "f32") else "sol_tf32_ms")
-    if row.get("ms") and bound:
+    if row.get("ms") and bound and not row.get("missing"):
         row["gap"] = row["ms"] / bound
     return row
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.common import RESULTS, cpu_label, result, versions
 from bench.kernelbench import building, importing, measuring, report
-from bench.kernelbench.children import Turn, run_each
+from bench.kernelbench.children import Sharing, Turn, run_each
 from bench.kernelbench.importing import Values, folder_of
 from bench.kernelbench.options import Options
 from bench.kernelbench.records import Records
@@ -21,6 +21,8 @@ from mucc.agent.importing.problems import Problem
 from mucc.atomic import replace_file
 from mucc.cache.keys import digest, package_fingerprint
 from mucc.frontend.torch_import.child import TORCH
+from mucc.gpu_memory import Room, wanted_by
+from mucc.toolchain.doctor import gpu_memory
 
 Progress = Callable[[str], None]
 
@@ -88,7 +90,16 @@ class Run:
             assert imported is not None
             return measuring.measure(problem, options, imported, turn)
 
-        self._each("measure", depends, work, limits, options.jobs)
+        self._each("measure", depends, work, limits, options.jobs, self._sharing())
+
+    def _sharing(self) -> Sharing[Problem]:
+        """How problems share the GPU's memory while they are measured, by what they have to move."""
+
+        def wanted(problem: Problem) -> int:
+            imported = self.records.find(problem.key, "import") or {}
+            return wanted_by(imported.get("amounts", {}).get("dram", 0.0))
+
+        return Sharing(Room(gpu_memory()), wanted, measuring.is_short)
 
     # Helpers
 
@@ -99,6 +110,7 @@ class Run:
         work: Callable[[Problem, Turn], Values],
         limits: Any,
         jobs: int,
+        sharing: Sharing[Problem] | None = None,
     ) -> None:
         """Do a stage in children, and keep each row as it comes."""
         waiting = [p for p, d in depends.items() if not self._done(p, stage, d)]
@@ -110,7 +122,7 @@ class Run:
         def log_of(problem: Problem) -> Path:
             return folder_of(problem, self.options) / f"{stage}.log"
 
-        for n, (problem, values) in enumerate(run_each(waiting, work, log_of, limits, jobs), 1):
+        for n, (problem, values) in enumerate(run_each(waiting, work, log_of, limits, jobs, sharing), 1):
             self.records.add(problem.key, stage, depends[problem], values)
             self._tell(stage, n, len(waiting), problem, values)
 

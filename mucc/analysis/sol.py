@@ -12,13 +12,13 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from mucc.analysis.bound import DRAM, Bound, Rates
 from mucc.analysis.counts import operations, tensor_bytes, work
-from mucc.analysis.products import Term, products
+from mucc.analysis.products import Term, products, term
 from mucc.analysis.structure import GENERAL, Structure, Structures, product_share
 from mucc.dialects.mu.ops.contraction import Compute, ContractionOp, MatmulOp
 from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_bits, dtype_name
 from mucc.signature import evaluate, quotient
 
 Dims = Mapping[str, int]
@@ -224,6 +224,10 @@ def _added(bounds: Iterable[Bound], rates: Rates) -> Bound:
     return rates.bound(counts, moved)
 
 
+PICKING = ("mu.gather", "mu.slice", "mu.take_along")
+"""Operations that read of their first operand what their result has, and no more."""
+
+
 class _Counter:
     """Counts what the results of a kernel need."""
 
@@ -243,8 +247,8 @@ class _Counter:
         """Operations by unit; `instead` says in which arithmetic operands of an element type multiply."""
         counts: dict[str, int] = {}
         for op in self.ops:
-            for unit, term in work(op):
-                number = self.number([term]) * self.share(op)
+            for unit, amount in work(op):
+                number = self.number([amount]) * self.share(op)
                 element = _element(op)
                 if element is not None and unit != "special" and (compute := instead.get(element)):
                     own = op.compute.data if isinstance(op, ContractionOp | ConvolutionOp) else None
@@ -282,6 +286,8 @@ class _Counter:
         if not isinstance(argument.type, TensorType):
             return 0
         whole = self.number([tensor_bytes(argument.type)])
+        if picked := _picked(argument, self.ops):
+            return min(whole, self.number(picked))
         extents = self.extents(argument)
         if (structure := self.structures[argument]) == GENERAL or len(extents) < 2:
             return int(whole * structure.share(1, 1))
@@ -314,6 +320,18 @@ class _Counter:
         return lines
 
 
+def _picked(value: SSAValue, readers: Iterable[Operation]) -> list[Term]:
+    """Bytes of a value of which the readers take parts; empty where one reads all of it.
+
+    Rows count once for each index that picks one: which indices are equal is not known.
+    """
+    own = [op for op in readers if value in op.operands]
+    if any(op.name not in PICKING or value in op.operands[1:] for op in own):
+        return []
+    bits = dtype_bits(Shaped.of(value.type).element_type)
+    return [term(bits / 8, Shaped.of(op.results[0].type).dims) for op in own]
+
+
 def _needed(results: tuple[SSAValue, ...], structures: Structures) -> set[SSAValue]:
     """The values that results depend on, as far as structure does not fix them."""
     needed: set[SSAValue] = set()
@@ -341,8 +359,12 @@ def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
         inner.update(op.results)
         read.update(dict.fromkeys(v for v in op.operands if v not in inner))
     counts = {unit: evaluate(terms, dims) for unit, terms in operations(stage.body.block.ops).items()}
-    tensors = [v.type for v in (*read, *stage.outputs)]
-    moved = evaluate([tensor_bytes(t) for t in tensors if isinstance(t, TensorType)], dims)
+    moved = evaluate([tensor_bytes(v.type) for v in stage.outputs], dims)
+    for value in read:
+        if isinstance(value.type, TensorType):
+            whole = evaluate([tensor_bytes(value.type)], dims)
+            picked = _picked(value, stage.body.block.ops)
+            moved += min(whole, evaluate(picked, dims)) if picked else whole
     return StageBound(stage.stage_name.data, stage.kind.data.value, moved, rates.bound(counts, moved))
 
 

@@ -96,8 +96,8 @@ class Cache:
     """A cache in a directory, which is made when something is first stored.
 
     `bound` is in bytes, MUCC_CACHE_SIZE by default. `shared` are directories in which is looked after the
-    own one. No method but `clear` and `verify` raises for a cache that cannot be used; `problems` says
-    what went wrong, once each. Threads may share a Cache.
+    own one. No method but `stats`, `clear` and `verify` raises for a cache that cannot be used; `problems`
+    says what went wrong, once each. Threads may share a Cache.
     """
 
     patience = 900.0
@@ -287,24 +287,32 @@ class Cache:
     # The whole
 
     def stats(self) -> Stats:
-        """How much is stored, and how often it was of use."""
+        """How much is stored, and how often it was of use. Raises OSError."""
         from mucc.cache import upkeep
 
+        self._check_folder()
         return upkeep.stats(self.directory, self.bound)
 
     def clear(self) -> Stats:
         """Remove everything that is stored, and return what was there. Raises OSError."""
         from mucc.cache import upkeep
 
+        self._check_folder()
         return upkeep.clear(self.directory, self.bound)
 
     def verify(self) -> Report:
         """Check every entry, and drop the damaged ones. Raises OSError."""
         from mucc.cache import upkeep
 
+        self._check_folder()
         return upkeep.verify(self.directory)
 
     # What is shared by the above
+
+    def _check_folder(self) -> None:
+        """Raise OSError where there can be no directory; a cache that is not there is empty."""
+        with contextlib.suppress(FileNotFoundError):
+            os.close(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def _look(self, level: str, key: str) -> Entry | None:
         """The entry in the own directory, else in a shared one."""
@@ -328,7 +336,9 @@ class Cache:
         except FileNotFoundError:
             pass
         except OSError as error:
-            if directory == self.directory:
+            if directory == self.directory and isinstance(error, NotADirectoryError):
+                self._no_folder()
+            elif directory == self.directory:
                 message = f"the cache cannot be read: {error}"
                 self._warn_once("MU5203", message, "`mucc cache clear` makes a new one")
             else:
@@ -377,9 +387,16 @@ class Cache:
         what = "was dropped; it is made again" if own else "of a shared cache was passed over"
         self._warn("MU5204", f"a damaged cache entry {what} ({path})")
 
+    def _no_folder(self) -> None:
+        message = f"'{self.directory}' cannot hold a cache, so nothing is kept: part of the path is a file"
+        self._warn_once("MU5203", message, "set MUCC_CACHE_DIR to a directory, or remove that file")
+
     def _unusable(self, error: OSError) -> None:
         import errno
 
+        if isinstance(error, NotADirectoryError | FileExistsError):
+            self._no_folder()
+            return
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         self._warn_once(
             "MU5203",

@@ -213,7 +213,9 @@ class _Step:
 
     @staticmethod
     def of(path: str, args: Arguments) -> _Step:
-        kind = args.emit or BY_SUFFIX.get(os.path.splitext(args.output or "")[1], "so")
+        if args.output == "":
+            raise usage_error("-o is followed by an empty name", "leave out -o, or name a file after it")
+        kind = args.emit or _kind_of(args.output)
         output = args.output or _default_output(path, kind)
         if output == STDIN and kind in ("so", "cubin"):
             raise usage_error(f"a {kind} cannot go to stdout", f"add -o {_stem(path)}.{kind}")
@@ -303,6 +305,18 @@ def _write(step: _Step, made: _Made, reporter: Reporter) -> None:
         files.write_stdout(made.data)
     else:
         files.write_output(step.output, made.data, executable=step.kind == "so")
+
+
+def _kind_of(output: str | None) -> str:
+    """What the name of an output asks for; a library where it has no suffix, or a version after `.so`."""
+    name = os.path.basename(output or "")
+    suffix = os.path.splitext(name)[1]
+    if suffix and suffix not in BY_SUFFIX and ".so." not in name:
+        raise usage_error(
+            f"-o {output} does not say what to make: nothing ends in '{suffix}'",
+            f"let its name end in {', '.join(BY_SUFFIX)}, or say --emit=KIND",
+        )
+    return BY_SUFFIX.get(suffix, "so")
 
 
 def _stem(path: str) -> str:

@@ -71,7 +71,9 @@ def main(argv: list[str], reporter: Reporter) -> int:
             _show_stats(cache.stats(), args)
     except OSError as error:
         what = "cleared" if args.action == "clear" else "read"
-        raise DiagnosticError(Diagnostic("MU5203", f"the cache cannot be {what}: {error}")) from error
+        helps = ("set MUCC_CACHE_DIR to a directory",) if isinstance(error, NotADirectoryError) else ()
+        found = Diagnostic("MU5203", f"the cache cannot be {what}: {error}", helps=helps)
+        raise DiagnosticError(found) from error
     reporter.add(cache.problems)
     return status
 

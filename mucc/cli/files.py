@@ -17,13 +17,22 @@ def _fail(code: str, message: str, *helps: str) -> NoReturn:
     raise DiagnosticError(Diagnostic(code, message, helps=helps))
 
 
+LARGEST = 64 << 20
+"""Bytes of the largest file that is read: more than programs have, and measurements that were exported."""
+
+
 def read_bytes(path: str) -> bytes:
-    """The contents of a file, or of stdin for `-`. Raises MU5010 or MU5011."""
-    if path == STDIN:
-        return sys.stdin.buffer.read()
+    """The contents of a source file, or of stdin for `-`. Raises MU5010 or MU5011."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        if path == STDIN:
+            data = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            name = "stdin" if path == STDIN else f"'{path}'"
+            _fail("MU5011", f"{name} holds more than {LARGEST >> 20} MiB, the most that is read")
+        return data
     except FileNotFoundError:
         helps = (f"did you mean '{meant}'?",) if (meant := _meant(path)) else ()
         _fail("MU5010", f"there is no file '{path}'", *helps)
@@ -60,6 +69,8 @@ def _no_directory(path: str) -> NoReturn:
 
 def check_output(path: str, inputs: tuple[str, ...] = ()) -> None:
     """Raise MU5012 to MU5015 now where `write_output` would fail after the work is done."""
+    if not path or "\0" in path:
+        _fail("MU5001", "the output has an empty name" if not path else f"no file can be called {path!r}")
     directory = os.path.dirname(path) or "."
     if os.path.isdir(path) or path.endswith(os.sep):
         _fail("MU5013", f"cannot write '{path}': it is a directory", "give a file name after -o")

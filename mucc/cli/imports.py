@@ -118,9 +118,9 @@ def _request(args: Arguments) -> Request:
         help = "names are ASCII letters, digits and _, and no reserved words"
         raise usage_error(f"'{args.name}' cannot be the name of a kernel", help)
     text = files.read_source(args.file).text
-    driver = args.driver or (driver_name(args.output) if args.output else None)
+    driver = driver_name(args.output) if args.output and args.driver is None else args.driver
     for path in (args.output, driver):
-        if path:
+        if path is not None:
             files.check_output(path, (args.file,))
     if args.output and driver and os.path.realpath(args.output) == os.path.realpath(driver):
         raise usage_error(f"the program and its driver would both be written to '{driver}'")

@@ -6,6 +6,8 @@ has them too, beside all of its own.
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Sequence
 from typing import IO, NoReturn
@@ -17,10 +19,11 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from mucc.cli import start
-from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source
+from mucc.cli.files import LARGEST
+from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, bounded
 from mucc.diagnostics.render import render_text
 from mucc.passes.support import PassError
-from mucc.source import decode
+from mucc.source import STDIN, decode
 from mucc.universe import MUCC_UNIVERSE
 from mucc.version import __version__
 
@@ -70,6 +73,7 @@ class OptMain(xDSLOptMain):
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
         try:
+            _check_size(self.args.input_filename)
             return super().prepare_input()
         except (OSError, ValueError) as error:
             raise _UsageError(error) from error
@@ -106,15 +110,26 @@ class OptMain(xDSLOptMain):
             raise DiagnosticException(str(error)) from error
 
 
+def _check_size(path: str | None) -> None:
+    """Raise ValueError for a file without end, or one that is too large to be a program."""
+    if path is None or path == STDIN:
+        return
+    info = os.stat(path)
+    if stat.S_ISCHR(info.st_mode) and info.st_rdev != os.makedev(1, 3):  # /dev/null is an empty file
+        raise ValueError(f"{path} is a device, not a file")
+    if info.st_size > LARGEST:
+        raise ValueError(f"{path} holds more than {LARGEST >> 20} MiB, the most that is read")
+
+
 def run(args: Sequence[str] | None = None) -> int:
     """One command line to an exit status; what is wrong with the input goes to stderr."""
     try:
         OptMain("mucc-opt: the passes of mucc on textual IR and on .mcu files", args).run()
     except (DiagnosticException, ParseError) as error:
-        print(error, file=sys.stderr)
+        print(bounded(str(error)), file=sys.stderr)
         return 1
     except _UsageError as error:
-        print(f"mucc-opt: error: {error}", file=sys.stderr)
+        print(bounded(f"mucc-opt: error: {error}"), file=sys.stderr)
         return 2
     return 0
 

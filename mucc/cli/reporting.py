@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mucc import interrupts
+from mucc.cli import streams
 from mucc.diagnostics.core import Diagnostic, ExitStatus, Severity, Source
 
 if TYPE_CHECKING:
@@ -114,19 +115,18 @@ class Reporter:
 
                 blank = "\n" if self.seen else ""
                 text = render_text(diagnostic, source, colour=use_colour(sys.stderr))
-                sys.stderr.write(blank + text)
+                self._say(blank + text)
             self.seen.append((diagnostic, source))
 
     def line(self, text: str) -> None:
         """A line of result on stderr; left out in JSON form, where the exit status says it."""
         if not self.json:
-            sys.stderr.write(f"{text}\n")
+            self._say(f"{text}\n")
 
     def progress(self, text: str) -> None:
         """A line that explains a long wait: on a terminal, or with --verbose."""
         if not self.json and (self.verbose or sys.stderr.isatty()):
-            sys.stderr.write(f"mucc: {text}\n")
-            sys.stderr.flush()
+            self._say(f"mucc: {text}\n")
 
     def display(self) -> Display:
         """What shows how a pool of builds is getting on, in the form that was asked for."""
@@ -147,9 +147,8 @@ class Reporter:
         """Say that a signal has ended the command, unless that is said; its exit status."""
         number = interrupts.number_of(error)
         if interrupts.may_speak():
-            with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write(self.farewell(number))
-                sys.stderr.flush()
+            with contextlib.suppress(BrokenPipeError):
+                self._say(self.farewell(number))
         return interrupts.status_of(number)
 
     def close(self) -> None:
@@ -157,12 +156,21 @@ class Reporter:
         if self.json:
             from mucc.diagnostics.render import render_json
 
-            sys.stderr.write(render_json(self.seen))
+            self._say(render_json(self.seen))
         elif self.seen:
             from mucc.diagnostics.render import summary
 
-            sys.stderr.write(f"\n{line}\n" if (line := summary(d for d, _ in self.seen)) else "")
-        sys.stderr.flush()
+            self._say(f"\n{line}\n" if (line := summary(d for d, _ in self.seen)) else "")
+
+    def _say(self, text: str) -> None:
+        """Write to stderr. Where it takes nothing more, the exit status remains."""
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            streams.drop_output(sys.stderr)
 
     @property
     def status(self) -> ExitStatus:

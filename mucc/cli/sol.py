@@ -69,7 +69,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         value: float | None = getattr(args, option)
         if value is not None and not 0 < value < float("inf"):
             raise usage_error(f"--{option} must be a time in milliseconds above 0, got {value:g}")
-    if args.plot:
+    if args.plot is not None:
         files.check_output(args.plot, (args.file,))
     from mucc.analysis import sol_report
     from mucc.analysis.program import analyse_import, analyse_source

@@ -13,6 +13,7 @@ from mucc.cli import streams
 def run(command: Callable[[], int]) -> NoReturn:
     """Run a command as a process of its own, and exit with its status, or 128 + the number of a signal."""
     streams.open_closed()
+    streams.allow_names()
     try:
         interrupts.install()
         from mucc.cli.reporting import Reporter, asks_for_json

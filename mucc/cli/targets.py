@@ -21,14 +21,19 @@ class Arguments:
     verbose: bool = False
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
-    """Print each target with its mainloops, the formats that they multiply in, the schedulers they take."""
+def parser() -> Parser:
+    """The options of `mucc targets`."""
     p = Parser("targets", "List the GPUs that can be compiled for.")
     p.add_argument(
         "--json", action="store_true", help="print the list as JSON, with the cards of each target"
     )
     add_diagnostics(p)
-    args = p.parse(argv, Arguments())
+    return p
+
+
+def main(argv: list[str], reporter: Reporter) -> int:
+    """Print each target with its mainloops, the formats that they multiply in, the schedulers they take."""
+    args = parser().parse(argv, Arguments())
     targets = [get_target(name) for name in sorted(target_names(), key=_number)]
     if args.json:
         import json

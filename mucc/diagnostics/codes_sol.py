@@ -84,9 +84,10 @@ is built without CUDA.
     "MU5409": (
         "a part of a module has no bound",
         """
-`mucc sol problem.py` bounds what mucc can say of a module. What stays a call to PyTorch, such as dropout with
-its random numbers, is left out: the whole takes at least what is printed, and more. `mucc import --list`
-names each operation with the reason.
+`mucc sol problem.py` bounds what mucc can say of a module, and what it can count of calls to PyTorch. What is
+not understood, such as dropout with its random numbers or a singular value decomposition, is left out: the
+whole takes at least what is printed, and more, so there is no gap and no score. `mucc import --list` names
+each operation with the reason.
 """,
     ),
 }

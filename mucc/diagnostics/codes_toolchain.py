@@ -153,9 +153,9 @@ error[MU5021]: '/dev/null' is empty
     "MU5101": (
         "nvcc was not found",
         """
-Making a `.so`, PTX or a cubin needs NVIDIA's compiler. It is looked for, in this order, at `--nvcc`
-and MUCC_NVCC, among the pip packages of this Python, at CUDA_HOME and CUDA_PATH, on PATH, and under
-`/usr/local/cuda*`.
+Making a `.so`, PTX or a cubin that is not in the cache needs NVIDIA's compiler. It is looked for, in this
+order, at `--nvcc` and MUCC_NVCC, among the pip packages of this Python, at CUDA_HOME and CUDA_PATH, on PATH,
+and under `/usr/local/cuda*`.
 
 ```
 $ mucc kernel.mcu -o kernel.so
@@ -169,7 +169,7 @@ error[MU5101]: nvcc was not found
         "the CUTLASS headers were not found",
         """
 The C++ that mucc makes includes CUTLASS 4.2. Its headers are looked for at MUCC_CUTLASS and in the
-pip package `nvidia-cutlass`.
+pip package `nvidia-cutlass`, wherever this Python finds packages (also what PYTHONPATH names).
 
 ```
 $ MUCC_CUTLASS= mucc kernel.mcu -o kernel.so

@@ -92,12 +92,28 @@ class Fix:
     applicability: Applicability = Applicability.MAYBE_INCORRECT
 
 
+LONGEST_LINE = 1000
+"""Characters of a line of a message. What is quoted may be of any length."""
+
+
+def bounded(text: str) -> str:
+    """Text whose long lines have lost their middle."""
+    if len(text) <= LONGEST_LINE:
+        return text
+    end = LONGEST_LINE // 2 - 20
+    return "\n".join(
+        line if len(line) <= LONGEST_LINE else f"{line[:end]} ... {len(line)} characters ... {line[-end:]}"
+        for line in text.split("\n")
+    )
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """One finding.
 
     `notes` are facts, `helps` are advice, `fixes` are edits, which a tool may apply where they say so.
     `labels` are further spans with a short text each. `span` is None where no place in a source is to blame.
+    Long lines of texts are `bounded`.
     """
 
     code: str
@@ -110,6 +126,17 @@ class Diagnostic:
     helps: tuple[str, ...] = ()
     fixes: tuple[Fix, ...] = ()
     source: Source | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("message", "label"):
+            if len(text := getattr(self, name)) > LONGEST_LINE:
+                object.__setattr__(self, name, bounded(text))
+        for name in ("notes", "helps"):
+            texts: tuple[str, ...] = getattr(self, name)
+            if any(len(text) > LONGEST_LINE for text in texts):
+                object.__setattr__(self, name, tuple(map(bounded, texts)))
+        if any(len(text) > LONGEST_LINE for _, text in self.labels):
+            object.__setattr__(self, "labels", tuple((span, bounded(text)) for span, text in self.labels))
 
     def __str__(self) -> str:
         return f"{self.severity}[{self.code}]: {self.message}"

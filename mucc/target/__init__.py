@@ -15,12 +15,16 @@ package loads none of them.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mucc.target.base import Target
+
+LONGEST_NAME = 80
+"""Characters of a name that are looked at to guess what is meant."""
 
 TARGETS: dict[str, tuple[str, str]] = {
     "sm_90a": ("mucc.target.sm90", "Sm90"),
@@ -49,12 +53,29 @@ def get_target(name: str) -> Target:
     return getattr(import_module(module), class_name)(name)
 
 
+def meant_by(name: str) -> str | None:
+    """The target that is meant by the name of a GPU, of an architecture, or by a compute capability.
+
+    `NVIDIA H200`, `hopper`, `sm90`, `compute_90a` and `9.0` all mean sm_90a.
+    """
+    word = re.sub(r"nvidia|geforce|rtx(?!pro)|tesla|quadro|[^a-z0-9.]", "", name[:LONGEST_NAME].lower())
+    if found := re.fullmatch(r"(?:sm|compute|arch|cc)?(\d{1,2})\.?(\d)[af]?", word):
+        word = f"{found[1]}.{found[2]}"
+    for target in TARGETS:
+        facts = get_target(target).facts
+        cards = (part for device in facts.devices for part in (device.key, device.name.lower()))
+        if word in facts.aliases or word in (re.sub(r"nvidia|[^a-z0-9]", "", card) for card in cards):
+            return target
+    families = re.match(r"[a-z]+\d+", word)  # h100sxm, a100pcie80gb
+    return meant_by(families[0]) if families and families[0] != word else None
+
+
 def _unknown(name: str) -> Exception:
     from mucc.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
-    close = did_you_mean(name, TARGETS)
-    if close is None and name.removesuffix("a") in (digits := {t.removesuffix("a"): t for t in TARGETS}):
-        close = digits[name.removesuffix("a")]
+    close = meant_by(name)
+    if close is None and not re.fullmatch(r"(sm_?)?\d+[af]?", name):  # capabilities only look alike
+        close = did_you_mean(name, TARGETS)
     return DiagnosticError(
         Diagnostic(
             "MU4001",

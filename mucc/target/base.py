@@ -100,6 +100,8 @@ class Facts(NamedTuple):
     limits: Limits
     multiprocessor: Multiprocessor
     devices: tuple[Device, ...]
+    aliases: tuple[str, ...] = ()
+    """What else people call it: its architecture, chips and cards, compute capabilities that run its code."""
     cost: Mapping[str, Any] = MappingProxyType({})
     """Constants of the target's cost model."""
 
@@ -116,6 +118,7 @@ def load_facts(name: str) -> Facts:
         Limits(**limits),
         Multiprocessor(**table["multiprocessor"]),
         tuple(Device(key=key, **_table(f"devices/{key}")) for key in devices),
+        tuple(table["aliases"]),
         table.get("cost", {}),
     )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.home import data_folder
-from mucc.target import get_target, target_names
+from mucc.target import get_target, meant_by, target_names
 from mucc.target.base import Device, Target
 
 
@@ -37,10 +37,15 @@ def get_card(name: str) -> Card:
         (c for c in known.values() if c.device.name.lower() == name.lower()), None
     )
     if found is None:
-        meant = did_you_mean(wanted, known)
+        meant = did_you_mean(wanted, known) or _first_of(meant_by(name), known)
         helps = (f"did you mean '{meant}'?",) if meant else (f"cards are {', '.join(known)}",)
         raise DiagnosticError(Diagnostic("MU5401", f"no card is called '{name}'", helps=helps))
     return calibrated(found)
+
+
+def _first_of(target: str | None, known: Mapping[str, Card]) -> str | None:
+    """The card that stands for a target."""
+    return next((key for key, card in known.items() if card.target.name == target), None)
 
 
 def calibrated(card: Card) -> Card:

@@ -29,7 +29,7 @@ def flags(kind: Kind, target: str) -> list[str]:
 
 def is_portable(target: str) -> bool:
     """Whether code for a target also runs on later GPUs, through the PTX that a library then holds."""
-    return target[-1].isdigit()
+    return target[-1:].isdigit()
 
 
 def ambient_flags() -> tuple[str, ...]:

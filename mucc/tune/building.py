@@ -76,9 +76,7 @@ def _failed_for_good(folder: Folder, candidate: Candidate) -> bool:
 
 def build_each(pool: Pool, wanted: Iterable[tuple[Kernel, Candidate]], tools: Toolset) -> Iterator[Built]:
     """Build candidates side by side; each comes in its turn as soon as it is there."""
-    from mucc.toolchain.discover import find_toolchain
-
-    find_toolchain(tools.nvcc)  # missing for all or for none
+    from mucc.toolchain.discover import MISSING
 
     def make(item: tuple[Kernel, Candidate]) -> Artefact:
         return build_program(request(*item, tools), pool=pool)
@@ -89,6 +87,8 @@ def build_each(pool: Pool, wanted: Iterable[tuple[Kernel, Candidate]], tools: To
         try:
             artefact = outcome.get()
         except DiagnosticError as error:
+            if any(d.code in MISSING for d in error.diagnostics):
+                raise  # it is missing for all that the cache does not have
             yield Built(kernel, candidate, None, failure_of(error))
             continue
         except Cancelled:

@@ -1,6 +1,6 @@
 """Legality against the compiler: what is accepted compiles, what is rejected for its types does not.
 
-    python test/tools/legality.py --count 40 --rejected 40 --jobs 16 --seed 1 [--nvcc]
+    python test/tools/legality.py --count 40 --rejected 40 --jobs 16 --seed 1 [--nvcc] [--forms]
 
 Draws configurations, builds their skeletons past the legality passes, and prints how many that are accepted
 compile and how many that are rejected fail, by code. Without `--nvcc` only g++ looks at the types of the host
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +33,8 @@ from mucc.passes.gemm_config import problem_of
 from mucc.passes.select_schedule import settings_of
 from mucc.target import get_target
 from mucc.target.config import Schedule
+from mucc.target.cuda import EmissionError
+from mucc.target.skinny import MAINLOOP as SKINNY
 from mucc.target.tma import TmaFamily
 from mucc.toolchain.assembly import host_flags
 from mucc.toolchain.discover import Toolchain, find_toolchain
@@ -54,6 +56,48 @@ KERNELS = (
     "kernel f[M, N=1001, K=77](x: f16[M, K], w: f16[K, N]) -> f16[M, N] {\n    return x @ w\n}\n",
 )
 """Dtypes and layouts that are read in different ways, and epilogues that keep different things in memory."""
+
+FORMS = (
+    "kernel f[B, M, N, K](x: bf16[B, M, K], w: bf16[B, N, K], b: bf16[B, 1, N]) -> bf16[B, M, N] {\n"
+    "    return x @ w.T + b\n}\n",
+    # Operands of 8 bits, of one format and of two.
+    "kernel f[M, N, K](x: s8[M, K], w: s8[N, K]) -> s32[M, N] {\n    return x @ w.T\n}\n",
+    "kernel f[M, N, K](x: s8[M, K], w: u8[N, K], s: f32[N]) -> s8[M, N] {\n    return x @ w.T * s\n}\n",
+    "kernel f[M, N, K](x: u8[M, K], w: s8[N, K]) -> f32[M, N] {\n    return x @ w.T\n}\n",
+    "kernel f[M, N, K](x: e4m3[M, K], w: e5m2[N, K], s: f32[M]) -> bf16[M, N] {\n"
+    "    return x @ w.T * s[:, None]\n}\n",
+    "kernel f[M, N, K](x: e4m3[M, K], w: e4m3[N, K]) -> (y: e4m3[M, N], a: f32[]) {\n"
+    "    y = matmul(x, w.T, acc=fast)\n    return y, amax(y)\n}\n",
+    "kernel f[M, N, K](x: e4m3[M, K], w: e4m3[N, K], a: f32[M, K/128], b: f32[N/128, K/128])\n"
+    "    -> bf16[M, N] {\n    return matmul(x, w.T, scale_a=a, scale_b=b)\n}\n",
+    # Sparse operands and operands that are converted.
+    "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K] sparse) -> bf16[M, N] {\n    return x @ w.T\n}\n",
+    "kernel f[M, N, K](w: f16[M, K] sparse, x: f16[K, N], s: f32[M]) -> f32[M, N] {\n"
+    "    return w @ x * s[:, None]\n}\n",
+    "kernel f[M, N, K](x: s8[M, K], w: s8[N, K] sparse) -> s32[M, N] {\n    return x @ w.T\n}\n",
+    "kernel f[M, N, K](x: s8[M, K], w: u8[N, K] sparse) -> s32[M, N] {\n    return x @ w.T\n}\n",
+    "kernel f[M, N, K](x: e4m3[M, K], w: e5m2[N, K] sparse) -> f32[M, N] {\n"
+    "    return matmul(x, w.T, acc=fast)\n}\n",
+    "kernel f[M, N, K](x: f32[M, K], w: f32[N, K] sparse) -> f32[M, N] {\n    return x @ w.T\n}\n",
+    "kernel f[M, N, K](x: bf16[M, K], w: s8[N, K], s: bf16[N, K/64]) -> bf16[M, N] {\n"
+    "    return x @ dequantize(w, s).T\n}\n",
+    "kernel f[M, N, K](x: f16[M, K], w: u4[N, K], s: f16[N, K/128], z: u8[N, K/128]) -> f16[M, N] {\n"
+    "    return x @ dequantize(w, s, z).T\n}\n",
+    # Several problems in one kernel, several right operands, rows by number.
+    "kernel f[T, E, N, K](x: bf16[T, K], w: bf16[E, N, K], o: s32[E], r: f32[T]) -> bf16[T, N] {\n"
+    "    return grouped_matmul(x, w.T, o) * r[:, None]\n}\n",
+    "kernel each f[M, N, K](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N] {\n"
+    "    return x @ w.T + b\n}\n",
+    "kernel f[M, N, K](x: bf16[M, K], g: bf16[N, K], u: bf16[N, K]) -> bf16[M, N] {\n"
+    "    return silu(x @ g.T) * (x @ u.T)\n}\n",
+    "kernel f[M, N, K](x: e4m3[M, K], g: e4m3[N, K], u: e4m3[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
+    "    y = silu(x @ g.T) * (x @ u.T)\n    return y, sum(y, axis=0)\n}\n",
+    "kernel f[T, M, N, K](x: bf16[T, K], rows: s32[M], w: bf16[K, N]) -> f32[M, N] {\n"
+    "    return gather(x, rows) @ w\n}\n",
+    "kernel f[T, M, N, K](x: s8[T, K], rows: s32[M], w: u8[N, K]) -> s32[M, N] {\n"
+    "    return gather(x, rows) @ w.T\n}\n",
+)
+"""Every other form of operand."""
 
 AT_RUN_TIME = {"MU3006", "MU3008", "MU3012", "MU3013", "MU3017"}
 """Codes of what compiles, and spills registers, or is refused by CUTLASS or the driver at the launch."""
@@ -77,7 +121,7 @@ class Case(NamedTuple):
     host: str
 
 
-def draw(rng: random.Random, mainloops: tuple[str, ...], wild: bool) -> Schedule:
+def draw(rng: random.Random, mainloops: tuple[str, ...], wild: bool, early: bool) -> Schedule:
     """A schedule; a wild one may break any rule."""
     rows, columns, depths = WILD if wild else TAME
     scheduler = rng.choice(("persistent", "persistent", "stream_k", "split_k"))
@@ -91,37 +135,59 @@ def draw(rng: random.Random, mainloops: tuple[str, ...], wild: bool) -> Schedule
         splits=rng.choice((1, 3)) if scheduler != "persistent" else 1,
         stages=rng.choice((None, None, 2, 3, 12 if wild else None)),
         exchanged=rng.random() < 0.4,
+        pdl=early and rng.random() < 0.2,
     )
 
 
-def cases(target: str, rng: random.Random, accepted: int, rejected: int) -> Iterator[Case]:
+def cases(target: str, rng: random.Random, accepted: int, rejected: int, forms: bool) -> Iterator[Case]:
     """So many of each, each schedule once."""
     machine = get_target(target)
-    mainloops = tuple(m for f in machine.families if isinstance(f, TmaFamily) for m in f.mainloops)
-    compiled = {text: _compiled(text, target, mainloops[0]) for text in KERNELS}
+    mainloops = tuple(
+        m
+        for f in machine.families
+        for m in f.mainloops
+        if m != SKINNY and (forms or isinstance(f, TmaFamily))
+    )
+    kernels = KERNELS + FORMS if forms else KERNELS
+    compiled = cache(partial(_compiled, target))
     seen: set[tuple[str, Schedule]] = set()
     left = {True: accepted, False: rejected}
     while any(left.values()):
-        text = rng.choice(KERNELS)
-        schedule = draw(rng, mainloops, wild=rng.random() < 0.5)
-        gemm = _gemm(compiled[text])
+        text = rng.choice(kernels)
+        schedule = draw(rng, mainloops, wild=rng.random() < 0.5, early=forms)
+        compilation = compiled(text, schedule.mainloop if forms else mainloops[0])
+        if compilation is None:
+            continue
+        gemm = _gemm(compilation)
         config = problem_of(gemm).config(schedule)
         codes = tuple(sorted({v.code for v in machine.violations(config, schedule.stages)}))
         if (text, schedule) in seen or not left[not codes] or (codes and set(codes) <= AT_RUN_TIME):
             continue
         seen.add((text, schedule))
         stages = schedule.stages or max(machine.max_stages(config), 2)
+        gemm.exchange = gemm.pdl = None
         gemm.properties |= settings_of(replace(schedule, stages=stages))
-        if not schedule.exchanged:
-            gemm.exchange = None
-        (skeleton,) = compiled[text].parts().skeletons
         left[not codes] -= 1
-        yield Case(f"{schedule} of {text.splitlines()[0]}", codes, skeleton.device, skeleton.host)
+        label = f"{schedule} of {text.splitlines()[0]}"
+        try:
+            (skeleton,) = compilation.parts().skeletons
+        except EmissionError:
+            if not codes:
+                raise
+            left[False] += 1  # what is rejected cannot even be written
+            continue
+        yield Case(label, codes, skeleton.device, skeleton.host)
 
 
-def _compiled(text: str, target: str, mainloop: str) -> Compilation:
+def _compiled(target: str, text: str, mainloop: str) -> Compilation | None:
+    """A kernel of one contraction with some legal schedule of a mainloop; None where that is not possible."""
     schedule = f"schedule f for {target} {{\n    mainloop = {mainloop}\n}}\n"
-    return compile_text(Source("f.mcu", text + schedule), Options(target))
+    try:
+        compilation = compile_text(Source("f.mcu", text + schedule), Options(target))
+    except DiagnosticError:
+        return None
+    contractions = [op for op in compilation.cutlass.walk() if isinstance(op, GemmOp)]
+    return compilation if len(contractions) == 1 else None
 
 
 def _gemm(compilation: Compilation) -> GemmOp:
@@ -147,10 +213,10 @@ def compile_case(case: Case, toolchain: Toolchain, target: str, nvcc: bool) -> s
     return found[1] if found else done.stderr[:300]
 
 
-def run(target: str, seed: int, accepted: int, rejected: int, jobs: int, nvcc: bool) -> bool:
+def run(target: str, seed: int, accepted: int, rejected: int, jobs: int, nvcc: bool, forms: bool) -> bool:
     """Print the counts; whether everything accepted compiled."""
     toolchain = find_toolchain()
-    drawn = list(cases(target, random.Random(seed), accepted, rejected))
+    drawn = list(cases(target, random.Random(seed), accepted, rejected, forms))
     with ThreadPoolExecutor(jobs) as threads:
         compiling = partial(compile_case, toolchain=toolchain, target=target, nvcc=nvcc)
         errors = list(threads.map(compiling, drawn))
@@ -181,9 +247,10 @@ def main() -> int:
     parser.add_argument("--rejected", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--nvcc", action="store_true")
+    parser.add_argument("--forms", action="store_true", help="all forms of operands, pdl too")
     a = parser.parse_args()
     try:
-        return 0 if run(a.target, a.seed, a.count, a.rejected, a.jobs, a.nvcc) else 1
+        return 0 if run(a.target, a.seed, a.count, a.rejected, a.jobs, a.nvcc, a.forms) else 1
     except DiagnosticError as error:
         print(error, file=sys.stderr)
         return 3

@@ -13,6 +13,7 @@ CHECKS = {
     "pyright": ["pyright"],
     "lit": ["lit", "-sv", "test"],
     "pytest": [sys.executable, "-m", "pytest", "-n", "auto"],
+    "install": [sys.executable, "test/tools/install_matrix.py", "--share"],
 }
 
 

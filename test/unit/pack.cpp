@@ -4,6 +4,8 @@
 // PACK is the header with the one access replaced that only a GPU has.
 #include <mucc/view.h>
 
+#include "gpu_bits.h"
+
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
@@ -20,20 +22,6 @@ static thread_local Index3 threadIdx;
 static Index3 blockIdx, gridDim;
 static std::barrier<> together(256);
 inline void __syncthreads() { together.arrive_and_wait(); }
-inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, int shift) {
-  return uint32_t((uint64_t(high) << 32 | low) >> (shift & 31));
-}
-inline uint32_t __float_as_uint(float x) {
-  uint32_t u;
-  std::memcpy(&u, &x, 4);
-  return u;
-}
-inline float __uint_as_float(uint32_t u) {
-  float x;
-  std::memcpy(&x, &u, 4);
-  return x;
-}
-
 static char const *lowest, *highest;  // of the source
 
 namespace mucc {

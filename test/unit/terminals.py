@@ -6,12 +6,14 @@ import io
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
+
+from processes import HANG
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,10 +44,15 @@ def drawn(live: Drawable, width: int = 120) -> str:
     return capture.get()
 
 
-def on_a_terminal(program: str, *arguments: str, interrupt_at: bytes = b"") -> tuple[int, str]:
+def on_a_terminal(
+    program: str,
+    *arguments: str,
+    at: bytes = b"",
+    act: Callable[[subprocess.Popen[bytes]], object] = lambda process: None,
+) -> tuple[int, str]:
     """Run a Python program with a terminal for stderr; its status, and what the terminal got.
 
-    SIGINT is sent once the terminal has got `interrupt_at`.
+    `act` is called once the terminal has got `at`.
     """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -55,7 +62,7 @@ def on_a_terminal(program: str, *arguments: str, interrupt_at: bytes = b"") -> t
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"},
     )
     os.close(theirs)
-    got, until = b"", time.monotonic() + 20
+    got, until = b"", time.monotonic() + HANG
     while time.monotonic() < until:
         if select.select([ours], [], [], 0.05)[0]:
             try:
@@ -63,8 +70,8 @@ def on_a_terminal(program: str, *arguments: str, interrupt_at: bytes = b"") -> t
             except OSError:  # closed at the other end
                 break
             got += data
-        if interrupt_at and interrupt_at in got:
-            process.send_signal(signal.SIGINT)
-            interrupt_at = b""
+        if at and at in got:
+            act(process)
+            at = b""
     os.close(ours)
-    return process.wait(10), got.decode()
+    return process.wait(HANG), got.decode()

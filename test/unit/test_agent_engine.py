@@ -305,7 +305,7 @@ class Held(ScriptedEvaluator):
 
     def evaluate(self, task: Any, candidates: Any, best_ms: Any, watch: Any = None) -> Any:
         self.entered.set()
-        self.released.wait(10)
+        self.released.wait(300)
         yield 0, Outcome(Status.CRASHED, "ended by the agent itself")
 
     def close(self) -> None:
@@ -318,7 +318,7 @@ def test_an_interrupted_run_stores_nothing_of_what_it_broke_off(tmp_path: Path, 
     records = begun(made)
 
     def interrupted(done: Any) -> Any:
-        held.entered.wait(10)
+        held.entered.wait(300)
         raise KeyboardInterrupt
 
     from mucc.agent.engine import running
@@ -396,7 +396,7 @@ def test_waiting_for_a_turn_ends_when_the_run_does(turns: Any):
     thread = threading.Thread(target=other)
     thread.start()
     turns.stop()
-    assert told.get(timeout=5) == "interrupted"
+    assert told.get(timeout=300) == "interrupted"
     thread.join()
 
 

@@ -19,9 +19,9 @@ from mucc.agent.evaluate import Settings
 from mucc.agent.evaluate.building import Builder
 from mucc.agent.evaluate.evaluator import LocalEvaluator
 from mucc.agent.evaluate.judging import Judged
-from mucc.agent.evaluate.memory import Room
 from mucc.agent.evaluate.running import Ran
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.gpu_memory import Room
 from mucc.pool import Cancelled, Pool
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
@@ -254,9 +254,9 @@ def test_closing_ends_what_runs():
 
     thread = threading.Thread(target=evaluate)
     thread.start()
-    assert running.wait(20)
+    assert running.wait(300)
     made.close()
-    thread.join(20)
+    thread.join(300)
     assert not thread.is_alive() and isinstance(errors[0], Cancelled)
     assert not os.path.exists(made.folder)
 

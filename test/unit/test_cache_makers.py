@@ -3,14 +3,17 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mucc.build import Artefact, Request, build
 from mucc.cache import Cache, Entry, makers_key
-from mucc.diagnostics import DiagnosticError
+from mucc.diagnostics import Diagnostic, DiagnosticError
+from mucc.pool import Pool
 from mucc.toolchain import discover, nvcc
 from mucc.toolchain.discover import Tool, Toolchain
+from mucc.tune import building
 
 PROGRAM = b"kernel k[M, N](x: f32[M, N]) -> f32[M, N] {\n    return relu(x)\n}\n"
 
@@ -123,3 +126,23 @@ def test_a_setting_that_leads_nowhere_stays_an_error(machine: Machine, monkeypat
     monkeypatch.undo()
     monkeypatch.setenv("MUCC_CUTLASS", "/nope")
     assert "MU5105" in missing()
+
+
+def test_tuning_needs_no_compiler_for_what_is_in_the_cache(monkeypatch: pytest.MonkeyPatch):
+    """Candidates that are known come first; the first that has to be made says what is missing."""
+
+    def build_program(request: str, **_: object) -> Artefact:
+        if request == "new":
+            raise DiagnosticError(Diagnostic("MU5103", "no host C++ compiler was found"))
+        return Artefact(b"library", (), cached=True)
+
+    monkeypatch.setattr(discover, "find_toolchain", lambda *_: pytest.fail("nobody needs one"))
+    monkeypatch.setattr(building, "build_program", build_program)
+    monkeypatch.setattr(building, "request", lambda kernel, candidate, tools: candidate)
+    monkeypatch.setattr(building, "label", lambda kernel, candidate: candidate)
+    wanted: Any = [("k", "old"), ("k", "new")]
+    with Pool(1) as pool:
+        outcomes = building.build_each(pool, wanted, building.Toolset())
+        assert next(outcomes).data == b"library"
+        with pytest.raises(DiagnosticError, match="no host C"):
+            next(outcomes)

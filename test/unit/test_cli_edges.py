@@ -46,7 +46,9 @@ def test_a_full_disk_behind_stdout(command: str):
 
 
 def test_closed_streams():
-    assert (run := shell("mucc targets >&-")).returncode == 0 and run.stderr == ""
+    for command in ("targets", "k.mcu --emit=cu"):
+        run = shell(f"mucc {command} >&-")
+        assert run.returncode == 2 and "MU5014" in run.stderr
     assert shell("mucc check gone.mcu 2>&- >&-").returncode == 2
     assert "MU5021" in shell("mucc check - <&-").stderr
 

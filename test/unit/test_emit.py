@@ -15,11 +15,13 @@ from xdsl.parser import Parser
 
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass import Cutlass
+from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.dialect import Mu
 from mucc.driver import Options, compile_text
 from mucc.target.cuda import EmissionError, argument_alignments, emit
-from mucc.target.cuda.memory import ONE, ZERO, Product
+from mucc.target.cuda.memory import ONE, ZERO, Memory, Places, Product
 from mucc.target.cuda.names import KEYWORDS, Namer, float_literal, raw_string_literal
+from mucc.target.cuda.packing import Move, check_move
 
 LINEAR = """kernel linear[M, N, K=4096](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N]
     where M % 16 == 0
@@ -188,3 +190,15 @@ cutlass.program @p(%x: !mu.tensor<[A, B, M, K], bf16, strides(_, _, _, 1)>, %w: 
     )
     with pytest.raises(EmissionError, match=r"axes \['A', 'B'\] of x do not follow each other in memory"):
         emit(module, {})
+
+
+def test_a_map_that_packs_refuses_rows_that_are_not_contiguous():
+    text = "kernel f[M, N=3](x: bf16[M, N]) -> bf16[M, N] { return x }"
+    (program,) = (op for op in compiled(text)[0].body.block.ops if isinstance(op, ProgramOp))
+    memory = Places(program, {"M": "M", "N": "N"}).find(program.body.block.args[0])
+    assert isinstance(memory, Memory)
+    move = Move(memory, (Product(3), ONE), memory, (Product(8), Product(2)), (), ZERO)
+    for turned, lines in ((False, [[0], [1]]), (True, [[0], []])):
+        with pytest.raises(EmissionError, match="is not contiguous along"):
+            check_move(move, turned, lines)
+    check_move(move, False, [[0, 1], []])

@@ -40,7 +40,7 @@ def test_sharing_goes_together_and_measuring_alone():
         thread = threading.Thread(target=measure)
         thread.start()
         assert not inside.wait(0.05)
-    assert together.is_set() and inside.wait(5)
+    assert together.is_set() and inside.wait(300)
     thread.join()
 
 
@@ -63,9 +63,9 @@ def test_who_measures_comes_before_who_shares():
         threads[0].start()
         wait_for(lambda: _waiting() == 1)
         threads[1].start()
-        assert started[1].wait(5)
+        assert started[1].wait(300)
     for thread in threads:
-        thread.join(5)
+        thread.join(300)
     assert order == ["measure", "share"]
 
 
@@ -89,9 +89,9 @@ def test_processes_take_turns(theirs: str, waits: bool):
 
     thread = threading.Thread(target=share)
     thread.start()
-    assert inside.wait(0.05 if waits else 5) is not waits
+    assert inside.wait(0.05 if waits else 300) is not waits
     other.stdin.close()
-    assert inside.wait(5)
+    assert inside.wait(300)
     thread.join()
     other.wait()
     other.stdout.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import gone, wait_for
+from processes import HANG, gone, wait_for
 
 from mucc import jobs, pool
 from mucc.diagnostics import DiagnosticError
@@ -110,7 +110,7 @@ def test_the_bounds_hold(kinds: list[Kind], cores: int, memory: int):
     with Pool(cores, memory, runner=fake) as p:
         futures = [p.submit(job) for job in wanted]
         for future in futures:
-            assert future.result(20).status == 0
+            assert future.result(HANG).status == 0
     assert sorted(fake.order, key=lambda j: int(j.program)) == wanted
     assert fake.most <= cores
     # What is larger than the bound ran, but with nothing beside it.
@@ -146,11 +146,10 @@ def test_a_large_job_lets_some_pass_but_does_not_starve():
         wait_for(lambda: fake.runs(0))
         large = p.submit(named(1, Kind.DEVICE))
         small = [p.submit(named(i)) for i in range(2, 60)]
-        wait_all(small[:MAX_PASSED], 20)
-        wait_all(small, 0.05)
+        wait_all(small[:MAX_PASSED], HANG)
         assert len(fake.order) == 1 + MAX_PASSED and not large.done()
         fake.let_go(0)
-        large.result(20)
+        large.result(HANG)
     assert [job.program for job in fake.order].index("1") == 1 + MAX_PASSED
 
 
@@ -160,7 +159,7 @@ def test_a_measured_peak_raises_the_estimate():
         p.run(named(0))
         for i in range(1, 9):
             p.submit(named(i))
-        assert p.submit(named(9, Kind.PTXAS)).result(20)
+        assert p.submit(named(9, Kind.PTXAS)).result(HANG)
     assert fake.most <= 2  # a link beside the ptxas, never two links
 
 
@@ -192,8 +191,8 @@ def test_a_failure_names_program_and_stage_and_others_go_on(tmp_path: Path):
         bad = p.submit(shell("seq 100; echo error; exit 1", "bad.mcu"), keep=str(tmp_path))
         fine = p.submit(shell("true"))
         with pytest.raises(DiagnosticError) as error:
-            bad.result(20)
-        assert fine.result(20).status == 0
+            bad.result(HANG)
+        assert fine.result(HANG).status == 0
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.code == "MU5110" and diagnostic.notes[-1] == "while building bad.mcu: link"
     assert len(diagnostic.notes) == 102 and f"{tmp_path}/link.log" in diagnostic.helps[0]
@@ -259,7 +258,7 @@ def test_a_waiting_job_can_be_called_off_alone():
         wait_for(lambda: fake.runs(0))
         assert not first.cancel()
         fake.let_go(0)
-        assert third.result(20).status == 0
+        assert third.result(HANG).status == 0
         with pytest.raises(CancelledError):
             second.result(1)
     assert [job.program for job in fake.order] == ["0", "2"]
@@ -277,7 +276,7 @@ def test_leaving_waits_for_what_was_given():
         p.submit(named(9))
 
 
-FAMILY = "sleep 60 & echo $! > {0}/new{1}; mv {0}/new{1} {0}/child{1}; wait"
+FAMILY = "sleep 600 & echo $! > {0}/new{1}; mv {0}/new{1} {0}/child{1}; wait"
 
 
 def test_leaving_by_an_exception_ends_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -302,9 +301,9 @@ def test_leaving_by_an_exception_ends_everything(tmp_path: Path, monkeypatch: py
             wait_for((tmp_path / f"child{i}").exists)
         started = time.monotonic()
         raise ZeroDivisionError
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < HANG
     assert all(isinstance(f.exception(0), Cancelled) for f in futures)
-    waiter.join(5)
+    waiter.join(HANG)
     assert isinstance(caught[0], Cancelled)
     assert all(isinstance(o.error, Cancelled) for o in outcomes)
     assert all(gone(int((tmp_path / f"child{i}").read_text())) for i in range(2))
@@ -360,8 +359,8 @@ def test_signals_end_everything(tmp_path: Path, how: str, number: signal.Signals
     started = time.monotonic()
     process.send_signal(number)
     killed = number == signal.SIGKILL
-    assert process.wait(10) == (-signal.SIGKILL if killed else 9)
-    assert time.monotonic() - started < 1.5
+    assert process.wait(HANG) == (-signal.SIGKILL if killed else 9)
+    assert time.monotonic() - started < HANG
     assert all(gone(int((tmp_path / f"child{i}").read_text())) for i in range(2))
     if killed:
         wait_for(lambda: os.listdir(temporary) == [])

@@ -24,9 +24,11 @@ def newest_torches() -> list[str]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip("the package index does not answer")
-    if not (listed := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
+    listed = re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)
+    versions = listed[1].split(",") if listed else []
+    minors = {tuple(int(part) for part in re.findall(r"\d+", version)[:2]) for version in versions}
+    if len(minors) < NEWEST:  # files on this machine, at most
         pytest.skip("no package index can be reached")
-    minors = {tuple(int(part) for part in re.findall(r"\d+", text)[:2]) for text in listed[1].split(",")}
     return [".".join(map(str, minor)) for minor in sorted(minors, reverse=True)[:NEWEST]]
 
 

@@ -59,7 +59,7 @@ def test_a_child_gets_an_empty_cache_of_its_own(interpreter: Stand, tmp_path: Pa
     interpreter(f"{look}; echo noise; echo '{answer([1], [])}'")
     for cold in (True, False):
         found, seconds = rivals.run_child("triton", cold, 10)
-        assert found == {"import_s": 0.5, "seconds": [1], "errors": []} and 0 < seconds < 10
+        assert found == {"import_s": 0.5, "seconds": [1], "errors": []} and seconds > 0
     first, second = (line.split() for line in log.read_text().splitlines())
     assert first[:3] == ["-m", "bench.compilers", "triton"] and first[4] == "--cold" and len(second) == 4
     assert first[3] != second[3] and not Path(first[3]).exists()
@@ -85,7 +85,7 @@ def test_a_child_that_hangs_ends_with_its_workers(interpreter: Stand, tmp_path: 
 def test_figures_are_medians_of_what_children_report(interpreter: Stand, capsys: pytest.CaptureFixture[str]):
     cold, warm = answer([2.5], []), answer([9, 0.25, 0.75, 0.5], [1e-3, 2e-3, 1e-3, 1e-3])
     interpreter(f"if [ \"$5\" = --cold ]; then echo '{cold}'; else echo '{warm}'; fi")
-    (row,) = rivals.measure_all(["triton"], runs=2, timeout=10)
+    (row,) = rivals.measure_all(["triton"], runs=2, timeout=300)
     assert row["name"] == "triton" and not row["problem"]
     assert (row["import_s"], row["cold_s"], row["warm_s"], row["warm_worst_s"]) == (0.5, 2.5, 0.5, 0.75)
     assert row["error"] == 2e-3
@@ -97,6 +97,6 @@ def test_figures_are_medians_of_what_children_report(interpreter: Stand, capsys:
 @pytest.mark.parametrize("bad", ["0.5", "Infinity"])
 def test_nonsense_is_not_timed(interpreter: Stand, bad: str):
     interpreter(f"echo '{answer([1, 1, 1, 1], [0, 0, 0, 0])}' | sed 's/0, 0, 0]/{bad}, 0, 0]/'")
-    rival = rivals.measure("triton", runs=1, timeout=10)
+    rival = rivals.measure("triton", runs=1, timeout=300)
     assert rival.problem == "wrong results of silu" and rival.cold_s is None
     assert rivals.summarise([{"name": "triton", "cold_s": None, "process_s": None, "warm_s": None}]) == {}

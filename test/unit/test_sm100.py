@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,8 @@ from mucc.diagnostics.core import Source
 from mucc.driver import Options, compile_text
 from mucc.target import get_target
 from mucc.target.config import Epilogue, GemmConfig, Problem, Violation
+from mucc.toolchain.assembly import host_flags
+from mucc.toolchain.discover import find_toolchain
 
 SM100 = get_target("sm_100a")
 GOOD = GemmConfig("bf16", 2, True, True, (128, 256, 64), (2, 1), "two_sm", "persistent")
@@ -103,3 +107,15 @@ def test_kernels_are_written_for_blackwell() -> None:
     assert "using MmaShape = cute::Shape<cute::Int<256>, cute::Int<128>, cute::Int<64>>;" in text
     assert "cutlass::gemm::KernelTmaWarpSpecialized2SmSm100" in text
     assert "cutlass::arch::Sm90" not in text
+
+
+@pytest.mark.nvcc
+def test_cutlass_multiplies_operands_of_two_signs(tmp_path: Path) -> None:
+    toolchain = find_toolchain()
+    text = "kernel f[M, N, K](x: s8[M, K], w: u8[N, K]) -> s32[M, N] {\n    return x @ w.T\n}\n"
+    (skeleton,) = compile_text(Source("k.mcu", text), Options("sm_100a")).parts().skeletons
+    (tmp_path / "k.cpp").write_text(skeleton.host)
+    command = ("{cxx}", *host_flags(toolchain), "-fsyntax-only", "-include", "mucc_shim.h", "k.cpp")
+    words = [word.format(**toolchain.tools()) for word in command]
+    built = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr[:2000]

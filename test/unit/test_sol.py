@@ -50,6 +50,48 @@ BY_HAND = {
     ),
     "e4m3 product": (linear("e4m3", out="bf16"), (M, N, K), "tensor.e4m3", 2 * MNK / 1979),
     "s8 product": (linear("s8", out="s32"), (M, N, K), "tensor.s8", 2 * MNK / 1979),
+    "bf16 cast to f32": (
+        linear("bf16", "matmul(cast(x, f32), cast(w, f32).T, compute=f32)", out="f32"),
+        (M, N, K),
+        "tensor.bf16",
+        2 * MNK / 989.5,
+    ),
+    "e4m3 cast to f32": (
+        linear("e4m3", "matmul(cast(x, f32), cast(w.T, f32), compute=tf32x3)", out="f32"),
+        (M, N, K),
+        "tensor.e4m3",
+        2 * MNK / 1979,
+    ),
+    "s8 cast to bf16": (
+        linear("s8", "cast(x, bf16) @ cast(w.T, bf16)", out="bf16"),
+        (M, N, K),
+        "tensor.s8",
+        2 * MNK / 1979,
+    ),
+    "f32 with bf16 cast to it": (
+        linear("bf16", "matmul(cast(x, f32), v, compute=f32)", ", v: f32[K, N]", "f32"),
+        (M, N, K),
+        "fp32",
+        2 * MNK / 67,
+    ),
+    "a broadcast sum of bf16": (
+        linear("bf16", "sum(x[:, None, :] * w[None, :, :], axis=2)", out="f32"),
+        (M, N, K),
+        "tensor.bf16",
+        2 * MNK / 989.5,
+    ),
+    "a broadcast sum of f32": (
+        linear("f32", "sum(3 * w[None, :, :] * x[:, None, :], axis=-1)"),
+        (M, N, K),
+        "tensor.tf32",
+        6 * MNK / 494.5,
+    ),
+    "a dot product of each row": (
+        "kernel f[M, N](x: f32[M, N], y: f32[M, N]) -> f32[M] { return sum(x * y, axis=1) }",
+        (M, N),
+        DRAM,
+        (8 * M * N + 4 * M) / 4.8,
+    ),
     "one row": (linear("bf16"), (1, N, K), DRAM, 2 * (K + N * K + N) / 4.8),
     "sixteen rows": (linear("bf16"), (16, N, K), DRAM, 2 * (16 * K + N * K + 16 * N) / 4.8),
     "bias and gelu": (
@@ -181,6 +223,42 @@ def test_what_is_zero_needs_no_input(body: str):
     found = sol(f"kernel f[M](x: f32[M, M]) -> f32[M, M] {{ return {body} }}", M=1024)
     assert found.bound.limit(DRAM).amount == 4 * 1024 * 1024  # pyright: ignore[reportOptionalMemberAccess]
     assert any("whatever the inputs are" in fact for fact in found.facts)
+
+
+PICKED = {
+    # name: (parameters, result, expression, bytes that are read)
+    "rows of a table": ("t: bf16[50000, 64], i: s32[M]", "bf16[M, 64]", "gather(t, i)", 4 * 100 + 2 * 6400),
+    "more rows than there are": (
+        "t: bf16[30, 64], i: s32[M]",
+        "bf16[M, 64]",
+        "gather(t, i)",
+        4 * 100 + 2 * 1920,
+    ),
+    "rows, and all of it": (
+        "t: bf16[50000, 64], i: s32[M]",
+        "f32[M, 64]",
+        "gather(t, i) + sum(t)",
+        4 * 100 + 2 * 50000 * 64,
+    ),
+    "columns": ("x: f32[M, 512]", "f32[M, 8]", "slice(x, 1, 0, 8) * 2", 4 * 800),
+    "two columns": ("x: f32[M, 512]", "f32[M, 8]", "slice(x, 1, 0, 8) * slice(x, 1, 8, 16)", 4 * 1600),
+    "an element of each row": (
+        "x: f32[M, 512], i: s32[M, 1]",
+        "f32[M, 1]",
+        "take_along(x, i, axis=1)",
+        4 * 200,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_what_is_picked_is_read(name: str):
+    parameters, out, body, read = PICKED[name]
+    found = sol(f"kernel f[M]({parameters}) -> {out} {{ return {body} }}", M=100)
+    written = 2 if out.startswith("bf16") else 4
+    for extent in out.split("[")[1].rstrip("]").split(", "):
+        written *= 100 if extent == "M" else int(extent)
+    assert found.bound.limit(DRAM).amount == read + written  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from typing import Any, cast
 from mucc.agent.propose.llm.endpoint import Usage
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
+LARGEST = 1 << 20
+"""Characters of a list of prices that are read."""
+
 LIST = "prices.toml"
 
 MILLION = 1e6
@@ -63,7 +66,7 @@ def _given(text: str) -> Price:
 def _listed(path: str) -> dict[str, Price]:
     try:
         with open(path, encoding="utf-8") as file:
-            return _parse(file.read(), path)
+            return _parse(file.read(LARGEST), path)
     except (OSError, UnicodeDecodeError) as error:
         raise _error(f"cannot read the prices in '{path}': {error}") from None
 

@@ -155,6 +155,9 @@ def task_text(task: Task) -> str:
         parts.append(f"Speed of light (`mucc sol`):\n{text}")
     if task.bound_ms:
         parts.append(f"No time below {task.bound_ms:.4g} ms is possible; within 10 % of it nothing is left.")
+    elif task.least_ms:
+        left = ", ".join(str(name) for name in task.sol.get("missing", []))
+        parts.append(f"No time below {task.least_ms:.4g} ms is possible, and {left} is not counted in that.")
     if task.baselines:
         times = ", ".join(f"{name} {ms:.4g} ms" for name, ms in task.baselines.items())
         parts.append(f"Times of PyTorch: {times}.")

@@ -15,7 +15,10 @@ def report(sol: Mapping[str, Any]) -> str:
 
 
 def _lines(sol: Mapping[str, Any]) -> Iterator[str]:
-    yield f"bound {_us(sol['bound_us'])}, by {sol.get('binding')}"
+    least = "" if sol.get("whole", True) else "at least "
+    yield f"bound {least}{_us(sol['bound_us'])}, by {sol.get('binding')}"
+    if missing := sol.get("missing"):
+        yield f"not counted: {', '.join(missing)}"
     limits: dict[str, Any] = sol.get("limits") or {}
     for unit, limit in limits.items():
         yield f"  {unit}: {limit['amount']:.4g} at {limit['rate']:.4g}/s: {_us(limit['us'])}"

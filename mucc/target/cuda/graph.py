@@ -24,6 +24,7 @@ from mucc.dialects.cutlass.nodes import (
     StoreNode,
 )
 from mucc.dialects.cutlass.ops import GemmOp
+from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.target.cuda.body import Body, compute_body, identity_body
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Memory, Places, Product, Scalar
@@ -156,12 +157,14 @@ class Problem:
 
     def reduced(self, value: SSAValue, axis: int | None) -> tuple[Memory, Product]:
         """A vector that a reduction writes along `axis`, and its batch stride (0: batches are reduced)."""
-        kept = self.extents(axis)
-        dims = Shaped.of(value.type).dims
-        batch = self.batch if dims == (*self.batch, *kept) else ()
+        kept = _several(self.extents(axis))
+        shape = Shaped.of(value.type).dims
+        dims = _several(shape)
+        batch = every if dims == (*(every := _several(self.batch)), *kept) else ()
         if dims != (*batch, *kept):
-            raise EmissionError(f"a reduction to {list(dims)} in a kernel over {list(self.space)}")
-        memory, axes = self.places.view(value, dims)
+            raise EmissionError(f"a reduction to {list(shape)} in a kernel over {list(self.space)}")
+        memory, all_axes = self.places.view(value, shape)
+        axes = [a for a, extent in zip(all_axes, shape, strict=True) if extent != 1]
         along = self.places.collapse(memory.name, kept, axes[len(batch) :])
         strides = [ZERO, ZERO]
         if axis is not None:
@@ -177,6 +180,11 @@ class Problem:
                 raise EmissionError(f"{memory.name} is not contiguous along the axis that it is a vector of")
             if i != axis and not strides[i].is_zero:
                 raise EmissionError(f"{memory.name} varies along more than one axis")
+
+
+def _several(dims: Dims) -> Dims:
+    """The extents that are not 1: only along these it matters where elements lie."""
+    return tuple(extent for extent in dims if extent != 1)
 
 
 def ordered(nodes: Iterable[Operation]) -> list[Operation]:
@@ -431,7 +439,22 @@ class Epilogue:
             # Nothing is computed on the way to D. The kernel is then the same as where something is.
             name = self.passing_body(self.names[destination.value])
             node = self._nest(Node(f"mucc::gemm::Compute<{name}, ElementD>"), [node])
+        elif self._sums_integers and (destination is None or self._stores(destination.value)):
+            node = self._nest(self._last(destination), [node])
         return node
+
+    @property
+    def _sums_integers(self) -> bool:
+        return self.op.compute.data in (Compute.S8, Compute.U8)
+
+    @staticmethod
+    def _last(destination: StoreNode | None) -> Node:
+        """The node that gives what CUTLASS keeps: D's elements, or without D something of the sums' type.
+
+        What else a visitor ends in, a store or a reduction, gives floats, which are no sums of integers.
+        """
+        element = "int32_t" if destination is None else "ElementD"
+        return Node(f"mucc::gemm::Compute<mucc::gemm::Identity, {element}>")
 
     def _subtree(self, value: SSAValue, stored: set[SSAValue]) -> Node:
         owner = value.owner
@@ -483,8 +506,11 @@ class Epilogue:
         if last is not None and order[-1] is not last:
             assert isinstance(last, Operation)
             exact = destination is not None and self._is_exact(destination)
-            nodes.append(Node(EXACT if exact else "mucc::gemm::Compute<mucc::gemm::Identity, ElementD>"))
+            nodes.append(Node(EXACT) if exact else self._last(destination))
             edges.append([position[last]])
+        elif last is None and self._sums_integers:
+            nodes.append(self._last(None))
+            edges.append([len(nodes) - 2])
         sequences = ", ".join(f"cute::seq<{', '.join(map(str, e))}>" for e in edges)
         types = ", ".join(n.type for n in nodes)
         type = f"fusion::Sm90TopologicalVisitor<float, cute::tuple<{sequences}>, {types}>"

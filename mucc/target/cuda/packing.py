@@ -71,7 +71,7 @@ def pack_texts(op: MapOp, places: Places, entry: str) -> Texts | None:
         return None
     extents = [places.extent(d) for d in op.extents]
     lines, turned = _lines(move, extents)
-    _check(move, turned, lines)
+    check_move(move, turned, lines)
     return _texts(op, places, entry, move, turned, extents, lines)
 
 
@@ -96,7 +96,7 @@ def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], boo
     return [*([[]] * max(0, 2 - len(lines))), *lines], turned
 
 
-def _check(move: Move, turned: bool, lines: Sequence[Sequence[int]]) -> None:
+def check_move(move: Move, turned: bool, lines: Sequence[Sequence[int]]) -> None:
     """Raise EmissionError where a tensor is not contiguous along the axis that the kernel takes for that."""
 
     def contiguous(strides: Sequence[Product], line: Sequence[int]) -> bool:

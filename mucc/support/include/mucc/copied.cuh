@@ -77,6 +77,7 @@ struct CopiedMainloop : Base {
   struct Arguments : Base::Arguments {
     Groups groups;
     Picked picked;
+    bool padded = false;  // rows of A have zeros behind their end, up to whole copies
   };
   struct Params {
     typename Base::Params::TMA_B tma_load_b;
@@ -100,14 +101,20 @@ struct CopiedMainloop : Base {
             reinterpret_cast<char const*>(args.ptr_A),
             int64_t(get<2>(args.dA)) * kSize,
             int(get<0>(shape)),
-            int(get<2>(shape)) * kSize,
+            int(depth_of(shape, args)),
             args.groups,
             args.picked};
+  }
+  // Bytes of a row of A that are copied.
+  template <class Shape>
+  static int64_t depth_of(Shape const& shape, Arguments const& args) {
+    int64_t const depth = int64_t(cute::get<2>(shape)) * kSize;
+    return args.padded ? (depth + kBytes - 1) / kBytes * kBytes : depth;
   }
   // Whether rows of A lie where their copies can be counted, and suit them.
   template <class Shape>
   static bool reaches(Shape const& shape, Arguments const& args) {
-    int64_t const pitch = int64_t(cute::get<0>(args.dA)) * kSize, depth = int64_t(cute::get<2>(shape)) * kSize;
+    int64_t const pitch = int64_t(cute::get<0>(args.dA)) * kSize, depth = depth_of(shape, args);
     int64_t const rows = args.picked.rows ? args.picked.count : int64_t(cute::get<0>(shape));
     return pitch % kBytes == 0 && depth % kBytes == 0 && depth <= INT32_MAX - kSpan &&
            pitch / kBytes * rows <= INT32_MAX;

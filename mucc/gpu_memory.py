@@ -1,4 +1,4 @@
-"""The GPU's memory, which processes of several tasks have to share."""
+"""The GPU's memory, which processes of several tasks have to share: the agent's, and those of benchmarks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-from mucc.agent.core.tasks import Task
 from mucc.diagnostics.core import DiagnosticError
 
 Found = TypeVar("Found")
@@ -52,6 +51,22 @@ class Room:
                 self._taken -= wanted
                 self._changed.notify_all()
 
+    def try_take(self, wanted: int) -> int | None:
+        """Take that many bytes, at the most all, without waiting: how many were taken, None where they are
+        not free. For who waits in another way, and calls `give_back`."""
+        with self._changed:
+            wanted = wanted if self.total is None else min(wanted, self.total)
+            if self._queue or not self._fits(wanted):
+                return None
+            self._taken += wanted
+            return wanted
+
+    def give_back(self, taken: int) -> None:
+        """Let others have what `try_take` took."""
+        with self._changed:
+            self._taken -= taken
+            self._changed.notify_all()
+
     def _fits(self, wanted: int) -> bool:
         return self.total is None or self._taken + wanted <= self.total
 
@@ -72,11 +87,9 @@ class Room:
             return work()
 
 
-def wanted_by(task: Task) -> int:
-    """The bytes of GPU memory that a process of a task may take, by those that its problem has to move."""
-    bounds = task.sol.get("assumptions", {}).values()
-    moved = [float(b["limits"]["dram"]["amount"]) for b in bounds if "dram" in b.get("limits", {})]
-    return CONTEXT + COPIES * int(max(moved, default=0.0))
+def wanted_by(moved: float) -> int:
+    """The bytes of GPU memory that a process of a problem may take, by those that the problem has to move."""
+    return CONTEXT + COPIES * int(moved)
 
 
 def out_of_memory(text: str) -> bool:

@@ -1,0 +1,19 @@
+// Functions of CUDA on the bits of numbers, for the host.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+inline uint32_t __float_as_uint(float x) {
+  uint32_t u;
+  std::memcpy(&u, &x, 4);
+  return u;
+}
+inline float __uint_as_float(uint32_t u) {
+  float x;
+  std::memcpy(&x, &u, 4);
+  return x;
+}
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, int shift) {
+  return uint32_t((uint64_t(high) << 32 | low) >> (shift & 31));
+}

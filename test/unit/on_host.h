@@ -1,0 +1,192 @@
+// Runs what the compiler writes for a program on the host: its host entry and its light kernels as they are, each thread
+// of a block as a coroutine. Contractions are stand-ins that the test writes from the problem that a program describes.
+#pragma once
+
+#include <mucc/check.h>
+#include <mucc/program.h>
+
+#include "gpu_bits.h"
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#define __global__
+#define __shared__ static
+#define __launch_bounds__(...)
+
+struct Index3 {
+  unsigned x, y, z;
+};
+static Index3 threadIdx, blockIdx, gridDim;
+
+inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }
+
+namespace on_host {
+
+// ---- numbers of 16 bits -----------------------------------------------------------------------------------
+
+inline uint16_t to_bf16(float x) {
+  uint32_t const u = __float_as_uint(x);
+  return uint16_t((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
+}
+inline float from_f16(uint16_t bits) {
+  int const exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  float const x = exponent == 31  ? (mantissa ? NAN : INFINITY)
+                  : exponent == 0 ? std::ldexp(float(mantissa), -24)
+                                  : std::ldexp(float(mantissa + 1024), exponent - 25);
+  return bits >> 15 ? -x : x;
+}
+inline uint16_t to_f16(float x) {
+  uint16_t best = 0x7e00;
+  if (x != x) return best;
+  float const size = std::fabs(x);
+  int const exponent = size < 0x1p-14f ? -14 : std::ilogb(size);
+  float const rounded = std::ldexp(std::nearbyint(std::ldexp(size, 10 - exponent)), exponent - 10);
+  if (rounded > 65504.0f) {
+    best = 0x7c00;
+  } else if (rounded < 0x1p-14f) {
+    best = uint16_t(std::ldexp(rounded, 24));
+  } else {
+    int const e = std::ilogb(rounded);
+    best = uint16_t((e + 15) << 10 | (int(std::ldexp(rounded, 10 - e)) - 1024));
+  }
+  return std::signbit(x) ? best | 0x8000 : best;
+}
+
+// ---- threads ----------------------------------------------------------------------------------------------
+
+constexpr int kMost = 256, kStack = 1 << 16;
+inline ucontext_t scheduler, threads[kMost];
+inline bool ended[kMost];
+inline float passed[2][kMost];
+inline int rounds[kMost];
+inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
+inline void (*body)(void**);
+inline void** given;
+
+inline void wait() {
+  int const self = int(threadIdx.x);
+  ++rounds[self];
+  swapcontext(&threads[self], &scheduler);
+}
+inline void whole() {
+  body(given);
+  ended[threadIdx.x] = true;
+}
+inline void run_block(int count) {
+  for (int t = 0; t < count; ++t) {
+    ended[t] = false, rounds[t] = 0;
+    getcontext(&threads[t]);
+    threads[t].uc_stack.ss_sp = stacks.get() + size_t(t) * kStack;
+    threads[t].uc_stack.ss_size = kStack;
+    threads[t].uc_link = &scheduler;
+    makecontext(&threads[t], whole, 0);
+  }
+  for (bool more = true; more;) {
+    more = false;
+    for (int t = 0; t < count; ++t) {
+      if (ended[t]) continue;
+      threadIdx = {unsigned(t), 0, 0};
+      swapcontext(&scheduler, &threads[t]);
+      more = more || !ended[t];
+    }
+  }
+}
+
+// ---- kernels and contractions -----------------------------------------------------------------------------
+
+using Entry = void (*)(void**);
+using Contraction = char const* (*)(mucc::gemm::Problem const&);
+inline std::map<std::string, Entry>& entries() {
+  static std::map<std::string, Entry> all;
+  return all;
+}
+inline std::map<std::string, Contraction>& contractions() {
+  static std::map<std::string, Contraction> all;
+  return all;
+}
+
+template <class... A, size_t... I>
+void call(void (*kernel)(A...), void** p, std::index_sequence<I...>) {
+  kernel(*static_cast<std::remove_cv_t<A>*>(p[I])...);
+}
+template <class... A>
+void call(void (*kernel)(A...), void** p) {
+  call(kernel, p, std::index_sequence_for<A...>{});
+}
+
+inline int contract(mucc::Call const& c, mucc::gemm::Stage const& stage, void*) {
+  mucc::gemm::Problem problem;
+  if (stage.describe(c, problem)) return 1;
+  char const* wrong = contractions().at(std::string(c.kernel->name) + "/" + stage.name)(problem);
+  return wrong ? mucc::fail("MU9001", "%s", wrong) : 0;
+}
+inline int64_t no_scratch(mucc::Call const&, mucc::gemm::Stage const&) { return 0; }
+
+// What TMA asks of a matrix that the kernel maps: whole granules between its rows, even of one row.
+inline bool maps(mucc::gemm::Operand const& m, int unit, int bytes, bool batched) {
+  if (reinterpret_cast<uintptr_t>(m.data) % 16) return false;
+  for (int i = 0; i < (batched ? 3 : 2); ++i)
+    if (i != unit && m.stride[i] * bytes % 16) return false;
+  return true;
+}
+
+}  // namespace on_host
+
+inline void __syncthreads() { on_host::wait(); }
+inline float __shfl_down_sync(unsigned, float x, int lanes) {
+  int const self = int(threadIdx.x), parity = on_host::rounds[self] & 1;
+  on_host::passed[parity][self] = x;
+  on_host::wait();
+  return self % 32 + lanes < 32 ? on_host::passed[parity][self + lanes] : x;
+}
+
+namespace mucc {
+
+inline int start(Call const&, char const*, Code& code, Geometry const& g, void** parameters) {
+  on_host::body = on_host::entries().at(code.name);
+  on_host::given = parameters;
+  gridDim = {g.grid[0], g.grid[1], g.grid[2]};
+  for (unsigned y = 0; y < g.grid[1]; ++y)
+    for (unsigned x = 0; x < g.grid[0]; ++x) {
+      blockIdx = {x, y, 0};
+      on_host::run_block(int(g.block));
+    }
+  return 0;
+}
+
+inline int fill(Call const&, float* data, float value, int64_t count, int64_t rows, int64_t pitch) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < count; ++i) data[r * pitch + i] = value;
+  return 0;
+}
+
+inline int call_c(const Kernel& k, const MuccTensor* args, int n, void*, size_t, void*) noexcept {
+  Call c(k);
+  if (n != k.args.size) return fail_count(k, n);
+  start_dims(c);
+  int first = -1;
+  for (int i = 0; i < n; ++i)
+    if (is_tensor(k.args[i]) ? check_tensor(c, i, args[i], first) : check_scalar(c, i, args[i])) return 1;
+  if (check_promises(c)) return 1;
+  int64_t const bytes = (k.workspace(c) + 511) / 256 * 256;
+  std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(256, bytes), std::free);
+  std::memset(memory.get(), 0xFF, bytes);
+  c.workspace = memory.get();
+  c.workspace_bytes = size_t(bytes);
+  return k.launch(c);
+}
+inline int64_t workspace_c(const Kernel&, const MuccTensor*, int) noexcept { return 0; }
+inline int call_ffi(const Kernel&, const ffi::Any*, int, ffi::Any*) noexcept { return 1; }
+inline int workspace_ffi(const Kernel&, const ffi::Any*, int, ffi::Any*) noexcept { return 1; }
+
+}  // namespace mucc
+
+MUCC_DOOR const char* mucc_last_error(void) { return mucc::last_error.text; }

@@ -1,0 +1,340 @@
+"""Whole programs on the host: the emitted entry, map and reduction kernels run, contractions are stand-ins.
+
+A stand-in multiplies what the program's description of the problem points to, by the strides that the
+kernel's types fix or the description gives, and refuses what TMA would not map. See on_host.h.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hostlib import CPU, CUDA, DTYPES, Device, DType, Tensor
+from numpy.lib.stride_tricks import as_strided
+
+from mucc.dialects.cutlass.nodes import AuxLoadOp, LoadNode, SrcFetchOp
+from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
+from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.types import TensorType, dtype_bits
+from mucc.driver import Compilation
+from mucc.signature import Arg, KernelInfo, Manifest
+from mucc.target.cuda.families import gemm_of
+from mucc.target.cuda.gemm import Gemm
+from mucc.target.cuda.graph import Matrix, ordered
+from mucc.target.cuda.lean import LeanEpilogue
+from mucc.target.cuda.memory import VIEW_TYPES, ZERO, Places, Product
+from mucc.toolchain.discover import SUPPORT_INCLUDE
+
+HERE = Path(__file__).parent
+
+_ON_HOST = (
+    ("view.cuh", r'asm\("cvt\.f32\.f16 [^;]*;"[^;]*;', "result = on_host::from_f16(x.bits);"),
+    ("view.cuh", r'asm\("cvt\.rn\.bf16\.f32 [^;]*;"[^;]*;', "to.bits = on_host::to_bf16(x);"),
+    ("view.cuh", r'asm\("cvt\.rn\.f16\.f32 [^;]*;"[^;]*;', "to.bits = on_host::to_f16(x);"),
+    ("pack.cuh", r'asm volatile\("ld\.global.*?\)\);', "std::memcpy(to, from, 16);"),
+)
+"""Instructions that only a GPU has, and what stands for them."""
+
+_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+GUARD = 64
+"""Elements before and behind each tensor, which nothing may write."""
+
+
+# Contractions
+
+
+def _terms(strides: Sequence[Product], unit: int | None, place: str, names: str) -> str:
+    """The place of an element from its coordinates. Strides that the kernel's type fixes come from there."""
+    terms = ["0"]
+    for i, (stride, name) in enumerate(zip(strides, names, strict=True)):
+        if i == unit:
+            terms.append(name)
+        elif not stride.is_zero:
+            terms.append(f"{name} * {place}.stride[{i}]")
+    return " + ".join(terms)
+
+
+def _read(matrix: Matrix, place: str, names: str) -> str:
+    element = VIEW_TYPES[matrix.memory.type.dtype]
+    return f"mucc::widen({place}.as<{element}>()[{_terms(matrix.strides, matrix.unit, place, names)}])"
+
+
+def _loads(gemm: Gemm) -> Iterator[str]:
+    """What a body reads besides the accumulator, in its order."""
+    loads = [op for op in ordered(gemm.op.nodes) if isinstance(op, LoadNode)]
+    lean = isinstance(gemm.epilogue, LeanEpilogue)
+    index = 0
+    for op in loads:
+        if not isinstance(op.source.type, TensorType):
+            yield f"p.extra[{index}].value"
+        elif isinstance(op, SrcFetchOp | AuxLoadOp):
+            own = isinstance(op, SrcFetchOp) and not lean
+            yield _read(gemm.problem.matrix(op.source), "p.c" if own else f"p.extra[{index}]", "ijl")
+            index -= own
+        else:
+            axis = gemm.problem.axis(op)
+            strides = (ZERO, ZERO, gemm.problem.vector(op.source, axis)[1])
+            element = VIEW_TYPES[op.source.type.dtype]
+            where = _terms(strides, axis, f"p.extra[{index}]", "ijl")
+            yield f"mucc::widen(p.extra[{index}].as<{element}>()[{where}])"
+        index += 1
+
+
+def _checks(gemm: Gemm) -> Iterator[str]:
+    """What the kernel asks of the matrices that it maps."""
+    mainloop = gemm.op.mainloop
+    if mainloop is None or mainloop.data is Mainloop.MULTISTAGE:
+        return
+    named = {"a": gemm.a, "b": gemm.b, "c": gemm.c, "d": gemm.d}
+    if mainloop.data is Mainloop.CPASYNC:
+        del named["a"]
+    for name, matrix in named.items():
+        if matrix is not None:
+            size = dtype_bits(matrix.memory.type.element_type) // 8
+            given = f"p.{name}, {matrix.unit}, {size}, {'false' if matrix.strides[2].is_zero else 'true'}"
+            yield f'  if (!on_host::maps({given})) return "TMA cannot map {name}";'
+
+
+def _contraction(gemm: Gemm) -> str:
+    """The stand-in of one contraction."""
+    assert gemm.d is not None
+    (body,) = gemm.bodies or [None]
+    loads = list(_loads(gemm))
+    given = ", ".join(["float(sum)", *loads])
+    value = f"{body.name}::apply({given})" if body else "float(sum)"
+    d = VIEW_TYPES[gemm.d.memory.type.dtype]
+    return "\n".join(
+        [
+            *([body.text] if body else []),
+            "char const* run(mucc::gemm::Problem const& p) {",
+            *_checks(gemm),
+            "  for (int64_t l = 0; l < p.batch; ++l)",
+            "  for (int64_t i = 0; i < p.m; ++i)",
+            "  for (int64_t j = 0; j < p.n; ++j) {",
+            "    double sum = 0;",
+            f"    for (int64_t k = 0; k < p.k; ++k) sum += double({_read(gemm.a, 'p.a', 'ikl')}) * "
+            f"double({_read(gemm.b, 'p.b', 'jkl')});",
+            f"    mucc::narrow({value}, p.d.as<{d}>()[{_terms(gemm.d.strides, gemm.d.unit, 'p.d', 'ijl')}]);",
+            "  }",
+            "  return nullptr;",
+            "}",
+        ]
+    )
+
+
+# Building
+
+
+def _text(compilation: Compilation) -> str:
+    parts = compilation.parts()
+    lines = ['#include "on_host.h"', "#include <mucc/pack.cuh>", "#include <mucc/reduce.cuh>"]
+    registered: list[str] = []
+    for i, image in enumerate(parts.images):
+        lines.append(f'extern "C" unsigned char const {image.symbol}[] = {{0}};')
+        if image.skeleton is not None:
+            continue
+        # Kernels of 64-bit indices are for tensors that no test has.
+        source = re.sub(
+            r"#include .*\n|extern \"C\" __global__[^{]*_wide\([^{]*\{[^}]*\}\n", "", image.source
+        )
+        lines += [f"namespace image_{i} {{", source, "}"]
+        for name in re.findall(r"__launch_bounds__\(.*\)\s+(\w+)\(", source):
+            call = f"[](void** p) {{ on_host::call(image_{i}::{name}, p); }}"
+            registered.append(f'on_host::entries()["{name}"] = {call};')
+    for skeleton in parts.skeletons:
+        declared = f"mucc::gemm::Skeleton const {skeleton.symbol}"
+        lines += [
+            f'extern "C" {declared};',
+            f"{declared}{{on_host::contract, on_host::no_scratch, nullptr, 0}};",
+        ]
+    for program in (op for op in compilation.cutlass.body.block.ops if isinstance(op, ProgramOp)):
+        places = Places(program, {d: d for d in program.dim_names})
+        for i, op in enumerate(k for k in program.kernels if isinstance(k, GemmOp)):
+            space = f"contraction_{program.sym_name.data}_{i}"
+            lines += [f"namespace {space} {{", _contraction(gemm_of(op, places, canonical=True)), "}"]
+            key = f"{program.sym_name.data}/{op.stage.data}"
+            registered.append(f'on_host::contractions()["{key}"] = {space}::run;')
+    registration = ["static int const registered = [] {", *registered, "return 0; }();"]
+    return "\n".join([*lines, parts.program, *registration]) + "\n"
+
+
+@dataclass(frozen=True)
+class Program:
+    """The kernels of a source as a library for the host."""
+
+    compilation: Compilation
+    library: ct.CDLL
+    kernels: tuple[KernelInfo, ...]
+
+    @staticmethod
+    def of(compilation: Compilation, folder: Path) -> Program:
+        """Build it, or skip the test where there is no g++."""
+        if not (gxx := shutil.which("g++")):
+            pytest.skip("needs g++")
+        headers = folder / "mucc"
+        headers.mkdir()
+        texts: dict[str, str] = {}
+        for name, pattern, text in _ON_HOST:
+            source = texts.get(name) or (Path(SUPPORT_INCLUDE) / "mucc" / name).read_text(encoding="utf-8")
+            texts[name], count = re.subn(pattern, text, source, flags=re.DOTALL)
+            assert count == 1, (name, pattern)
+        for name, text in texts.items():
+            (headers / name).write_text(text, encoding="utf-8")
+        (folder / "k.cpp").write_text(_text(compilation), encoding="utf-8")
+        includes = [f"-I{folder}", f"-I{HERE}", f"-I{SUPPORT_INCLUDE}"]
+        flags = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-ffp-contract=off"]
+        command = [gxx, *flags, *includes, str(folder / "k.cpp"), "-o", str(folder / "k.so")]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stderr[:4000]
+        library = ct.CDLL(str(folder / "k.so"))
+        library.mucc_last_error.restype = ct.c_char_p
+        return Program(compilation, library, Manifest.parse(compilation.manifest).kernels)
+
+
+# Tensors
+
+
+def _table(dtype: str) -> np.ndarray[Any, Any]:
+    """The value of every 8-bit float."""
+    mantissa, bias = (3, 7) if dtype == "e4m3" else (2, 15)
+    bits = np.arange(256)
+    exponent, fraction = bits >> mantissa & (255 >> mantissa + 1), bits & ((1 << mantissa) - 1)
+    size = np.where(
+        exponent == 0,
+        np.ldexp(fraction * 1.0, 1 - bias - mantissa),
+        np.ldexp(fraction + (1 << mantissa) * 1.0, exponent - bias - mantissa),
+    )
+    return np.where(bits >> 7, -size, size)
+
+
+def encode(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Small integers as the bits of a dtype."""
+    match dtype:
+        case "bf16":
+            return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        case "e4m3" | "e5m2":
+            table = _table(dtype)
+            return np.array([int(np.nonzero(table == v)[0][0]) for v in values.ravel()], np.uint8).reshape(
+                values.shape
+            )
+        case _:
+            kind = {"f16": np.float16, "f32": np.float32, "s8": np.int8, "u8": np.uint8, "s32": np.int32}[
+                dtype
+            ]
+            return values.astype(kind).view(_BITS[np.dtype(kind).itemsize])
+
+
+def decode(bits: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """The numbers that bits of a dtype are."""
+    bits = np.ascontiguousarray(bits)
+    match dtype:
+        case "bf16":
+            return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        case "e4m3" | "e5m2":
+            return _table(dtype)[bits]
+        case _:
+            kind = {"f16": np.float16, "f32": np.float32, "s8": np.int8, "u8": np.uint8, "s32": np.int32}[
+                dtype
+            ]
+            return bits.view(kind).astype(np.float64)
+
+
+@dataclass
+class Place:
+    """A tensor in memory of its own, between guards."""
+
+    memory: np.ndarray[Any, Any]
+    bits: np.ndarray[Any, Any]
+    strides: tuple[int, ...]
+    start: int
+
+    @staticmethod
+    def of(arg: Arg, shape: tuple[int, ...], rng: np.random.Generator) -> Place:
+        """As its layout says; axes of extent 1 and free strides are anything that the kernel takes."""
+        item = DTYPES[arg.dtype][1] // 8
+        unit = max(1, arg.align // item)
+        strides = _strides(arg.layout, shape, unit, rng)
+        real = [s if e > 1 else 0 for s, e in zip(strides, shape, strict=True)]
+        held = sum((e - 1) * s for e, s in zip(shape, real, strict=True)) + 1
+        memory = np.full(held + 2 * GUARD + 32, -1, np.int64).astype(_BITS[item])
+        begin = GUARD + -(memory.ctypes.data // item + GUARD) % max(1, 16 // item)
+        begin += unit * int(rng.integers(0, 2)) % 16
+        bits = as_strided(memory[begin:], shape, [s * item for s in real])
+        return Place(memory, bits, strides, begin)
+
+    def tensor(self, dtype: str) -> Tensor:
+        """As the C door takes it."""
+        n = len(self.strides)
+        where = self.memory.ctypes.data + self.start * self.memory.itemsize
+        shape, strides = (ct.c_int64 * n)(*self.bits.shape), (ct.c_int64 * n)(*self.strides)
+        return Tensor(where, Device(CUDA, 0), n, DType(*DTYPES[dtype], 1), shape, strides, 0)
+
+    def strays(self) -> bool:
+        """Whether anything but the tensor was written."""
+        others = self.memory.copy()
+        as_strided(others[self.start :], self.bits.shape, self.bits.strides)[...] = ~self.memory.dtype.type(0)
+        return bool((others != ~self.memory.dtype.type(0)).any())
+
+
+def _strides(layout: Any, shape: tuple[int, ...], unit: int, rng: np.random.Generator) -> tuple[int, ...]:
+    rank = len(shape)
+    order = list(range(rank))
+    if isinstance(layout, str):
+        if layout == "col_major":
+            order[-2], order[-1] = order[-1], order[-2]
+        strides, span = [0] * rank, 1
+        for axis in reversed(order):
+            strides[axis] = span
+            span *= shape[axis]
+    else:
+        strides, span = [s or 0 for s in layout], 1
+        for axis in sorted(order, key=lambda a: layout[a] is None):
+            if layout[axis] is None:
+                strides[axis] = -(-span // unit) * unit + unit * int(rng.integers(0, 3))
+            span = max(span, strides[axis] * shape[axis])
+    return tuple(
+        int(rng.choice((0, 1, 3, 1000))) if e == 1 else s for s, e in zip(strides, shape, strict=True)
+    )
+
+
+def run(program: Program, info: KernelInfo, dims: dict[str, int], seed: int) -> None:
+    """Run a kernel on small integers and compare with the interpreter, exactly."""
+    rng = np.random.default_rng(seed)
+    places: list[Place | None] = []
+    given: list[Tensor] = []
+    inputs: list[Any] = []
+    numbers: list[Any] = []
+    for arg in (*info.inputs, *info.outputs):
+        if arg.role == "scalar":
+            numbers.append(number := ct.c_float(2.0))
+            given.append(Tensor(ct.addressof(number), Device(CPU, 0), 0, DType(2, 32, 1), None, None, 0))
+            inputs.append(2.0)
+            places.append(None)
+            continue
+        shape = tuple(dims[d] if isinstance(d, str) else d for d in arg.shape)
+        place = Place.of(arg, shape, rng)
+        if arg in info.inputs:
+            values = rng.integers(0 if arg.dtype == "u8" else -2, 3, shape)
+            place.bits[...] = encode(values, arg.dtype)
+            inputs.append(values.astype(np.float64))
+        places.append(place)
+        given.append(place.tensor(arg.dtype))
+    call = getattr(program.library, f"mucc_{info.name}")
+    call.argtypes = [ct.c_void_p, ct.c_int, ct.c_void_p, ct.c_size_t, ct.c_void_p]
+    failed = call((Tensor * len(given))(*given), len(given), None, 0, None)
+    assert not failed, program.library.mucc_last_error().decode()
+    expected = program.compilation.interpret(info.name, inputs)
+    for arg, place, want in zip(info.outputs, places[len(inputs) :], expected, strict=True):
+        assert place is not None
+        np.testing.assert_array_equal(
+            decode(place.bits, arg.dtype), want, err_msg=f"{info.name} {arg.name} {dims}"
+        )
+        assert not place.strays(), f"{info.name} writes beyond {arg.name} {dims}"
