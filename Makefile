@@ -11,7 +11,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lit pytest matrix modules bench fuzz-gpu docs clean
+.PHONY: help demo test lint format lit pytest matrix modules bench fuzz fuzz-gpu docs clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -51,6 +51,9 @@ modules: $(STAMPS)/torch ## all odd PyTorch modules through the importer and the
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile
 	python -m bench.report
+
+fuzz: $(STAMPS)/dev ## 100,000 mutated sources and 3,000 random programs through the whole command (bench/fuzz)
+	python -m bench.fuzz --nvcc 100 -o build/fuzz.jsonl --record
 
 fuzz-gpu: $(STAMPS)/dev ## build random programs, run them on this GPU, compare (bench/gpu_fuzz)
 	python -m bench.gpu_fuzz

@@ -17,7 +17,7 @@ DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32", "s4", "u4")
 LAYOUTS = ("row_major", "col_major", "strides", "sparse")
 _PROMISES = ("==", "<=", ">=", "<", ">")
 _ENDS = ("name", "}", "eof", *KEYWORDS)  # what may follow a statement
-_LOOSE_SHAPE = re.compile(r"[0-9]+(?:\s*x\s*[0-9]+)+")
+_LOOSE_SHAPE = re.compile(r"[0-9]+(?:\s*x\s*[0-9]+)+(?![\w.])")
 
 
 class Parser(ExpressionParser):
@@ -344,9 +344,8 @@ class Parser(ExpressionParser):
     def _loose_shape(self) -> ast.Shape | None:
         """Report `128 x 256`, which is nearly a shape, and read it as one."""
         match = _LOOSE_SHAPE.match(self.source.text, self.token.start)
-        if match is None:
+        if match is None or (shape := "".join(match.group().split())) == match.group():
             return None
-        shape = "".join(match.group().split())
         span = Span(*match.span())
         self.error(
             "MU0012",

@@ -448,3 +448,8 @@ def test_dump() -> None:
         axis=list 0, -1 @3:19
 """
     )
+
+
+@pytest.mark.parametrize("shape", ["2x1bf16", "128x128x64mainloop", "8x64x6t"])
+def test_a_shape_that_runs_into_a_word_is_no_loose_one(shape: str) -> None:
+    assert codes(f"schedule f for sm_90a {{ cluster = {shape} }}") == ["MU0003"]

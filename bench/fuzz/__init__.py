@@ -1,0 +1,1 @@
+"""Mutated sources and random programs through the whole command: `python -m bench.fuzz`."""

@@ -1,0 +1,115 @@
+"""What must hold of programs that the language takes: every target, both interpreters, the host's C++."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from bench.fuzz.checks import LEVELS, PATIENCE, Failure, Outcome, emitted, examine, limited, verdict
+from bench.fuzz.sources import Drawn
+from bench.gpu_fuzz.programs import ALL_TARGETS
+from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.driver import Compilation
+from mucc.program import compile_source
+from mucc.runtime.dims import check_promises, complete_dims
+from mucc.signature import KernelInfo, Manifest
+
+SIZES = (1, 2, 3, 5, 8, 16, 33, 64, 128, 256)
+TRIES = 60
+"""Random sizes that are tried before a kernel's promises count as not to be met by small ones."""
+
+
+def examine_program(drawn: Drawn, host: bool) -> Outcome:
+    """Take a program through the checks of sources, for all targets, and interpret it; see `examine`.
+
+    With `host` g++ reads the C++ of the host's half too.
+    """
+    data = drawn.text.encode()
+    outcome = examine(data, drawn.target, drawn.dims, LEVELS, command=False)
+    if outcome.is_finding:
+        return outcome
+    source = Source("f.mcu", drawn.text)
+    try:
+        with limited(4 * PATIENCE):
+            for target in ALL_TARGETS:
+                if target != drawn.target:
+                    found = verdict(source, target, {})
+                    emitted(source, target, {}, ("cu",), any(d.severity is Severity.ERROR for d in found))
+            if outcome.kind == "good":
+                compilation = compile_source(source, drawn.target, dims=drawn.dims, tuned=False)
+                interpreted(compilation)
+                if host:
+                    parsed_by_gxx(compilation)
+    except Failure as failure:
+        return Outcome(failure.kind, "", str(failure)[:2000])
+    except Exception as error:
+        import traceback
+
+        place = "".join(traceback.format_exception(error)[-3:])
+        return Outcome("crash", type(error).__name__, place[-2000:])
+    return outcome
+
+
+def small_dims(info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
+    """Small sizes that keep a kernel's promises; None where none were found."""
+    free = [name for name, value in info.dims.items() if value is None and "_per_" not in name]
+    for _ in range(TRIES):
+        dims = {name: rng.choice(SIZES) for name in free}
+        try:
+            complete = complete_dims(info, dims)
+            check_promises(info, complete)
+        except DiagnosticError:
+            continue
+        return complete
+    return None
+
+
+def interpreted(compilation: Compilation) -> None:
+    """What a program was lowered to computes what the program says."""
+    from mucc.runtime.run import run_on_cpu
+
+    for info in Manifest.parse(compilation.manifest).kernels:
+        rng = random.Random(compilation.source.text)
+        dims = small_dims(info, rng)
+        if dims is None or _elements(info, dims) > 2_000_000:
+            continue
+        report = run_on_cpu(compilation, info, dims, rng.randrange(1 << 16), lambda _: None)
+        if bad := [v.name for v in report.verdicts if not v.good]:
+            raise Failure("lowered", f"{info.name} {dims}: {', '.join(bad)} differ")
+
+
+def _elements(info: KernelInfo, dims: Mapping[str, int]) -> int:
+    from math import prod
+
+    return sum(prod(arg.extents(dims)) for arg in (*info.inputs, *info.outputs))
+
+
+@cache
+def _gxx() -> tuple[str, ...] | None:
+    """The command that reads a host half; None where the toolchain is missing."""
+    from mucc.toolchain.assembly import host_flags
+    from mucc.toolchain.discover import find_toolchain
+
+    try:
+        toolchain = find_toolchain()
+        paths = toolchain.tools()
+    except DiagnosticError:
+        return None
+    words = ("{cxx}", *host_flags(toolchain), "-include", "mucc_shim.h", "-fsyntax-only", "half.cpp")
+    return tuple(word.format(**paths) for word in words)
+
+
+def parsed_by_gxx(compilation: Compilation) -> None:
+    """g++ takes the host half of every skeleton."""
+    if (command := _gxx()) is None:
+        return
+    for skeleton in compilation.parts().skeletons:
+        with tempfile.TemporaryDirectory(prefix="mucc-fuzz-") as folder:
+            (Path(folder) / "half.cpp").write_text(skeleton.host)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Failure("host", done.stderr[-1500:])

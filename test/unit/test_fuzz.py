@@ -1,0 +1,128 @@
+"""The fuzzer: what it draws repeats, what it checks fails where it must, and a share of a run."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from bench.fuzz.__main__ import Run, chunks_of, main, summary
+from bench.fuzz.checks import LEVELS, Failure, Outcome, examine, honest, mended
+from bench.fuzz.generated import examine_program
+from bench.fuzz.mutants import mutant
+from bench.fuzz.reducing import reduced
+from bench.fuzz.sources import GENERATORS, corpus, program
+from bench.fuzz.trying import CHUNK, Chunk, prepare, run_chunk
+from mucc.diagnostics import Applicability, Diagnostic, Fix, Source, Span
+from mucc.frontend import formatter
+from mucc.passes.form_stages import FormStages
+
+GOOD = "kernel f[M, K](x: f32[M, K], y: f32[M, K]) -> f32[M, K] {\n    return relu(x) * y\n}\n"
+
+
+def tried(text: str, *, command: bool = False) -> Outcome:
+    return examine(text.encode(), "sm_90a", {}, LEVELS, command)
+
+
+def test_equal_seeds_give_equal_sources():
+    for seed in ("a", "b", "c"):
+        texts = {mutant(random.Random(seed), GOOD, corpus()[0]) for _ in range(2)}
+        assert len(texts) == 1
+        assert program(seed) == program(seed)
+    assert len({mutant(random.Random(f"{n}"), GOOD, corpus()[0]) for n in range(50)}) > 40
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_programs_of_each_generator_hold(name: str):
+    for seed in ("1",):
+        drawn = GENERATORS[name](seed)
+        assert not (outcome := examine_program(drawn, host=False)).is_finding, (outcome, drawn)
+
+
+def test_a_share_of_the_mutants_holds():
+    row = run_chunk(Chunk("mutants", "unit", 0))
+    assert row["findings"] == []
+    assert sum(row["counts"].values()) == CHUNK["mutants"]
+    assert row["counts"]["refused"] > 10
+
+
+def test_good_and_refused():
+    assert tried(GOOD, command=True).kind == "good"
+    assert tried(GOOD.replace("relu", "sin"), command=True) == Outcome("refused", "MU1002")
+    assert tried("\udcff".encode(errors="surrogateescape").decode("latin-1")).kind == "refused"
+
+
+def test_crashes_and_hangs_are_found(monkeypatch: pytest.MonkeyPatch):
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError
+
+    def hang(*_: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr("bench.fuzz.checks.PATIENCE", 0.3)
+    monkeypatch.setattr(FormStages, "apply", crash)
+    assert (tried(GOOD).kind, tried(GOOD).code) == ("crash", "ZeroDivisionError")
+    monkeypatch.setattr(FormStages, "apply", hang)
+    assert tried(GOOD).kind == "hang"
+
+
+def test_a_layout_that_says_something_else_is_found(monkeypatch: pytest.MonkeyPatch):
+    real = formatter.format_source
+    monkeypatch.setattr("bench.fuzz.checks.format_source", lambda s: real(s).replace("relu", "gelu"))
+    assert tried(GOOD).kind == "fmt"
+
+
+def test_dishonest_diagnostics_are_found():
+    source = Source("f.mcu", GOOD)
+    for diagnostic, kind in (
+        (Diagnostic("MU9001", "oh"), "defect"),
+        (Diagnostic("MU0999", "oh"), "code"),
+        (Diagnostic("MU0001", "oh", Span(3, 1000)), "span"),
+        (Diagnostic("MU3010", "the pingpong mainloop cannot"), "unwritten"),
+    ):
+        with pytest.raises(Failure) as caught:
+            honest([diagnostic], source)
+        assert caught.value.kind == kind
+
+
+def test_an_edit_that_leads_to_the_same_error_is_found():
+    text = GOOD.replace("relu", "sin")
+    at = text.index("sin")
+    fix = Fix(Span(at, at + 3), "sin", "", Applicability.MACHINE_APPLICABLE)
+    wrong = Diagnostic("MU1002", "unknown function 'sin'", Span(at, at + 3), fixes=(fix,))
+    with pytest.raises(Failure, match="leads to it again"):
+        mended(Source("f.mcu", text), "sm_90a", {}, [wrong])
+
+
+def test_sources_are_shrunk():
+    text = b"one two three\nfour five\nsix seven eight\n" * 5
+    assert reduced(text, lambda data: b"five" in data, 5) == b"five"
+
+
+def test_a_run_goes_on_where_it_was_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "run.jsonl"
+    chunks = chunks_of("s", {"mutants": 100, "programs": 10})
+    assert [c.kind for c in chunks] == ["mutants", "programs"] * 2
+    run = Run(path)
+    for chunk in chunks:
+        run.take(
+            {
+                "chunk": list(chunk),
+                "counts": {"good": CHUNK[chunk.kind]},
+                "codes": {},
+                "seconds": 1,
+                "findings": [],
+            }
+        )
+    path.write_text(path.read_text() + '{"chunk": ["mut')  # ended within a line
+    assert main(["--seed", "s", "--mutants", "100", "--programs", "10", "-o", str(path)]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures == summary(Run(path))
+    assert (figures["fuzz.mutants"], figures["fuzz.programs"], figures["fuzz.findings"]) == (100, 10, 0)
+
+
+def test_workers_are_prepared_in_their_own_processes():
+    assert prepare.__module__ == run_chunk.__module__ == "bench.fuzz.trying"
