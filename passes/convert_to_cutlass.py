@@ -107,7 +107,9 @@ class _Kernel(ProgramBuilder):
         wide = dtype_bytes(Shaped.of(product.lhs.type).element_type) == 4
         problem = problem_of(stage)
         picks = self.picks(product)
-        a = self.operand(stage, lhs_access(stage, product), problem, lhs, k_major=wide, picks=picks)
+        # Groups begin at any row. Where rows are the contiguous axis, boxes of TMA cannot: tiles of more than
+        # 64 rows are several of them, and end in an illegal instruction on an H200.
+        a = self.operand(stage, lhs_access(stage, product), problem, lhs, k_major=True, picks=picks)
         right = rhs_access(stage, product)
         b = self.operand(stage, right, problem, rhs, is_right=True, groups=True, k_major=wide)
         offsets = self.vector(stage, product.offsets)

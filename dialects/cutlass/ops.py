@@ -283,7 +283,7 @@ class GemmOp(DeviceKernelOp):
     @property
     def picks(self) -> bool:
         """Whether the kernel itself picks rows of A; else they are copied before it."""
-        return self.picked is not None and not self.prepared
+        return view_of(self.read[0]).rows is not None
 
     @property
     def parts(self) -> int:

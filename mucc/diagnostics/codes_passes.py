@@ -8,6 +8,7 @@ from __future__ import annotations
 from mucc.diagnostics.examples import (
     A_BY_COLUMNS,
     B_BY_ROWS,
+    BYTES,
     F32,
     GATED,
     MIXED,
@@ -90,6 +91,22 @@ _TILES: dict[str, tuple[str, str]] = {
         "output leaves too small a buffer for a wide tile. Take a tile N that is a multiple of 32.",
         scheduled("tile = 128x240x64", kernel=ROW_SUMS),
         scheduled("tile = 128x256x64", kernel=ROW_SUMS),
+    ),
+    "MU3018": entry(
+        "row reduction of an odd tile",
+        "CUTLASS 4.2 reduces over M by an exchange between threads that divides the columns of a tile by 64. "
+        "Of a tile N above 64 that is no multiple of 64 it adds up other columns than it should, and says "
+        "nothing. Take a tile N of 64, 128, 192 or 256, or one below 64.",
+        scheduled("tile = 128x96x64", kernel=ROW_SUMS),
+        scheduled("tile = 128x128x64", kernel=ROW_SUMS),
+    ),
+    "MU3019": entry(
+        "result of 8 bits in narrow pieces",
+        "The epilogue stages D in shared memory in pieces, 32 columns at a time if 32 divides tile N. Where "
+        "columns are contiguous in the kernel's result, as with `exchange = on`, TMA stores no pieces of 16 "
+        "columns of 8-bit elements. Take a tile N that is a multiple of 32.",
+        scheduled("tile = 128x16x64", "exchange = on", kernel=BYTES),
+        scheduled("tile = 128x32x64", "exchange = on", kernel=BYTES),
     ),
     "MU3016": entry(
         "tf32 operands lie the wrong way round",

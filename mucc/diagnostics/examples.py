@@ -48,6 +48,9 @@ PICKED = (
     "kernel f[T, M, N, K](x: bf16[T, K], rows: s32[M], w: bf16[K, N]) -> bf16[M, N] {\n"
     "    return gather(x, rows) @ w\n}"
 )
+BYTES = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K], s: f32) -> e4m3[M, N] {\n    return s * (x @ w.T)\n}"
+"""A product with a result of 8 bits."""
+
 ROW_SUMS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N], s: f32[N]) {\n"
     "    y = x @ w.T\n    return y, sum(y, axis=0)\n}"

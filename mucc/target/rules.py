@@ -163,6 +163,19 @@ def shared_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
         yield Broken("MU3009", "cluster", message, (note,), fixes)
 
 
+def exchanged_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """A row reduction of CUTLASS mixes up the columns of some tiles.
+
+    Sm90RowReduction of CUTLASS 4.2 has threads exchange halves of their columns, which it divides by 64. What
+    remains lands in other columns; tiles below 64 are added up in another way.
+    """
+    columns = config.tile[1]
+    if config.epilogue.row_reductions and config.rights == 1 and columns >= 64 and columns % 64:
+        message = f"CUTLASS reduces the rows of a tile with N = {columns} into the wrong columns"
+        note = "it does so right where N is below 64 or a multiple of 64"
+        yield Broken("MU3018", "tile", message, (note,), fixes)
+
+
 def swizzles(limits: Limits, config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
     """The scheduler must have the swizzle."""
     if config.swizzle not in limits.swizzles:

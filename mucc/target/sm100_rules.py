@@ -120,6 +120,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             _clusters,
         )
     yield from rules.shared_columns(config, _clusters)
+    yield from rules.exchanged_columns(config, _tiles)
     yield from _epilogue(config)
     capacity = limits.shared_memory
     fitting = memory.max_stages(config, capacity)

@@ -405,7 +405,8 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     if pieces := list(_epilogue_tile(config)):
         yield from pieces
         return
-    yield from _reduction(config, tiles)
+    yield from list(_reduction(config, tiles)) or rules.exchanged_columns(config, tiles)
+    yield from _narrow_pieces(config, tiles)
     yield from _shared_memory(limits, config, stages)
 
 
@@ -464,6 +465,21 @@ def _reduction(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
             (f"the epilogue works on {rows}x{columns} elements at a time, 32 columns if they divide N",),
             fixes,
         )
+
+
+def _narrow_pieces(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """TMA stores no piece of 16 columns of bytes that lie column by column.
+
+    On an H200 kernels that try end in an illegal instruction; pieces of 32 columns are right.
+    """
+    epilogue, (_, columns) = config.epilogue, memory.epilogue_tile(config)
+    bytes_ = 1 in (epilogue.destination, *epilogue.aux_stores)
+    plain = config.rights == 1 and not config.grouped
+    if plain and bytes_ and epilogue.destination_is_col_major and columns < 32:
+        message = f"results of 8 bits cannot be stored column by column, {columns} columns at a time"
+        note = "columns are contiguous in the kernel's result, as they are where operands are exchanged"
+        setting = "tile" if config.epilogue_tile is None else "epilogue"
+        yield Broken("MU3019", setting, message, (note,), fixes if setting == "tile" else _pieces)
 
 
 def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:

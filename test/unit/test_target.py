@@ -72,6 +72,7 @@ TF32 = {"compute": "tf32", "element_bytes": 4}
 SPARSE = {"sparse": "a"}
 COPIED = {"mainloop": "cpasync", "tile": (128, 128, 64)}
 
+BY_COLUMNS = Epilogue(destination=1, destination_is_col_major=True)
 CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3001", "tile", "128x256x64", {"tile": (64, 256, 64)}),
     ("MU3001", "tile", "128x128x64", {"tile": (96, 128, 64), "mainloop": "pingpong"}),
@@ -109,6 +110,21 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
         {**TF32, "a_k_major": False, "b_k_major": False, "tile": (128, 128, 64)},
     ),
     ("MU3015", "tile", "128x256x64", {"tile": (128, 240, 64), "epilogue": Epilogue(row_reductions=1)}),
+    ("MU3018", "tile", "128x128x64", {"tile": (128, 96, 64), "epilogue": Epilogue(row_reductions=1)}),
+    (
+        "MU3018",
+        "tile",
+        "64x192x64",
+        {"tile": (64, 160, 64), "mainloop": "pingpong", "epilogue": Epilogue(row_reductions=1)},
+    ),
+    ("MU3019", "tile", "128x32x64", {"tile": (128, 16, 64), "epilogue": BY_COLUMNS}),
+    ("MU3019", "tile", "64x96x64", {"tile": (64, 80, 64), "mainloop": "pingpong", "epilogue": BY_COLUMNS}),
+    (
+        "MU3019",
+        "epilogue",
+        "128x32",
+        {"tile": (128, 64, 64), "epilogue_tile": (128, 16), "epilogue": BY_COLUMNS},
+    ),
     ("MU3016", "exchange", "on", {**TF32, "b_k_major": False, "tile": (128, 128, 32)}),
     ("MU3060", "exchange", "off", {"rights": 2, "exchanged": True, "tile": (128, 128, 64)}),
     ("MU3016", "exchange", "off", {**TF32, "b_k_major": False, "tile": (128, 128, 32), "exchanged": True}),
@@ -124,6 +140,11 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3074", "epilogue", "128x32", {"epilogue_tile": (128, 40)}),
     ("MU3074", "epilogue", "auto", {"epilogue_tile": (128, 32), "rights": 2, "tile": (128, 128, 64)}),
 ]
+
+
+@pytest.mark.parametrize("columns", [16, 32, 48, 64, 128, 192, 256])
+def test_row_reductions_that_are_right(columns: int) -> None:
+    assert not broken(tile=(128, columns, 64), epilogue=Epilogue(row_reductions=1))
 
 
 @pytest.mark.parametrize(("code", "setting", "fix", "changes"), CASES)
