@@ -1,7 +1,7 @@
 """Odd PyTorch modules through the importer and the backend: all agree with PyTorch, or are refused.
 
-A run of the tests takes every second module through the importer, and every fourth through the backend, which are
-others; `MUCC_ALL_MODULES=1`, as `make modules` sets it, takes all through both.
+A run of the tests takes every second module through the importer, and every fourth, of the others, through
+the backend; `MUCC_ALL_MODULES=1`, as `make modules` sets it, takes all through both.
 """
 
 from __future__ import annotations
