@@ -15,6 +15,8 @@ pytest.importorskip("torch", reason="needs torch")
 import modulelib
 from torch_modules import ODD
 
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 WAITING: dict[str, str] = {
     "import one_tensor_twice": "arguments that are one tensor become one parameter",
     "import one_tensor_twice_and_changed": "arguments that are one tensor become one parameter",
