@@ -252,6 +252,7 @@ def decomposition_table() -> Any:
 _DATA_DEPENDENT = (
     "data-dependent",
     "DataDependent",
+    "DynamicOutputShape",
     "GuardOnDataDependent",
     "Could not guard on",
     "unbacked",

@@ -42,7 +42,7 @@ def rows_by_masks(self: Any, x: Any, m: Any, n: Any) -> Any:
     return (x * m[:, None]).sum(0), torch.where(n, x, 0).relu()
 
 
-@odd("5,4", "bool:5", refused=None)
+@odd("5,4", "bool:5")
 def chosen_by_a_mask(self: Any, x: Any, m: Any) -> Any:
     return x[m].sum(), torch.relu(x)
 
