@@ -63,11 +63,14 @@ class Run:
     def __init__(self, args: argparse.Namespace, path: Path):
         self._args, self._path = args, path
         self._next = args.first
+        self._again = [row["seed"] for row in read(path) if is_finding(row)] if args.again else []
         self._accepted = 0
         self.findings: list[Outcome] = []
 
     def task(self) -> Task | None:
         """The next program, until enough were accepted."""
+        if self._again:
+            return Task(seed=self._again.pop(0))
         if self._accepted >= self._args.programs:
             return None
         self._next += 1
@@ -95,12 +98,17 @@ def show(outcome: Outcome, label: str) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All outcomes in a file; lines that were cut short are left out."""
-    rows: list[dict[str, Any]] = []
+    """The outcomes in a file, the last of each program; lines that were cut short are left out."""
+    rows: dict[str, dict[str, Any]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
-    return rows
+            row = json.loads(line)
+            rows[row["seed"]] = row
+    return list(rows.values())
+
+
+def is_finding(row: Mapping[str, Any]) -> bool:
+    return Outcome(row["kind"]).is_finding
 
 
 def recorded(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,6 +129,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=9, help="calls of a program with open dims")
     parser.add_argument("--stage", choices=("interpret", "build", "run"), default="run")
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--again", action="store_true", help="try first what the file's findings are")
     parser.add_argument("--reduce", type=float, default=0, metavar="SECONDS", help="shrink what was found")
     parser.add_argument("--replay", metavar="NUMBERS", help="try the program of these choices")
     parser.add_argument("-o", "--output", default=kept, help=f"file of outcomes (default: {kept})")

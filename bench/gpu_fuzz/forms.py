@@ -16,6 +16,7 @@ from bench.gpu_fuzz.pointwise import (
     FUNCTIONS,
     MULTIPLY,
     SUBTRACT,
+    Function,
     binary,
     chain,
     partner,
@@ -657,6 +658,73 @@ def broadcast(d: Draft) -> None:
     results(d, chain(d, Expr(f"sum({a.text} * {b.text}, axis=1)", "f32", (m, n), compute), 2))
 
 
+def integers(d: Draft) -> None:
+    """Arithmetic of 32-bit integers, which wraps around, and reductions of it."""
+    dims = some_dims(d)
+    kind = d.c.pick(("integer", "large integer"))
+    y = d.tensor(dims, "s32", stem="i", kind=kind)
+    for _ in range(1 + d.c.number(3)):
+        match d.c.pick(("binary", "number", "unary", "mask")):
+            case "binary":
+                other = d.tensor(d.c.pick((dims, dims[-1:])), "s32", stem="i", kind=kind)
+                y = _wrapped(d.c.pick(INTEGER_BINARY), y, other)
+            case "number":
+                value = d.c.pick((2, 3, 1000003))
+                other = Expr(str(value), "s32", (), lambda env, v=value: ref.exact(torch.tensor(float(v))))
+                y = _wrapped(d.c.pick(INTEGER_BINARY), y, other)
+            case "unary":
+                y = _wrapped(d.c.pick(INTEGER_UNARY), y)
+            case _:
+                keep = d.tensor(dims[-1:], "f32", stem="k")
+                y = _kept(keep, y)
+    y = d.named(y)
+    d.result(y, "s32")
+    if d.c.chance(1, 2):
+        total = reduced(d, y, ("sum", "max", "min"))
+        d.result(Expr(total.text, "s32", total.dims, _wrapping(total)), "s32")
+    if d.c.chance(1, 4):
+        d.result(Expr(f"cast({y.text}, f32)", "f32", y.dims, y.compute), "f32")
+
+
+INTEGER_BINARY = (
+    Function("({} + {})", "x + y"),
+    Function("({} - {})", "x - y"),
+    Function("({} * {})", "x * y"),
+    Function("max({}, {})", "torch.maximum(x, y)"),
+    Function("min({}, {})", "torch.minimum(x, y)"),
+)
+INTEGER_UNARY = (
+    Function("-{}", "-x"),
+    Function("abs({})", "torch.abs(x)"),
+    Function("relu({})", "torch.relu(x)"),
+    Function("clamp({}, -7, 100000)", "x.clamp(-7, 100000)"),
+)
+
+
+def _wrapped(function: Function, *operands: Expr) -> Expr:
+    """A function of integers, computed by PyTorch's own of 32 bits."""
+
+    def compute(env: Env) -> Bounded:
+        values = [o.value(env).value.to(torch.int64).to(torch.int32) for o in operands]
+        return ref.exact(function(*values))
+
+    text = function.text.format(*(o.text for o in operands))
+    return Expr(f"({text})", "s32", operands[0].dims, compute)
+
+
+def _wrapping(y: Expr) -> Callable[[Env], Bounded]:
+    """The low 32 bits of whole numbers."""
+    return lambda env: ref.exact(y.value(env).value.to(torch.int64).to(torch.int32))
+
+
+def _kept(keep: Expr, y: Expr) -> Expr:
+    def compute(env: Env) -> Bounded:
+        chosen = keep.value(env).value > 0
+        return ref.exact(torch.where(chosen, y.value(env).value, 5.0))
+
+    return Expr(f"where({keep.text} > 0, {y.text}, 5)", "s32", y.dims, compute)
+
+
 class Form(NamedTuple):
     """A form, how often it is drawn, and what schedules its kernels have.
 
@@ -683,11 +751,12 @@ FORMS = {
     "lists": Form(lists, 3),
     "stages": Form(stages, 5),
     "attention": Form(attention, 3),
-    "pointwise": Form(pointwise, 6),
-    "reductions": Form(reductions, 5),
-    "norms": Form(norms, 4),
-    "rows": Form(rows, 3),
-    "views": Form(views, 3),
+    "pointwise": Form(pointwise, 9),
+    "reductions": Form(reductions, 8),
+    "norms": Form(norms, 7),
+    "rows": Form(rows, 5),
+    "views": Form(views, 5),
+    "integers": Form(integers, 6),
     "widened": Form(widened, 2),
-    "broadcast": Form(broadcast, 2),
+    "broadcast": Form(broadcast, 3),
 }

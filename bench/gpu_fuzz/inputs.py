@@ -77,7 +77,7 @@ def _tensor(
         flat = draw_indices(arg, dims, rng)
         numbers = torch.tensor(flat, dtype=torch.int32).reshape(shape)
     elif "integer" in param.kind:
-        low, high = SPREAD.get(arg.dtype, (0, 15))
+        low, high = SPREAD.get(arg.dtype, (0, 15)) if param.kind != "large integer" else (-(2**31), 2**31 - 1)
         numbers = torch.randint(low, high + 1, shape, generator=generator)
     elif param.kind == "positive":
         numbers = (torch.rand(shape, generator=generator) + 0.5) * param.scale(env)

@@ -77,7 +77,9 @@ def attempt(choices: Choices, stage: Stage, runs: int, cores: int = 2) -> Outcom
         toolchain = first.code.startswith("MU5")
         outcome.kind = "rejected" if toolchain else "internal" if first.code.startswith("MU9") else "refused"
     except MuccError as error:
-        outcome.kind, outcome.code, outcome.detail = "refused_call", error.code, str(error)[:2000]
+        # A driver that refuses anything does so because a kernel before has failed.
+        kind = "wrong" if error.code == "MU6016" else "refused_call"
+        outcome.kind, outcome.code, outcome.detail = kind, error.code, str(error)[:2000]
     except Exception as error:
         if "CUDA" in str(error) or "cuda" in str(error):
             raise  # this process is of no more use

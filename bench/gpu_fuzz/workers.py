@@ -72,7 +72,10 @@ class Worker:
         try:
             self._pipe.send(task)
             if self._pipe.poll(self._patience):
-                return self._pipe.recv()
+                outcome: Outcome = self._pipe.recv()
+                if outcome.is_finding:
+                    self.close()  # what a wrong kernel has done to the GPU stays with its process
+                return outcome
             detail = f"no answer within {self._patience:.0f} s"
         except (EOFError, OSError):
             self._process.join(10)
