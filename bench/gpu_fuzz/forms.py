@@ -361,8 +361,7 @@ def _scattered(d: Draft, y: Expr, rows: Dim) -> None:
     assert isinstance(total, str)
     # An extent of a result alone: a parameter has to tell it.
     extra = d.tensor((total, y.dims[-1]), "f32", stem="m")
-    if isinstance(rows, str):
-        d.promises.append(f"{rows} <= {total}")
+    d.promises.append(f"{total} >= {rows}")
     index = d.name("to")
     d.add(Param(index, f"{index}: s32[{rows}]", "s32", "index"))
 

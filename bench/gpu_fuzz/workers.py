@@ -78,8 +78,10 @@ class Worker:
                 return outcome
             detail = f"no answer within {self._patience:.0f} s"
         except (EOFError, OSError):
-            self._process.join(10)
-            detail = f"the process ended with status {self._process.exitcode}"
+            if (process := self._process) is None:
+                return Outcome("refused", code="the run has ended")
+            process.join(10)
+            detail = f"the process ended with status {process.exitcode}"
         self.close()
         program = _text_of(task)
         return Outcome("crashed", **program, detail=detail, seconds=round(time.monotonic() - began, 2))

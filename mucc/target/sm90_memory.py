@@ -82,8 +82,8 @@ def epilogue_tile(config: GemmConfig) -> tuple[int, int]:
 
 
 def staged_bytes(config: GemmConfig) -> int:
-    """Bytes per element of the buffer that D is staged in; f32 where nothing is stored as D."""
-    return config.epilogue.destination or 4
+    """Bytes per element of the buffer that D is staged in; those of bf16 where nothing is stored as D."""
+    return config.epilogue.destination or 2
 
 
 def epilogue_stages(config: GemmConfig) -> tuple[int, int]:

@@ -169,9 +169,9 @@ MEASURED = [
             "bf16", "kk", "128x128x64", "1x1", "cooperative", Epilogue(destination=None, scalar_reductions=1)
         ),
         6,
-        34816,
-        231424,
-        133120,
+        17408,
+        214016,
+        115712,
     ),
     (
         gemm(
@@ -183,9 +183,9 @@ MEASURED = [
             Epilogue(destination=None, source=2, scalar_reductions=1),
         ),
         5,
-        67584,
-        231424,
-        165888,
+        50176,
+        214016,
+        148480,
     ),
     (gemm("bf16", "kk", "64x8x16", "1x1", "warpspecialized"), 99, 1280, 229760, 7040),
     (gemm("bf16", "kk", "64x32x64", "1x1", "pingpong", Epilogue(source=2)), 18, 9216, 230400, 46080),

@@ -24,7 +24,6 @@ from mucc.dialects.cutlass.nodes import (
     StoreNode,
 )
 from mucc.dialects.cutlass.ops import GemmOp
-from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.target.cuda.body import Body, compute_body, identity_body
 from mucc.target.cuda.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Memory, Places, Product, Scalar
@@ -439,22 +438,7 @@ class Epilogue:
             # Nothing is computed on the way to D. The kernel is then the same as where something is.
             name = self.passing_body(self.names[destination.value])
             node = self._nest(Node(f"mucc::gemm::Compute<{name}, ElementD>"), [node])
-        elif self._sums_integers and (destination is None or self._stores(destination.value)):
-            node = self._nest(self._last(destination), [node])
         return node
-
-    @property
-    def _sums_integers(self) -> bool:
-        return self.op.compute.data in (Compute.S8, Compute.U8)
-
-    @staticmethod
-    def _last(destination: StoreNode | None) -> Node:
-        """The node that gives what CUTLASS keeps: D's elements, or without D something of the sums' type.
-
-        What else a visitor ends in, a store or a reduction, gives floats, which are no sums of integers.
-        """
-        element = "int32_t" if destination is None else "ElementD"
-        return Node(f"mucc::gemm::Compute<mucc::gemm::Identity, {element}>")
 
     def _subtree(self, value: SSAValue, stored: set[SSAValue]) -> Node:
         owner = value.owner
@@ -506,11 +490,8 @@ class Epilogue:
         if last is not None and order[-1] is not last:
             assert isinstance(last, Operation)
             exact = destination is not None and self._is_exact(destination)
-            nodes.append(Node(EXACT) if exact else self._last(destination))
+            nodes.append(Node(EXACT if exact else "mucc::gemm::Compute<mucc::gemm::Identity, ElementD>"))
             edges.append([position[last]])
-        elif last is None and self._sums_integers:
-            nodes.append(self._last(None))
-            edges.append([len(nodes) - 2])
         sequences = ", ".join(f"cute::seq<{', '.join(map(str, e))}>" for e in edges)
         types = ", ".join(n.type for n in nodes)
         type = f"fusion::Sm90TopologicalVisitor<float, cute::tuple<{sequences}>, {types}>"

@@ -134,16 +134,20 @@ class Sm90Gemm(Gemm):
     def visitor(self) -> list[str]:
         """The type of the epilogue's visitor, with those of its nodes."""
         lines = ["", *self.epilogue.usings]
-        if self.d is None:
+        root = self.epilogue.root.type
+        if self.accumulator != "float":
+            store = "" if self.d else f", {NO_MATRIX}"
+            lines.append(f"using Visitor = mucc::gemm::InFloats<{root}{store}>;")
+        elif self.d is None:
             lines += [
                 "// No matrix is stored as D, but CUTLASS wants a type for the epilogue's shared memory.",
-                f"struct Visitor : {self.epilogue.root.type} {{",
+                f"struct Visitor : {root} {{",
                 f"  using ElementAux = {NO_MATRIX};",
-                f"  using {self.epilogue.root.type}::{self.epilogue.root.type};",
+                f"  using {root}::{root};",
                 "};",
             ]
         else:
-            lines.append(f"using Visitor = {self.epilogue.root.type};")
+            lines.append(f"using Visitor = {root};")
         return [*lines, ""]
 
     @property

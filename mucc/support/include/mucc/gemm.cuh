@@ -59,6 +59,15 @@ struct Same {
 };
 using Exact = fusion::Sm90Compute<Same, int32_t, int32_t, kNearest>;
 
+// A visitor over sums of integers that computes in floats. CUTLASS would take the type of the sums for what it reads
+// of C and for what a visitor ends in, and so cut off what lies behind the point. `Aux` is the type of elements of the
+// epilogue's shared memory where no D is stored.
+template <class Tree, class Aux = void>
+struct InFloats : Tree {
+  using ElementAux = Aux;
+  using Tree::Tree;
+};
+
 // ---- further matrices -----------------------------------------------------------------------------------
 
 // How an epilogue cuts its tile up, and how many pieces it has under way.
@@ -168,3 +177,13 @@ struct ScalarReduction
 };
 
 }  // namespace mucc::gemm
+
+template <class Tree, class Aux>
+struct cutlass::epilogue::fusion::FusionCallbacksTraits<mucc::gemm::InFloats<Tree, Aux>> {
+  using DispatchPolicy = void;
+  using Callbacks = mucc::gemm::InFloats<Tree, Aux>;
+  using Operation = FusionOperation;
+  using CtaTile_MNK = void;
+  using EpilogueTile_MN = void;
+  using ElementCompute = float;
+};
