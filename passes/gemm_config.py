@@ -97,6 +97,7 @@ def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
         elif isinstance(op, nodes.StoreNode):
             stores[type(op)].append(_bytes(op.destination.type))
     destination = gemm.destination
+    source = next((op.source for op in gemm.nodes if isinstance(op, nodes.SrcFetchOp)), None)
     return Epilogue(
         destination=next(iter([*stores[nodes.StoreDOp], *stores[nodes.ScatterDOp]]), None),
         source=next(iter(loads[nodes.SrcFetchOp]), None),
@@ -111,6 +112,13 @@ def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
         scalars=sum(
             isinstance(op, nodes.ScalarBroadcastOp) and isinstance(op.source.type, TensorType)
             for op in gemm.nodes
+        ),
+        source_is_col_major=source is not None and not _is_row_major(gemm, source),
+        aux_loads_by_columns=tuple(
+            not _is_row_major(gemm, op.source) for op in gemm.nodes if isinstance(op, nodes.AuxLoadOp)
+        ),
+        aux_stores_by_columns=tuple(
+            not _is_row_major(gemm, op.destination) for op in gemm.nodes if isinstance(op, nodes.AuxStoreOp)
         ),
     )
 

@@ -76,11 +76,20 @@ def may_be_wide(entry: EntryOp, type: Attribute, unit: int | None = None) -> boo
     return may_be_multiple(promises, entry.dim_names, extent, multiple)
 
 
+def _may_be_wide(program: c.ProgramOp, gemm: c.GemmOp, value: SSAValue) -> bool:
+    """Whether rows of a kernel's matrix can be whole multiples of 16 bytes, and lie so far apart."""
+    type = value.type
+    assert isinstance(type, TensorType)
+    if fixed_step(view_of(value).base.type) % multiple_of(type, WIDEST_ACCESS):
+        return False
+    return may_be_wide(program, type, unit_axis(gemm, value))
+
+
 def granules_of(gemm: c.GemmOp) -> Granules:
     """What a schedule is chosen with."""
     program, split = program_of(gemm), gemm.compute.data is Compute.TF32X3
     outer = [value for value, op in gemm.matrices if op is not gemm]
     matrices = (*(() if split else gemm.operands_given), *outer)
-    wide = all(may_be_wide(program, v.type, unit_axis(gemm, v)) for v in matrices)
+    wide = all(_may_be_wide(program, gemm, value) for value in matrices)
     known = all(held(gemm, value) == WIDEST_ACCESS for value in outer)
     return Granules(held(gemm, gemm.a), held(gemm, gemm.b), wide, known)

@@ -177,7 +177,7 @@ def reduce(
             spread = (error * error).sum(axes, keepdim=keepdims).sqrt()
             bound = torch.minimum(plain, APART * spread)
             if not integer:
-                bound = bound + 2 * F32 * value.abs().sum(axes, keepdim=keepdims)
+                bound = bound + F32 * (2 + math.sqrt(count) / 8) * value.abs().sum(axes, keepdim=keepdims)
             scale = 1.0 / count if kind == "mean" else 1.0
             return Bounded(total * scale, bound * scale)
         case "max":

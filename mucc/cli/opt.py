@@ -73,7 +73,7 @@ class OptMain(xDSLOptMain):
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
         try:
-            _check_size(self.args.input_filename)
+            _check_size(self.args.input_file)
             return super().prepare_input()
         except (OSError, ValueError) as error:
             raise _UsageError(error) from error

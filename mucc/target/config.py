@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 from typing import NamedTuple
 
 
@@ -29,6 +30,10 @@ class Epilogue:
     col_broadcasts: tuple[int, ...] = ()
     scalars: int = 0
     """Numbers that the epilogue reads from memory."""
+    source_is_col_major: bool = False
+    aux_loads_by_columns: tuple[bool, ...] = ()
+    aux_stores_by_columns: tuple[bool, ...] = ()
+    """Whether columns are contiguous in each further matrix; of those that are not named rows are."""
 
     @property
     def transposed(self) -> Epilogue:
@@ -40,7 +45,14 @@ class Epilogue:
             row_reductions=self.col_reductions,
             col_reductions=self.row_reductions,
             destination_is_col_major=not self.destination_is_col_major,
+            source_is_col_major=not self.source_is_col_major,
+            aux_loads_by_columns=_turned(self.aux_loads_by_columns, self.aux_loads),
+            aux_stores_by_columns=_turned(self.aux_stores_by_columns, self.aux_stores),
         )
+
+
+def _turned(by_columns: tuple[bool, ...], matrices: tuple[int, ...]) -> tuple[bool, ...]:
+    return tuple(not turned for turned, _ in zip_longest(by_columns, matrices, fillvalue=False))
 
 
 WIDEST_ACCESS = 16

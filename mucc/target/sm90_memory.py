@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import zip_longest
 from math import gcd
 from typing import NamedTuple
 
@@ -112,25 +113,30 @@ def epilogue_tensors(config: GemmConfig) -> Layout:
     epilogue = config.epilogue
     if config.rights == 2 or config.grouped:  # threads of mucc's own epilogue read and write further matrices
         epilogue = replace(epilogue, source=None, aux_loads=(), aux_stores=())
+        epilogue = replace(epilogue, aux_loads_by_columns=(), aux_stores_by_columns=())
         config = replace(config, epilogue=epilogue)
     em, en = epilogue_tile(config)
     stages_c, stages_d = epilogue_stages(config)
 
-    def matrix(element: int, stages: int) -> Layout:
-        inner = em if epilogue.destination_is_col_major else en
-        align = swizzle_alignment(inner * element)
+    def matrix(element: int, stages: int, *by_columns: bool) -> Layout:
+        """Stages of a matrix, or of several that share them: the widest alignment counts."""
+        align = max(swizzle_alignment((em if columns else en) * element) for columns in by_columns)
         return Layout(round_up(em * en * element * stages, align), align)
 
+    along_c = epilogue.source_is_col_major
+    along_d = epilogue.destination is not None and epilogue.destination_is_col_major
     d = staged_bytes(config)
     if epilogue.source is None:
-        collective = struct([matrix(d, stages_d)])
+        collective = struct([matrix(d, stages_d, along_d)])
     elif epilogue.source == epilogue.destination and reuses_source(config):
-        collective = struct([matrix(d, stages_c)])
+        collective = struct([matrix(d, stages_c, along_c, along_d)])
     else:
-        collective = struct([matrix(epilogue.source, stages_c), matrix(d, stages_d)])
+        collective = struct([matrix(epilogue.source, stages_c, along_c), matrix(d, stages_d, along_d)])
 
-    nodes = [matrix(element, stages_c) for element in epilogue.aux_loads]
-    nodes += [matrix(element, stages_d) for element in epilogue.aux_stores]
+    loads = zip_longest(epilogue.aux_loads, epilogue.aux_loads_by_columns, fillvalue=False)
+    stores = zip_longest(epilogue.aux_stores, epilogue.aux_stores_by_columns, fillvalue=False)
+    nodes = [matrix(element, stages_c, by_columns) for element, by_columns in loads]
+    nodes += [matrix(element, stages_d, by_columns) for element, by_columns in stores]
     nodes += [Layout(round_up(config.tile[1] * element, 16), 16) for element in epilogue.row_broadcasts]
     align = max((node.align for node in nodes), default=1)
     thread = struct(Layout(round_up(node.size, align), align) for node in nodes)

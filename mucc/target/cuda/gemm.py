@@ -220,7 +220,9 @@ class Gemm(ABC):
         if ONE not in strides:
             raise EmissionError(f"{memory.name} is contiguous along neither of its axes")
         if strides[1].is_one and (strides[0].is_zero or strides[0].is_one):
-            strides[0] = self.places.count(k)  # of one row along K: never used, but TMA looks at it
+            # Of one row along K: never used, but TMA looks at it.
+            padding = memory.type.layout.padding
+            strides[0] = self.places.padded(k[0], padding) if len(k) == 1 else self.places.count(k)
         matrix = Matrix(memory, (strides[0], strides[1], batch))
         if matrix.is_row_major != (unit_axis(self.op, value) == self._k_axis(value, which)):
             raise EmissionError(
