@@ -1,5 +1,6 @@
 """What `make test` installs: the Makefile runs, with a Python that writes down what it is asked."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -35,7 +36,13 @@ def make(checkout: Path, *arguments: str) -> tuple[str, list[str]]:
     """What make says, and what it installs."""
     (checkout / "asked").write_text("")
     command = ["make", "--no-print-directory", "build/stamps/torch", *arguments]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=60, check=False)
+    # As from a shell, also where make runs the tests.
+    env = {
+        name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
+    }
+    done = subprocess.run(
+        command, cwd=checkout, capture_output=True, text=True, timeout=60, check=False, env=env
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout, [
         line for line in (checkout / "asked").read_text().splitlines() if " install " in line

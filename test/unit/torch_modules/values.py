@@ -39,7 +39,8 @@ each(
         "abs": torch.abs,
         "sign": torch.sign,
         "erf": torch.erf,
-        "gelu": F.gelu,
+        # At -inf the language has 0 where PyTorch has NaN (docs/language.md).
+        "gelu": lambda x: F.gelu(x.clamp(min=-1e30)),
         "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
         "silu": F.silu,
         "mish": F.mish,
