@@ -111,10 +111,8 @@ def _ran(odd: Odd, gradients: bool) -> list[str]:
         exact = observed_exactly(made(odd), (tuple(args), dict(keywords)), 3)
         if exact is not None:
             names = {n.replace("argument", "input"): n for n in theirs.values}
-            overflows = _has_narrow([*theirs.values.values()])
             found = [
-                difference(o, theirs.values[o], ours.values[o], exact.values.get(n), overflows)
-                for n, o in names.items()
+                difference(o, theirs.values[o], ours.values[o], exact.values.get(n)) for n, o in names.items()
             ]
     wrong += [f"{d.name} is off by {d.largest:.3g}, {d.excess:.3g}" for d in found if not d.is_good]
     for name, value in theirs.values.items():
@@ -126,11 +124,6 @@ def _ran(odd: Odd, gradients: bool) -> list[str]:
     if ours.memory() != theirs.memory():
         wrong.append(f"memory is shared as {ours.memory()}, not {theirs.memory()}")
     return wrong
-
-
-def _has_narrow(values: list[Any]) -> bool:
-    """Whether there are floating-point tensors narrower than f32 among values."""
-    return any(isinstance(v, torch.Tensor) and v.is_floating_point() and v.itemsize < 4 for v in values)
 
 
 def _strides(value: Any) -> list[int]:

@@ -14,7 +14,7 @@ def one_tensor_twice(self: Any, a: Any, b: Any) -> Any:
     return torch.relu(a) @ b
 
 
-@odd("=3,4", "=3,4")
+@odd("=3,4", "=3,4", refused="MU7021")
 def one_tensor_twice_and_changed(self: Any, a: Any, b: Any) -> Any:
     a.add_(1)
     return b * 2
