@@ -21,6 +21,9 @@ from mucc.dialects.mu.types import Shaped
 EPSILON = 2.0**-23
 """The distance of neighbouring f32 numbers at 1. A sum may lose so much of each term, in any order."""
 
+TF32 = 2.0**-11
+"""Half the distance of neighbouring tf32 numbers at 1: what a term loses whose factors are read as such."""
+
 
 class ExactFunctions(MuFunctions):
     """Stages whose boundaries round nothing, but for those that the user pinned."""
@@ -33,6 +36,9 @@ class ExactFunctions(MuFunctions):
 class RoundedFunctions(MuFunctions):
     """Stages as device kernels compute them: numbers are f32, operands in the format of tensor cores."""
 
+    lost = EPSILON
+    """The part of each term that a product loses."""
+
     def computed(self, op: Operation, value: Any) -> Any:
         is_exact = str(value.dtype).endswith("bool") or Shaped.of(op.results[0].type).element_type == S32
         return value if is_exact else self.arrays.round_to(value, "f32")
@@ -40,18 +46,20 @@ class RoundedFunctions(MuFunctions):
     def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
         value = super().factor(op, operand, value)
         is_tf32 = isinstance(op, ContractionOp) and op.compute.data is Compute.TF32
+        self.lost = TF32 if is_tf32 else EPSILON
         return to_tf32(self.arrays, value) if is_tf32 else value
 
     def product(self, a: Any, b: Any, scales: Any, blocks: tuple[int, int] | None) -> Any:
         result = super().product(a, b, scales, blocks)
         if blocks is not None or not result.shape[-1]:
             return result
-        # What sums of f32 lose where terms cancel, with a sign that differs between neighbours.
+        # What is lost where terms cancel, with a sign that looks random: alternating ones would cancel too.
         sizes = (a * a).sum(-1)[..., :, None] * (b * b).sum(-2)[..., None, :]
         k = max(int(a.shape[-1]), 1)
         row, column = (self.arrays.float64(range(int(n))) for n in result.shape[-2:])
-        sign = 1 - 2 * ((row[:, None] + column[None, :]) % 2)
-        return result + sign * EPSILON * (sizes / k) ** 0.5
+        xp = self.arrays.xp
+        sign = xp.sign(xp.sin(12.9898 * row[:, None] + 78.233 * column[None, :] + 1))
+        return result + sign * self.lost * (sizes / k) ** 0.5
 
     @impl(ReduceOp)
     def reduce(self, interpreter: Interpreter, op: ReduceOp, args: PythonValues) -> PythonValues:
