@@ -1,0 +1,136 @@
+"""Views, norms and rows by number, as expressions that know their reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from bench.gpu_fuzz import reference as ref
+from bench.gpu_fuzz.drafts import Dim, Dims, Draft, Env, Expr, Param, shape_of
+from bench.gpu_fuzz.pointwise import (
+    ADD,
+    binary,
+)
+from bench.gpu_fuzz.reference import Bounded
+
+FLOATS = ("bf16", "bf16", "f16", "f32", "f32")
+"""Dtypes of tensors, the frequent ones twice."""
+
+torch: Any = ref.torch
+
+
+def swapped(y: Expr) -> Callable[[Env], Bounded]:
+    return lambda env: Bounded(*(t.mT for t in y.value(env)))
+
+
+def with_axis(y: Expr, place: int) -> Expr:
+    """A value with an axis of extent 1 more."""
+    index = [":"] * len(y.dims)
+    index.insert(place, "None")
+    text = y.text if re.fullmatch(r"\w+(\.T)?", y.text) else f"({y.text})"
+    dims = (*y.dims[:place], 1, *y.dims[place:])
+
+    def compute(env: Env) -> Bounded:
+        return Bounded(*(t.unsqueeze(place) for t in y.value(env)))
+
+    return Expr(f"{text}[{', '.join(index)}]", y.dtype, dims, compute)
+
+
+def gathered(d: Draft, x: Expr, dims: Dims) -> Expr:
+    rows = d.name("rows")
+    d.add(Param(rows, f"{rows}: s32[{', '.join(map(str, dims))}]", "s32", "index"))
+
+    def compute(env: Env) -> Bounded:
+        index = env.inputs[rows].value.long()
+        return Bounded(*(t[index] for t in x.value(env)))
+
+    return Expr(f"gather({x.text}, {rows})", x.dtype, (*dims, *x.dims[1:]), compute)
+
+
+def scattered(d: Draft, y: Expr, rows: Dim) -> None:
+    """Return a value whose rows are stored where an index says, in more rows."""
+    total = d.dim("U", (600, 513, 1000), may_be_number=False)
+    assert isinstance(total, str)
+    # An extent of a result alone: a parameter has to tell it.
+    extra = d.tensor((total, y.dims[-1]), "f32", stem="m")
+    d.promises.append(f"{total} >= {rows}")
+    index = d.name("to")
+    d.add(Param(index, f"{index}: s32[{rows}]", "s32", "index"))
+
+    def compute(env: Env) -> Bounded:
+        places = env.inputs[index].value.long()
+        made: list[Any] = []
+        for part in y.value(env):
+            spread = torch.zeros(shape_of(env, (total, y.dims[-1])), dtype=torch.float64, device=part.device)
+            spread[places] = part
+            made.append(spread)
+        return Bounded(*made)
+
+    stored = Expr(f"scatter({y.text}, {index}, {total})", y.dtype, (total, y.dims[-1]), compute)
+    if d.c.chance(1, 2):
+        stored = binary(ADD, stored, extra, stored.dims)
+        d.result(stored, "f32")
+    else:
+        d.result(stored, y.dtype)
+        d.result(extra, "f32")
+
+
+def cast_to(y: Expr, dtype: str) -> Expr:
+    return Expr(f"cast({y.text}, {dtype})", dtype, y.dims, lambda env: ref.rounded(y.value(env), dtype))
+
+
+def kept_over(d: Draft, y: Expr, kind: str) -> Expr:
+    """A reduction over the last axis, which is kept."""
+
+    def compute(env: Env) -> Bounded:
+        return ref.reduce(kind, env.passed(y.value(env), y.dtype), (-1,), True)
+
+    return Expr(f"{kind}({y.text}, axis=-1, keepdims=on)", "f32", (*y.dims[:-1], 1), compute)
+
+
+def softmax(d: Draft, y: Expr, axis: int, logarithm: bool = False) -> Expr:
+    """softmax or log_softmax."""
+
+    def compute(env: Env) -> Bounded:
+        x = env.passed(y.value(env), y.dtype)
+        shifted = ref.apply(torch.sub, x, Bounded(x.value.amax(axis, True), 0 * x.error.amax(axis, True)))
+        powers = ref.apply(torch.exp, shifted, relative=RELATIVE)
+        total = ref.reduce("sum", powers, (axis,), True)
+        if logarithm:
+            result = ref.apply(_less_logarithm, shifted, total, absolute=1e-6, relative=RELATIVE)
+        else:
+            result = ref.apply(torch.div, powers, total, relative=RELATIVE)
+        return env.passed(result, floating(y))
+
+    name = "log_softmax" if logarithm else "softmax"
+    return Expr(f"{name}({y.text}, axis={axis})", floating(y), y.dims, compute)
+
+
+RELATIVE = 1e-5
+
+
+def _less_logarithm(x: Any, total: Any) -> Any:
+    return x - total.log()
+
+
+def _over_root(x: Any, squares: Any) -> Any:
+    return x * (squares + 1e-5).rsqrt()
+
+
+def floating(y: Expr) -> str:
+    return y.dtype if y.dtype in ("bf16", "f16") else "f32"
+
+
+def norm(d: Draft, y: Expr, kind: str) -> Expr:
+    """layer_norm or rms_norm over the last axis."""
+
+    def compute(env: Env) -> Bounded:
+        x = env.passed(y.value(env), y.dtype)
+        if kind == "layer_norm":
+            x = ref.apply(torch.sub, x, ref.reduce("mean", x, (-1,), True), absolute=1e-6)
+        squares = ref.reduce("mean", ref.apply(torch.square, x), (-1,), True)
+        result = ref.apply(_over_root, x, squares, relative=RELATIVE)
+        return env.passed(result, floating(y))
+
+    return Expr(f"{kind}({y.text})", floating(y), y.dims, compute)
