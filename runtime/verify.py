@@ -152,6 +152,12 @@ def _distance(dtype: str, out: Any, ref: Any, slack: Any, xp: Any) -> _Distance:
     )
 
 
+def _kind(value: Any, xp: Any) -> Any:
+    """0 for finite elements, ±1 for infinite ones, 2 for NaN."""
+    infinite = xp.where(xp.isinf(value), xp.sign(value), xp.zeros_like(value))
+    return xp.where(xp.isnan(value), xp.full_like(value, 2), infinite)
+
+
 def compare(
     name: str, dtype: str, out: Any, ref: Any, xp: Any, *, rounded: Any = None, exact: Any = None
 ) -> Verdict:
@@ -160,7 +166,8 @@ def compare(
     Where the reference is NaN or infinite, in the output's dtype, the output must be so too. With `rounded`
     and `exact` (see `Reference`) the output is held against `rounded`, with an allowance for the distance of
     these two; and `exact` against the reference, with none, so that the allowance hides no program that means
-    another thing.
+    another thing. An element that only one of the two has as NaN or infinite (1/x where x is 0 but for
+    roundings) may be either.
     """
     shape = tuple(int(n) for n in out.shape)
     if shape != tuple(int(n) for n in ref.shape):
@@ -174,7 +181,9 @@ def compare(
     effect = xp.where(xp.isfinite(effect), effect, xp.zeros_like(effect))
     total = float((effect * effect).sum()) ** 0.5
     slack = 2 * effect + 4 * total / max(math.prod(shape), 1) ** 0.5
-    found = _distance(dtype, out, rounded, slack, xp)
+    kind = _kind(exact, xp)
+    either = (kind != _kind(rounded, xp)) & (kind == _kind(out, xp))
+    found = _distance(dtype, out, xp.where(either, out, rounded), slack, xp)
     finite = xp.where(xp.isfinite(rounded), rounded, xp.zeros_like(rounded))
     norm = float((finite * finite).sum()) ** 0.5
     return Verdict(name, dtype, shape, *found, allowance=2 * total / norm if norm else 0.0, astray=astray)

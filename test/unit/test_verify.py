@@ -127,3 +127,16 @@ def test_one_step_at_a_tie_is_no_error_but_many_are(dtype: str) -> None:
     twice = ref.copy()
     twice[3, 4] += 40
     assert not compare("y", dtype, twice, ref, np).good
+
+
+def test_what_only_roundings_make_infinite_may_be_either() -> None:
+    exact, rounded = np.array([np.inf, np.inf, 1.0, 2.0]), np.array([800.0, -np.inf, np.nan, 2.0])
+
+    def judge(*out: float) -> bool:
+        return compare("y", "f32", np.array(out), exact, np, rounded=rounded, exact=exact).good
+
+    assert judge(*exact) and judge(*rounded)
+    assert not judge(-np.inf, np.inf, 1.0, 2.0), "of neither kind"
+    assert not judge(np.inf, np.nan, 1.0, 2.0), "of neither kind"
+    assert not judge(np.inf, np.inf, 1.0, np.inf), "both are finite"
+    assert not judge(np.inf, np.inf, 1.0, 3.0), "another value"
