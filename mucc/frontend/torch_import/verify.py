@@ -158,15 +158,15 @@ def _compared(
     wanted = expected.values
     found = [difference(name, value, got.values[name]) for name, value in wanted.items()]
     captured = program.graph.captured
-    fused = program.graph.formats.round != "eager" and has_narrow(captured)
-    if fused and not all(d.is_good for d in found):
+    narrow = has_narrow(captured)
+    if narrow and program.graph.formats.round != "eager" and not all(d.is_good for d in found):
         exact = precise(captured, *copy.deepcopy((module, *given)), seed) or {}
         wanted = {name: _nearest(got.values[name], value, exact.get(name)) for name, value in wanted.items()}
         found = [difference(name, value, got.values[name]) for name, value in wanted.items()]
     if all(d.is_good for d in found) or (double := observed_exactly(module, given, seed)) is None:
         return found
     return [
-        difference(name, value, got.values[name], double.values.get(name), fused)
+        difference(name, value, got.values[name], double.values.get(name), narrow)
         for name, value in wanted.items()
     ]
 
