@@ -15,7 +15,7 @@ Findings are shrunk and printed; the exit status is 1 where there are some. `--r
 from __future__ import annotations
 
 import argparse
-import contextlib
+import itertools
 import json
 import os
 import sys
@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
@@ -33,23 +33,23 @@ from bench.common import cpu_label, write_result
 from bench.fuzz.checks import Outcome
 from bench.fuzz.sources import Drawn, program
 from bench.fuzz.trying import CHUNK, Chunk, again, prepare, row_of, run_chunk
+from bench.lines import Lines
+
+BUILDS = 2
+"""Programs that nvcc builds at a time, of some 4 GB each."""
 
 
 class Run:
     """A run: which chunks are done, in a file of one line each."""
 
     def __init__(self, path: Path):
-        self.path = path
-        self.rows: list[dict[str, Any]] = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            with contextlib.suppress(ValueError):
-                self.rows.append(json.loads(line))
+        self._lines = Lines(path)
+        self.rows = self._lines.found
         self.done = {tuple(row["chunk"]) for row in self.rows}
 
     def take(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        self._lines.add(row)
         for finding in row["findings"]:
             show(finding)
 
@@ -114,38 +114,49 @@ def chunks_of(seed: str, wanted: dict[str, int]) -> list[Chunk]:
     return [Chunk(kind, seed, n) for _, kind, n in sorted(places)]
 
 
-def build_sample(seed: str, count: int, jobs: int = 2) -> dict[str, Any]:
-    """Build as many programs by nvcc as asked for; those that nvcc rejects are findings."""
+def build_sample(seed: str, count: int, run: Run, jobs: int, until: float) -> None:
+    """Build as many programs by nvcc as asked for, and begin none after `until`.
+
+    Those that nvcc rejects are findings; those that the compiler refuses do not count.
+    """
+    with ThreadPoolExecutor(jobs) as pool:
+        numbers = (n for n in itertools.count() if ("nvcc", seed, n) not in run.done)
+        running = set[Future[dict[str, Any]]]()
+        while running or run.count("nvcc") < count:
+            while len(running) < min(jobs, count - run.count("nvcc")) and time.monotonic() < until:
+                number = next(numbers)
+                running.add(pool.submit(build_one, seed, number, program(f"{seed}/nvcc/{number}")))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                run.take(future.result())
+                print(f"nvcc: {run.count('nvcc')} of {count} built", flush=True)
+
+
+def build_one(seed: str, number: int, drawn: Drawn) -> dict[str, Any]:
+    """Build a program by nvcc: a row that counts it, or counts nothing where the compiler refuses it."""
     from mucc.build import Request, build
     from mucc.diagnostics.core import DiagnosticError
     from mucc.pool import Pool
 
-    built, number, findings = 0, 0, list[dict[str, Any]]()
-    with Pool(jobs) as pool:
-        while built < count:
-            number += 1
-            drawn = program(f"{seed}/nvcc/{number}")
-            request = Request(
-                drawn.text.encode(), "f.mcu", target=drawn.target, dims=drawn.dims, tuned=False, timeout=900
-            )
-            try:
-                build(request, pool=pool)
-                built += 1
-                print(f"nvcc: {built} of {count} built ({drawn.target})", flush=True)
-            except DiagnosticError as error:
-                first = error.diagnostics[0]
-                if first.code.startswith(("MU5", "MU9")):
-                    outcome = Outcome("nvcc", first.code, str(error)[:2000])
-                    findings.append(row_of("nvcc", f"{seed}/nvcc/{number}", outcome, drawn))
-                    show(findings[-1])
-                    built += 1
-    return {
-        "chunk": ["nvcc", seed, count],
-        "counts": {"built": built - len(findings), "nvcc": len(findings)},
-        "codes": {},
-        "seconds": 0.0,
-        "findings": findings,
-    }
+    began = time.monotonic()
+    request = Request(
+        drawn.text.encode(), "f.mcu", target=drawn.target, dims=drawn.dims, tuned=False, timeout=900
+    )
+    counts, findings = {"built": 1}, list[dict[str, Any]]()
+    try:
+        with Pool(1) as pool:
+            build(request, pool=pool)
+    except DiagnosticError as error:
+        first = error.diagnostics[0]
+        counts = {}
+        if first.code.startswith(("MU5", "MU9")):
+            outcome = Outcome("nvcc", first.code, str(error)[:2000])
+            findings = [row_of("nvcc", f"{seed}/nvcc/{number}", outcome, drawn)]
+            counts = {"nvcc": 1}
+    row = {"chunk": ["nvcc", seed, number], "counts": counts, "codes": {}, "findings": findings}
+    return {**row, "seconds": round(time.monotonic() - began, 2)}
 
 
 def summary(run: Run) -> dict[str, float]:
@@ -215,9 +226,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.close(handle)
     run = Run(Path(path))
     wanted = {"mutants": args.mutants, "programs": args.programs}
-    work(chunks_of(args.seed, wanted), run, args.jobs, time.monotonic() + args.seconds)
-    if args.nvcc and ("nvcc", args.seed, args.nvcc) not in run.done:
-        run.take(build_sample(args.seed, args.nvcc))
+    until = time.monotonic() + args.seconds
+    work(chunks_of(args.seed, wanted), run, args.jobs, until)
+    build_sample(args.seed, args.nvcc, run, min(args.jobs, BUILDS), until)
     if args.record:
         print(record(run))
     print(json.dumps(summary(run), indent=1))

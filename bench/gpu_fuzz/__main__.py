@@ -12,7 +12,6 @@ NUMBERS` tries the one program that the `choices` of such a line stand for.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import sys
@@ -30,6 +29,7 @@ from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.reducing import by_crew, reduce
 from bench.gpu_fuzz.trying import Outcome, attempt
 from bench.gpu_fuzz.workers import Crew, Task, try_on
+from bench.lines import Lines
 
 FIGURES = {
     "nvcc_rejected": ("rejected",),
@@ -61,11 +61,17 @@ class Run:
     """Draws programs, and keeps what came of them."""
 
     def __init__(self, args: argparse.Namespace, path: Path):
-        self._args, self._path = args, path
+        self._args, self._lines = args, Lines(path)
+        self._rows = {row["seed"]: row for row in self._lines.found}
         self._next = args.first
-        self._again = [row["seed"] for row in read(path) if is_finding(row)] if args.again else []
+        self._again = [row["seed"] for row in self.rows if is_finding(row)] if args.again else []
         self._accepted = 0
         self.findings: list[Outcome] = []
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The outcomes of this run and of those before it in the file, the last of each program."""
+        return list(self._rows.values())
 
     def task(self) -> Task | None:
         """The next program, until enough were accepted."""
@@ -79,15 +85,11 @@ class Run:
     def take(self, task: Task, outcome: Outcome) -> None:
         """Keep an outcome, and show it if it is a finding."""
         self._accepted += outcome.kind != "refused"
-        append(self._path, outcome.to_json() | {"seed": task.seed})
+        row = self._rows[task.seed] = outcome.to_json() | {"seed": task.seed}
+        self._lines.add(row)
         if outcome.is_finding:
             self.findings.append(outcome)
             show(outcome, task.seed)
-
-
-def append(path: Path, row: Mapping[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
 
 
 def show(outcome: Outcome, label: str) -> None:
@@ -95,16 +97,6 @@ def show(outcome: Outcome, label: str) -> None:
     dims = ",".join(f"{n}={v}" for n, v in outcome.dims.items())
     print(f"==== {label} {outcome.kind} {outcome.code} {outcome.target} {dims}\n{outcome.detail}")
     print(f"{outcome.text}choices {','.join(map(str, outcome.choices))}", flush=True)
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The outcomes in a file, the last of each program; lines that were cut short are left out."""
-    rows: dict[str, dict[str, Any]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError):
-            row = json.loads(line)
-            rows[row["seed"]] = row
-    return list(rows.values())
 
 
 def is_finding(row: Mapping[str, Any]) -> bool:
@@ -162,7 +154,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return replay(args)
     began = time.monotonic()
     path = Path(args.output)
-    path.parent.mkdir(parents=True, exist_ok=True)
     crew = Crew(args.jobs, partial(try_on, args.stage, args.runs))
     run = Run(args, path)
     try:
@@ -174,9 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 show(reduce(finding, by_crew(crew, until), args.jobs, until), "reduced")
     finally:
         crew.close()
-    rows = read(path)
-    figures = summary(rows)
-    print(write(rows, args.stage))
+    figures = summary(run.rows)
+    print(write(run.rows, args.stage))
     print(json.dumps(figures, indent=1))
     return int(bool(run.findings))
 
