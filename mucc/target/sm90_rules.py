@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import partial
 
 from mucc.target import multistage, rules
+from mucc.target import sm90_epilogue_rules as epilogue
 from mucc.target import sm90_memory as memory
 from mucc.target.base import Limits
 from mucc.target.config import GemmConfig, Violation
-from mucc.target.rules import CLUSTERS, Broken, Fix, Fixes, kilobytes, nearest_clusters, nearest_tiles
+from mucc.target.rules import CLUSTERS, Broken, Fix, kilobytes, nearest_clusters, nearest_tiles
 
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")
 COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
@@ -24,9 +25,6 @@ SPLIT = ("tf32x3",)
 """Those in which it multiplies parts of operands, which kernels before it write."""
 PAIR_MAINLOOPS = MAINLOOPS
 """Mainloops of kernels with two right operands."""
-
-ROWS = {"cooperative": 128, "pingpong": 64, "warpspecialized": 64}
-"""Rows that the consumers of a mainloop share: 64 for each warp group that works on one tile."""
 
 GROUPED = ("cooperative", "pingpong")
 """Mainloops of contractions whose rows are grouped."""
@@ -199,7 +197,7 @@ def _only_plain(config: GemmConfig) -> Broken:
 def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     m, n, k = config.tile
     fixes = _tiles
-    rows = ROWS.get(config.mainloop, 64)
+    rows = epilogue.ROWS.get(config.mainloop, 64)
     if m < 1 or m % rows:
         yield Broken(
             "MU3001",
@@ -402,11 +400,11 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             tiles,
         )
     yield from rules.shared_columns(config, _clusters)
-    if pieces := list(_epilogue_tile(config)):
+    if pieces := list(epilogue.piece(config)):
         yield from pieces
         return
-    yield from list(_reduction(config, tiles)) or rules.exchanged_columns(config, tiles)
-    yield from _narrow_pieces(config, tiles)
+    yield from list(epilogue.row_reduction(config, tiles)) or rules.exchanged_columns(config, tiles)
+    yield from epilogue.narrow_pieces(config, tiles)
     yield from _shared_memory(limits, config, stages)
 
 
@@ -418,68 +416,6 @@ def _converted(config: GemmConfig, threads: int) -> int:
     groups = max(1, k // mixed.group) if mixed.group else 0
     vectors = 2 * (1 + mixed.zeros) * groups  # of this tile and the next
     return m * k * (mixed.bits + 16) // 32 // threads + vectors * m * 4 // threads
-
-
-def _pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    """Pieces that divide the tile, the closest in width first; then what CUTLASS takes."""
-    wanted = config.epilogue_tile[1] if config.epilogue_tile else 32
-    rows, columns = ROWS.get(config.mainloop, 64), (16, 32, 48, 64, 96, 128)
-    for n in sorted(columns, key=lambda n: abs(n - wanted)):
-        yield Fix(f"{rows}x{n}", replace(config, epilogue_tile=(rows, n)), stages)
-    yield Fix("auto", replace(config, epilogue_tile=None), stages)
-
-
-def _epilogue_tile(config: GemmConfig) -> Iterator[Broken]:
-    if config.epilogue_tile is None or config.grouped:
-        yield from rules.pieces(config)
-        return
-    m, n = config.epilogue_tile
-    rows = ROWS.get(config.mainloop, 64)
-    if config.rights == 2:
-        message = f"the pieces of two right operands have one size, and cannot be {m}x{n}"
-        note = "their columns alternate between the operands"
-    elif m != rows:
-        message = f"the epilogue of the {config.mainloop} mainloop works on {rows} rows at a time, not {m}"
-        note = f"its warp groups hold {rows} rows of accumulators side by side"
-    elif n < 16 or n % 16 or config.tile[1] % n:
-        message = (
-            f"epilogue pieces of {n} columns do not divide tile N = {config.tile[1]} into multiples of 16"
-        )
-        note = "each piece is staged in shared memory 16 columns at a time"
-    else:
-        return
-    yield Broken("MU3074", "epilogue", message, (note,), _pieces)
-
-
-def _reduction(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
-    """A row reduction collects one partial row per warp, of 16 rows each, in one stage of D's buffer."""
-    rows, columns = memory.epilogue_tile(config)
-    buffer = rows * columns * memory.staged_bytes(config)
-    needed = rows // 16 * config.tile[1] * 4
-    if config.epilogue.row_reductions and needed > buffer:
-        yield Broken(
-            "MU3015",
-            "tile",
-            f"reducing rows of a tile with N = {config.tile[1]} needs a buffer of {needed} bytes, "
-            f"but the epilogue has {buffer}",
-            (f"the epilogue works on {rows}x{columns} elements at a time, 32 columns if they divide N",),
-            fixes,
-        )
-
-
-def _narrow_pieces(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
-    """TMA stores no piece of 16 columns of bytes that lie column by column.
-
-    On an H200 kernels that try end in an illegal instruction; pieces of 32 columns are right.
-    """
-    epilogue, (_, columns) = config.epilogue, memory.epilogue_tile(config)
-    bytes_ = 1 in (epilogue.destination, *epilogue.aux_stores)
-    plain = config.rights == 1 and not config.grouped
-    if plain and bytes_ and epilogue.destination_is_col_major and columns < 32:
-        message = f"results of 8 bits cannot be stored column by column, {columns} columns at a time"
-        note = "columns are contiguous in the kernel's result, as they are where operands are exchanged"
-        setting = "tile" if config.epilogue_tile is None else "epilogue"
-        yield Broken("MU3019", setting, message, (note,), fixes if setting == "tile" else _pieces)
 
 
 def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
