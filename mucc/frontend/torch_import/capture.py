@@ -266,12 +266,6 @@ _ALIASED = "expected compiled_fn to be GraphModule"
 _EXPORTERS = ("/torch/export/", "/torch/_export/", "/torch/_functorch/", "/torch/fx/")
 
 
-def _raised_by_export(error: BaseException) -> bool:
-    """Whether the code that captures raised an error, and not the module."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and any(part in frames[-1].filename for part in _EXPORTERS)
-
-
 def _explained(error: Exception) -> DiagnosticError:
     text = f"{type(error).__name__}: {error}"
     first = next((line for line in text.splitlines() if line.strip()), text)[:300]
@@ -291,8 +285,7 @@ def _explained(error: Exception) -> DiagnosticError:
     if (
         isinstance(error, torch._dynamo.exc.TorchDynamoException)
         or any(word in text for word in _LEAVES_TORCH)
-        or _raised_by_export(error)
-        or not _is_the_modules(error)
+        or not _raised_by_module(error)
     ):
         return failure("MU7020", "torch.export cannot capture the module as one graph", notes=(first,))
     return failure(
@@ -300,13 +293,13 @@ def _explained(error: Exception) -> DiagnosticError:
     )
 
 
-def _is_the_modules(error: BaseException) -> bool:
-    """Whether an exception comes out of a module's code, or a layer's, and not out of what captures it."""
+def _raised_by_module(error: BaseException) -> bool:
+    """Whether code of the module, or of torch.nn, raised an error, and not the code that captures it."""
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if not frames or any(part in frames[-1] for part in _EXPORTERS):
+        return False
     layers = os.path.join(_TORCH, "nn", "")
-    return any(
-        not f.filename.startswith((_TORCH, _HERE)) or f.filename.startswith(layers)
-        for f in traceback.extract_tb(error.__traceback__)
-    )
+    return any(not name.startswith((_TORCH, _HERE)) or name.startswith(layers) for name in frames)
 
 
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
