@@ -39,11 +39,14 @@ case "$*" in
   *--version*) echo "Cuda compilation tools, release 13.0, V13.0.88"; exit ;;
   *-dumpversion*) echo 12.2.0; exit ;;
 esac
+{before}
 sleep 600 &
 sh -c 'sleep 600' &
-: > {marks}/$$
+echo half > kernel.so
+: > {marks}/$$.new; mv {marks}/$$.new {marks}/$$
 wait
 """
+"""A compiler that never ends, with children and grandchildren; a file in `marks` says when they are there."""
 
 PROBLEM = """
 import subprocess, time
@@ -103,18 +106,9 @@ class Workplace:
         (folder / "cutlass" / "cutlass" / "version.h").write_text("#define CUTLASS_MAJOR 4\n")
         for name in ("nvcc", "ptxas", "fatbinary", "g++"):
             path = folder / "cuda" / "bin" / name
-            path.write_text(COMPILER.format(marks=self.marks))
+            path.write_text(COMPILER.format(marks=self.marks, before=""))
             path.chmod(0o755)
-        self.env = {
-            **os.environ,
-            "MUCC_NVCC": str(folder / "cuda"),
-            "MUCC_CUTLASS": str(folder / "cutlass"),
-            "MUCC_CXX": str(folder / "cuda" / "bin" / "g++"),
-            "MUCC_CACHE_DIR": str(folder / "cache"),
-            "MUCC_TUNING_DB": str(folder / "tuning.db"),
-            "TMPDIR": str(folder / "tmp"),
-            "PYTHONPATH": str(ROOT),
-        }
+        self.env = environment(folder)
 
     def measure(self, case: Case, number: signal.Signals) -> dict[str, object]:
         """Run a command until it is at work, send the signal, and see how it ends."""
@@ -151,9 +145,7 @@ class Workplace:
         until = time.monotonic() + HANG
         if case.compilers < 0:
             time.sleep(1.0)
-        while not (
-            len(list(self.marks.iterdir())) >= case.compilers if case.compilers else _reads(process.pid)
-        ):
+        while not (len(finished(self.marks)) >= case.compilers if case.compilers else _reads(process.pid)):
             if process.poll() is not None or time.monotonic() > until:
                 raise SystemExit(f"{case.name} did not get to work: {process.communicate()[1]}")
             time.sleep(0.01)
@@ -163,6 +155,25 @@ class Workplace:
         yield from (self.folder / "cache").rglob("*.tmp")
         yield from (self.folder / "cache").glob("locks/*-*")
         yield from self.folder.glob("*.so*")
+
+
+def finished(marks: Path) -> list[str]:
+    """The names of the marks that are whole: a compiler writes one elsewhere, and moves it there."""
+    return [name for name in os.listdir(marks) if not name.endswith(".new")]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables that have mucc take its compilers from `folder`, and write nowhere else."""
+    return {
+        **os.environ,
+        "MUCC_NVCC": str(folder / "cuda"),
+        "MUCC_CUTLASS": str(folder / "cutlass"),
+        "MUCC_CXX": str(folder / "cuda" / "bin" / "g++"),
+        "MUCC_CACHE_DIR": str(folder / "cache"),
+        "MUCC_TUNING_DB": str(folder / "tuning.db"),
+        "TMPDIR": str(folder / "tmp"),
+        "PYTHONPATH": str(ROOT),
+    }
 
 
 def _reads(pid: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,31 +13,10 @@ from pathlib import Path
 import pytest
 from processes import HANG, wait_for
 
+from bench.signals import COMPILER, KERNEL, environment, finished
 from mucc import processes
 from mucc.cache import SUFFIX
 from mucc.processes import Process
-
-KERNEL = """
-kernel {name}[M, N, K](x: bf16[M, K], w: bf16[K, N]) -> bf16[M, N]
-    where K % 8 == 0, N % 8 == 0
-{{
-    return relu(x @ w)
-}}
-"""
-
-COMPILER = """#!/bin/sh
-case "$*" in
-  *--version*) echo "Cuda compilation tools, release 13.0, V13.0.88"; exit ;;
-  *-dumpversion*) echo 12.2.0; exit ;;
-esac
-{before}
-sleep 600 &
-sh -c 'sleep 600' &
-echo half > kernel.so
-: > {marks}/$$.new; mv {marks}/$$.new {marks}/$$
-wait
-"""
-"""A compiler that never ends, and has children and grandchildren; it says when they are there."""
 
 PROBLEM = """
 import subprocess, sys, time
@@ -80,8 +58,8 @@ class Place:
         library = self.folder / "cuda" / "lib64" / "libcudart_static.a"
         library.parent.mkdir(exist_ok=True)
         library.touch()
-        for name in ("bin/nvcc", "bin/ptxas", "bin/fatbinary", "g++"):
-            path = self.folder / "cuda" / name
+        for name in ("nvcc", "ptxas", "fatbinary", "g++"):
+            path = self.folder / "cuda" / "bin" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(COMPILER.format(marks=self.marks, before=before))
             path.chmod(0o755)
@@ -105,7 +83,7 @@ class Place:
 
         def marked() -> bool:
             assert process.poll() is None, process.communicate()
-            return len([n for n in os.listdir(self.marks) if not n.endswith(".new")]) >= count
+            return len(finished(self.marks)) >= count
 
         wait_for(marked)
 
@@ -126,17 +104,7 @@ def place(tmp_path: Path) -> Generator[Place]:
     (tmp_path / "here" / "problem.py").write_text(PROBLEM.format(marks=str(tmp_path / "marks")))
     version = "#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 2\n#define CUTLASS_PATCH 0\n"
     (tmp_path / "cutlass" / "cutlass" / "version.h").write_text(version)
-    env = {
-        **os.environ,
-        "MUCC_NVCC": str(tmp_path / "cuda"),
-        "MUCC_CUTLASS": str(tmp_path / "cutlass"),
-        "MUCC_CXX": str(tmp_path / "cuda" / "g++"),
-        "MUCC_CACHE_DIR": str(tmp_path / "cache"),
-        "MUCC_TUNING_DB": str(tmp_path / "tuning.db"),
-        "TMPDIR": str(tmp_path / "tmp"),
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }
-    place = Place(tmp_path, env)
+    place = Place(tmp_path, environment(tmp_path))
     place.compilers()
     yield place
     for process in place.started:
