@@ -63,10 +63,14 @@ def multiple_of(type: TensorType, granule: int) -> int:
 def may_be_wide(entry: EntryOp, type: Attribute, unit: int | None = None) -> bool:
     """Whether rows of a matrix can be whole multiples of 16 bytes, with a further promise if need be.
 
-    Rows lie along the axis `unit`, by default that of the type. Strides that it fixes stay as they are.
+    Rows lie along the axis `unit`, by default that of the type; there are none where no elements are adjacent.
+    Strides that it fixes stay as they are.
     """
-    assert isinstance(type, TensorType) and type.unit_axis is not None
-    extent = type.dims[type.unit_axis if unit is None else unit]
+    assert isinstance(type, TensorType)
+    unit = type.unit_axis if unit is None else unit
+    if unit is None:
+        return False
+    extent = type.dims[unit]
     multiple = multiple_of(type, WIDEST_ACCESS)
     if fixed_step(type) % multiple:
         return False

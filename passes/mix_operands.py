@@ -64,6 +64,8 @@ class Weights:
             return "kernels convert one matrix of weights, not one for each batch"
         if type.unit_axis != (1 if self.turned == bool(self.side) else 0):
             return "weights are converted along K, and these do not lie along it"
+        if other.unit_axis is None:
+            return f"TMA copies rows of adjacent elements, and those of the {other.dtype} operand are apart"
         if self.scales is not None and not target.mixes_groups(self.scales.group):
             return f"tiles do not consist of groups of {self.scales.group}"
         kernel = op.parent_op()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rulelib import check_explanation, mend
 
@@ -81,6 +81,16 @@ def test_what_no_kernel_converts_is_converted_before_with_a_note(target: str, te
     assert (note.code, note.severity) == ("MU3133", "note") and why in note.notes[0]
 
 
+def test_elements_that_lie_apart_are_copied_and_weights_converted_before() -> None:
+    text = (
+        "kernel f[M=264, N, K](x: f16[M, K] strides(65536, _), w: s8[N, K]) -> f16[M, N] { return x @ w.T }"
+    )
+    compilation = compiled(text)
+    assert kernels(compilation) == ["map", "map", "gemm"]
+    (note,) = compilation.sink.diagnostics
+    assert note.code == "MU3133" and "those of the f16 operand are apart" in note.notes[0]
+
+
 def test_weights_across_k_are_converted_before() -> None:
     text = "kernel f[M, N, K](x: bf16[M, K], w: e4m3[K, N]) -> bf16[M, N] { return x @ w }"
     compilation = compiled(text)
@@ -122,7 +132,6 @@ def test_every_level_means_the_same(dtype: str, target: str) -> None:
             assert np.array_equal(ARRAYS.round_to(got, "bf16"), wanted)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-8, 7), min_size=2, max_size=40).map(lambda v: v[: len(v) // 2 * 2]))
 def test_packing_is_undone_by_unpacking(values: list[int]) -> None:
     whole = np.array(values, dtype=np.int64)
@@ -138,7 +147,6 @@ def test_packing_is_undone_by_unpacking(values: list[int]) -> None:
     assert mucc.unpack_s4(turned).tolist() == values
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 15), min_size=2, max_size=40).map(lambda v: v[: len(v) // 2 * 2]))
 def test_packing_without_a_sign_is_undone_by_unpacking(values: list[int]) -> None:
     packed = mucc.pack_u4(np.array(values))
@@ -190,7 +198,6 @@ def problem(bits: int = 8, group: int = 0, zeros: bool = False, **given: Any) ->
     return Problem("bf16", True, True, mixed=Mixed(bits, False, group, zeros), **given)
 
 
-@settings(deadline=None)
 @given(
     bits=st.sampled_from([4, 8]),
     group=st.sampled_from([0, 16, 32, 64, 128, 192, 256]),
