@@ -214,14 +214,14 @@ def _scheduler(config: GemmConfig, clusters: bool) -> Iterator[Violation]:
         message = f"the skinny mainloop takes no {what}"
         notes = ("it has a block for each tile, or with split_k(n) several that divide K",)
         yield Violation("MU3055", "scheduler", message, notes, "persistent")
-    elif config.scheduler == "split_k" and config.splits not in SPLITS:
-        message = f"the skinny mainloop cannot divide K into {config.splits} parts"
-        note = f"the blocks of a tile form a cluster; it has {', '.join(map(str, SPLITS))} of them"
-        yield Violation("MU3055", "scheduler", message, (note,), f"split_k({_nearest(config.splits)})")
     elif config.scheduler == "split_k" and config.splits > 1 and not clusters:
         note = "blocks add up their parts through a cluster's shared memory"
         message = "this target has no clusters: its skinny kernels do not divide K between blocks"
         yield Violation("MU3055", "scheduler", message, (note,), "persistent")
+    elif config.scheduler == "split_k" and config.splits not in SPLITS:
+        message = f"the skinny mainloop cannot divide K into {config.splits} parts"
+        note = f"the blocks of a tile form a cluster; it has {', '.join(map(str, SPLITS))} of them"
+        yield Violation("MU3055", "scheduler", message, (note,), f"split_k({_nearest(config.splits)})")
 
 
 def _nearest(splits: int) -> int:

@@ -68,8 +68,9 @@ def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
     check_explanation(code)
 
 
-def test_a_target_without_clusters_does_not_divide_k_between_blocks() -> None:
-    config = replace(GOOD, scheduler="split_k", splits=2)
+@pytest.mark.parametrize("splits", [2, 3])
+def test_a_target_without_clusters_does_not_divide_k_between_blocks(splits: int) -> None:
+    config = replace(GOOD, scheduler="split_k", splits=splits)
     (violation,) = skinny.violations(SM90.facts, config, None, clusters=False)
     assert (violation.code, violation.fix) == ("MU3055", "persistent")
     assert not skinny.violations(SM90.facts, replace(config, splits=1), None, clusters=False)
@@ -96,7 +97,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(configs(), st.none() | st.integers(0, 10))
 def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
     config, stages = mend(SM90, config, stages)
@@ -110,7 +111,7 @@ def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | N
 extents = st.none() | st.integers(1, 20000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(kinds, st.booleans(), st.booleans(), extents, extents, extents)
 def test_default_schedules_are_legal(
     kind: tuple[str, int], a: bool, b: bool, m: int | None, n: int | None, k: int | None
