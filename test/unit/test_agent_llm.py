@@ -596,7 +596,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from(("{}", "```json\n{}\n```", "so: {}", "```\n{}")), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_json_is_read_or_named_malformed(value: Any, form: str, tool: bool):
     text = json.dumps(value)
     answer = Answer(arguments=text) if tool else Answer(form.replace("{}", text))

@@ -256,7 +256,7 @@ def test_what_helped_is_refined_when_a_hypothesis_is_used_up() -> None:
 # What always holds
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     st.sampled_from(["bert_residual", "decode_bf16", "gpt2", "logsumexp"]),
     st.lists(st.floats(0.8, 1.3), min_size=12, max_size=12),
@@ -290,7 +290,7 @@ def test_whatever_is_measured_it_never_repeats_itself_and_depends_on_the_view_al
             done.append(dataclasses.replace(attempt(len(done), candidate.program, time), candidate=candidate))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-0.3, 0.3)), min_size=1, max_size=8))
 def test_what_was_measured_is_believed(seen: list[tuple[int, float]]) -> None:
     surrogate = Surrogate()

@@ -97,7 +97,7 @@ GAINS = st.sampled_from([None, 0, 0.8, 1.0, 1.1, 1.5])
 
 
 @pytest.mark.parametrize("name", ["mantis", "mi", "mcts"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     gains=st.lists(GAINS, min_size=1, max_size=30),
     shape=st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 4)),

@@ -47,7 +47,7 @@ def best(problem: Problem, fixed: Mapping[str, str] = {}) -> Candidate:
     return next(SM90.candidates(problem, fixed))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(problems())
 def test_estimates_are_above_the_speed_of_light(problem: Problem) -> None:
     flops = Extents.of(problem).flops
@@ -63,14 +63,14 @@ def test_estimates_are_above_the_speed_of_light(problem: Problem) -> None:
         assert estimate.waves > 0 < estimate.blocks
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(problems(), st.sampled_from(("m", "n", "k")))
 def test_twice_the_work_takes_no_less_time(problem: Problem, axis: str) -> None:
     twice = problem._replace(**{axis: 2 * getattr(problem, axis)})
     assert best(twice).estimate.seconds >= 0.97 * best(problem).estimate.seconds
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(problems())
 def test_candidates_are_legal_unique_and_in_order(problem: Problem) -> None:
     found = list(SM90.candidates(problem))
@@ -114,7 +114,7 @@ schedules = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(problems(), schedules, st.sets(st.sampled_from(sorted(PINS))))
 def test_pins_of_a_legal_schedule_lead_to_a_legal_schedule(
     problem: Problem, schedule: Schedule, names: set[str]
@@ -174,7 +174,7 @@ def test_blocks_of_tiles_that_add_a_wave_are_not_walked() -> None:
     assert (chosen.schedule.swizzle, chosen.estimate.waves) == (1, 2)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(problems())
 def test_no_estimate_is_below_the_bound_that_proposals_are_pruned_by(problem: Problem) -> None:
     cost = Sm90Cost(SM90.facts, H200, problem)

@@ -177,7 +177,6 @@ def check(texts: list[str], folder: Path, seed: int) -> None:
 # Each example is a library of many kernels: what fails names the kernel, so that there is nothing to shrink.
 FEW = settings(
     max_examples=2,
-    deadline=None,
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example),

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 LANGUAGE = (ROOT / "docs" / "language.md").read_text()
 CODES = {**codes_program.CODES, **codes_frontend.CODES}
 CODES.pop("MU0015")  # many errors, which no short program has: see test_cli_edges
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def lower(text: str) -> tuple[ModuleOp, list[Diagnostic]]:

@@ -21,7 +21,7 @@ from mucc.frontend.lexer import KEYWORDS, PUNCTUATION, lex
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.mcu"))
 LANGUAGE = (ROOT / "docs" / "language.md").read_text()
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def parse(text: str) -> tuple[ast.Program, list[Diagnostic]]:
@@ -264,7 +264,6 @@ def test_promises_and_setting_values_are_bounded_too() -> None:
     assert "MU0010" in codes("schedule f for sm_90a { scheduler = " + "a(" * 500 + ")" * 500 + " }")
 
 
-@settings(deadline=None)
 @given(st.text())
 @example("kernel f[")
 @example("\ufeff\x00é\u2028")
@@ -294,7 +293,6 @@ WORDS = [
 ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=60))
 def test_no_sequence_of_tokens_crashes_the_parser(words: list[str]) -> None:
     parse(" ".join(words))

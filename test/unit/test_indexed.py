@@ -40,7 +40,7 @@ def ends(sizes: list[int]) -> np.ndarray[Any, Any]:
 PLAIN = compiled(GROUPED)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40).filter(sum), st.integers(0, 2**31))
 def test_grouped_product_is_a_loop_over_groups(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ BY_GROUP = compiled(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=10).filter(sum), st.integers(0, 2**31))
 def test_numbers_and_rows_of_groups(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -87,7 +87,7 @@ def test_numbers_and_rows_of_groups_that_do_not_fit(given: str) -> None:
     assert [d.code for d in caught.value.diagnostics] == ["MU1075"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**31))
 def test_gather_and_scatter_are_numpy_s(rows: int, named: int, columns: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -170,7 +170,6 @@ def test_manifest_says_what_indices_must_be() -> None:
     }
 
 
-@settings(deadline=None)
 @given(st.integers(1, 50), st.integers(1, 99), st.randoms(use_true_random=False))
 def test_random_indices_are_good(count: int, rows: int, rng: random.Random) -> None:
     def draw(kind: Any, once: bool) -> list[int]:

@@ -36,7 +36,7 @@ ACTIVATIONS = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     activation=st.sampled_from(sorted(ACTIVATIONS)),
     join=st.sampled_from(("*", "-", "+")),
@@ -131,7 +131,7 @@ REDUCTIONS = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     reduced=st.sampled_from(sorted(REDUCTIONS)),
     stored=st.booleans(),

@@ -98,7 +98,7 @@ class Fake:
 # Bounds
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(Kind), max_size=30),
     st.integers(1, 5),
@@ -117,7 +117,7 @@ def test_the_bounds_hold(kinds: list[Kind], cores: int, memory: int):
     assert fake.most_memory <= memory
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(1, 25))
 def test_all_cores_are_used(cores: int, count: int):
     fake = Fake()

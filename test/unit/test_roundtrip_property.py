@@ -38,7 +38,7 @@ LEGALITY = ("legalize-tile", "legalize-pipeline", "legalize-target")
 
 def property_test(examples: int) -> Any:
     slow = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
-    return settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=slow)
+    return settings(max_examples=examples, derandomize=True, suppress_health_check=slow)
 
 
 def text(module: ModuleOp, generic: bool = False) -> str:

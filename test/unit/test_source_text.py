@@ -19,9 +19,7 @@ from mucc.dialects.mu.types import Shaped
 from mucc.frontend.names import Names
 from mucc.frontend.source import module_text
 
-SLOW = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+SLOW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def lowered(text: str) -> ModuleOp:

@@ -425,7 +425,7 @@ def random_programs(draw: st.DrawFn) -> tuple[list[str], str]:
 KINDS = ".reg .f32 %f<9>;\n\t.reg .b32 %r<2>;\n\t.reg .pred %p<3>;"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(random_programs())
 def test_a_spliced_kernel_computes_what_its_parts_do(program: tuple[list[str], str]):
     codes, kernel = program

@@ -80,7 +80,7 @@ def by_hash(seed: int) -> Time:
     return lambda size, c: 200 + random.Random(f"{seed} {size.text} {choice_text(c.choice)}").random() * 300
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(1, 10))
 def test_the_fastest_wins(seed: int, budget: int) -> None:
     bench = Bench(by_hash(seed))
@@ -95,7 +95,7 @@ def test_the_fastest_wins(seed: int, budget: int) -> None:
         assert found is not None and found.choice == fastest.choice
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(1, 10))
 def test_budget_and_uniqueness(seed: int, budget: int) -> None:
     bench = Bench(by_hash(seed))
@@ -114,7 +114,7 @@ def _choices(kernel: Kernel) -> list[Any]:
     return [c.choice for c in kernel.candidates]
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(0, 10**6), st.data())
 def test_an_interrupted_search_goes_on(seed: int, data: st.DataObject) -> None:
     """Whatever was kept before is not measured again, and the result is that of a search without a break."""
@@ -214,7 +214,7 @@ def _three() -> Iterator[Candidate]:
 # ---- plans -----------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     st.sampled_from(["bf16", "f16"]),
     st.lists(st.tuples(*[st.integers(1, 40)] * 3), min_size=1, max_size=3, unique=True),

@@ -19,7 +19,7 @@ from mucc.dialects.mu.windows import Window
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
-GEOMETRIES = settings(max_examples=60, deadline=None)
+GEOMETRIES = settings(max_examples=60)
 
 
 def text(values: Any) -> str:
