@@ -60,9 +60,10 @@ def broadcast(shapes: Sequence[Dims]) -> Dims:
 def promote(operands: Sequence[Attribute], *, integers: bool = False) -> Attribute:
     """The dtype of a result: the widest of the tensors'; rank-0 values never widen a tensor.
 
-    Among rank-0 values, a literal or a scalar passed by value never widens a rank-0 tensor. bf16 with
-    f16 gives f32, because neither holds the other, and numbers of 8 bits act as f32. So does s32, but where
-    an operation computes with `integers` and all operands are such. Raises TypeRuleError MU1021 for bools.
+    Among rank-0 values, a literal or a scalar passed by value never widens a rank-0 tensor; what is computed
+    of such numbers alone is f32. bf16 with f16 gives f32, because neither holds the other, and numbers of 8
+    bits act as f32. So does s32, but where an operation computes with `integers` and all operands are such.
+    Raises TypeRuleError MU1021 for bools.
     """
     values = [Shaped.of(t) for t in operands]
     if any(v.element_type == i1 for v in values):
@@ -74,7 +75,7 @@ def promote(operands: Sequence[Attribute], *, integers: bool = False) -> Attribu
     if integers and (found := {v.element_type for v in values}) <= {*INTEGERS} and DTYPES["s32"] in found:
         return DTYPES["s32"]
     tensors = [Shaped.of(t) for t in operands if isinstance(t, TensorType)]
-    kinds = {v.element_type for v in [v for v in tensors if v.dims] or tensors or values}
+    kinds = {v.element_type for v in [v for v in tensors if v.dims] or tensors}
     return kind if len(kinds) == 1 and (kind := kinds.pop()) in WIDE else f32
 
 

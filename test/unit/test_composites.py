@@ -14,6 +14,7 @@ from mucc.dialects.mu import tensor_rules
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.driver import compile_text
+from mucc.passes.decompose import EXPANSIONS
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -50,6 +51,17 @@ X = random(2, 4, 3, 6)
 )
 def test_against_torch(expression: str, reference: Any) -> None:
     check(expression, reference, X)
+
+
+@pytest.mark.parametrize("function", sorted(str(op.SURFACE) for op in EXPANSIONS))
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+def test_functions_of_narrow_numbers(function: str, dtype: str) -> None:
+    """What is computed of numbers alone is f32, whatever they were rounded to; `decompose` keeps that."""
+    call = f"{function}(cast(0.75, {dtype}){', 0.5, 1' if function == 'clamp' else ''})"
+    compilation = compile_text(Source("f.mcu", f"kernel f[M](a: f32[M]) -> f32[M] {{ return a - -{call} }}"))
+    inputs = [random(5)]
+    wanted = compilation.interpret("f", inputs)
+    np.testing.assert_allclose(compilation.interpret_lowered("f", inputs)[0], wanted[0], rtol=1e-5)
 
 
 ATTENTION = [
