@@ -63,8 +63,8 @@ def multiple_of(type: TensorType, granule: int) -> int:
 def may_be_wide(entry: EntryOp, type: Attribute, unit: int | None = None) -> bool:
     """Whether rows of a matrix can be whole multiples of 16 bytes, with a further promise if need be.
 
-    Rows lie along the axis `unit`, by default that of the type; there are none where no elements are adjacent.
-    Strides that it fixes stay as they are.
+    Rows lie along the axis `unit`, by default that of the type; false where no elements are adjacent. Strides
+    that it fixes stay as they are.
     """
     assert isinstance(type, TensorType)
     unit = type.unit_axis if unit is None else unit

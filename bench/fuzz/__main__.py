@@ -1,6 +1,7 @@
 """Mutated sources and random programs through the whole command, in this process's children.
 
-    python -m bench.fuzz [--mutants N] [--programs N] [--seconds S] [--seed TEXT] [-j N] [-o FILE] [--nvcc N]
+    python -m bench.fuzz [--mutants N] [--programs N] [--seconds S] [--seed TEXT] [-j N] [-o FILE] [--again]
+        [--nvcc N]
 
 A mutant goes through check, layout, the edits of its diagnostics, a level of the IR or C++, and some through
 the command line: nothing crashes or hangs, no diagnostic is a defect's or points outside of the text, JSON
@@ -8,7 +9,8 @@ can be read back, an edit leads to no error again, check refuses what a build re
 generated program is compiled for every target and emitted, interpreted before and after lowering, and for
 a share g++ reads the host's half of its kernels. `--nvcc` builds a sample of the programs besides.
 
-The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there.
+The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there, and
+tries with `--again` once more what had findings.
 Findings are shrunk and printed; the exit status is 1 where there are some. `--replay FILE` tries one source.
 """
 
@@ -22,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -40,15 +42,27 @@ BUILDS = 2
 
 
 class Run:
-    """A run: which chunks are done, in a file of one line each."""
+    """A run: which chunks are done, in a file of one line each, the last of each chunk.
 
-    def __init__(self, path: Path):
+    With `again` chunks that have findings count as not done.
+    """
+
+    def __init__(self, path: Path, again: bool = False):
         self._lines = Lines(path)
-        self.rows = self._lines.found
-        self.done = {tuple(row["chunk"]) for row in self.rows}
+        self._rows = {tuple(row["chunk"]): row for row in self._lines.found}
+        if again:
+            self._rows = {chunk: row for chunk, row in self._rows.items() if not row["findings"]}
+
+    @property
+    def done(self) -> Collection[tuple[Any, ...]]:
+        return self._rows.keys()
+
+    @property
+    def rows(self) -> Collection[dict[str, Any]]:
+        return self._rows.values()
 
     def take(self, row: dict[str, Any]) -> None:
-        self.rows.append(row)
+        self._rows[tuple(row["chunk"])] = row
         self._lines.add(row)
         for finding in row["findings"]:
             show(finding)
@@ -205,6 +219,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "-o", "--output", help="keep what is done there, and go on from it (default: a new file)"
     )
+    parser.add_argument("--again", action="store_true", help="try what FILE has findings of again")
     parser.add_argument("--record", action="store_true", help="write bench/results/<machine>/fuzz.json")
     parser.add_argument("--replay", metavar="FILE", help="try this source")
     parser.add_argument("--target", default="sm_90a", help="what --replay compiles for")
@@ -224,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     handle, path = (None, args.output) if args.output else tempfile.mkstemp(".jsonl", "mucc-fuzz-")
     if handle is not None:
         os.close(handle)
-    run = Run(Path(path))
+    run = Run(Path(path), args.again)
     wanted = {"mutants": args.mutants, "programs": args.programs}
     until = time.monotonic() + args.seconds
     work(chunks_of(args.seed, wanted), run, args.jobs, until)

@@ -122,6 +122,11 @@ def test_a_run_goes_on_where_it_was_ended(tmp_path: Path, capsys: pytest.Capture
     figures = json.loads(capsys.readouterr().out)
     assert figures == summary(Run(path))
     assert (figures["fuzz.mutants"], figures["fuzz.programs"], figures["fuzz.findings"]) == (100, 10, 0)
+    finding = {"kind": "fix", "code": "", "detail": "", "of": "mutants", "seed": "", "target": "", "text": ""}
+    row = {"chunk": list(chunks[0]), "counts": {"fix": 1}, "codes": {}, "seconds": 1, "findings": [finding]}
+    run.take(row)
+    assert tuple(chunks[0]) in Run(path).done and summary(Run(path))["fuzz.findings"] == 1
+    assert tuple(chunks[0]) not in Run(path, again=True).done
 
 
 def test_workers_are_prepared_in_their_own_processes():
