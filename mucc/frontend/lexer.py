@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<punct>" + "|".join(re.escape(p) for p in PUNCTUATION) + r")"
-    r"|(?P<bad>.[^\s\x00-\x7f]*)",
+    r"|(?P<bad>;+|.[^\s\x00-\x7f]*)",
     re.DOTALL,
 )
 _NUMBER = re.compile(
@@ -131,7 +131,7 @@ def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
 def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) -> None:
     span = Span(start, start + len(word))
     advice = _ADVICE.get(word[0])
-    fixes = (Fix(span, "", "remove it", Applicability.MACHINE_APPLICABLE),) if word == ";" else ()
+    fixes = (Fix(span, "", "remove it", Applicability.MACHINE_APPLICABLE),) if word[0] == ";" else ()
     shown = _short(word) if word.isprintable() else f"U+{ord(word[0]):04X}"
     if advice is None and not word.isascii():
         advice = "names and operators are ASCII; other characters may stand in comments"

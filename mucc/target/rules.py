@@ -49,12 +49,33 @@ Mending = Callable[[GemmConfig, int | None, set[str]], tuple[GemmConfig, int | N
 
 
 def violations(rules: Rules, mended: Mending, config: GemmConfig, stages: int | None) -> list[Violation]:
-    """Every broken rule, each with a value that is legal with the other settings where there is one."""
+    """Every broken rule, each with a value that is legal with the other settings where there is one.
+
+    Those are left out that no longer hold once other settings are mended: pieces of an epilogue that do not
+    suit a mainloop which cannot stay, say.
+    """
     found = list(rules(config, stages))
+    causes = [r for r in found if not _follows(rules, mended, r, found, config, stages)]
     return [
         Violation(r.code, r.setting, r.message, r.notes, _fix(rules, mended, r, found, config, stages))
-        for r in found
+        for r in causes or found
     ]
+
+
+def _follows(
+    rules: Rules,
+    mended: Mending,
+    rule: Broken,
+    found: list[Broken],
+    config: GemmConfig,
+    stages: int | None,
+) -> bool:
+    """Whether mending all other settings mends the one that a rule blames."""
+    others = {other.setting for other in found} - {rule.setting}
+    if not others:
+        return False
+    config, stages = mended(_plain(config, others), stages, others)
+    return not list(rules(config, stages))
 
 
 def _fix(

@@ -51,6 +51,15 @@ def test_each_rule(code: str, setting: str, fix: str, changes: dict[str, object]
     assert violation.notes
 
 
+def test_what_follows_of_another_error_is_not_said() -> None:
+    """Pieces of 128 rows suit the mainloop that the first error leads to."""
+    wrong = replace(GOOD, a_k_major=False, tile=(192, 256, 128), epilogue_tile=(128, 32))
+    assert [(v.code, v.fix) for v in SM90.violations(wrong)] == [
+        ("MU3026", "cooperative"),
+        ("MU3006", "128x256x128"),
+    ]
+
+
 @pytest.mark.parametrize("code", ["MU3026", "MU3027", "MU3028"])
 def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
     check_explanation(code)

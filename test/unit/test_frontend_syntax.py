@@ -451,3 +451,18 @@ def test_dump() -> None:
 @pytest.mark.parametrize("shape", ["2x1bf16", "128x128x64mainloop", "8x64x6t"])
 def test_a_shape_that_runs_into_a_word_is_no_loose_one(shape: str) -> None:
     assert codes(f"schedule f for sm_90a {{ cluster = {shape} }}") == ["MU0003"]
+
+
+def test_semicolons_side_by_side_are_one_error() -> None:
+    text = "kernel f(x: f32[8]) -> f32[8] { y = x;; return y; }"
+    first, second = parse(text)[1]
+    assert (first.code, first.message, first.fixes[0].replacement) == (
+        "MU0002",
+        "unexpected character ';;'",
+        "",
+    )
+    mended = text
+    for found in (second, first):
+        span = found.fixes[0].span
+        mended = mended[: span.start] + mended[span.end :]
+    assert not parse(mended)[1]
