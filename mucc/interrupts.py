@@ -160,7 +160,7 @@ def _clear() -> None:
 
 
 def _after_fork() -> None:
-    """A forked copy is ended by its parent, and tells it nothing of signals of its own."""
+    """Leave signals in a forked child to their defaults: its parent ends it."""
     global _ends, _first
     if _ends is None:
         return

@@ -210,7 +210,7 @@ def _dequantized(d: Draft, w: Expr, group: int, dtype: str, *, zeros: bool) -> E
 
 
 def _grouped(d: Draft, n: Dim, width: Dim, dtype: str, layout: str, kind: str) -> Expr:
-    """Scales or zeros `[N, K/group]`."""
+    """Declare scales or zero points of shape `[N, K/group]`."""
     name = d.name("g")
     suffix = " col_major" if layout == "columns" else ""
     d.add(Param(name, f"{name}: {dtype}[{n}, {width}]{suffix}", dtype, kind, lambda env: 0.125))

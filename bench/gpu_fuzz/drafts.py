@@ -88,7 +88,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Program:
-    """A program to be tried. `choices` made it, and make it again."""
+    """A random program, and the choices that generate it."""
 
     text: str
     target: str

@@ -71,7 +71,7 @@ def _tensor(
     generator: Any,
     device: Any,
 ) -> tuple[Any, Any]:
-    """A tensor to pass, and the numbers that it holds."""
+    """Draw a tensor argument: the tensor, and its values as float64."""
     shape = arg.extents(dims)
     if arg.indices:
         flat = draw_indices(arg, dims, rng)

@@ -37,7 +37,7 @@ GUARD = 256
 
 @dataclass
 class Outcome:
-    """What came of a program.
+    """The outcome of a program.
 
     `kind` is good, refused (a coded error before the toolchain, in `code`), or a finding: rejected (by
     nvcc), wrong (on the GPU), refused_call (a call that the signature allows), false_alarm (right, and called

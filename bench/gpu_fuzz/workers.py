@@ -44,7 +44,7 @@ def try_on(stage: Stage, runs: int, task: Task) -> Outcome:
 
 
 def _serve(pipe: Connection, trial: Trial) -> None:
-    """Try what comes until the pipe is closed."""
+    """Receive tasks and send their outcomes until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(EOFError):
         while True:

@@ -163,7 +163,7 @@ class Reporter:
             self._say(f"\n{line}\n" if (line := summary(d for d, _ in self.seen)) else "")
 
     def _say(self, text: str) -> None:
-        """Write to stderr. Where it takes nothing more, the exit status remains."""
+        """Write to stderr; errors of the stream are ignored, since the exit status tells."""
         try:
             sys.stderr.write(text)
             sys.stderr.flush()

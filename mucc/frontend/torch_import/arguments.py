@@ -26,7 +26,7 @@ class Arguments:
 
     @property
     def by_path(self) -> dict[str, Any]:
-        """Tensors and other values by parameter and path, in the order of the graph's inputs."""
+        """The leaves of the arguments by parameter and path, in the order of the graph's inputs."""
         return runtime.leaves(self.bound.arguments)
 
     @property

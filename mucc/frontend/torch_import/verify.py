@@ -177,7 +177,7 @@ def _nearest(got: Any, expected: Any, exact: Any) -> Any:
 
 
 def _with_own_values(given: Given, taken: Set[int | None], seed: int) -> Given:
-    """The inputs, but each that lies in `taken` memory or in that of one before it is shuffled.
+    """Shuffle each input that lies in `taken` memory, or in that of an input before it.
 
     The same object where none does.
     """
