@@ -28,6 +28,9 @@ TIES = 1 / 16
 COMPUTE_ROUNDOFF = 2.0**-11
 """What f32 inputs lose when the tensor cores read them as tf32, and what fast tanh and exp lose."""
 
+NOISE = 2.0**-20
+"""What float64 may lose of what roundings to f32 change: 2^-29 for each operation, many of which add up."""
+
 NEGLIGIBLE = 1e-20
 """What may stand where a whole reference is 0: gelu(-50) is 0 in float64, and -1e-22 in a kernel."""
 
@@ -136,7 +139,7 @@ def _distance(dtype: str, out: Any, ref: Any, slack: Any, xp: Any) -> _Distance:
     ref = xp.where(usable, ref, zero)
     error = xp.abs(xp.where(usable, out, zero) - ref)
     size = math.prod(ref.shape)
-    norm, error_norm = float((ref * ref).sum()) ** 0.5, float((error * error).sum()) ** 0.5
+    norm, error_norm = _norm(ref), _norm(error)
     wrong = int((~same).sum())
     step = _step(dtype, ref, xp)
     beyond = xp.maximum(error - step - slack, zero)
@@ -146,10 +149,26 @@ def _distance(dtype: str, out: Any, ref: Any, slack: Any, xp: Any) -> _Distance:
     if 0 < int((error > 0).sum()) <= max(1, int(TIES * size)):
         # Few elements, by one step each: they lay between two numbers.
         rest = xp.maximum(error - step, zero)
-        error_norm = float((rest * rest).sum()) ** 0.5
+        error_norm = _norm(rest)
     return _Distance(
         error_norm / norm, float((beyond / (xp.abs(ref) + norm / size**0.5)).max()) if size else 0.0, wrong
     )
+
+
+def _finite(value: Any, xp: Any) -> Any:
+    """The elements that are finite, and 0 for others."""
+    return xp.where(xp.isfinite(value), value, xp.zeros_like(value))
+
+
+def _norm(value: Any) -> float:
+    """The Frobenius norm."""
+    return float((value * value).sum()) ** 0.5
+
+
+def _share(error: float, value: Any, xp: Any) -> float:
+    """An error relative to the norm of what is finite of a value; 0 where that is 0."""
+    norm = _norm(_finite(value, xp))
+    return error / norm if norm else 0.0
 
 
 def _kind(value: Any, xp: Any) -> Any:
@@ -165,9 +184,9 @@ def compare(
 
     Where the reference is NaN or infinite, in the output's dtype, the output must be so too. With `rounded`
     and `exact` (see `Reference`) the output is held against `rounded`, with an allowance for the distance of
-    these two; and `exact` against the reference, with none, so that the allowance hides no program that means
-    another thing. An element that only one of the two has as NaN or infinite (1/x where x is 0 but for
-    roundings) may be either.
+    these two; and `exact` against the reference, with one for float64's own roundings alone, so that no
+    allowance hides a program that means another thing. An element that only one of the two has as NaN or
+    infinite (1/x where x is 0 but for roundings) may be either.
     """
     shape = tuple(int(n) for n in out.shape)
     if shape != tuple(int(n) for n in ref.shape):
@@ -175,18 +194,15 @@ def compare(
     if rounded is None or exact is None:
         found = _distance(dtype, out, ref, 0.0, xp)
         return Verdict(name, dtype, shape, *found)
-    meant = _distance(dtype, exact, ref, 0.0, xp)
-    astray = not Verdict(name, dtype, shape, *meant).good
-    effect = xp.abs(rounded - exact)
-    effect = xp.where(xp.isfinite(effect), effect, xp.zeros_like(effect))
-    total = float((effect * effect).sum()) ** 0.5
+    effect = _finite(xp.abs(rounded - exact), xp)
+    total = _norm(effect)
+    meant = _distance(dtype, exact, ref, NOISE * total, xp)
+    astray = not Verdict(name, dtype, shape, *meant, allowance=_share(NOISE * total, ref, xp)).good
     slack = 2 * effect + 4 * total / max(math.prod(shape), 1) ** 0.5
     kind = _kind(exact, xp)
     either = (kind != _kind(rounded, xp)) & (kind == _kind(out, xp))
     found = _distance(dtype, out, xp.where(either, out, rounded), slack, xp)
-    finite = xp.where(xp.isfinite(rounded), rounded, xp.zeros_like(rounded))
-    norm = float((finite * finite).sum()) ** 0.5
-    return Verdict(name, dtype, shape, *found, allowance=2 * total / norm if norm else 0.0, astray=astray)
+    return Verdict(name, dtype, shape, *found, allowance=_share(2 * total, rounded, xp), astray=astray)
 
 
 def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verdict:

@@ -98,6 +98,9 @@ def _compare(op: e.CmpOp, x: Any, y: Any) -> Any:
 
 
 def _cast(a: Arrays, op: e.CastOp, x: Any) -> Any:
+    """Values are not rounded to their dtype until they are cast to it, and a wider one rounds nothing."""
+    if op.element_type == f32 and Shaped.of(op.operand.type).element_type in rules.HALVES:
+        return x
     return a.round_to(a.float64(x), dtype_name(op.element_type))
 
 
