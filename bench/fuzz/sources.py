@@ -31,12 +31,21 @@ class Drawn:
 
 
 @cache
-def corpus() -> tuple[str, ...]:
-    """The programs of the repository: examples, those of tests, those that explain codes."""
+def corpus() -> dict[str, str]:
+    """The programs of the repository by name: examples, those of tests, those that explain codes."""
     paths = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.mcu"))
-    texts = [p.read_text(encoding="utf-8", errors="replace") for p in paths]
-    texts += [text for info in CODES.values() for text in _FENCED.findall(info.explanation)]
-    return tuple(text for text in dict.fromkeys(texts) if text.strip())
+    named = [(str(p.relative_to(ROOT)), p.read_text(encoding="utf-8", errors="replace")) for p in paths]
+    for code, info in CODES.items():
+        texts = enumerate(_FENCED.findall(info.explanation), 1)
+        named += [(f"explain:{code}#{number}", text) for number, text in texts]
+    first = {text: name for name, text in reversed(named) if text.strip()}
+    return {name: text for name, text in named if first.get(text) == name}
+
+
+@cache
+def corpus_texts() -> tuple[str, ...]:
+    """The programs of the repository."""
+    return tuple(corpus().values())
 
 
 def _of_forms(seed: str) -> Drawn:
@@ -134,4 +143,4 @@ def origin(rng: random.Random, seed: str) -> Drawn:
         case 2 | 3:
             return GENERATORS["forms"](seed)
         case _:
-            return Drawn(rng.choice(corpus()), target, "corpus")
+            return Drawn(rng.choice(corpus_texts()), target, "corpus")

@@ -15,7 +15,7 @@ from bench.fuzz.checks import LEVELS, Outcome, examine
 from bench.fuzz.generated import examine_program
 from bench.fuzz.mutants import mutant
 from bench.fuzz.reducing import reduced
-from bench.fuzz.sources import Drawn, corpus, origin, program
+from bench.fuzz.sources import Drawn, corpus_texts, origin, program
 
 CHUNK = {"mutants": 50, "programs": 5}
 """How many sources are a step, which is done whole or not at all."""
@@ -68,7 +68,7 @@ def run_chunk(chunk: Chunk) -> dict[str, Any]:
 def _mutant(seed: str) -> tuple[Outcome, bytes, Drawn]:
     rng = random.Random(seed)
     drawn = origin(rng, seed)
-    data = mutant(rng, drawn.text, rng.choice(corpus()))
+    data = mutant(rng, drawn.text, rng.choice(corpus_texts()))
     emits = (rng.choice(LEVELS),) if rng.random() < EMIT_SHARE else ()
     return examine(data, drawn.target, drawn.dims, emits, rng.random() < COMMAND_SHARE), data, drawn
 

@@ -13,7 +13,7 @@ from bench.fuzz.checks import LEVELS, Failure, Outcome, examine, honest, mended
 from bench.fuzz.generated import examine_program
 from bench.fuzz.mutants import mutant
 from bench.fuzz.reducing import reduced
-from bench.fuzz.sources import GENERATORS, corpus, program
+from bench.fuzz.sources import GENERATORS, corpus_texts, program
 from bench.fuzz.trying import CHUNK, Chunk, prepare, run_chunk
 from mucc.diagnostics import Applicability, Diagnostic, Fix, Source, Span
 from mucc.frontend import formatter
@@ -28,10 +28,10 @@ def tried(text: str, *, command: bool = False) -> Outcome:
 
 def test_equal_seeds_give_equal_sources():
     for seed in ("a", "b", "c"):
-        texts = {mutant(random.Random(seed), GOOD, corpus()[0]) for _ in range(2)}
+        texts = {mutant(random.Random(seed), GOOD, corpus_texts()[0]) for _ in range(2)}
         assert len(texts) == 1
         assert program(seed) == program(seed)
-    assert len({mutant(random.Random(f"{n}"), GOOD, corpus()[0]) for n in range(50)}) > 40
+    assert len({mutant(random.Random(f"{n}"), GOOD, corpus_texts()[0]) for n in range(50)}) > 40
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -164,7 +164,7 @@ class ParameterChanged(nn.Module):
         return x * self.w
 
 
-@odd("4,3", refused="MU7020")
+@odd("4,3", refused="MU7021")
 class BufferOfABuffer(nn.Module):
     """Two names of one buffer that changes, which torch.export does not take."""
 
