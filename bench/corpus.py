@@ -10,8 +10,8 @@ the schedule, without mucc's version and the hash of the program; of a program t
 the errors. A change that is to keep what is emitted keeps them all; one that changes it on purpose records
 them again and says so.
 
-PATTERN is a regular expression for `NAME TARGET`. `--dump FOLDER` writes the texts themselves, to compare the folders of two checkouts. The exit status is 1
-where something differs.
+PATTERN is a regular expression for `NAME TARGET`. `--dump FOLDER` writes the texts themselves, to compare
+the folders of two checkouts. The exit status is 1 where something differs.
 """
 
 from __future__ import annotations
@@ -154,9 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     p.add_argument("pattern", nargs="?", default="", help="regular expression for `NAME TARGET`")
     p.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    p.add_argument(
-        "--record", action="store_true", help="record these programs again, and forget what is gone"
-    )
+    p.add_argument("--record", action="store_true", help="record these again, and forget those that are gone")
     p.add_argument("--dump", type=Path, metavar="FOLDER", help="write the texts there")
     p.add_argument("--draw", type=int, metavar="N", help="add N random programs, and record nothing")
     args = p.parse_args(argv)
