@@ -5,7 +5,6 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMPS  := build/stamps
-SOURCES := mucc dialects passes runtime agent
 
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -63,7 +62,7 @@ docs: $(STAMPS)/dev ## write the pages that are made from the compiler
 
 clean: ## remove what was made here, but for .venv
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
-	find $(SOURCES) test bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find mucc test bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Setting up. A stamp is as old as the last successful installation for the present pyproject.toml.
 
@@ -78,14 +77,14 @@ $(BIN)/python:
 $(STAMPS)/nvcc: pyproject.toml | $(BIN)/python
 	@command -v g++ >/dev/null || { echo "a C++ compiler is missing: apt-get install g++"; exit 1; }
 	@mkdir -p $(STAMPS)
-	python -m pip install -q -e '.[nvcc]' $(CONSTRAINTS) --config-settings editable_mode=compat
+	python -m pip install -q -e '.[nvcc]' $(CONSTRAINTS)
 	@touch $@
 
 # A fresh environment gets the CUDA release that was measured; one with a toolkit keeps it, since PyTorch may be built for it.
 CONSTRAINTS = $(shell $(BIN)/python -m pip show -q cuda-toolkit 2>/dev/null || echo -c constraints.txt)
 
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/nvcc
-	python -m pip install -q -e '.[dev]' --config-settings editable_mode=compat
+	python -m pip install -q -e '.[dev]'
 	@touch $@
 
 # Calls are tested with torch tensors. Without a GPU a build for the CPU is enough; a version that ends in +cpu is never one

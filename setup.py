@@ -1,8 +1,6 @@
 """What pyproject.toml cannot say: the readme of an index page, and an sdist laid out like a checkout."""
 
-import os
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 LINKS = ("agent", "dialects", "passes", "runtime")
-"""Folders of the root that are imported through links in `mucc`."""
+"""Folders of `mucc` that the root has links to, so that the tree shows them at the top."""
 
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s]*)\)")
 
@@ -34,16 +32,13 @@ def index_readme(text: str, source: str | None) -> str:
 
 
 class CheckoutSdist(sdist):
-    """An sdist in which `mucc/dialects` and so on are links, as they are in a checkout."""
+    """An sdist whose root has the links of a checkout."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Lay out the files, each once."""
-        copies = tuple(os.path.join("mucc", name, "") for name in LINKS)
-        super().make_release_tree(base_dir, [file for file in files if not file.startswith(copies)])
+        """Lay out the files, and the links."""
+        super().make_release_tree(base_dir, files)
         for name in LINKS:
-            link = Path(base_dir, "mucc", name)
-            shutil.rmtree(link, ignore_errors=True)
-            link.symlink_to(Path("..", name))
+            Path(base_dir, name).symlink_to(Path("mucc", name))
 
 
 if __name__ == "__main__":

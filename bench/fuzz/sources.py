@@ -16,7 +16,7 @@ from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.programs import ALL_TARGETS, generate
 from mucc.diagnostics.codes import CODES
 
-FOLDERS = ("examples", "test", "agent")
+FOLDERS = ("examples", "test", "mucc")
 _FENCED = re.compile(r"```mcu\n(.*?)```", re.DOTALL)
 
 

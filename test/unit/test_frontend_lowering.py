@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 LANGUAGE = (ROOT / "docs" / "language.md").read_text()
 CODES = {**codes_program.CODES, **codes_frontend.CODES}
 CODES.pop("MU0015")  # many errors, which no short program has: see test_cli_edges
+GUIDE = ROOT / "mucc" / "agent" / "guide.md"
 SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
@@ -89,7 +90,10 @@ def test_explanations_show_a_wrong_and_a_mended_program(code: str) -> None:
 
 
 def test_every_code_in_the_sources_is_registered() -> None:
-    files = [*(ROOT / "mucc" / "frontend").glob("*.py"), *(ROOT / "dialects" / "mu").glob("*rules.py")]
+    files = [
+        *(ROOT / "mucc" / "frontend").glob("*.py"),
+        *(ROOT / "mucc" / "dialects" / "mu").glob("*rules.py"),
+    ]
     used = {c for f in files for c in re.findall(r'"(MU[01]\d{3})"', f.read_text())}
     assert used == set(CODES)
 
@@ -131,7 +135,9 @@ def test_chosen_schedules_can_be_pasted_back(path: Path) -> None:
 def test_card_is_as_short_as_the_guide_says() -> None:
     """Counted by a tokenizer whose package carries the vocabulary o200k."""
     bpe = pytest.importorskip("bpe_openai", reason="needs bpe-openai, which the extra dev brings")
-    said = re.search(r"mucc docs --card +# the language, (\d+) tokens", (ROOT / "agent/guide.md").read_text())
+    said = re.search(
+        r"mucc docs --card +# the language, (\d+) tokens", (ROOT / "mucc/agent/guide.md").read_text()
+    )
     assert said and len(bpe.get_encoding("o200k_base").encode(card())) <= int(said[1])
 
 
