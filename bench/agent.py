@@ -22,7 +22,7 @@ from mucc.agent.core.tasks import BASELINES
 from mucc.agent.report import replays, text
 from mucc.agent.report.figures import Row, figures, overhead, row_of, seconds
 from mucc.agent.report.reading import Run, read_run
-from mucc.atomic import replace_file
+from mucc.files.atomic import replace_file
 
 PREFIX = "agent."
 

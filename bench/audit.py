@@ -28,7 +28,7 @@ from bench.common import ROOT, cpu_label, run_main, versions, write_result
 from bench.kernelbench.records import Records
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
-from mucc.cache.keys import digest, package_fingerprint
+from mucc.build.cache.keys import digest, package_fingerprint
 from mucc.diagnostics.core import DiagnosticError
 
 COMPILED = """

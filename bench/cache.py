@@ -28,8 +28,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from bench.common import cpu_label, run_main, write_result
-from mucc.cache import Cache, Entry, counted, digest
-from mucc.cache.upkeep import BLOCK, DAY, parse_size
+from mucc.build.cache import Cache, Entry, counted, digest
+from mucc.build.cache.upkeep import BLOCK, DAY, parse_size
 
 COUNTERS = (
     "operations",
@@ -280,7 +280,7 @@ class Stress:
     def __init__(self, directory: Path, processes: int, bound: int):
         self.directory, self.bound = directory, bound
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["bench.common", "mucc.cache.upkeep"])
+        self.context.set_forkserver_preload(["bench.common", "mucc.build.cache.upkeep"])
         self.workers = [self.start(slot) for slot in range(processes)]
         self.kills = 0
         self.samples: list[Sample] = []

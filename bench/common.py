@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mucc.atomic import replace_file
+from mucc.build.toolchain.doctor import installed
 from mucc.cli import start
 from mucc.diagnostics.core import DiagnosticError, bounded
-from mucc.toolchain.doctor import installed
+from mucc.files.atomic import replace_file
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"

@@ -181,7 +181,7 @@ class Bench:
     def in_process(self, runs: int, cache: str) -> None:
         """New bodies one after the other in one process that has compiled before."""
         os.environ["MUCC_CACHE_DIR"] = str(self.folder / cache)
-        from mucc.build import Request, build
+        from mucc.build.artefact import Request, build
 
         def seconds(index: int) -> float:
             request = Request(new_body(index).encode(), "k.mcu")
@@ -192,7 +192,7 @@ class Bench:
 
         times = [seconds(i) for i in range(-2, runs)][2:]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
-        self.results.add("compile.body_warm_s", "mucc.build.build(other body)", times, peak)
+        self.results.add("compile.body_warm_s", "mucc.build.artefact.build(other body)", times, peak)
         for i, function in enumerate(FUNCTIONS):
             of = [t for j, t in enumerate(times) if j % len(FUNCTIONS) == i]
             if of:

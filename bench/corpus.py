@@ -32,10 +32,10 @@ from typing import Any, NamedTuple
 from bench.common import ROOT, run_main
 from bench.fuzz.sources import corpus, program
 from bench.gpu_fuzz.programs import ALL_TARGETS
-from mucc.atomic import replace_file
+from mucc.compiler.program import compile_source
+from mucc.compiler.source import decode
 from mucc.diagnostics.core import DiagnosticError, Severity
-from mucc.program import compile_source
-from mucc.source import decode
+from mucc.files.atomic import replace_file
 
 FOLDER = ROOT / "test" / "data" / "corpus"
 HASHES, RANDOM = FOLDER / "hashes.txt", FOLDER / "random.txt"

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mucc.toolchain.machine_code import Function
+from mucc.build.toolchain.machine_code import Function
 
 
 def count_differences(a: Sequence[str], b: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.common import ROOT, cpu_label, run_main, versions, write_result
-from mucc import processes
+from mucc.process import processes
 
 HANG = 300.0
 """Seconds after which a command counts as hanging."""

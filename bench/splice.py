@@ -27,8 +27,8 @@ from bench.epilogues import EPILOGUES, Epilogue
 from bench.fused import parse_shape
 from bench.sass import Comparison, compare
 from bench.timing import card, gpu_versions, time_all
+from mucc.build.toolchain.machine_code import find_cuobjdump, functions_of
 from mucc.runtime.run import gpu_problem
-from mucc.toolchain.machine_code import find_cuobjdump, functions_of
 
 if TYPE_CHECKING:
     from mucc.runtime.kernel import Kernel
@@ -120,8 +120,8 @@ class Case:
 
     def error(self, inputs: Sequence[Any], results: Sequence[Sequence[Any]]) -> float:
         """The worst relative error against the float64 interpreter. Raises AssertionError past tolerance."""
+        from mucc.compiler.driver import compile_text
         from mucc.diagnostics import Source
-        from mucc.driver import compile_text
         from mucc.runtime.verify import against, references
 
         arrays = [self.torch.tensor(v, device="cuda") if isinstance(v, float) else v for v in inputs]

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from mucc.version import __version__
 
 if TYPE_CHECKING:
-    from mucc.frontend.torch_backend import explain, torch_backend
-    from mucc.frontend.torch_import import from_torch
     from mucc.runtime import (
         check,
         compile,
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
         unpack_s4,
         unpack_u4,
     )
+    from mucc.torch.backend import explain, torch_backend
+    from mucc.torch.importer import from_torch
 
 __all__ = [
     "__version__",
@@ -47,8 +47,8 @@ __all__ = [
 
 _LAZY: dict[str, str] = {
     **dict.fromkeys(__all__[1:], "mucc.runtime"),
-    **dict.fromkeys(("explain", "torch_backend"), "mucc.frontend.torch_backend"),
-    "from_torch": "mucc.frontend.torch_import",
+    **dict.fromkeys(("explain", "torch_backend"), "mucc.torch.backend"),
+    "from_torch": "mucc.torch.importer",
 }
 
 

@@ -150,9 +150,9 @@ def build_sample(seed: str, count: int, run: Run, jobs: int, until: float) -> No
 
 def build_one(seed: str, number: int, drawn: Drawn) -> dict[str, Any]:
     """Build a program by nvcc: a row that counts it, or counts nothing where the compiler refuses it."""
-    from mucc.build import Request, build
+    from mucc.build.artefact import Request, build
+    from mucc.build.pool import Pool
     from mucc.diagnostics.core import DiagnosticError
-    from mucc.pool import Pool
 
     began = time.monotonic()
     request = Request(

@@ -16,14 +16,14 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mucc.compiler.driver import Compilation
+from mucc.compiler.program import check_language, compile_source
+from mucc.compiler.source import decode
 from mucc.diagnostics.codes import CODES
 from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticError, Severity, Source, Span
 from mucc.diagnostics.render import from_json, render_json, render_text
-from mucc.driver import Compilation
 from mucc.frontend import parse
 from mucc.frontend.formatter import format_source
-from mucc.program import check_language, compile_source
-from mucc.source import decode
 
 LEVELS = ("ast", "mu", "stages", "cutlass", "schedule", "cu", "header", "manifest")
 PATIENCE = 30.0

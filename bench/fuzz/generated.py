@@ -12,11 +12,11 @@ from pathlib import Path
 from bench.fuzz.checks import LEVELS, PATIENCE, Failure, Outcome, emitted, examine, limited, verdict
 from bench.fuzz.sources import Drawn
 from bench.gpu_fuzz.programs import ALL_TARGETS
+from mucc.compiler.driver import Compilation
+from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
-from mucc.driver import Compilation
-from mucc.program import compile_source
+from mucc.library.signature import KernelInfo, Manifest
 from mucc.runtime.dims import check_promises, complete_dims
-from mucc.signature import KernelInfo, Manifest
 
 SIZES = (1, 2, 3, 5, 8, 16, 33, 64, 128, 256)
 TRIES = 60
@@ -91,8 +91,8 @@ def _elements(info: KernelInfo, dims: Mapping[str, int]) -> int:
 @cache
 def _gxx() -> tuple[str, ...] | None:
     """The command that reads a host half; None where the toolchain is missing."""
-    from mucc.toolchain.assembly import host_flags
-    from mucc.toolchain.discover import find_toolchain
+    from mucc.build.toolchain.assembly import host_flags
+    from mucc.build.toolchain.discover import find_toolchain
 
     try:
         toolchain = find_toolchain()

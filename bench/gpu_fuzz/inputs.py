@@ -10,12 +10,12 @@ from typing import Any
 
 from bench.gpu_fuzz.drafts import EXTENTS, FEW, Env, Param, Program
 from bench.gpu_fuzz.reference import Bounded, exact
-from mucc.dims import holds
+from mucc.library.dims import holds
+from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, quotient
 from mucc.runtime.indices import draw_indices
 from mucc.runtime.packing import pack_s4, pack_u4
 from mucc.runtime.sparse import densify, sparsify
 from mucc.runtime.torch_glue import DTYPES
-from mucc.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, quotient
 
 torch: Any = importlib.import_module("torch")
 

@@ -18,13 +18,13 @@ from bench.gpu_fuzz.inputs import draw, draw_dims
 from bench.gpu_fuzz.judge import judge
 from bench.gpu_fuzz.programs import ALL_TARGETS, TARGETS, generate
 from bench.gpu_fuzz.reference import Bounded
-from mucc.build import Request, build
+from mucc.build.artefact import Request, build
+from mucc.build.pool import Pool
+from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
-from mucc.driver import Compilation, Options, compile_text
-from mucc.pool import Pool
+from mucc.library.signature import KernelInfo, Manifest
 from mucc.runtime.errors import MuccError
 from mucc.runtime.verify import against, references
-from mucc.signature import KernelInfo, Manifest
 
 torch: Any = importlib.import_module("torch")
 

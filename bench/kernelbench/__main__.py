@@ -20,7 +20,7 @@ from bench.kernelbench.options import Options
 from bench.kernelbench.run import Run
 from mucc.agent.importing.problems import find_problems
 from mucc.diagnostics.core import DiagnosticError
-from mucc.interrupts import Terminated
+from mucc.process.interrupts import Terminated
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.kernelbench.options import Options
-from mucc.atomic import replace_file
-from mucc.build import Request, build
+from mucc.build.artefact import Request, build
+from mucc.build.pool import Pool
 from mucc.diagnostics.core import DiagnosticError
-from mucc.pool import Pool
+from mucc.files.atomic import replace_file
 
 
 def build_all(programs: Sequence[Path], options: Options) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -21,8 +21,8 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from mucc import guard
-from mucc.gpu_memory import Room
+from mucc.process import reaper
+from mucc.process.gpu_memory import Room
 
 Task = TypeVar("Task")
 Values = dict[str, Any]
@@ -134,7 +134,7 @@ def _start(task: Task, work: Callable[[Task, Turn], Values], log: Path, limits: 
     process = context.Process(target=_serve, args=(task, work, log, limits, ours, theirs))
     process.start()
     theirs.close()
-    guard.watch(process.pid or 0)
+    reaper.watch(process.pid or 0)
     return _Child(task, process, ours, limits.seconds, time.monotonic())
 
 
@@ -225,5 +225,5 @@ def _end(child: _Child[Any]) -> None:
         with contextlib.suppress(OSError):
             kill()
     child.process.join()
-    guard.forget(child.process.pid)
+    reaper.forget(child.process.pid)
     child.pipe.close()

@@ -19,11 +19,11 @@ from mucc.agent.importing.imports import share, weights_of
 from mucc.agent.importing.problems import Problem
 from mucc.analysis.program import analyse_import
 from mucc.analysis.sol import Sol
-from mucc.atomic import replace_file
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.child import serve
-from mucc.frontend.torch_import.request import Answer, Request, kernel_name
+from mucc.files.atomic import replace_file
 from mucc.target.devices import get_card
+from mucc.torch.importer.child import serve
+from mucc.torch.importer.request import Answer, Request, kernel_name
 
 Values = dict[str, Any]
 

@@ -12,8 +12,8 @@ from bench.kernelbench.options import Options
 from bench.kernelbench.verdicts import judge
 from mucc.agent.core.tasks import BASELINES
 from mucc.agent.importing.problems import Problem
-from mucc.gpu_memory import out_of_memory
-from mucc.gpu_turns import exclusive_gpu
+from mucc.process.gpu_lock import exclusive_gpu
+from mucc.process.gpu_memory import out_of_memory
 
 if TYPE_CHECKING:
     from mucc.agent.evaluate.contenders import Contenders
@@ -77,7 +77,7 @@ def _first_results(found: Contenders, folder: Path, imported: Values, options: O
 
 def _agree(expected: Any, got: Any, precision: str) -> bool:
     """Whether results are within what is tolerated, where PyTorch's own are taken for exact."""
-    from mucc.frontend.torch_import.tolerance import compared, dtype_name, form
+    from mucc.torch.importer.tolerance import compared, dtype_name, form
 
     torch: Any = importlib.import_module("torch")
     leaves = torch.utils._pytree.tree_leaves

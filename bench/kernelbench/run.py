@@ -18,11 +18,11 @@ from bench.kernelbench.options import Options
 from bench.kernelbench.records import Records
 from bench.kernelbench.rows import figures, row_of
 from mucc.agent.importing.problems import Problem
-from mucc.atomic import replace_file
-from mucc.cache.keys import digest, package_fingerprint
-from mucc.frontend.torch_import.child import TORCH
-from mucc.gpu_memory import Room, wanted_by
-from mucc.toolchain.doctor import gpu_memory
+from mucc.build.cache.keys import digest, package_fingerprint
+from mucc.build.toolchain.doctor import gpu_memory
+from mucc.files.atomic import replace_file
+from mucc.process.gpu_memory import Room, wanted_by
+from mucc.torch.importer.child import TORCH
 
 Progress = Callable[[str], None]
 

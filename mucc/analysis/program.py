@@ -22,21 +22,21 @@ from mucc.analysis.sol import (
     with_calls,
 )
 from mucc.analysis.structure import Structure
+from mucc.compiler.typical_dims import check_names
 from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dims import example, fault
-from mucc.frontend.torch_import.request import Answer
-from mucc.hints import check_names
+from mucc.library.dims import example, fault
+from mucc.library.signature import quotient
 from mucc.passes.contract_sums import ContractSums
 from mucc.passes.decompose import Decompose
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.pipeline import staging
 from mucc.passes.support import PassError
-from mucc.signature import quotient
 from mucc.target.devices import Card
+from mucc.torch.importer.request import Answer
 
 ARITHMETIC = {
     "declared": DECLARED,

@@ -19,7 +19,7 @@ from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_bits, dtype_name
-from mucc.signature import evaluate, quotient
+from mucc.library.signature import evaluate, quotient
 
 Dims = Mapping[str, int]
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
+from mucc.build.toolchain.flags import Kind
 from mucc.cli import files
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_dims, add_target, usage_error
 from mucc.cli.reporting import Reporter, internal_error
+from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
-from mucc.source import STDIN, decode
-from mucc.toolchain.flags import Kind
 
 if TYPE_CHECKING:
-    from mucc.pool import Pool
-    from mucc.schedules import Explanation
+    from mucc.build.pool import Pool
+    from mucc.compiler.explain_schedule import Explanation
 
 TEXT_KINDS = {
     "ast": "the syntax tree",
@@ -129,7 +129,7 @@ class Arguments:
     @cached_property
     def sizes(self) -> dict[str, int]:
         """Typical values of open dims. Raises MU6050."""
-        from mucc.hints import typical
+        from mucc.compiler.typical_dims import typical
 
         return typical(self.dims) if self.dims else {}
 
@@ -236,7 +236,7 @@ class _Made:
 
 def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
     """Build several programs at a time. What is wrong with one does not keep the others."""
-    from mucc.pool import Cancelled, Pool
+    from mucc.build.pool import Cancelled, Pool
 
     display = reporter.display()
     with Pool(args.jobs or None, display=display, verbose=args.verbose) as pool:
@@ -255,7 +255,7 @@ def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
 
 def _explain(args: Arguments, reporter: Reporter) -> None:
     """Print why each contraction of the files has its schedule."""
-    from mucc.program import compile_source
+    from mucc.compiler.program import compile_source
 
     found: list[Explanation] = []
     for path in args.files:
@@ -265,12 +265,12 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
             continue
-        from mucc.schedules import explain
+        from mucc.compiler.explain_schedule import explain
 
         reporter.add(compilation.sink.diagnostics, source)
         found += explain(compilation)
     if args.json:
-        from mucc.json_text import json_text
+        from mucc.files.json_text import json_text
 
         sys.stdout.write(json_text([e.as_json() for e in found]))
     else:
@@ -333,11 +333,11 @@ def _default_output(path: str, kind: str) -> str:
 
 def _text(path: str, data: bytes, kind: str, args: Arguments) -> _Made:
     """One of the levels that need no nvcc."""
-    from mucc.build import compile_source
+    from mucc.build.artefact import compile_source
 
     source = decode(data, path)
     if kind in ("ast", "mu") and args.print_ir is None:
-        from mucc.driver import front_text
+        from mucc.compiler.driver import front_text
 
         return _Made(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
     compilation = compile_source(
@@ -351,7 +351,7 @@ def _built(
     path: str, data: bytes, kind: Kind, args: Arguments, reporter: Reporter, pool: Pool | None
 ) -> _Made:
     """What the toolchain makes of the program."""
-    from mucc.build import Request, build
+    from mucc.build.artefact import Request, build
 
     artefact = build(
         Request(
@@ -378,6 +378,6 @@ def _built(
 
 def _pool(args: Arguments, reporter: Reporter) -> Pool:
     """A pool for one program, made when something has to run."""
-    from mucc.pool import Pool
+    from mucc.build.pool import Pool
 
     return Pool(args.jobs or None, display=reporter.display(), verbose=args.verbose)

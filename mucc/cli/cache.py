@@ -11,7 +11,7 @@ from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, Severity
 
 if TYPE_CHECKING:
-    from mucc.cache.upkeep import Report, Stats
+    from mucc.build.cache.upkeep import Report, Stats
 
 DESCRIPTION = "Show, clear, fill or check the cache of what was compiled."
 
@@ -58,7 +58,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         return _warm(args, reporter)
     if args.target is not None or args.jobs is not None:
         raise usage_error("--target and --jobs go with `mucc cache warm` only")
-    from mucc.cache import Cache
+    from mucc.build.cache import Cache
 
     cache = Cache()
     status = ExitStatus.GOOD
@@ -83,8 +83,8 @@ def _warm(args: Arguments, reporter: Reporter) -> int:
         raise usage_error("--json goes with stats, clear and verify only")
     if args.jobs is not None and args.jobs < 1:
         raise usage_error("--jobs needs a number above 0")
+    from mucc.build.warm import warm
     from mucc.target import get_target
-    from mucc.warm import warm
 
     warm(get_target(args.target or DEFAULT_TARGET).name, args.jobs, reporter)
     return ExitStatus.GOOD
@@ -99,7 +99,7 @@ def _print_json(value: object) -> None:
 def _show_stats(stats: Stats, args: Arguments) -> None:
     if args.json:
         return _print_json(asdict(stats))
-    from mucc.cache import LEVELS
+    from mucc.build.cache import LEVELS
 
     rows = [["level", "entries", "size", "hits", "misses", "evicted", "holds"]]
     for name, level in stats.levels.items():

@@ -45,7 +45,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         raise usage_error("no input file", "give the names of .mcu files: mucc check kernel.mcu")
     if args.language and args.dims:
         raise usage_error("--language looks at no schedule, for which --dims are", "leave out one of them")
-    from mucc.hints import typical
+    from mucc.compiler.typical_dims import typical
 
     dims = typical(args.dims)
     for path in args.files:
@@ -59,7 +59,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
 
 def _found(source: Source, args: Arguments, dims: Mapping[str, int]) -> Sequence[Diagnostic]:
     """The warnings about a program that can be built. Raises DiagnosticError for one that cannot."""
-    from mucc import program
+    from mucc.compiler import program
 
     if args.language:
         return program.check_language(source)

@@ -35,7 +35,7 @@ def parser() -> Parser:
 def main(argv: list[str], reporter: Reporter) -> int:
     """Print the findings; exit status 3 where a build is impossible."""
     args = parser().parse(argv, Arguments())
-    from mucc.toolchain.doctor import examine
+    from mucc.build.toolchain.doctor import examine
     from mucc.version import __version__
 
     findings = examine(args.nvcc)

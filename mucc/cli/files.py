@@ -8,9 +8,9 @@ import stat
 import sys
 from typing import NoReturn
 
-from mucc.atomic import replace_file
+from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
-from mucc.source import STDIN, decode
+from mucc.files.atomic import replace_file
 
 
 def _fail(code: str, message: str, *helps: str) -> NoReturn:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from mucc.cli import files
 from mucc.cli.parsing import Parser, add_diagnostics, usage_error
 from mucc.cli.reporting import Reporter
+from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, ExitStatus, Source
-from mucc.source import STDIN, decode
 
 DESCRIPTION = """\
 Rewrite .mcu files in the one canonical layout, in place. With - for the file, stdin goes to stdout.

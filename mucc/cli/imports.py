@@ -11,10 +11,10 @@ from mucc.cli import files
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, check_limits, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, Severity
-from mucc.json_text import json_text
+from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
-    from mucc.frontend.torch_import.request import Answer, Request
+    from mucc.torch.importer.request import Answer, Request
 
 COMPUTES = ("f32", "tf32", "tf32x3")
 ROUNDS = ("fused", "eager")
@@ -101,7 +101,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     """Import one file."""
     args = parser().parse(argv, Arguments())
     request = _request(args)
-    from mucc.frontend.torch_import.sandbox import run
+    from mucc.torch.importer.sandbox import run
 
     answer = run(request, args.time_limit)
     _report(args, request, answer, reporter)
@@ -112,8 +112,8 @@ def main(argv: list[str], reporter: Reporter) -> int:
 def _request(args: Arguments) -> Request:
     """What the command line asks for. Raises MU5001, MU4001, and MU5010 to MU5015 for files."""
     from mucc.frontend.lexer import is_name
-    from mucc.frontend.torch_import.request import Request, driver_name
     from mucc.target import get_target
+    from mucc.torch.importer.request import Request, driver_name
 
     if not args.file:
         raise usage_error("no problem file", "mucc import problem.py -o problem.mcu")
@@ -196,7 +196,7 @@ def _report(args: Arguments, request: Request, answer: Answer, reporter: Reporte
 
 
 def _unsteady(noise: float) -> tuple[str, ...]:
-    from mucc.frontend.torch_import.request import BEARABLE
+    from mucc.torch.importer.request import BEARABLE
 
     if noise <= BEARABLE:
         return ()

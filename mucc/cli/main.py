@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from mucc import interrupts
 from mucc.cli import start, streams
 from mucc.cli.registry import COMMANDS, Command
 from mucc.cli.reporting import Reporter, asks_for_json, internal_error
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
-from mucc.interrupts import Terminated
+from mucc.process import interrupts
+from mucc.process.interrupts import Terminated
 
 BROKEN_PIPE = 141
 """128 + the number of the signal, as a shell reports it."""
@@ -98,7 +98,7 @@ def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
 def _unexpected(error: Exception, verbose: bool) -> Diagnostic:
     """What nobody expected, as a diagnostic: of a program, a full disk, too little memory, or a defect."""
     if isinstance(error, RecursionError):
-        from mucc.driver import too_deep
+        from mucc.compiler.driver import too_deep
 
         return too_deep().diagnostics[0]
     if isinstance(error, MemoryError):

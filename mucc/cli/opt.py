@@ -20,10 +20,10 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from mucc.cli import start
 from mucc.cli.files import LARGEST
+from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, bounded
 from mucc.diagnostics.render import render_text
 from mucc.passes.support import PassError
-from mucc.source import STDIN, decode
 from mucc.universe import MUCC_UNIVERSE
 from mucc.version import __version__
 

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mucc import interrupts
 from mucc.cli import streams
 from mucc.diagnostics.core import Diagnostic, ExitStatus, Severity, Source
+from mucc.process import interrupts
 
 if TYPE_CHECKING:
-    from mucc.interrupts import Terminated
-    from mucc.progress import Display
+    from mucc.build.progress import Display
+    from mucc.process.interrupts import Terminated
 
 _STATUS = {
     "MU4001": ExitStatus.USAGE,
@@ -130,7 +130,7 @@ class Reporter:
 
     def display(self) -> Display:
         """What shows how a pool of builds is getting on, in the form that was asked for."""
-        from mucc.progress import display
+        from mucc.build.progress import display
 
         return display(sys.stderr, json=self.json, verbose=self.verbose)
 

@@ -11,7 +11,7 @@ from mucc.cli import files
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
-from mucc.json_text import json_text
+from mucc.files.json_text import json_text
 
 
 @dataclass
@@ -80,13 +80,13 @@ def main(argv: list[str], reporter: Reporter) -> int:
     """Run one kernel, or check what it was lowered to. Raises MU6060 where an output is wrong."""
     args = _parsed(argv)
     gc.enable()  # unlike a compilation, a run makes large tensors that should go when they can
-    from mucc.build import Request, compile_source
-    from mucc.dims import fault, parse_dims
+    from mucc.build.artefact import Request, compile_source
+    from mucc.compiler.source import decode
+    from mucc.library.dims import fault, parse_dims
+    from mucc.library.signature import Manifest
     from mucc.runtime import run
     from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
     from mucc.runtime.errors import MuccError
-    from mucc.signature import Manifest
-    from mucc.source import decode
 
     given = parse_dims(args.dims or [])
     data = files.read_bytes(args.file)

@@ -12,12 +12,12 @@ from mucc.cli import files
 from mucc.cli.parsing import Parser, add_diagnostics, add_open_dims, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
-from mucc.json_text import json_text
+from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.analysis.sol import Sol
-    from mucc.frontend.torch_import.request import Answer
     from mucc.target.devices import Card
+    from mucc.torch.importer.request import Answer
 
 IMPORT_SECONDS = 120.0
 """How long a problem file may take to be imported."""
@@ -73,9 +73,9 @@ def main(argv: list[str], reporter: Reporter) -> int:
         files.check_output(args.plot, (args.file,))
     from mucc.analysis import sol_report
     from mucc.analysis.program import analyse_import, analyse_source
-    from mucc.dims import parse_dims
-    from mucc.frontend.torch_import.request import kernel_name
+    from mucc.library.dims import parse_dims
     from mucc.target.devices import get_card
+    from mucc.torch.importer.request import kernel_name
 
     card = get_card(args.device)
     answer = _imported(args.file, reporter) if args.file.endswith(".py") else None
@@ -104,8 +104,8 @@ def main(argv: list[str], reporter: Reporter) -> int:
 def _imported(path: str, reporter: Reporter) -> Answer:
     """What is imported of a PyTorch problem file. The reporter gets a note on what is not bounded."""
     from mucc.analysis.program import calls_of
-    from mucc.frontend.torch_import.request import Request
-    from mucc.frontend.torch_import.sandbox import run
+    from mucc.torch.importer.request import Request
+    from mucc.torch.importer.sandbox import run
 
     request = Request.of(path, files.read_source(path).text, whole=True, structure=True)
     answer = run(request, IMPORT_SECONDS)

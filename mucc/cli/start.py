@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from mucc import interrupts
 from mucc.cli import streams
+from mucc.process import interrupts
 
 
 def run(command: Callable[[], int]) -> NoReturn:

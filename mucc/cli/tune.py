@@ -46,7 +46,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
 
 
 def _program(args: Arguments) -> Program:
-    from mucc.dims import parse_dims
+    from mucc.library.dims import parse_dims
     from mucc.tune.plans import Program
 
     sizes = [parse_dims([word]) for word in args.dims or []]
@@ -135,7 +135,7 @@ def _show(outcomes: Sequence[Outcome], good: Sequence[Outcome], args: Arguments)
     from mucc.tune.report import as_json, schedules_text, table
 
     if args.json:
-        from mucc.json_text import json_text
+        from mucc.files.json_text import json_text
 
         found = [
             {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mucc.cli import files
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.json_text import json_text
+from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.cli.tune_options import Arguments

@@ -19,7 +19,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
-from mucc.walk import postorder
+from mucc.dialects.walk import postorder
 
 Axes = tuple[int | None, ...]
 

@@ -20,6 +20,7 @@ from mucc.dialects.mu.ops.pointwise import S32, types_of
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, TensorType
+from mucc.dialects.walk import postorder
 from mucc.passes.access import (
     Access,
     Axes,
@@ -30,7 +31,6 @@ from mucc.passes.access import (
     operand_axes,
 )
 from mucc.passes.program import ProgramBuilder, build_view
-from mucc.walk import postorder
 
 LOADS = {
     Pattern.ROW: nodes.RowBroadcastOp,

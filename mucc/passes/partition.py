@@ -26,8 +26,8 @@ from mucc.dialects.mu.ops.stage import PinOp, StageKind
 from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.walk import postorder
 from mucc.passes.stored_forms import StoredForms
-from mucc.walk import postorder
 
 VIEWS = (*PLAIN_VIEWS, GatherOp)
 

@@ -52,8 +52,8 @@ def compile(
     the library serves every size. Raises `CompileError` with every error found, and what `load`
     raises; warnings come as `MuccWarning`.
     """
-    from mucc.build import Request, build
-    from mucc.hints import typical
+    from mucc.build.artefact import Request, build
+    from mucc.compiler.typical_dims import typical
 
     try:
         artefact = build(Request(text.encode(), name, "so", target, cached=cache, dims=typical(dims)))
@@ -72,8 +72,8 @@ def compile_programs(
     What is not in the cache is built as cores and memory of the machine allow. Typical values that break a
     promise of a kernel are left out. Raises what is no error of a program, such as `load` raises.
     """
-    from mucc.build import Artefact, Request, build
-    from mucc.pool import Pool
+    from mucc.build.artefact import Artefact, Request, build
+    from mucc.build.pool import Pool
 
     def make(program: tuple[str, Mapping[str, int]]) -> Artefact:
         text, dims = program
@@ -108,8 +108,8 @@ def check(
     text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>", dims: Mapping[str, int] | None = None
 ) -> tuple[Diagnostic, ...]:
     """Every error and warning that can be found without nvcc; empty where the program is good."""
-    from mucc.build import compile_source
-    from mucc.hints import typical
+    from mucc.build.artefact import compile_source
+    from mucc.compiler.typical_dims import typical
 
     try:
         compilation = compile_source(Source(name, text), target, dims=typical(dims))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from mucc.diagnostics.core import did_you_mean
-from mucc.dims import broken_promise, example, fault, holds
-from mucc.signature import KernelInfo, Manifest, quotient
+from mucc.library.dims import broken_promise, example, fault, holds
+from mucc.library.signature import KernelInfo, Manifest, quotient
 
 
 def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:

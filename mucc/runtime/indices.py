@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Mapping
 
-from mucc.signature import Arg
+from mucc.library.signature import Arg
 
 
 def draw_indices(arg: Arg, dims: Mapping[str, int], rng: random.Random) -> list[int]:

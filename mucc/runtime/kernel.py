@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mucc.library.signature import KernelInfo
 from mucc.runtime.errors import MuccRuntimeError, MuccTypeError, translated
 from mucc.runtime.lists import flattened, has_lists, is_list
-from mucc.signature import KernelInfo
 
 if TYPE_CHECKING:
     from mucc.runtime.torch_glue import TorchKernel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mucc.runtime.errors import MuccValueError
 
 if TYPE_CHECKING:
-    from mucc.signature import KernelInfo
+    from mucc.library.signature import KernelInfo
 
 
 def is_list(value: Any) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mucc.diagnostics.core import DiagnosticError
-from mucc.dims import fault
+from mucc.library.dims import fault
+from mucc.library.signature import KernelInfo
 from mucc.runtime.report import Report
-from mucc.signature import KernelInfo
 
 if TYPE_CHECKING:
-    from mucc.driver import Compilation
+    from mucc.compiler.driver import Compilation
 
 
 def no_gpu() -> str | None:
@@ -44,7 +44,7 @@ def check_memory(info: KernelInfo, dims: dict[str, int]) -> None:
     """Raise MU5109 where float64 copies of the arguments alone are more than the machine has room for."""
     from math import prod
 
-    from mucc.machine import available_memory
+    from mucc.process.machine import available_memory
 
     needed = 8 * sum(prod(a.extents(dims)) for a in (*info.inputs, *info.outputs))
     room = available_memory()
@@ -119,7 +119,7 @@ def load_note(request: Any, progress: Callable[[str], None]) -> str:
     import tempfile
     from pathlib import Path
 
-    from mucc.build import build
+    from mucc.build.artefact import build
     from mucc.runtime.module import load
 
     try:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from mucc.build import build
+from mucc.build.artefact import build
 from mucc.dialects.mu.arrays import TorchArrays
+from mucc.library.signature import PACKED, Arg, KernelInfo, evaluate
 from mucc.runtime.indices import draw_indices
 from mucc.runtime.packing import pack_s4, pack_u4
 from mucc.runtime.report import Report
@@ -18,11 +19,10 @@ from mucc.runtime.sparse import sparsify
 from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 from mucc.runtime.verify import against, input_scales, references
-from mucc.signature import PACKED, Arg, KernelInfo, evaluate
 
 if TYPE_CHECKING:
-    from mucc.build import Request
-    from mucc.driver import Compilation
+    from mucc.build.artefact import Request
+    from mucc.compiler.driver import Compilation
 
 torch: Any = importlib.import_module("torch")
 

@@ -7,9 +7,9 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mucc.library.signature import ITEM_BYTES, PACKED, Arg
 from mucc.runtime.errors import MuccTypeError, translated
 from mucc.runtime.lists import has_lists, is_list, problems
-from mucc.signature import ITEM_BYTES, PACKED, Arg
 
 if TYPE_CHECKING:
     from mucc.runtime.kernel import Kernel

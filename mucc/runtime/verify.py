@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mucc.dialects.mu.arrays import NARROW_FLOATS
-from mucc.signature import KernelInfo
+from mucc.library.signature import KernelInfo
 
 if TYPE_CHECKING:
-    from mucc.driver import Compilation
+    from mucc.compiler.driver import Compilation
 
 ROUNDOFF = {"bf16": 2.0**-9, "f16": 2.0**-12, "f32": 2.0**-25, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
 """Half the relative distance of neighbouring numbers: the error of one rounding to nearest at most."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
-from mucc.home import data_folder
+from mucc.files.user_folders import data_folder
 from mucc.target import get_target, meant_by, target_names
 from mucc.target.base import Device, Target
 
@@ -70,7 +70,7 @@ def calibration_path(device: Device) -> Path:
 
 def store(device: Device, rates: Mapping[str, float], versions: Mapping[str, str], date: str) -> Path:
     """Keep ceilings: operations per second by format, `dram_bandwidth` in bytes per second."""
-    from mucc.atomic import replace_file
+    from mucc.files.atomic import replace_file
 
     path = calibration_path(device)
     path.parent.mkdir(parents=True, exist_ok=True)

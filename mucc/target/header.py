@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from mucc.signature import PACKED, Arg, KernelInfo, Manifest
+from mucc.library.signature import PACKED, Arg, KernelInfo, Manifest
 
 _ROLES = {"input": "in", "scalar": "by value", "output": "out"}
 

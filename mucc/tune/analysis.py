@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mucc.analysis.bound import Rates
+from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import ScheduleOp
-from mucc.dims import fault
+from mucc.library.dims import fault
+from mucc.library.signature import KernelInfo, Manifest, evaluate
 from mucc.passes.gemm_config import pointwise_digest, problem_of
 from mucc.passes.select_schedule import pinned, setting_text
-from mucc.program import compile_source
 from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
-from mucc.signature import KernelInfo, Manifest, evaluate
 from mucc.target import get_target
 from mucc.target.base import Device, Target
 from mucc.target.config import Problem
@@ -24,7 +24,7 @@ from mucc.tune.plans import Kernel, Program, Size
 from mucc.tune.records import Settings, kernel_digest, signature
 
 if TYPE_CHECKING:
-    from mucc.driver import Compilation
+    from mucc.compiler.driver import Compilation
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from mucc.build import Artefact, Request
-from mucc.build import build as build_program
+from mucc.build.artefact import Artefact, Request
+from mucc.build.artefact import build as build_program
+from mucc.build.pool import Cancelled, Pool
+from mucc.build.progress import Display
 from mucc.diagnostics.core import DiagnosticError
-from mucc.pool import Cancelled, Pool
-from mucc.progress import Display
 from mucc.tune.folder import Failure, Folder
 from mucc.tune.plans import Candidate, Kernel, Plan, compact
 
@@ -29,7 +29,7 @@ class Built(NamedTuple):
 
 
 class Toolset(NamedTuple):
-    """How libraries are built; see `mucc.build.Request`."""
+    """How libraries are built; see `mucc.build.artefact.Request`."""
 
     nvcc: str | None = None
     cached: bool = True
@@ -76,7 +76,7 @@ def _failed_for_good(folder: Folder, candidate: Candidate) -> bool:
 
 def build_each(pool: Pool, wanted: Iterable[tuple[Kernel, Candidate]], tools: Toolset) -> Iterator[Built]:
     """Build candidates side by side; each comes in its turn as soon as it is there."""
-    from mucc.toolchain.discover import MISSING
+    from mucc.build.toolchain.discover import MISSING
 
     def make(item: tuple[Kernel, Candidate]) -> Artefact:
         return build_program(request(*item, tools), pool=pool)

@@ -114,7 +114,7 @@ def candidate_of(analysis: Analysis, stage: str, choice: Choice) -> Candidate:
 
 def candidate_id(kernel: Kernel, choice: Choice) -> str:
     """Names a library: equal for equal programs, schedules and support code."""
-    from mucc.cache.keys import digest
+    from mucc.build.cache.keys import digest
 
     chosen = canonical({stage: dict(settings) for stage, settings in choice.items()})
     return digest(kernel.digest, kernel.name, kernel.target, support_digest(), __version__, chosen)[:16]

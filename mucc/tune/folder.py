@@ -15,8 +15,8 @@ import os
 from collections.abc import Generator
 from typing import NamedTuple
 
-from mucc.atomic import replace_file
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.atomic import replace_file
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
 from mucc.tune.records import Choice, Record, Run, Status, best, canonical, choice_text
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Source
-from mucc.program import compile_source
+from mucc.library.signature import KernelInfo, Manifest
 from mucc.runtime.errors import MuccError
 from mucc.runtime.kernel import Kernel
 from mucc.runtime.module import load
@@ -20,7 +21,6 @@ from mucc.runtime.run_gpu import poison, random_inputs
 from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel
 from mucc.runtime.verify import Reference, against, references
-from mucc.signature import KernelInfo, Manifest
 from mucc.tune.bench import Trial
 from mucc.tune.records import Status
 

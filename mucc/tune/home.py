@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mucc.home import data_folder
+from mucc.files.user_folders import data_folder
 
 
 def database_path() -> str:

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mucc import guard
-from mucc.pool import Pool
+from mucc.build.pool import Pool
+from mucc.process import reaper
 from mucc.tune.analysis import analyse
 from mucc.tune.building import Built, Toolset, build_each
 from mucc.tune.folder import Result, result_of
@@ -58,7 +58,7 @@ def tune(
     with (
         worker or Worker() as child,
         Store(database) as store,
-        guard.temporary_folder(tempfile.gettempdir()) as folder,
+        reaper.temporary_folder(tempfile.gettempdir()) as folder,
     ):
         said = child.hello()
         check_card(target, said["arch"])

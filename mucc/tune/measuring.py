@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Protocol
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.gpu_turns import exclusive_gpu
+from mucc.process.gpu_lock import exclusive_gpu
 from mucc.tune.choosing import varied
 from mucc.tune.folder import Folder, build_failure
 from mucc.tune.plans import Candidate, Kernel, Plan, Size

@@ -16,12 +16,12 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
+from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, ProgramOp
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.passes.gemm_config import pointwise_digest, problem_of, schedule_of
 from mucc.passes.select_schedule import schedule_settings
-from mucc.program import compile_source
 from mucc.target import get_target
 from mucc.target.base import Device, Target
 from mucc.target.choice import pinned_fields

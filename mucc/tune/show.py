@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TextIO
 
-from mucc.progress import clock, is_terminal
+from mucc.build.progress import clock, is_terminal
 from mucc.tune.building import Built
 from mucc.tune.plans import Candidate, Kernel, Size, compact
 from mucc.tune.records import Record

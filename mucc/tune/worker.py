@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mucc import guard
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.process import reaper
 from mucc.tune.child import UNFIT
 
 COMMAND = (sys.executable, "-m", "mucc.tune.child")
@@ -93,7 +93,7 @@ class Worker:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        guard.forget(process.pid)
+        reaper.forget(process.pid)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ class Worker:
             stderr=self._log,
             start_new_session=True,
         )
-        guard.watch(process.pid)
+        reaper.watch(process.pid)
         self._process = process
         return process
 

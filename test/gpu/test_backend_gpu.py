@@ -87,10 +87,10 @@ def test_views_that_begin_anywhere():
 
 SCRIPT = """
 import torch, mucc
-import mucc.jobs
-run = mucc.jobs.run
+import mucc.build.jobs
+run = mucc.build.jobs.run
 jobs = []
-mucc.jobs.run = lambda job, *args, **options: (jobs.append(job), run(job, *args, **options))[1]
+mucc.build.jobs.run = lambda job, *args, **options: (jobs.append(job), run(job, *args, **options))[1]
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.SiLU()).cuda().bfloat16()
 function = torch.compile(model, backend=mucc.torch_backend(fallback="error"))

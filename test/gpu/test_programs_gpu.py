@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
-from mucc.dims import holds
-from mucc.driver import compile_text
+from mucc.library.dims import holds
+from mucc.library.signature import KernelInfo, quotient
 from mucc.runtime.verify import against, references
-from mucc.signature import KernelInfo, quotient
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = sorted([*(HERE / "programs").glob("*.mcu"), *(HERE.parents[1] / "examples").glob("*.mcu")])

@@ -25,10 +25,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
+from mucc.build.toolchain.assembly import host_flags
+from mucc.build.toolchain.discover import Toolchain, find_toolchain
+from mucc.build.toolchain.flags import flags
+from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import GemmOp
-from mucc.driver import Compilation, Options, compile_text
 from mucc.passes.gemm_config import problem_of
 from mucc.passes.select_schedule import settings_of
 from mucc.target import get_target
@@ -36,9 +39,6 @@ from mucc.target.config import Schedule
 from mucc.target.cuda import EmissionError
 from mucc.target.skinny import MAINLOOP as SKINNY
 from mucc.target.tma import TmaFamily
-from mucc.toolchain.assembly import host_flags
-from mucc.toolchain.discover import Toolchain, find_toolchain
-from mucc.toolchain.flags import flags
 
 KERNELS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mucc.cache import Cache, Entry
+from mucc.build.cache import Cache, Entry
 from mucc.diagnostics import Diagnostic, Severity, Span
 
 WARNING = Diagnostic("MU5201", "spills", Span(1, 3), Severity.WARNING, notes=("n",))

@@ -10,8 +10,8 @@ from torch_modules import Odd
 
 import mucc
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.program import import_graph
-from mucc.frontend.torch_import.verify import difference, observed_exactly
+from mucc.torch.importer.program import import_graph
+from mucc.torch.importer.verify import difference, observed_exactly
 
 TARGET = "sm_90a"
 EXAMPLE, FRESH = 1, 2

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
+from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
-from mucc.driver import Options, compile_text
 from mucc.target.base import Target
 from mucc.target.config import Epilogue, GemmConfig, Violation, operand_bytes
 

@@ -20,9 +20,9 @@ from mucc.agent.evaluate.building import Builder
 from mucc.agent.evaluate.evaluator import LocalEvaluator
 from mucc.agent.evaluate.judging import Judged
 from mucc.agent.evaluate.running import Ran
+from mucc.build.pool import Cancelled, Pool
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.gpu_memory import Room
-from mucc.pool import Cancelled, Pool
+from mucc.process.gpu_memory import Room
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -317,7 +317,7 @@ def test_an_unsteady_series_is_taken_again(monkeypatch: pytest.MonkeyPatch):
 
 def test_compilers_run_behind_what_is_timed():
     from mucc.agent.isolation.priority import ahead, behind, patient_run
-    from mucc.jobs import Job, Kind
+    from mucc.build.jobs import Job, Kind
 
     with behind():
         pass

@@ -547,8 +547,8 @@ def test_whatever_a_command_started_ends_with_it(tmp_path: Path):
 
 def signed(program: str) -> dict[str, Any]:
     """The kernels of a program, compiled in this process."""
+    from mucc.compiler.program import compile_source
     from mucc.diagnostics.core import Source
-    from mucc.program import compile_source
 
     return checking.signatures(
         json.loads(compile_source(Source("p.mcu", program), "sm_90a").emit("manifest"))

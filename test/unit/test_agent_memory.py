@@ -13,7 +13,7 @@ from mucc.agent.core.searching import Budget
 from mucc.agent.core.tasks import Task
 from mucc.agent.engine.limits import reason_to_stop
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.gpu_memory import CONTEXT, COPIES, Room, out_of_memory
+from mucc.process.gpu_memory import CONTEXT, COPIES, Room, out_of_memory
 
 OUT = "OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB"
 

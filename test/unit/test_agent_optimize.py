@@ -172,7 +172,7 @@ def test_wrong_usage_begins_nothing(
 def test_without_a_gpu_nothing_is_begun(
     tmp_path: Path, problems: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ):
-    from mucc.toolchain import doctor
+    from mucc.build.toolchain import doctor
 
     monkeypatch.setattr(device, "gpu", lambda: doctor.Finding("GPU", False, "no NVIDIA driver", "run"))
     assert main(["optimize", problems, "-o", str(tmp_path / "run")]) == 3

@@ -84,8 +84,8 @@ def test_device_kernels_belong_to_stages_by_their_names():
 
 
 def test_the_compiler_names_device_kernels_so():
-    from mucc.program import compile_source
-    from mucc.source import decode
+    from mucc.compiler.program import compile_source
+    from mucc.compiler.source import decode
 
     text = "kernel k_1[M](x: f32[M, 64]) -> f32[M] {\n    stage s = exp(x)\n    return sum(s, axis=1)\n}\n"
     parts = compile_source(decode(text.encode(), "k.mcu"), "sm_90a").parts()

@@ -25,7 +25,7 @@ from mucc.agent.profile.sources.ncu_csv import messages, parse
 from mucc.agent.profile.sources.ptxas import Ptxas
 from mucc.agent.profile.sources.sass import Sass
 from mucc.agent.profile.sources.schedule import Schedule
-from mucc.signature import Arg, KernelInfo
+from mucc.library.signature import Arg, KernelInfo
 
 HEAD = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'

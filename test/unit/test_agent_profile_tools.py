@@ -41,7 +41,7 @@ from mucc.agent.profile.tools.barriers import Barriers
 from mucc.agent.profile.tools.fusion import Fusion
 from mucc.agent.profile.tools.serialised import Serialised
 from mucc.agent.profile.tools.stalls import REASONS, shares
-from mucc.toolchain.machine_code import Function, Resources, parse_sass
+from mucc.build.toolchain.machine_code import Function, Resources, parse_sass
 
 PRODUCT = Choice(
     "bf16", (128, 128, 64), (1, 1), "cooperative", 6, "persistent", extents=Extents(4096, 4096, 4096, 1)

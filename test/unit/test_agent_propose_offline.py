@@ -24,9 +24,9 @@ from mucc.agent.propose.offline.features import terms_of
 from mucc.agent.propose.offline.rewriting import rewritings
 from mucc.agent.propose.offline.surrogate import Point, Surrogate
 from mucc.agent.propose.offline.surveys import Surveys, Version
+from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.diagnostics.render import to_json as diagnostic_json
-from mucc.program import compile_source
 
 PROBLEMS = dict(oraclelib.imported())
 

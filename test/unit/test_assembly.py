@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from mucc.build import Artefact, Request, build
-from mucc.cache import Cache
+from mucc.build.artefact import Artefact, Request, build
+from mucc.build.cache import Cache
+from mucc.build.toolchain import assembly, nvrtc_worker
+from mucc.build.toolchain.discover import find_toolchain
+from mucc.build.toolchain.splice import SpliceError
+from mucc.compiler.program import compile_source
+from mucc.compiler.source import decode
 from mucc.diagnostics.core import DiagnosticError
-from mucc.program import compile_source
 from mucc.runtime.elf import read_manifest
-from mucc.source import decode
 from mucc.target.cuda import Parts
-from mucc.toolchain import assembly, nvrtc_worker
-from mucc.toolchain.discover import find_toolchain
-from mucc.toolchain.splice import SpliceError
 
 LINEAR = """\
 kernel {name}[M, N, K](x: bf16[M, K], w: bf16[N, K], {b}: bf16[N]) -> bf16[M, N] {{
@@ -216,7 +216,7 @@ def test_what_cannot_be_spliced_says_so(cache: Cache, monkeypatch: pytest.Monkey
     monkeypatch.setattr(assembly.Assembly, "_device", lambda self, skeleton: b"")
     monkeypatch.setattr(assembly.Assembly, "_host", lambda self, skeleton: b"")
     toolchain = find_toolchain()
-    from mucc.pool import Pool
+    from mucc.build.pool import Pool
 
     with Pool() as pool, pytest.raises(assembly.Unspliceable, match=r"linear\.out: a body jumps"):
         assembly.Assembly(toolchain, "sm_90a", "k.mcu", pool, cache).build(parts(linear("x @ w.T + {b}")))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bench.sass import Comparison, compare, count_differences
 from bench.splice import Row, draw_dims, line, summarise
-from mucc.toolchain.machine_code import (
+from mucc.build.toolchain.machine_code import (
     CUBIN_SECTION,
     EM_CUDA,
     NO_BITS,

@@ -18,8 +18,8 @@ import pytest
 from cachelib import NAME, WARNING, A, B, C, age, built, entry_file, files, left_behind, unused, unused_file
 from processes import wait_for
 
-from mucc.cache import LEVELS, Cache, Entry, digest, folders, upkeep
-from mucc.cache.upkeep import BLOCK
+from mucc.build.cache import LEVELS, Cache, Entry, digest, folders, upkeep
+from mucc.build.cache.upkeep import BLOCK
 from mucc.cli.main import main
 from mucc.diagnostics import Diagnostic, Severity
 
@@ -221,7 +221,7 @@ def test_concurrent_builds_of_one_key_build_once(tmp_path: Path):
     """Four processes want the same; the one that makes it takes a while; a file counts the makings."""
     program = """
 import sys, time
-from mucc.cache import Cache, Entry
+from mucc.build.cache import Cache, Entry
 def make():
     with open(sys.argv[2], "a") as f: f.write("x")
     time.sleep(0.3)
@@ -268,7 +268,7 @@ def test_a_build_may_build_parts(cache: Cache):
 
 HOLDER = """
 import sys, time
-from mucc.cache import Cache, Entry
+from mucc.build.cache import Cache, Entry
 def make():
     print("inside", flush=True)
     time.sleep(100)
@@ -465,9 +465,9 @@ def test_the_command_reports_a_bad_setting(
 
 def test_the_command_warms(monkeypatch: pytest.MonkeyPatch):
     asked: list[tuple[object, ...]] = []
-    module = types.ModuleType("mucc.warm")
+    module = types.ModuleType("mucc.build.warm")
     module.warm = lambda *arguments: asked.append(arguments)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "mucc.warm", module)
+    monkeypatch.setitem(sys.modules, "mucc.build.warm", module)
     assert main(["cache", "warm"]) == 0
     assert main(["cache", "warm", "--target", "sm_100a", "--jobs", "2"]) == 0
     assert [arguments[:2] for arguments in asked] == [("sm_90a", None), ("sm_100a", 2)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mucc.cache import artefact_key, content_key, default_directory, digest, request_key, tree_contents
+from mucc.build.cache import artefact_key, content_key, default_directory, digest, request_key, tree_contents
 
 HEADERS = {"mucc/host.h": "#pragma once\n"}
 
@@ -58,7 +58,7 @@ def test_a_key_tells_where_each_part_ends():
 def test_a_content_key_holds_its_level_and_the_version(monkeypatch: pytest.MonkeyPatch):
     base = content_key("device", "text", ("-O3",))
     assert content_key("device", b"text", ("-O3",)) == base != content_key("host", "text", ("-O3",))
-    monkeypatch.setattr("mucc.cache.keys.__version__", "99")
+    monkeypatch.setattr("mucc.build.cache.keys.__version__", "99")
     assert content_key("device", "text", ("-O3",)) != base
 
 

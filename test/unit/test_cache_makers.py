@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mucc.build import Artefact, Request, build
-from mucc.cache import Cache, Entry, makers_key
+from mucc.build.artefact import Artefact, Request, build
+from mucc.build.cache import Cache, Entry, makers_key
+from mucc.build.pool import Pool
+from mucc.build.toolchain import discover, nvcc
+from mucc.build.toolchain.discover import Tool, Toolchain
 from mucc.diagnostics import Diagnostic, DiagnosticError
-from mucc.pool import Pool
-from mucc.toolchain import discover, nvcc
-from mucc.toolchain.discover import Tool, Toolchain
 from mucc.tune import building
 
 PROGRAM = b"kernel k[M, N](x: f32[M, N]) -> f32[M, N] {\n    return relu(x)\n}\n"
@@ -44,7 +44,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
         return nvcc.Built(f"{here.nvcc} {here.cutlass} {here.host}".encode(), ())
 
     monkeypatch.setattr(nvcc, "build", compiled)
-    monkeypatch.setattr("mucc.build.seal", lambda data: data)
+    monkeypatch.setattr("mucc.build.artefact.seal", lambda data: data)
     monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
     return here
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mucc.cache import Cache, Entry, digest
-from mucc.cache.upkeep import BLOCK
+from mucc.build.cache import Cache, Entry, digest
+from mucc.build.cache.upkeep import BLOCK
 
 KEYS = [digest(str(i)) for i in range(6)]
 

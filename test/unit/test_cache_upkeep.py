@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cachelib import NAME, WARNING, A, B, C, age, built, entry_file, files, left_behind
 
-from mucc.cache import LEVELS, Cache, Entry, digest, upkeep
-from mucc.cache.upkeep import BLOCK, parse_size
+from mucc.build.cache import LEVELS, Cache, Entry, digest, upkeep
+from mucc.build.cache.upkeep import BLOCK, parse_size
 
 
 @pytest.fixture

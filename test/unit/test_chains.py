@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mucc.compiler.driver import Options, compile_text, front_text
 from mucc.diagnostics import DiagnosticError, Source
-from mucc.driver import Options, compile_text, front_text
 from mucc.frontend import parse
 from mucc.frontend.exprtext import expr_text
 from mucc.frontend.formatter import format_source

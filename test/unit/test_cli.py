@@ -13,12 +13,12 @@ from typing import IO
 
 import pytest
 
+from mucc.build.toolchain import assembly, discover, nvcc
 from mucc.cli import files
 from mucc.cli.main import main
 from mucc.cli.registry import COMMANDS
 from mucc.cli.reporting import exit_status
 from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Severity, Source, Span
-from mucc.toolchain import assembly, discover, nvcc
 
 MUCC = [sys.executable, "-m", "mucc"]
 PROGRAM = "kernel k\n"
@@ -61,7 +61,7 @@ class Parts:
 
 
 class Compiler(ModuleType):
-    """A stand-in for mucc.driver: `error`, `warn` and `crash` are words of a program."""
+    """A stand-in for mucc.compiler.driver: `error`, `warn` and `crash` are words of a program."""
 
     Options = Options
     runs = 0
@@ -96,7 +96,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_COLOR", "1")
     Compiler.runs = 0
-    monkeypatch.setitem(sys.modules, "mucc.driver", Compiler("mucc.driver"))
+    monkeypatch.setitem(sys.modules, "mucc.compiler.driver", Compiler("mucc.compiler.driver"))
     return tmp_path / "work"
 
 
@@ -129,7 +129,7 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     tool = discover.Tool(sys.executable, "test")
     toolchain = discover.Toolchain(tool, tool, tool)
     monkeypatch.setattr(nvcc, "build", build)
-    monkeypatch.setattr("mucc.build.find_toolchain", lambda nvcc: toolchain)
+    monkeypatch.setattr("mucc.build.artefact.find_toolchain", lambda nvcc: toolchain)
     return seen
 
 
@@ -347,7 +347,7 @@ def test_ctrl_c(builds: list[str]):
 
 
 def test_a_build_is_executable_and_sealed(builds: list[str]):
-    from mucc.seal import seal_state
+    from mucc.library.checksum import seal_state
 
     assert main([write("k.mcu"), "-o", "k.so"]) == 0
     data = Path("k.so").read_bytes()
@@ -460,7 +460,7 @@ def test_a_missing_toolchain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     def missing(nvcc: str | None) -> discover.Toolchain:
         raise DiagnosticError(Diagnostic("MU5101", "nvcc was not found"))
 
-    monkeypatch.setattr("mucc.build.find_toolchain", missing)
+    monkeypatch.setattr("mucc.build.artefact.find_toolchain", missing)
     assert main([write("k.mcu"), "-o", "k.so"]) == 3
     assert "error[MU5101]" in capsys.readouterr().err
     assert main([write("bad.mcu", "kernel error\n"), "-o", "k.so"]) == 1, "errors in the program come first"
@@ -552,8 +552,8 @@ def test_help_imports_nothing_heavy(argv: list[str]):
 
 def test_a_cached_build_imports_nothing_heavy(builds: list[str]):
     """The compiler proper stays out of the way when the answer is known."""
-    from mucc.build import Request, decisive_flags
-    from mucc.cache import Cache, Entry, request_key
+    from mucc.build.artefact import Request, decisive_flags
+    from mucc.build.cache import Cache, Entry, request_key
 
     if not (discover.find_nvcc() and discover.find_cutlass() and discover.find_host()):
         pytest.skip("a request names its toolchain, and there is none here")
@@ -577,7 +577,7 @@ def heavy(statement: str) -> set[str]:
         "click",
         "filelock",
         "subprocess",
-        "mucc.driver",
+        "mucc.compiler.driver",
         "mucc.frontend",
     }
     program = (

@@ -12,7 +12,7 @@ import pytest
 
 from mucc.cli.main import main
 from mucc.diagnostics.core import MOST
-from mucc.json_text import json_text
+from mucc.files.json_text import json_text
 
 MUCC = f"{sys.executable} -m mucc"
 KERNEL = "kernel f[M](x: f32[M]) -> f32[M] {\n    return relu(x)\n}\n"

@@ -18,7 +18,7 @@ import pytest
 from processes import HANG
 
 from mucc.agent.cli.main import TOOL as AGENT
-from mucc.cache import Cache, Entry
+from mucc.build.cache import Cache, Entry
 from mucc.cli.main import MUCC, Tool, main
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ import pytest
 from builders import kernel, tensor
 from tensorlib import check, random, run, same_when_decomposed
 
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu import tensor_rules
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.driver import compile_text
 from mucc.passes.decompose import EXPANSIONS
 
 torch = pytest.importorskip("torch")

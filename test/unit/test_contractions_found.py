@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.driver import compile_text
 
 SIZES = {"B": 3, "M": 12, "N": 16, "K": 24}
 

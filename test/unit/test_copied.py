@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rulelib import check_explanation, mend
 
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
-from mucc.driver import compile_text
 from mucc.target import get_target
 from mucc.target.config import Epilogue, GemmConfig, Granules, Problem, Schedule
 from mucc.target.copied_rules import MAINLOOP, granule, kernel

@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.analysis.counts import Polynomial, compulsory_bytes, flops, operations, term
 from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.library.signature import evaluate
 from mucc.passes.decompose import Decompose
-from mucc.signature import evaluate
 
 SIZES = {"B": 3, "M": 16, "N": 32, "K": 64}
 

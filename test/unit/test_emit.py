@@ -13,11 +13,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.parser import Parser
 
+from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass import Cutlass
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.dialect import Mu
-from mucc.driver import Options, compile_text
 from mucc.target.cuda import EmissionError, argument_alignments, emit
 from mucc.target.cuda.memory import ONE, ZERO, Memory, Places, Product
 from mucc.target.cuda.names import KEYWORDS, Namer, float_literal, raw_string_literal

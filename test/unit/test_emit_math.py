@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hostmath import applied, host_functions, kernels_of
 
-from mucc.driver import Compilation
+from mucc.compiler.driver import Compilation
 
 EXPRESSIONS = (
     "x + y", "x - y", "x * y", "x / y", "x / 4", "x / 3", "-x", "0 - -x", "abs(x)", "min(x, y)", "max(x, y)",

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hostlib import tensor
 
+from mucc.build.toolchain import discover, nvcc
+from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Source
-from mucc.driver import Options, compile_text
-from mucc.toolchain import discover, nvcc
 
 POINTWISE = """
 kernel norm[B, M, N](x: bf16[B, M, N], g: f32[N], t: bf16[N, M], a: f32)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from bench.epilogues import EPILOGUES, FAMILIES, Epilogue, write
+from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
 from mucc.dialects.mu import ops
-from mucc.driver import Compilation, compile_text
 from mucc.frontend.functions import FUNCTIONS
-from mucc.signature import Manifest
+from mucc.library.signature import Manifest
 
 MATH = Path(__file__).parents[2] / "mucc" / "support" / "include" / "mucc" / "math.cuh"
 ALL = pytest.mark.parametrize("epilogue", EPILOGUES, ids=lambda e: e.name)

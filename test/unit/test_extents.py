@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from on_host import Program, run
 
+from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.schedule import Mainloop
-from mucc.dims import holds
-from mucc.driver import Options, compile_text
+from mucc.library.dims import holds
 
 EXTENTS = (1, 2, 3, 5, 7, 8, 15, 16, 17)
 

@@ -18,13 +18,13 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 import mucc.frontend as frontend
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics import codes_frontend, codes_program
 from mucc.diagnostics.core import Diagnostic, Source
 from mucc.dialects.mu import ops
 from mucc.dialects.mu.dialect import Mu
 from mucc.dialects.mu.ops.elementwise import ELEMENTWISE
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.driver import compile_text
 from mucc.frontend.functions import FUNCTIONS
 from mucc.frontend.reference import card, function_table
 
@@ -171,7 +171,7 @@ def test_every_operation_with_a_surface_name_is_a_function() -> None:
 
 def test_a_program_loads_the_operations_that_it_calls() -> None:
     code = (
-        "import sys; from mucc.diagnostics import Source; from mucc.driver import compile_text\n"
+        "import sys; from mucc.diagnostics import Source; from mucc.compiler.driver import compile_text\n"
         "def used(): return {f for f in ('conv', 'normalisation', 'pooling', 'scan', 'shape')"
         " if f'mucc.dialects.mu.ops.{f}' in sys.modules}\n"
         "compile_text(Source('k', 'kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N]"

@@ -21,9 +21,9 @@ from bench.gpu_fuzz.reducing import reduce  # noqa: E402
 from bench.gpu_fuzz.reference import Bounded, exact, product, rounded  # noqa: E402
 from bench.gpu_fuzz.trying import Outcome, attempt  # noqa: E402
 from bench.gpu_fuzz.workers import Task, Worker  # noqa: E402
+from mucc.compiler.driver import compile_text  # noqa: E402
 from mucc.diagnostics.core import Source  # noqa: E402
-from mucc.driver import compile_text  # noqa: E402
-from mucc.signature import Arg, Manifest  # noqa: E402
+from mucc.library.signature import Arg, Manifest  # noqa: E402
 
 SHARE = 3
 """Programs of each group that are interpreted in every run."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from mucc.build.toolchain.assembly import host_flags
+from mucc.build.toolchain.discover import find_toolchain
+from mucc.build.toolchain.flags import flags
+from mucc.compiler.program import compile_source
+from mucc.compiler.source import decode
 from mucc.diagnostics.core import DiagnosticError
-from mucc.program import compile_source
-from mucc.source import decode
-from mucc.toolchain.assembly import host_flags
-from mucc.toolchain.discover import find_toolchain
-from mucc.toolchain.flags import flags
 
 HARNESS = Path(__file__).with_name("host_half.cpp")
 

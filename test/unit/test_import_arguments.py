@@ -15,9 +15,9 @@ from mucc.diagnostics.core import DiagnosticError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.frontend.torch_import import from_torch  # noqa: E402
-from mucc.frontend.torch_import.verify import _with_own_values  # noqa: E402  # pyright: ignore[reportPrivateUsage]
 from mucc.runtime.errors import MuccError  # noqa: E402
+from mucc.torch.importer import from_torch  # noqa: E402
+from mucc.torch.importer.verify import _with_own_values  # noqa: E402  # pyright: ignore[reportPrivateUsage]
 
 F = torch.nn.functional
 
@@ -234,7 +234,7 @@ def test_a_call_that_the_module_does_not_take():
 
 
 def test_explain_takes_keywords():
-    from mucc.frontend.torch_backend import explain
+    from mucc.torch.backend import explain
 
     x, y = tensors(2)
     assert "1 kernel" in str(explain(Options().eval(), x, mask=y, shift=True))

@@ -13,8 +13,8 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.frontend.torch_import import from_torch  # noqa: E402
-from mucc.walk import postorder  # noqa: E402
+from mucc.dialects.walk import postorder  # noqa: E402
+from mucc.torch.importer import from_torch  # noqa: E402
 
 F = torch.nn.functional
 INFINITY = math.inf
@@ -167,7 +167,7 @@ def test_each_way_of_rounding_agrees(function: Callable[[Any], Any], round: str)
 
 
 def test_wrong_results_of_16_bit_floats_are_found():
-    from mucc.frontend.torch_import.precise import nearest
+    from mucc.torch.importer.precise import nearest
 
     eager, exact = torch.tensor([math.inf, 1.0, 2.0]), torch.tensor([70000.0, 1.5, 2.5]).double()
     got = torch.tensor([70001.0, 1.1, 9.0])
@@ -175,7 +175,7 @@ def test_wrong_results_of_16_bit_floats_are_found():
 
 
 def test_rounding_by_the_backend():
-    from mucc.frontend.torch_backend import torch_backend
+    from mucc.torch.backend import torch_backend
 
     x = torch.full((8, 8), 1187.0, dtype=torch.float16)
     for round, expected in (("fused", 1408969.0), ("eager", math.inf)):
@@ -203,8 +203,8 @@ def get_inputs():
 
 
 def test_a_constructor_may_look_at_values(tmp_path: Path):
-    from mucc.frontend.torch_import.child import serve
-    from mucc.frontend.torch_import.request import Request
+    from mucc.torch.importer.child import serve
+    from mucc.torch.importer.request import Request
 
     answer = serve(Request.of(str(tmp_path / "p.py"), CONSTRUCTED, verify=True))
     assert answer.agrees and {c.name for c in answer.checks} >= {"result 0", "hidden"}

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.mu.arrays import NumpyArrays
-from mucc.driver import Compilation, compile_text
+from mucc.library.signature import Arg, Index, Manifest
 from mucc.runtime.indices import draw_indices
-from mucc.signature import Arg, Index, Manifest
 
 INCLUDE = Path(__file__).resolve().parents[2] / "mucc" / "support" / "include"
 PROGRAMS = Path(__file__).resolve().parents[1] / "gpu" / "programs"

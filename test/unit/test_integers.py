@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hostmath import applied, host_functions, kernels_of
 
+from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import DiagnosticError, Source
-from mucc.driver import Compilation, compile_text
 
 LEAST, MOST = -(2**31), 2**31 - 1
 EDGES = [

@@ -14,9 +14,9 @@ import pytest
 from processes import HANG, wait_for
 
 from bench.signals import COMPILER, KERNEL, environment, finished
-from mucc import processes
-from mucc.cache import SUFFIX
-from mucc.processes import Process
+from mucc.build.cache import SUFFIX
+from mucc.process import processes
+from mucc.process.processes import Process
 
 PROBLEM = """
 import subprocess, sys, time
@@ -276,7 +276,8 @@ def test_what_does_not_unwind_ends_too(place: Place):
 
 def test_a_signal_that_is_ignored_stays_ignored(place: Place):
     program = (
-        "import signal, sys; from mucc import interrupts; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
+        "import signal, sys; from mucc.process import interrupts;"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN);"
         "interrupts.install(); signal.raise_signal(signal.SIGHUP); interrupts.leave(7)"
     )
     assert subprocess.run([sys.executable, "-c", program], env=place.env, timeout=HANG).returncode == 7

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import HANG, gone, lives, wait_for
 
-from mucc import jobs
+from mucc.build import jobs
+from mucc.build.jobs import Cancelled, Job, Kind, Result, run
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.core import Diagnostic
-from mucc.jobs import Cancelled, Job, Kind, Result, run
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {"sh": "/bin/sh", "python": sys.executable}
@@ -169,7 +169,7 @@ def test_the_peak_of_a_grandchild():
 def test_our_own_size_is_not_taken_for_a_childs():
     """Linux gives a new process the peak of its parent for a start."""
     program = """
-    from mucc.jobs import Job, Kind, run
+    from mucc.build.jobs import Job, Kind, run
     ours = b"x" * 300_000_000
     assert run(Job("p", "s", Kind.LINK, ("true",)), {}).peak_bytes < 100_000_000
     slow = 0
@@ -350,7 +350,7 @@ def test_what_is_called_off_before_it_begins(tmp_path: Path):
 
 PROGRAM = """
 import sys
-from mucc.jobs import Job, Kind, run
+from mucc.build.jobs import Job, Kind, run
 try:
     run(Job("p", "s", Kind.LINK, ("sh", "-c", sys.argv[1])), {})
 except KeyboardInterrupt:
@@ -383,15 +383,15 @@ def test_kill_9(tmp_path: Path, temporary: Path):
     wait_for(lambda: os.listdir(temporary) == [])
 
 
-def test_the_guard_is_told_while_the_number_is_still_ours(monkeypatch: pytest.MonkeyPatch):
+def test_the_reaper_is_told_while_the_number_is_still_ours(monkeypatch: pytest.MonkeyPatch):
     told: list[tuple[str, int]] = []
-    monkeypatch.setattr(jobs.guard, "watch", lambda group: told.append(("watch", group)))
+    monkeypatch.setattr(jobs.reaper, "watch", lambda group: told.append(("watch", group)))
 
     def forget(group: int) -> None:
         os.kill(group, 0)  # not yet waited for
         told.append(("forget", group))
 
-    monkeypatch.setattr(jobs.guard, "forget", forget)
+    monkeypatch.setattr(jobs.reaper, "forget", forget)
     pid = int(run(shell("echo $$"), TOOLS).log)
     assert told == [("watch", pid), ("forget", pid)]
 
@@ -408,17 +408,17 @@ def guarded(program: str, *arguments: str) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-def test_the_guard_forgets_what_has_ended():
+def test_the_reaper_forgets_what_has_ended():
     """A number may belong to somebody else by then."""
     program = """
     import os, subprocess
-    from mucc import guard
+    from mucc.process import reaper
     mine, other = (
         subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, start_new_session=True) for _ in range(2)
     )
-    guard.watch(mine.pid)
-    guard.watch(other.pid)
-    guard.forget(mine.pid)
+    reaper.watch(mine.pid)
+    reaper.watch(other.pid)
+    reaper.forget(mine.pid)
     print(mine.pid, other.pid, flush=True)
     os._exit(0)
     """
@@ -429,14 +429,14 @@ def test_the_guard_forgets_what_has_ended():
         os.kill(kept, signal.SIGKILL)
 
 
-def test_the_guard_knows_processes_by_their_folder(tmp_path: Path):
+def test_the_reaper_knows_processes_by_their_folder(tmp_path: Path):
     """A process that was started a moment ago has not been announced."""
     program = """
     import os, subprocess, sys
-    from mucc import guard
-    with guard.temporary_folder(sys.argv[1]) as left:
+    from mucc.process import reaper
+    with reaper.temporary_folder(sys.argv[1]) as left:
         pass
-    with guard.temporary_folder(sys.argv[1]) as folder:
+    with reaper.temporary_folder(sys.argv[1]) as folder:
         os.mkdir(folder + "/sub")
         os.mkdir(left)
         sleeps = [
@@ -450,21 +450,21 @@ def test_the_guard_knows_processes_by_their_folder(tmp_path: Path):
     killed, kept = guarded(program, str(parent))
     try:
         assert gone(killed) and lives(kept)
-        wait_for(lambda: len(os.listdir(parent)) == 1)  # that which the guard knows nothing of any more
+        wait_for(lambda: len(os.listdir(parent)) == 1)  # that which the reaper knows nothing of any more
     finally:
         os.kill(kept, signal.SIGKILL)
 
 
-def test_a_guard_that_is_gone_is_replaced():
+def test_a_reaper_that_is_gone_is_replaced():
     program = """
     import os, signal, subprocess
-    from mucc import guard
-    guard.watch(999999999)
+    from mucc.process import reaper
+    reaper.watch(999999999)
     (first,) = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
     os.kill(first, signal.SIGKILL)
     os.waitpid(first, 0)
     child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, start_new_session=True)
-    guard.watch(child.pid)
+    reaper.watch(child.pid)
     print(child.pid, flush=True)
     os._exit(0)
     """

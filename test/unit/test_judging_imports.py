@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mucc.frontend.torch_import.request import BEARABLE, Request
+from mucc.torch.importer.request import BEARABLE, Request
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.frontend.torch_import import from_torch  # noqa: E402
-from mucc.frontend.torch_import.tolerance import meant  # noqa: E402
-from mucc.frontend.torch_import.verify import compare  # noqa: E402
+from mucc.torch.importer import from_torch  # noqa: E402
+from mucc.torch.importer.tolerance import meant  # noqa: E402
+from mucc.torch.importer.verify import compare  # noqa: E402
 
 
 class Doubling(torch.nn.Module):
@@ -127,7 +127,7 @@ def get_inputs():
 
 
 def test_nothing_is_scaled_below_what_it_can_bear(tmp_path: Path):
-    from mucc.frontend.torch_import.child import serve
+    from mucc.torch.importer.child import serve
 
     path = tmp_path / "p.py"
     path.write_text(TWO_VALUES)

@@ -23,7 +23,7 @@ from bench.kernelbench.records import Records
 from bench.kernelbench.rows import figures, geomean, row_of, speedup
 from mucc.agent.importing.problems import Problem, find_problems
 from mucc.diagnostics.core import DiagnosticError
-from mucc.gpu_memory import Room
+from mucc.process.gpu_memory import Room
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS = ROOT / "bench" / "kernelbench" / "problems"

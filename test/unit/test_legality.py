@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mucc.toolchain import discover
+from mucc.build.toolchain import discover
 
 TOOL = Path(__file__).parents[1] / "tools" / "legality.py"
 

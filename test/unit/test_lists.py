@@ -10,13 +10,13 @@ import pytest
 from builders import lowered
 from hostlib import MANIFEST, FakeArray, State, Tensor, host_library, scalar, tensor
 
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.schedule import Mainloop
-from mucc.driver import compile_text
+from mucc.library.signature import Manifest
 from mucc.runtime import lists
 from mucc.runtime.errors import MuccValueError
-from mucc.signature import Manifest
 
 _LINEAR = json.loads(json.dumps(MANIFEST))["kernels"][0]
 INFO = Manifest.parse({**MANIFEST, "kernels": [{**_LINEAR, "each": True}]}).kernels[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mucc import machine
+from mucc.process import machine
 
 GB = 1_000_000_000
 

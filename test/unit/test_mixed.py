@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rulelib import check_explanation, mend
 
 import mucc
+from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.cutlass.ops import GemmOp, MapOp
 from mucc.dialects.mu.arrays import NumpyArrays
-from mucc.driver import Compilation, Options, compile_text
 from mucc.runtime.errors import MuccValueError
 from mucc.target import get_target
 from mucc.target.config import Mixed, Problem, Schedule

@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rulelib import check_explanation
 
-from mucc.build import Request, build
+from mucc.build.artefact import Request, build
+from mucc.build.toolchain import discover
+from mucc.build.toolchain.flags import flags
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
-from mucc.driver import compile_text
 from mucc.runtime.run import gpu_problem
 from mucc.target import get_target, multistage
 from mucc.target.config import Epilogue, GemmConfig, Granules, Problem, Violation, operand_bytes
-from mucc.toolchain import discover
-from mucc.toolchain.flags import flags
 
 SM90 = get_target("sm_90a")
 CP_ASYNC = ("sm_80", "sm_89", "sm_120a")

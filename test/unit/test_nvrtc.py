@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from mucc.build.toolchain import nvrtc
+from mucc.build.toolchain.discover import SUPPORT_INCLUDE, find_nvcc, nvcc_version
+from mucc.build.toolchain.splice import read_bodies
 from mucc.diagnostics.core import DiagnosticError, Severity
-from mucc.toolchain import nvrtc
-from mucc.toolchain.discover import SUPPORT_INCLUDE, find_nvcc, nvcc_version
-from mucc.toolchain.splice import read_bodies
 
 BODY = """\
 #include <mucc/math.cuh>
@@ -213,7 +213,9 @@ def test_failures_of_nvrtc(result: str, code: str, text: str, monkeypatch: pytes
 
 
 def test_cuda_python_is_imported_late():
-    program = "import mucc.toolchain.nvrtc, sys; sys.exit('cuda' in sys.modules or 'numpy' in sys.modules)"
+    program = (
+        "import mucc.build.toolchain.nvrtc, sys; sys.exit('cuda' in sys.modules or 'numpy' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

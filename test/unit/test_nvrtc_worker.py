@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from mucc.build.toolchain import nvrtc, nvrtc_worker
+from mucc.build.toolchain.nvrtc_worker import Worker
 from mucc.diagnostics.core import DiagnosticError
-from mucc.toolchain import nvrtc, nvrtc_worker
-from mucc.toolchain.nvrtc_worker import Worker
 
 SOURCE = 'extern "C" __global__ void k(float* p) { p[threadIdx.x] += 1.0f; }'
 

@@ -10,8 +10,8 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from mucc.frontend.torch_import.counting import Count, count_of, read_bytes  # noqa: E402
-from mucc.frontend.torch_import.work import is_product, work_of  # noqa: E402
+from mucc.torch.importer.counting import Count, count_of, read_bytes  # noqa: E402
+from mucc.torch.importer.work import is_product, work_of  # noqa: E402
 
 aten = torch.ops.aten
 

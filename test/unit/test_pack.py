@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mucc.toolchain.discover import SUPPORT_INCLUDE
+from mucc.build.toolchain.discover import SUPPORT_INCLUDE
 
 PROGRAM = Path(__file__).parent / "pack.cpp"
 

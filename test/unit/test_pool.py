@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import HANG, gone, wait_for
 
-from mucc import jobs, pool
+from mucc.build import jobs, pool
+from mucc.build.jobs import PEAK_BYTES, Cancelled, Job, Kind, Result
+from mucc.build.pool import MAX_PASSED, Outcome, Pool
+from mucc.build.progress import Quiet
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.core import Diagnostic
-from mucc.jobs import PEAK_BYTES, Cancelled, Job, Kind, Result
-from mucc.pool import MAX_PASSED, Outcome, Pool
-from mucc.progress import Quiet
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {"sh": "/bin/sh"}
@@ -314,10 +314,10 @@ def test_leaving_by_an_exception_ends_everything(tmp_path: Path, monkeypatch: py
 
 PROGRAM = """
 import os, signal, sys, threading
-from mucc import interrupts
-from mucc.interrupts import Terminated
-from mucc.jobs import Job, Kind
-from mucc.pool import Pool
+from mucc.process import interrupts
+from mucc.process.interrupts import Terminated
+from mucc.build.jobs import Job, Kind
+from mucc.build.pool import Pool
 interrupts.install()
 script, how = sys.argv[1:]
 job = lambda i: Job(str(i), "s", Kind.LINK, ("sh", "-c", script.replace("@", str(i))))

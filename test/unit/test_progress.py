@@ -12,9 +12,9 @@ import pytest
 from processes import HANG, wait_for
 from terminals import HIDE, ROOT, SHOW, Terminal, drawn, on_a_terminal
 
-from mucc import progress
-from mucc.jobs import Job, Kind, Result
-from mucc.progress import Lines, Live, Quiet, display
+from mucc.build import progress
+from mucc.build.jobs import Job, Kind, Result
+from mucc.build.progress import Lines, Live, Quiet, display
 
 JOB = Job("gelu.mcu", "device code of stage out", Kind.DEVICE, ("x",))
 OTHER = Job("silu.mcu", "link", Kind.LINK, ("x",))
@@ -144,9 +144,9 @@ def test_it_leaves_while_others_write_and_at_the_end(monkeypatch: pytest.MonkeyP
 def test_nothing_appears_and_rich_is_not_loaded_for_what_is_short():
     program = """
 import io, sys
-from mucc.jobs import Job, Kind, Result
-from mucc import progress
-from mucc.progress import Live
+from mucc.build.jobs import Job, Kind, Result
+from mucc.build import progress
+from mucc.build.progress import Live
 progress.PATIENCE = 300
 class Terminal(io.StringIO):
     def isatty(self): return True
@@ -164,9 +164,9 @@ assert stream.getvalue() == "" and "rich" not in sys.modules
 
 PROGRAM = """
 import sys, time
-from mucc.jobs import Job, Kind
-from mucc.pool import Pool
-from mucc.progress import display
+from mucc.build.jobs import Job, Kind
+from mucc.build.pool import Pool
+from mucc.build.progress import display
 show = display(sys.stderr, verbose=len(sys.argv) > 2)
 wait = f"until [ -e '{sys.argv[1]}' ]; do sleep 0.01; done"
 job = lambda i: Job(f"k{i}.mcu", "link", Kind.LINK, ("sh", "-c", wait))

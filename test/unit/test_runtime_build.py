@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hostlib import host_library
 
-import mucc.build
+import mucc.build.artefact
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source, Span
 from mucc.runtime import CompileError, MuccError, MuccWarning, check
 
@@ -21,9 +21,9 @@ def test_compile_loads_what_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def build(request: Any) -> Any:
         requests.append(request)
-        return mucc.build.Artefact(host_library().read_bytes(), (warning,), cached=False)
+        return mucc.build.artefact.Artefact(host_library().read_bytes(), (warning,), cached=False)
 
-    monkeypatch.setattr(mucc.build, "build", build)
+    monkeypatch.setattr(mucc.build.artefact, "build", build)
     with pytest.warns(MuccWarning, match="MU3001.*slow"):
         module = mucc.compile(TEXT, cache=False, name="k.mcu")
     assert (requests[0].data, requests[0].name, requests[0].cached) == (TEXT.encode(), "k.mcu", False)
@@ -36,7 +36,7 @@ def test_errors_show_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(request: Any) -> Any:
         raise DiagnosticError([ERROR])
 
-    monkeypatch.setattr(mucc.build, "build", build)
+    monkeypatch.setattr(mucc.build.artefact, "build", build)
     with pytest.raises(CompileError) as caught:
         mucc.compile(TEXT)
     error = caught.value
@@ -52,5 +52,5 @@ def test_check_returns_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(source: Any, target: str, **options: Any) -> Any:
         raise DiagnosticError([ERROR])
 
-    monkeypatch.setattr(mucc.build, "compile_source", broken)
+    monkeypatch.setattr(mucc.build.artefact, "compile_source", broken)
     assert check(TEXT) == (ERROR,)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hostlib import CPU, CUDA, MANIFEST, FakeArray, State, host_library
 
+from mucc.library.signature import Manifest
 from mucc.runtime import Kernel, Module, MuccError, MuccRuntimeError, MuccTypeError, MuccValueError, load
-from mucc.signature import Manifest
 
 M, N, K = 3, 16, 24
 

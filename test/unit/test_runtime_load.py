@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from hostlib import MANIFEST, build, host_library, raw_string
 
+from mucc.library.checksum import seal
 from mucc.runtime import MuccError, MuccRuntimeError, load
 from mucc.runtime.elf import read_manifest
-from mucc.seal import seal
 
 HERE = Path(__file__).parent
 

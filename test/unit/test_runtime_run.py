@@ -12,16 +12,16 @@ from hostlib import MANIFEST, host_library
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mucc.build
+import mucc.build.artefact
 from mucc.cli.reporting import Reporter
 from mucc.cli.run import main
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink
 from mucc.dialects.mu.arrays import NumpyArrays
-from mucc.dims import holds, parse_dims
+from mucc.library.dims import holds, parse_dims
+from mucc.library.signature import Manifest
 from mucc.runtime import run
 from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
 from mucc.runtime.verify import compare, input_scales, tolerance
-from mucc.signature import Manifest
 
 INFO = Manifest.parse(MANIFEST).kernels[0]
 
@@ -193,10 +193,10 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     path.write_text("kernel linear")
 
     def build(request: Any, progress: Any) -> Any:
-        return mucc.build.Artefact(host_library().read_bytes(), (), cached=True)
+        return mucc.build.artefact.Artefact(host_library().read_bytes(), (), cached=True)
 
-    monkeypatch.setattr(mucc.build, "compile_source", lambda source, target: StubCompilation())
-    monkeypatch.setattr(mucc.build, "build", build)
+    monkeypatch.setattr(mucc.build.artefact, "compile_source", lambda source, target: StubCompilation())
+    monkeypatch.setattr(mucc.build.artefact, "build", build)
     monkeypatch.setattr(run, "gpu_problem", lambda target: "there is no usable NVIDIA GPU")
     return lambda *argv: main([str(path), *argv], Reporter())
 
@@ -221,7 +221,7 @@ def test_interpreting_needs_no_compiler(command: Any, capsys: Any, monkeypatch: 
     def build(request: Any, progress: Any) -> Any:
         raise AssertionError("a library was built")
 
-    monkeypatch.setattr(mucc.build, "build", build)
+    monkeypatch.setattr(mucc.build.artefact, "build", build)
     assert command("--dims", "M=5,N=16,K=24", "--device", "cpu") == 0
     text = capsys.readouterr().out
     assert "good: error" in text
@@ -273,14 +273,14 @@ def test_a_missing_toolchain_is_a_note(command: Any, capsys: Any, monkeypatch: p
     def missing(request: Any, progress: Any) -> Any:
         raise DiagnosticError(Diagnostic("MU5101", "no nvcc was found"))
 
-    monkeypatch.setattr(mucc.build, "build", missing)
+    monkeypatch.setattr(mucc.build.artefact, "build", missing)
     assert command("--dims", "M=5,N=16,K=24") == 0
     assert "note: the .so was not built: no nvcc was found" in capsys.readouterr().out
 
 
 def test_a_library_that_does_not_load_is_reported(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(request: Any, progress: Any) -> Any:
-        return mucc.build.Artefact(b"not a library", (), cached=True)
+        return mucc.build.artefact.Artefact(b"not a library", (), cached=True)
 
-    monkeypatch.setattr(mucc.build, "build", broken)
+    monkeypatch.setattr(mucc.build.artefact, "build", broken)
     assert code_of(command, "--dims", "M=5,N=16,K=24").code == "MU6031"

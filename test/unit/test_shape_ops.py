@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorlib import check, program, random, run, same_when_decomposed
 
+from mucc.compiler.driver import Options, check_language, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.mu import shape_rules
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.driver import Options, check_language, compile_text
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

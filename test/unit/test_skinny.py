@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulelib import check_explanation, mend
 
+from mucc.build.toolchain import nvrtc
+from mucc.build.toolchain.discover import SUPPORT_INCLUDE
+from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
-from mucc.driver import Options, compile_text
 from mucc.target import get_target, skinny
 from mucc.target.config import GemmConfig, Problem, Violation, operand_bytes
-from mucc.toolchain import nvrtc
-from mucc.toolchain.discover import SUPPORT_INCLUDE
 
 SM90 = get_target("sm_90a")
 GOOD = GemmConfig("bf16", 2, True, True, (8, 32, 64), (1, 1), "skinny", "persistent")

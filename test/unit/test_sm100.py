@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulelib import apply, check_explanation, configs, epilogues, mend
 
+from mucc.build.toolchain.assembly import host_flags
+from mucc.build.toolchain.discover import find_toolchain
+from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.codes_families import CODES
 from mucc.diagnostics.core import Source
-from mucc.driver import Options, compile_text
 from mucc.target import get_target
 from mucc.target.config import Epilogue, GemmConfig, Problem, Violation
-from mucc.toolchain.assembly import host_flags
-from mucc.toolchain.discover import find_toolchain
 
 SM100 = get_target("sm_100a")
 GOOD = GemmConfig("bf16", 2, True, True, (128, 256, 64), (2, 1), "two_sm", "persistent")

@@ -22,8 +22,8 @@ from mucc.analysis.program import analyse_import
 from mucc.analysis.sol import Sol
 from mucc.cli.main import main
 from mucc.diagnostics import DiagnosticError
-from mucc.frontend.torch_import.request import Answer
 from mucc.target.devices import cards
+from mucc.torch.importer.request import Answer
 
 H200 = cards()["h200"]
 TEXT = "kernel m[N=4096](x: bf16[N, N]) -> bf16[N, N] { return x @ x }"

@@ -11,9 +11,9 @@ from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.frontend import lower, parse
+from mucc.library.signature import quotient
 from mucc.passes import levels
 from mucc.passes.pipeline import pipeline
-from mucc.signature import quotient
 from mucc.target.devices import cards
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,16 +14,16 @@ from numpy.lib.stride_tricks import as_strided
 from rulelib import check_explanation, mend
 
 import mucc
+from mucc.build.toolchain.assembly import host_flags
+from mucc.build.toolchain.discover import find_toolchain
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.core import DiagnosticError
-from mucc.driver import compile_text
+from mucc.library.signature import Manifest, evaluate
 from mucc.runtime.errors import MuccError
 from mucc.runtime.sparse import Form, densify, is_packed, prune, sparsify
-from mucc.signature import Manifest, evaluate
 from mucc.target import get_target
 from mucc.target.config import Epilogue, GemmConfig, Problem, operand_bytes
-from mucc.toolchain.assembly import host_flags
-from mucc.toolchain.discover import find_toolchain
 
 HARNESS = Path(__file__).with_name("sparse_compressor.cpp")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hostmath import applied, host_functions, kernels_of
 
-from mucc.driver import Compilation
+from mucc.compiler.driver import Compilation
 
 UNARY = (
     "-x",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx_machine import HEADER, Machine, asm, entry, module
 
-from mucc.toolchain.splice import SpliceError, read_bodies, splice
+from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 
 
 def skeleton(code: str, *, before: str = "", registers: str = ".reg .f32 \t%f<100>;") -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ptx_machine import asm, entry, module
 
-from mucc.toolchain.discover import Tool, find_nvcc, root
-from mucc.toolchain.splice import read_bodies, splice
+from mucc.build.toolchain.discover import Tool, find_nvcc, root
+from mucc.build.toolchain.splice import read_bodies, splice
 
 pytestmark = pytest.mark.nvcc
 

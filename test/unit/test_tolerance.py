@@ -9,7 +9,7 @@ import pytest
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit.rounding import FORMATS, permitted  # noqa: E402
-from mucc.frontend.torch_import.tolerance import compared  # noqa: E402
+from mucc.torch.importer.tolerance import compared  # noqa: E402
 
 
 def gated(x: Any, g: Any, u: Any) -> Any:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from processes import HANG, gone, wait_for
 
-from mucc import jobs
+from mucc.build import jobs, messages
+from mucc.build.toolchain import discover, doctor, nvcc
+from mucc.build.toolchain.discover import Tool, Toolchain, find_cutlass, find_host, find_nvcc, find_toolchain
+from mucc.build.toolchain.flags import flags
 from mucc.diagnostics import DiagnosticError
-from mucc.toolchain import discover, doctor, messages, nvcc
-from mucc.toolchain.discover import Tool, Toolchain, find_cutlass, find_host, find_nvcc, find_toolchain
-from mucc.toolchain.flags import flags
 
 VARIABLES = ("MUCC_NVCC", "MUCC_CUTLASS", "MUCC_CXX", "NVCC_CCBIN", "CUDA_HOME", "CUDA_PATH")
 
@@ -275,10 +275,10 @@ def test_interrupts_end_the_whole_family(fake: Toolchain, tmp_path: Path, number
     )
     program = """
 import signal, sys
-from mucc import interrupts
-from mucc.interrupts import Terminated
-from mucc.toolchain import nvcc
-from mucc.toolchain.discover import Tool, Toolchain
+from mucc.process import interrupts
+from mucc.process.interrupts import Terminated
+from mucc.build.toolchain import nvcc
+from mucc.build.toolchain.discover import Tool, Toolchain
 interrupts.install()
 paths = sys.argv[1:4]
 try:

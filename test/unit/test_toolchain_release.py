@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mucc.build import Request, build
+from mucc.build.artefact import Request, build
+from mucc.build.toolchain import doctor, nvcc
+from mucc.build.toolchain.assembly import LIBRARIES
+from mucc.build.toolchain.discover import Tool, Toolchain, find_cutlass, find_host, find_nvcc, find_toolchain
+from mucc.build.toolchain.release import inconsistency, releases
 from mucc.diagnostics import DiagnosticError
-from mucc.toolchain import doctor, nvcc
-from mucc.toolchain.assembly import LIBRARIES
-from mucc.toolchain.discover import Tool, Toolchain, find_cutlass, find_host, find_nvcc, find_toolchain
-from mucc.toolchain.release import inconsistency, releases
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = b"kernel k[M, N](x: f32[M, N]) -> f32[M, N] {\n    return relu(x)\n}\n"
@@ -78,7 +78,7 @@ def test_what_says_nothing_is_not_judged(tmp_path: Path):
 
 def test_a_build_says_so_before_any_compiler_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tool = packages(tmp_path, nvidia_cuda_runtime="13.2")
-    monkeypatch.setattr("mucc.build.find_toolchain", lambda _: Toolchain(tool, tool, tool))
+    monkeypatch.setattr("mucc.build.artefact.find_toolchain", lambda _: Toolchain(tool, tool, tool))
     monkeypatch.setattr(nvcc, "build", lambda *_, **__: pytest.fail("a compiler ran"))
     with pytest.raises(DiagnosticError, match="parts of the CUDA compiler are of different releases"):
         build(Request(PROGRAM, "k.mcu", plain=True, cached=False))

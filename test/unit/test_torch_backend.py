@@ -286,7 +286,7 @@ def test_nothing_to_compile():
 
 
 def quiet_backend(monkeypatch: pytest.MonkeyPatch, problem: Callable[..., Any]) -> Any:
-    from mucc.frontend.torch_backend import backend as module
+    from mucc.torch.backend import backend as module
 
     monkeypatch.setattr(module, "cut", problem)
     import mucc
@@ -309,7 +309,7 @@ def test_a_failure_is_a_warning(monkeypatch: pytest.MonkeyPatch, grad: bool):
 
 
 def test_or_an_error(monkeypatch: pytest.MonkeyPatch):
-    from mucc.frontend.torch_backend import backend as module
+    from mucc.torch.backend import backend as module
 
     def problem(*args: Any) -> Any:
         raise RuntimeError("out of luck")
@@ -321,9 +321,9 @@ def test_or_an_error(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_kernel_that_refuses_a_call(monkeypatch: pytest.MonkeyPatch):
     import mucc
-    from mucc.frontend.torch_backend import backend as module
     from mucc.runtime.build import MuccWarning
     from mucc.runtime.errors import MuccValueError
+    from mucc.torch.backend import backend as module
 
     def refusing(kernel: Any) -> Any:
         def call(*args: Any) -> Any:
@@ -346,8 +346,8 @@ def test_a_kernel_that_refuses_a_call(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_views_that_begin_anywhere_are_copied(strict: bool):
-    from mucc.frontend.torch_backend.launch import Launch, Result
     from mucc.runtime.errors import MuccValueError
+    from mucc.torch.backend.launch import Launch, Result
 
     def relu(x: Any) -> Any:
         if x.data_ptr() % 16:
@@ -363,8 +363,8 @@ def test_views_that_begin_anywhere_are_copied(strict: bool):
 
 def test_tensors_on_the_cpu_are_pytorchs():
     import mucc
-    from mucc.frontend.torch_backend import backend as module
     from mucc.runtime.build import MuccWarning
+    from mucc.torch.backend import backend as module
 
     module._said.clear()
     model, x = nn.Linear(4, 4), torch.rand(2, 4)
@@ -403,7 +403,7 @@ def test_torch_finds_the_name():
 
 
 def test_targets_of_gpus():
-    from mucc.frontend.torch_backend.backend import target_of
+    from mucc.torch.backend.backend import target_of
 
     assert [target_of(9, 0), target_of(8, 6), target_of(8, 9), target_of(12, 0), target_of(7, 5)] == [
         "sm_90a",

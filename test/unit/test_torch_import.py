@@ -15,8 +15,8 @@ from processes import gone
 import mucc.frontend as frontend
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.frontend.source import module_text
-from mucc.frontend.torch_import import sandbox
-from mucc.frontend.torch_import.request import Answer, Request, kernel_name
+from mucc.torch.importer import sandbox
+from mucc.torch.importer.request import Answer, Request, kernel_name
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -31,7 +31,7 @@ def request(path: Path, **options: Any) -> Request:
 
 def imported(name: str, **options: Any) -> Answer:
     """Import one of the project's problem files in this process, and compare it with PyTorch."""
-    from mucc.frontend.torch_import.child import serve
+    from mucc.torch.importer.child import serve
 
     return serve(request(PROBLEMS / f"{name}.py", verify=True, **options))
 
@@ -100,7 +100,7 @@ def test_dtypes_are_those_of_torch():
 
 
 def test_a_number_that_the_module_makes_is_a_number_of_the_program():
-    from mucc.frontend.torch_import import from_torch
+    from mucc.torch.importer import from_torch
 
     class Capped(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -125,7 +125,7 @@ def get_inputs():
 
 
 def test_what_inputs_have_in_common_is_seen(tmp_path: Path):
-    from mucc.frontend.torch_import.child import serve
+    from mucc.torch.importer.child import serve
 
     path = tmp_path / "p.py"
     path.write_text(STRUCTURED)
@@ -153,8 +153,8 @@ def test_work_is_counted():
 
 
 def test_a_driver_checks_its_arguments():
-    from mucc.frontend.torch_import import from_torch
     from mucc.runtime.errors import MuccError
+    from mucc.torch.importer import from_torch
 
     layer = torch.nn.Linear(8, 4)
     made = from_torch(layer, (torch.rand(3, 8),), whole=True)
@@ -170,7 +170,7 @@ def test_a_driver_checks_its_arguments():
 
 
 def test_numbers_stay_arguments():
-    from mucc.frontend.torch_import import from_torch
+    from mucc.torch.importer import from_torch
 
     class Scale(torch.nn.Module):
         def forward(self, x: Any, s: float) -> Any:
@@ -196,8 +196,8 @@ class Halves(torch.nn.Module):
 
 
 def test_open_extents_are_dims():
-    from mucc.frontend.torch_import import from_torch
     from mucc.runtime.errors import MuccError
+    from mucc.torch.importer import from_torch
 
     def inputs(n: int, m: int) -> tuple[Any, Any]:
         return torch.rand(n, 16), torch.rand(m, 32)
@@ -225,7 +225,7 @@ class Normed(torch.nn.Module):
 
 
 def test_automatic_extents_are_fixed_where_kernels_need_numbers():
-    from mucc.frontend.torch_import import from_torch
+    from mucc.torch.importer import from_torch
 
     module, x = Normed(), torch.rand(4, 8, 16)
     made = from_torch(module, (x, 3.0), dynamic_shapes="auto")
@@ -239,7 +239,7 @@ def test_automatic_extents_are_fixed_where_kernels_need_numbers():
 
 
 def test_named_extents_stay_open():
-    from mucc.frontend.torch_import import from_torch
+    from mucc.torch.importer import from_torch
 
     batch = torch.export.Dim("batch")
     made = from_torch(Normed(), (torch.rand(4, 8, 16),), dynamic_shapes=({0: batch, 1: "S"},))
@@ -258,7 +258,7 @@ def test_named_extents_stay_open():
     ],
 )
 def test_extents_that_cannot_be_open(dynamic: Any, words: str):
-    from mucc.frontend.torch_import import from_torch
+    from mucc.torch.importer import from_torch
 
     with pytest.raises(DiagnosticError) as caught:
         from_torch(Normed(), (torch.rand(4, 8, 16),), dynamic_shapes=dynamic)
@@ -363,7 +363,7 @@ def test_processes_of_a_problem_end_with_it(tmp_path: Path):
 
 
 def test_reading_a_value_is_listed():
-    from mucc.frontend.torch_import import from_torch
+    from mucc.torch.importer import from_torch
 
     class Scaled(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -397,7 +397,7 @@ def get_inputs():
 
 
 def test_a_module_that_pytorch_cannot_run_is_the_problems_fault(tmp_path: Path):
-    from mucc.frontend.torch_import.child import serve
+    from mucc.torch.importer.child import serve
 
     path = tmp_path / "trunc.py"
     path.write_text(MODULE.format("torch.trunc(x)", "torch.ones(2, 4).bool()"))
@@ -408,7 +408,7 @@ def test_a_module_that_pytorch_cannot_run_is_the_problems_fault(tmp_path: Path):
 
 
 def test_empty_tensors_stay_with_pytorch(tmp_path: Path):
-    from mucc.frontend.torch_import.child import serve
+    from mucc.torch.importer.child import serve
 
     path = tmp_path / "empty.py"
     path.write_text(MODULE.format("torch.relu(x).sum(dim=0)", "torch.ones(0, 4)"))
@@ -418,7 +418,7 @@ def test_empty_tensors_stay_with_pytorch(tmp_path: Path):
 
 
 def test_views_of_what_is_expanded_between_calls_of_pytorch(tmp_path: Path):
-    from mucc.frontend.torch_import.child import serve
+    from mucc.torch.importer.child import serve
 
     path = tmp_path / "repeat.py"
     repeated = "torch.sort(torch.sort(x)[0][:, None].expand(4, 3, 8).reshape(12, 8), dim=0)[0]"
@@ -431,7 +431,7 @@ def test_views_of_what_is_expanded_between_calls_of_pytorch(tmp_path: Path):
     "function", ["torch.split(x, 9)[-1]", "x.chunk(1, dim=1)[0] + 1", "torch.relu(x).split(4)[0]"]
 )
 def test_one_part_may_be_the_whole(tmp_path: Path, function: str):
-    from mucc.frontend.torch_import.child import serve
+    from mucc.torch.importer.child import serve
 
     path = tmp_path / "split.py"
     path.write_text(MODULE.format(function, "torch.rand(4, 8)"))
@@ -440,7 +440,7 @@ def test_one_part_may_be_the_whole(tmp_path: Path, function: str):
 
 
 def test_constants_that_pytorch_and_kernels_need(tmp_path: Path):
-    from mucc.frontend.torch_import.child import serve
+    from mucc.torch.importer.child import serve
 
     path = tmp_path / "linspace.py"
     path.write_text(MODULE.format("torch.linspace(0, 1, 8) * x", "torch.rand(4, 8)"))
@@ -450,7 +450,7 @@ def test_constants_that_pytorch_and_kernels_need(tmp_path: Path):
 
 
 def test_what_is_nan_on_both_sides_agrees():
-    from mucc.frontend.torch_import.verify import difference
+    from mucc.torch.importer.verify import difference
 
     expected = torch.tensor([1.0, math.nan, math.inf, -math.inf])
     assert difference("result 0", expected, expected.clone()).excess == 0.0

@@ -222,7 +222,7 @@ def _three() -> Iterator[Candidate]:
 )
 def test_plans_hold_what_can_be_built(dtype: str, extents: list[tuple[int, ...]], budget: int) -> None:
     """Every candidate's text compiles to exactly the candidate's schedule; a plan survives its file."""
-    from mucc.driver import Options, compile_text
+    from mucc.compiler.driver import Options, compile_text
 
     text = tunelib.TEXT.replace("bf16", dtype)
     made = tunelib.planned(text, [dict(zip("MNK", (8 * e for e in x), strict=True)) for x in extents], budget)

@@ -18,8 +18,8 @@ import tunelib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
-from mucc.driver import Compilation, Options, compile_text
 from mucc.tune.measuring import after_final, finalists
 from mucc.tune.records import Record, Run, Stage, Status, best
 from mucc.tune.store import VERSION, Store
@@ -282,7 +282,7 @@ def test_a_bad_database_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_without_a_database_nothing_is_loaded(tmp_path: Path) -> None:
     program = (
-        "import sys; from mucc.driver import compile_text, Options\n"
+        "import sys; from mucc.compiler.driver import compile_text, Options\n"
         "from mucc.diagnostics.core import Source\n"
         f"compile_text(Source('f', {tunelib.TEXT!r}), Options(dims={dict(tunelib.SIZES[0])!r}))\n"
         "assert not {'sqlite3', 'mucc.tune.store'} & set(sys.modules)"
@@ -343,7 +343,7 @@ def tunelib_final(record: Record, time_us: float) -> Record:
 
 
 def test_an_explanation_says_where_a_schedule_comes_from(store: Store) -> None:
-    from mucc.schedules import explain
+    from mucc.compiler.explain_schedule import explain
 
     store.add(records())
     (found,) = explain(compiled())

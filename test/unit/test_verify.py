@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from mucc import frontend
+from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.driver import Compilation, compile_text
+from mucc.library.signature import Manifest
 from mucc.runtime.verify import Verdict, against, compare, references
-from mucc.signature import Manifest
 
 ARRAYS = NumpyArrays()
 SIZES = {"M": 48, "N": 64, "K": 64}

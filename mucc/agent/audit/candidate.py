@@ -26,9 +26,9 @@ from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.slots import Slot
 from mucc.agent.isolation.serving import Line
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.limits import limit_process
-from mucc.frontend.torch_import.problem import OpenedProblem
-from mucc.frontend.torch_import.request import Request, error_to_json, parse_problem
+from mucc.torch.importer.limits import limit_process
+from mucc.torch.importer.problem import OpenedProblem
+from mucc.torch.importer.request import Request, error_to_json, parse_problem
 
 torch: Any = importlib.import_module("torch")
 

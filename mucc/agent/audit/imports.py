@@ -7,7 +7,7 @@ from mucc.agent.audit.observations import Bound
 from mucc.agent.isolation.calling import Call
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.request import Answer, Request
+from mucc.torch.importer.request import Answer, Request
 
 SECONDS = 180.0
 """That an import may take."""

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from mucc.agent.audit.imports import imported
 from mucc.agent.isolation.zygote import Zygote
+from mucc.build.toolchain.doctor import gpu
 from mucc.cli import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.frontend.torch_import.request import Answer, Request
+from mucc.library.signature import KernelInfo
 from mucc.runtime.elf import read_manifest
 from mucc.runtime.errors import MuccError
-from mucc.signature import KernelInfo
-from mucc.toolchain.doctor import gpu
+from mucc.torch.importer.request import Answer, Request
 
 
 def driver_of(path: str, problem: str, folder: str, zygote: Zygote, device: str) -> str:

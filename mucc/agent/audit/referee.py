@@ -26,10 +26,10 @@ from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
 from mucc.agent.isolation.serving import Line
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.limits import limit_process
-from mucc.frontend.torch_import.problem import OpenedProblem, raised
-from mucc.frontend.torch_import.request import Request, error_to_json, parse_problem
-from mucc.frontend.torch_import.tolerance import UNKNOWN, Compared, compared, form, in_float64, rms
+from mucc.torch.importer.limits import limit_process
+from mucc.torch.importer.problem import OpenedProblem, raised
+from mucc.torch.importer.request import Request, error_to_json, parse_problem
+from mucc.torch.importer.tolerance import UNKNOWN, Compared, compared, form, in_float64, rms
 
 torch: Any = importlib.import_module("torch")
 

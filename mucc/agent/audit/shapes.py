@@ -9,7 +9,7 @@ from dataclasses import replace
 from mucc.agent.audit.findings import Finding, Label, note, reject
 from mucc.agent.audit.verdict import Verdict
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.scale import LIMITS, scaled
+from mucc.torch.importer.scale import LIMITS, scaled
 
 NAME = "shapes"
 TRIES = 3

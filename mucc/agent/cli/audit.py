@@ -10,7 +10,7 @@ from mucc.agent.cli.parsing import add_policy
 from mucc.cli.parsing import Parser, add_diagnostics, check_limits, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
-from mucc.json_text import json_text
+from mucc.files.json_text import json_text
 
 
 @dataclass

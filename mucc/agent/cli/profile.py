@@ -15,7 +15,7 @@ from mucc.agent.audit.options import PRECISIONS
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_open_dims, usage_error
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
-from mucc.json_text import json_text
+from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.agent.core.tasks import Task
@@ -80,7 +80,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     from mucc.agent.core.codec import to_json
     from mucc.agent.profile.analyzing import study
     from mucc.agent.profile.rendering import as_text
-    from mucc.dims import parse_dims
+    from mucc.library.dims import parse_dims
 
     dims = parse_dims(args.dims)
     task = _problem(args) if args.file.endswith(".py") else _program(args, dims)

@@ -64,7 +64,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         raise DiagnosticError(Diagnostic("MU7270", f"there is no attempt in {names}: nothing to replay"))
     choice = choose(sets, keep=args.keep, own=replays.policy_of(runs))
     if args.json:
-        from mucc.json_text import json_text
+        from mucc.files.json_text import json_text
 
         sys.stdout.write(json_text(choice.to_json(), 1))
     else:

@@ -59,7 +59,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     run = read_run(args.run)
     if args.json:
         from mucc.agent.report.plain import as_json
-        from mucc.json_text import json_text
+        from mucc.files.json_text import json_text
 
         _put(args.output, json_text(as_json(run), 1))
     elif args.text:

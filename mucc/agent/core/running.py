@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from mucc import guard
-from mucc.family import End, Family, end_strays
+from mucc.process import reaper
+from mucc.process.tree import End, Family, end_strays
 
 MARK = "MUCC_COMMAND_MARK"
 """The variable by which descendants are found that have left the process group."""
@@ -87,7 +87,7 @@ def run(
             start_new_session=True,
         )
         family = Family(process.pid)
-        guard.watch(process.pid)
+        reaper.watch(process.pid)
         try:
             stopped = _wait(family, (out, err), seconds, longest, stops)
         finally:

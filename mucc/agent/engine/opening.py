@@ -20,9 +20,9 @@ from mucc.agent.importing.problems import Problem, find_problems
 from mucc.agent.isolation.zygote import Zygote
 from mucc.agent.report.reading import DATABASE, database_of
 from mucc.agent.store import RunInfo, Store, TaskRecord
+from mucc.build.toolchain.discover import find_toolchain
+from mucc.build.toolchain.doctor import gpu, installed
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.toolchain.discover import find_toolchain
-from mucc.toolchain.doctor import gpu, installed
 from mucc.version import __version__
 
 

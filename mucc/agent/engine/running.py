@@ -14,9 +14,9 @@ from mucc.agent.engine.options import Options
 from mucc.agent.engine.parts import Parts
 from mucc.agent.engine.turns import Interrupted, Seats, Shared, Turns
 from mucc.agent.store import Store, TaskRecord, TaskState
+from mucc.build.jobs import AWAKE
 from mucc.cli.reporting import exit_status
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
-from mucc.jobs import AWAKE
 
 LEAVING = 0.2
 """Seconds that threads get to end once a run is interrupted. What they are about may be long, such as a slow

@@ -22,7 +22,7 @@ from mucc.agent.engine.running import Ending, run_tasks, turns_of
 from mucc.agent.importing.importing import PRELOADED
 from mucc.agent.report import live
 from mucc.agent.store import TaskRecord
-from mucc.machine import cores
+from mucc.process.machine import cores
 from mucc.target.devices import get_card
 
 EPSILON, WINDOW = 0.25, 8

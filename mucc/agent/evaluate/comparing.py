@@ -8,7 +8,6 @@ import threading
 from contextlib import nullcontext
 from typing import Any
 
-from mucc import guard
 from mucc.agent.core.evaluating import Comparison
 from mucc.agent.core.tasks import PROBLEM_FILE, Task
 from mucc.agent.evaluate.running import Turn
@@ -18,8 +17,9 @@ from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.gpu_memory import Room, out_of_memory
-from mucc.gpu_turns import exclusive_gpu, shared_gpu
+from mucc.process import reaper
+from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
+from mucc.process.gpu_memory import Room, out_of_memory
 
 CANDIDATE = "mucc"
 
@@ -56,7 +56,7 @@ class Comparer:
         settings = self.settings
         memory = settings.memory_bytes + TORCH["cpu" if device == "cpu" else "cuda"]
         module = "mucc.agent.evaluate.contenders"
-        with guard.temporary_folder(tempfile.gettempdir()) as folder:
+        with reaper.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program or "", library)
             with Child(self.zygote, module, folder, settings.compare_seconds, memory, self.env) as child:
                 asked: dict[str, Any] = {

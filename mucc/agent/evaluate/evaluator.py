@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from mucc import guard
 from mucc.agent.audit import auditing
 from mucc.agent.budget.stopping import PROGRESS
 from mucc.agent.core.attempts import Candidate, Outcome, Status
@@ -23,10 +22,11 @@ from mucc.agent.evaluate.running import Ran, Runner
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.isolation.priority import patient_run
 from mucc.agent.isolation.zygote import Zygote
+from mucc.build.pool import Cancelled, Pool
+from mucc.build.toolchain.doctor import gpu_memory
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.gpu_memory import Room
-from mucc.pool import Cancelled, Pool
-from mucc.toolchain.doctor import gpu_memory
+from mucc.process import reaper
+from mucc.process.gpu_memory import Room
 
 PRELOADED = ("mucc.agent.evaluate.trial", "mucc.agent.evaluate.contenders", *auditing.PRELOADED)
 """What processes of evaluations and audits need: modules of ours, and torch."""
@@ -43,7 +43,7 @@ class LocalEvaluator:
     def __init__(self, device: str, jobs: int | None, folder: str | None, settings: Settings, zygote: Zygote):
         self._held = contextlib.ExitStack()
         if folder is None:
-            folder = self._held.enter_context(guard.temporary_folder(tempfile.gettempdir()))
+            folder = self._held.enter_context(reaper.temporary_folder(tempfile.gettempdir()))
         self.folder = os.path.abspath(folder)
         libraries = os.path.join(self.folder, "libraries")
         try:

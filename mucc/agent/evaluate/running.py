@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from mucc import guard
 from mucc.agent.core.attempts import Status
 from mucc.agent.core.tasks import Task
 from mucc.agent.evaluate.settings import Settings
@@ -23,9 +22,10 @@ from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.frontend.torch_import.request import error_from_json
-from mucc.gpu_memory import Room
-from mucc.gpu_turns import exclusive_gpu, shared_gpu
+from mucc.process import reaper
+from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
+from mucc.process.gpu_memory import Room
+from mucc.torch.importer.request import error_from_json
 
 SEEDS = 2**31
 
@@ -78,7 +78,7 @@ class Runner:
 
     def _tried(self, task: Task, program: str, library: str | None) -> Ran:
         started = time.monotonic()
-        with guard.temporary_folder(tempfile.gettempdir()) as folder:
+        with reaper.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program, library)
             seconds = {"wait": 0.0}
             with self._child(folder) as child:

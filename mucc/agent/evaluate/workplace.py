@@ -7,7 +7,7 @@ import shutil
 
 from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Task
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.frontend.torch_import.request import Request
+from mucc.torch.importer.request import Request
 
 
 def lay_out(folder: str, task: Task, program: str, library: str | None) -> str:

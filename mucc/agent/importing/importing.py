@@ -13,8 +13,8 @@ from mucc.agent.importing.problems import Problem
 from mucc.agent.isolation.calling import Call
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.child import TORCH
-from mucc.frontend.torch_import.request import error_to_json, kernel_name
+from mucc.torch.importer.child import TORCH
+from mucc.torch.importer.request import error_to_json, kernel_name
 
 PRELOADED = (*TORCH, "mucc.agent.importing.imports")
 """What processes of imports need: torch, and modules of ours."""

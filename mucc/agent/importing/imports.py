@@ -16,9 +16,9 @@ from mucc.analysis.bound import DRAM, FP32, Rates
 from mucc.analysis.program import analyse_import
 from mucc.analysis.sol import Sol
 from mucc.diagnostics.core import DiagnosticError
-from mucc.frontend.torch_import.child import serve
-from mucc.frontend.torch_import.request import Answer, Request, kernel_name
 from mucc.target.devices import get_card
+from mucc.torch.importer.child import serve
+from mucc.torch.importer.request import Answer, Request, kernel_name
 
 Values = dict[str, Any]
 

@@ -12,14 +12,14 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from mucc import guard
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.serving import Line
 from mucc.agent.isolation.zygote import Zygote
-from mucc.frontend.torch_import.child import answered
-from mucc.frontend.torch_import.limits import limit_process
-from mucc.frontend.torch_import.request import error_from_json
+from mucc.process import reaper
+from mucc.torch.importer.child import answered
+from mucc.torch.importer.limits import limit_process
+from mucc.torch.importer.request import error_from_json
 
 MODULE = "mucc.agent.isolation.calling"
 """What a child runs."""
@@ -37,7 +37,7 @@ class Call:
     ):
         self.shown = shown
         with ExitStack() as stack:
-            folder = stack.enter_context(guard.temporary_folder(tempfile.gettempdir()))
+            folder = stack.enter_context(reaper.temporary_folder(tempfile.gettempdir()))
             env = {"CUDA_VISIBLE_DEVICES": ""}
             child = Child(zygote, MODULE, folder, seconds, memory + TORCH["cpu"], env)
             self._child = stack.enter_context(child)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Generator, Mapping
 from functools import cache
 
-from mucc import jobs
-from mucc.jobs import Job, Result
+from mucc.build import jobs
+from mucc.build.jobs import Job, Result
 
 BEHIND, AHEAD = 10, -10
 """Niceness of what can wait, and of what cannot."""

@@ -6,7 +6,7 @@ import signal
 
 from mucc.agent.isolation.process import ChildFailed
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.printed import notes
+from mucc.process.output import notes
 
 
 def problem_error(shown: str, failed: ChildFailed, *, limits: bool = False) -> DiagnosticError:

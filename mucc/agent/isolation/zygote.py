@@ -13,9 +13,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mucc import guard
 from mucc.agent.isolation.server import MARK
-from mucc.printed import Printed
+from mucc.process import reaper
+from mucc.process.output import Printed
 
 START = 300.0
 """Seconds that loading torch may take."""
@@ -65,7 +65,7 @@ class Server:
         except BaseException:
             ours.close()
             raise
-        guard.watch(self._process.pid)
+        reaper.watch(self._process.pid)
 
     def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> dict[str, Any]:
         """The answer to a request. Raises ZygoteFailed where the process has ended, or hangs."""
@@ -98,7 +98,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        guard.forget(self._process.pid)
+        reaper.forget(self._process.pid)
         self._printed.close()
 
 

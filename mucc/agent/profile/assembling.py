@@ -11,7 +11,7 @@ from typing import Any
 from mucc.agent.profile.code import Code
 from mucc.agent.profile.evidence import TIME, Choice, Extents, Kernel, Stage
 from mucc.agent.profile.sources import Launch, Reading
-from mucc.signature import Manifest
+from mucc.library.signature import Manifest
 
 
 def stages(manifest: Manifest, reading: Reading, launch_us: float) -> list[Stage]:

@@ -11,7 +11,7 @@ from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
-from mucc.dims import DECLARED
+from mucc.library.dims import DECLARED
 from mucc.passes.promises import constraint_text
 from mucc.target import get_target
 from mucc.target.cuda.gemm import needs_scratch

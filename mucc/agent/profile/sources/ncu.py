@@ -15,14 +15,14 @@ from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
-from mucc import guard
 from mucc.agent.isolation.zygote import environment
 from mucc.agent.profile.child import DONE, GO, PAUSE, READY, UNUSABLE
 from mucc.agent.profile.evidence import TIME
 from mucc.agent.profile.sources import Reading, Request
 from mucc.agent.profile.sources.ncu_csv import messages, parse
-from mucc.family import End, Family
-from mucc.gpu_turns import exclusive_gpu
+from mucc.process import reaper
+from mucc.process.gpu_lock import exclusive_gpu
+from mucc.process.tree import End, Family
 
 LAUNCHES = 64
 """Launches of a program that are profiled: each is run again for every group of counters."""
@@ -125,7 +125,7 @@ def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
             )
         except OSError as error:
             return _Run(UNUSABLE, f"==ERROR== {error}", 0.0)
-        guard.watch(process.pid)
+        reaper.watch(process.pid)
         family = Family(process.pid)
         until, waited, ended = time.monotonic() + asked.time_limit, 0.0, False
         try:

@@ -1,0 +1,475 @@
+"""The cache of what was compiled, found by content.
+
+It has levels, see `LEVELS`, so that a repeated command costs a few file operations and a changed program
+pays only for what changed. An entry is one file: a line with the checksum of what follows, a line of JSON
+or an empty one, then the bytes. It is put in place by a rename, so a reader sees a whole entry or none;
+a damaged one is dropped and made again. What has to lie on disk to be used is a folder instead, see
+`folders`. Nobody who only reads ever waits.
+
+A build that is answered from here loads this module and `keys`; `upkeep` and `locks` are for storing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mucc.build.cache.keys import (
+    FORMAT,
+    artefact_key,
+    content_key,
+    digest,
+    makers_key,
+    request_key,
+    tree_contents,
+)
+from mucc.diagnostics.core import Diagnostic, Severity
+from mucc.files.user_folders import cache_folder
+
+if TYPE_CHECKING:
+    from mucc.build.cache.upkeep import Report, Stats
+
+__all__ = [
+    "LEVELS",
+    "Cache",
+    "Entry",
+    "artefact_key",
+    "content_key",
+    "default_directory",
+    "digest",
+    "makers_key",
+    "request_key",
+    "tree_contents",
+]
+
+LEVELS = {
+    "requests": "which artefact a text with its flags led to",
+    "artefacts": "what is handed out: .so, cubin, PTX",
+    "makers": "which toolchains made an artefact",
+    "device": "PTX of skeletons",
+    "host": "host objects of skeletons",
+    "objects": "small host objects: glue, support run time",
+    "headers": "precompiled headers, used in place",
+}
+"""The levels, each a folder of this name in the cache, and what they hold."""
+
+DEFAULT_BOUND = 4 << 30
+"""The bytes that a cache may hold where MUCC_CACHE_SIZE does not say."""
+
+MAKERS = 8
+"""Of how many toolchains an entry of `makers` tells."""
+
+SUFFIX = ".mucc"
+"""Of every file that is ours, so that a directory with other files can hold a cache."""
+
+_MAGIC = FORMAT.encode() + b" "
+_HEADER = len(_MAGIC) + 64
+
+
+def default_directory() -> str:
+    """MUCC_CACHE_DIR, or `mucc` in the user's cache directory."""
+    if explicit := os.environ.get("MUCC_CACHE_DIR"):
+        return os.path.abspath(explicit)
+    return cache_folder()
+
+
+def shared_directories() -> tuple[str, ...]:
+    """The directories of MUCC_CACHE_SHARED: caches that are read and never written."""
+    names = os.environ.get("MUCC_CACHE_SHARED", "").split(os.pathsep)
+    return tuple(os.path.abspath(name) for name in names if name)
+
+
+class Entry(NamedTuple):
+    """An entry: the bytes, the warnings of what made them, and further values that JSON can hold."""
+
+    data: bytes
+    warnings: tuple[Diagnostic, ...] = ()
+    fields: Mapping[str, object] = MappingProxyType({})
+
+
+class Cache:
+    """A cache in a directory, which is made when something is first stored.
+
+    `bound` is in bytes, MUCC_CACHE_SIZE by default. `shared` are directories in which is looked after the
+    own one. No method but `stats`, `clear` and `verify` raises for a cache that cannot be used; `problems`
+    says what went wrong, once each. Threads may share a Cache.
+    """
+
+    patience = 900.0
+    """The seconds to wait for another process that makes the same, before making it here too."""
+
+    def __init__(
+        self, directory: str | None = None, *, bound: int | None = None, shared: tuple[str, ...] | None = None
+    ):
+        self.directory = directory or default_directory()
+        self.shared = shared_directories() if shared is None else shared
+        self.problems: list[Diagnostic] = []
+        self._bound = bound
+
+    @cached_property
+    def bound(self) -> int:
+        """The bytes that the cache may hold."""
+        text = os.environ.get("MUCC_CACHE_SIZE")
+        if self._bound is not None:
+            return self._bound
+        if not text:
+            return DEFAULT_BOUND
+        from mucc.build.cache.upkeep import parse_size
+
+        if (bound := parse_size(text)) is None:
+            message = f"MUCC_CACHE_SIZE says '{text}', which is no size above 0; the cache may hold 4 GiB"
+            self._warn("MU5205", message, "write a number and a unit, such as 500M or 2G")
+        return bound or DEFAULT_BOUND
+
+    # Entries
+
+    def find(self, level: str, key: str) -> Entry | None:
+        """The entry of this key, or None."""
+        if (entry := self._look(level, key)) is not None:
+            count(self.directory, level, "hits")
+        return entry
+
+    def store(self, level: str, key: str, entry: Entry) -> None:
+        """Keep an entry. One that is larger than the bound is not kept."""
+        path, data = entry_path(self.directory, level, key), pack(level, key, entry)
+        if len(data) > self.bound:
+            message = f"an entry of {len(data)} bytes is larger than the cache may be, so it is not kept"
+            self._warn_once("MU5205", message, "set MUCC_CACHE_SIZE to more")
+            return
+        from mucc.build.cache import upkeep
+
+        with self._storing():
+            upkeep.make_room(self.directory, self.bound, len(data))
+            upkeep.put_file(path, data)
+        count(self.directory, level, "misses")
+
+    def build(
+        self,
+        level: str,
+        key: str,
+        make: Callable[[], Entry],
+        *,
+        fresh: bool = False,
+        waiting: Callable[[], None] | None = None,
+    ) -> Entry:
+        """The entry of this key, made by `make` where there is none yet, or always if `fresh`.
+
+        Of several processes that want the same key, one makes it and the others wait for it (`waiting` is
+        called first when there is a wait). `make` may build entries of other levels.
+        """
+        if not fresh and (entry := self.find(level, key)) is not None:
+            return entry
+        with self._lock(level, key, waiting):
+            if not fresh and (entry := self.find(level, key)) is not None:
+                return entry
+            entry = make()
+            self.store(level, key, entry)
+            return entry
+
+    def find_request(self, key: str) -> Entry | None:
+        """What an equal request got before: its artefact, with the warnings of both."""
+        if (request := self._look("requests", key)) is None:
+            return None
+        if (artefact := self._look("artefacts", request.data.decode())) is None:
+            return None
+        count(self.directory, "requests", "hits")
+        count(self.directory, "artefacts", "hits")
+        return artefact._replace(warnings=request.warnings + artefact.warnings)
+
+    def store_request(self, key: str, artefact: str, warnings: tuple[Diagnostic, ...]) -> None:
+        """Remember which artefact answers a request, and the frontend's warnings about its text."""
+        self.store("requests", key, Entry(artefact.encode(), warnings))
+
+    def find_made(self, key: str, present: Sequence[str | None]) -> Entry | None:
+        """The artefact that the latest of the toolchains in `makers` made which may be the one at hand.
+
+        `present` are the versions of its tools, None for a missing one, which may have been any.
+        """
+        for versions, artefact in self._makers(key):
+            fits = zip(versions, present, strict=True)
+            if all(now is None or now == then for then, now in fits) and (
+                entry := self.find("artefacts", artefact)
+            ):
+                return entry
+        return None
+
+    def add_maker(self, key: str, versions: Sequence[str], artefact: str) -> None:
+        """Note that the toolchain of these versions made an artefact, and is the latest that was asked to."""
+        known = self._makers(key)
+        latest = (tuple(versions), artefact)
+        if known[:1] != [latest]:
+            import json
+
+            makers = [latest, *(maker for maker in known if maker != latest)][:MAKERS]
+            self.store("makers", key, Entry(json.dumps(makers).encode()))
+
+    def _makers(self, key: str) -> list[tuple[tuple[str, ...], str]]:
+        """The versions of toolchains and the keys of what they made, the latest first."""
+        if (entry := self._look("makers", key)) is None:
+            return []
+        import json
+
+        return [(tuple(versions), artefact) for versions, artefact in json.loads(entry.data)]
+
+    # Files that are used in place
+
+    def find_file(self, level: str, key: str, name: str) -> str | None:
+        """The path of a file that `build_file` made, or None."""
+        from mucc.build.cache import folders
+
+        for directory in (self.directory, *self.shared):
+            folder = entry_path(directory, level, key)
+            own = directory == self.directory
+            with self._reading(directory):
+                try:
+                    if (checksum := folders.verify(folder, level, key)) is None:
+                        continue
+                except folders.Damaged:
+                    self._damaged(folder, own)
+                    if own:
+                        folders.discard(folder)
+                    continue
+                if own:
+                    _touch(checksum)
+                os.close(checksum)
+                if os.path.exists(path := os.path.join(folder, name)):
+                    count(self.directory, level, "hits")
+                    return path
+        return None
+
+    def build_file(
+        self,
+        level: str,
+        key: str,
+        name: str,
+        make: Callable[[str], None],
+        *,
+        fresh: bool = False,
+        waiting: Callable[[], None] | None = None,
+    ) -> str | None:
+        """The path of the file `name` of this key; None where the cache cannot hold it.
+
+        `make` is called where there is none yet, or always if `fresh`, with a path that ends in `name`, in a
+        folder of its own: it writes the file there, and may write others beside it, but no folders. The file
+        may be evicted at any time: whoever uses it must be able to go on without.
+        """
+        from mucc.build.cache import folders, upkeep
+
+        if not fresh and (path := self.find_file(level, key, name)) is not None:
+            return path
+        with self._lock(level, key, waiting):
+            if not fresh and (path := self.find_file(level, key, name)) is not None:
+                return path
+            path = entry_path(self.directory, level, key)
+            try:
+                folder = folders.NewFolder(path)
+            except OSError as error:
+                self._unusable(error)
+                return None
+            stored = False
+            try:
+                make(os.path.join(folder.temporary, name))
+                with self._storing():
+                    size = folder.close(level, key)
+                    upkeep.make_room(self.directory, self.bound, size, folder.temporary)
+                    folder.place()
+                    stored = True
+            finally:
+                folder.leave()
+            count(self.directory, level, "misses")
+            return os.path.join(path, name) if stored else None
+
+    # The whole
+
+    def stats(self) -> Stats:
+        """How much is stored, and how often it was of use. Raises OSError."""
+        from mucc.build.cache import upkeep
+
+        self._check_folder()
+        return upkeep.stats(self.directory, self.bound)
+
+    def clear(self) -> Stats:
+        """Remove everything that is stored, and return what was there. Raises OSError."""
+        from mucc.build.cache import upkeep
+
+        self._check_folder()
+        return upkeep.clear(self.directory, self.bound)
+
+    def verify(self) -> Report:
+        """Check every entry, and drop the damaged ones. Raises OSError."""
+        from mucc.build.cache import upkeep
+
+        self._check_folder()
+        return upkeep.verify(self.directory)
+
+    # What is shared by the above
+
+    def _check_folder(self) -> None:
+        """Raise OSError where there can be no directory; a cache that is not there is empty."""
+        with contextlib.suppress(FileNotFoundError):
+            os.close(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    def _look(self, level: str, key: str) -> Entry | None:
+        """The entry in the own directory, else in a shared one."""
+        for directory in (self.directory, *self.shared):
+            path = entry_path(directory, level, key)
+            own = directory == self.directory
+            with self._reading(directory), open(path, "rb", buffering=0) as file:
+                if (entry := unpack(level, key, file.readall())) is not None:
+                    if own:
+                        _touch(file.fileno())
+                    return entry
+                self._damaged(path, own)
+                if own and os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    os.unlink(path)
+        return None
+
+    @contextlib.contextmanager
+    def _reading(self, directory: str) -> Generator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if directory == self.directory and isinstance(error, NotADirectoryError):
+                self._no_folder()
+            elif directory == self.directory:
+                message = f"the cache cannot be read: {error}"
+                self._warn_once("MU5203", message, "`mucc cache clear` makes a new one")
+            else:
+                self._warn_once("MU5206", f"a shared cache cannot be read: {error}")
+
+    @contextlib.contextmanager
+    def _storing(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._unusable(error)
+
+    @contextlib.contextmanager
+    def _lock(self, level: str, key: str, waiting: Callable[[], None] | None) -> Generator[None]:
+        """Keep other processes from making the same thing, as well as can be."""
+        from mucc.build.cache import locks
+
+        for directory in self.shared:
+            if not os.path.isdir(directory):
+                self._warn_once("MU5206", f"MUCC_CACHE_SHARED names '{directory}', which is no directory")
+        path = os.path.join(self.directory, "locks", f"{level}-{key}{SUFFIX}")
+        lock, held = None, False
+        with self._storing():
+            lock = locks.take(path)
+            held = lock is None
+        if held:
+            if waiting is not None:
+                waiting()
+            with self._storing():
+                lock = locks.wait(path, self.patience)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                locks.release(lock)
+
+    def _warn(self, code: str, message: str, *helps: str) -> None:
+        if all(p.message != message for p in self.problems):
+            self.problems.append(Diagnostic(code, message, severity=Severity.WARNING, helps=helps))
+
+    def _warn_once(self, code: str, message: str, *helps: str) -> None:
+        if all(p.code != code for p in self.problems):
+            self._warn(code, message, *helps)
+
+    def _damaged(self, path: str, own: bool) -> None:
+        what = "was dropped; it is made again" if own else "of a shared cache was passed over"
+        self._warn("MU5204", f"a damaged cache entry {what} ({path})")
+
+    def _no_folder(self) -> None:
+        message = f"'{self.directory}' cannot hold a cache, so nothing is kept: part of the path is a file"
+        self._warn_once("MU5203", message, "set MUCC_CACHE_DIR to a directory, or remove that file")
+
+    def _unusable(self, error: OSError) -> None:
+        import errno
+
+        if isinstance(error, NotADirectoryError | FileExistsError):
+            self._no_folder()
+            return
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        self._warn_once(
+            "MU5203",
+            f"the cache cannot be written, so nothing is kept: {error.strerror or error}",
+            "free some space on that disk, or set MUCC_CACHE_SIZE to keep less"
+            if full
+            else "set MUCC_CACHE_DIR to a directory that can be written, or use --no-cache",
+        )
+
+
+def entry_path(directory: str, level: str, key: str) -> str:
+    """Where an entry lies. Raises ValueError for a level or a key that cannot be."""
+    if level not in LEVELS or len(key) != 64:
+        raise ValueError(f"no level or no key: {level} {key}")
+    return os.path.join(directory, level, key[:2], key[2:] + SUFFIX)
+
+
+def pack(level: str, key: str, entry: Entry) -> bytes:
+    """The bytes of an entry's file."""
+    line = b""
+    if entry.warnings or entry.fields:
+        import json
+
+        from mucc.diagnostics.render import to_json
+
+        values = {"warnings": [to_json(w) for w in entry.warnings], "fields": dict(entry.fields)}
+        line = json.dumps(values).encode()
+    body = line + b"\n" + entry.data
+    return _MAGIC + _checksum(level, key, body) + b"\n" + body
+
+
+def unpack(level: str, key: str, data: bytes) -> Entry | None:
+    """The entry that is in a file; None where it is damaged, or is not the entry of this key."""
+    body = memoryview(data)[_HEADER + 1 :]
+    if data[: _HEADER + 1] != _MAGIC + _checksum(level, key, body) + b"\n":
+        return None
+    end = data.index(b"\n", _HEADER + 1)
+    if end == _HEADER + 1:
+        return Entry(data[end + 1 :])
+    import json
+
+    from mucc.diagnostics.render import from_json
+
+    values: dict[str, Any] = json.loads(data[_HEADER + 1 : end])
+    return Entry(data[end + 1 :], tuple(from_json(w) for w in values["warnings"]), values["fields"])
+
+
+def _checksum(level: str, key: str, body: bytes | memoryview) -> bytes:
+    """Covers the key too: a file under the name of another is no entry."""
+    state = hashlib.blake2b(f"{level}/{key}\n".encode(), digest_size=32)
+    state.update(body)
+    return state.hexdigest().encode()
+
+
+def count(directory: str, level: str, what: str) -> None:
+    """Count by appending a byte: safe with several processes, and no file is ever rewritten."""
+    with contextlib.suppress(OSError), open(_counter(directory, level, what), "ab", buffering=0) as file:
+        file.write(b".")
+
+
+def counted(directory: str, level: str, what: str) -> int:
+    """What `count` came to since the cache was cleared."""
+    try:
+        return os.path.getsize(_counter(directory, level, what))
+    except OSError:
+        return 0
+
+
+def _counter(directory: str, level: str, what: str) -> str:
+    return os.path.join(directory, level, what + SUFFIX)
+
+
+def _touch(descriptor: int) -> None:
+    """Note that an entry was of use; a cache that cannot be written does without."""
+    with contextlib.suppress(OSError):
+        os.utime(descriptor)

@@ -1,0 +1,433 @@
+"""A kernel library from its parts, compiled apart and each kept in the cache.
+
+    program --(g++)--> object -------------------------------------------+
+    skeleton --(g++)--> object ------------------------------------------+--(link)--> .so
+    skeleton --(nvcc)--> PTX --+                                         |
+    bodies --(NVRTC)--> PTX ---+--(splice)--> PTX --(ptxas)--> cubin ----+
+
+What holds CUTLASS is the skeleton, which takes most of a minute and is the same for many programs. All
+else takes a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mucc.build import messages
+from mucc.build.cache import Cache, Entry
+from mucc.build.cache.keys import Part, content_key, tree_contents
+from mucc.build.jobs import Job, Kind, Result
+from mucc.build.pool import Cancelled, Pool, awaited
+from mucc.build.toolchain.discover import SUPPORT, SUPPORT_INCLUDE, Toolchain
+from mucc.build.toolchain.flags import flags, is_portable
+from mucc.build.toolchain.nvcc import Built
+from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+
+if TYPE_CHECKING:
+    from mucc.target.cuda import Image, Parts, Skeleton
+
+OBJECT_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
+"""Of g++ for what holds no CUTLASS; argument checks take a fifth longer at -O2."""
+
+HOST_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-DNDEBUG", "-w", "-fpermissive")
+"""Of g++ for the host half of a skeleton. At -O0 it takes longer: there is more code to write out."""
+
+PRELUDE = "prelude.hpp"
+"""What every host half includes first; it can be compiled ahead."""
+
+LIBRARIES = ("-lcudart_static", "-lrt", "-lpthread", "-ldl")
+
+_MANIFEST = "mucc_manifest_text"
+
+IMAGE_ROOM, MANIFEST_STEP = 128 << 10, 4 << 10
+"""Bytes that a library keeps for each image at first, and in which room for the manifest grows. A library is
+linked before its images are assembled; one whose bodies alone are new needs no linking at all."""
+
+MAX_THREADS = 64
+"""That wait for the steps of one build; what runs at once is up to the pool."""
+
+
+@contextlib.contextmanager
+def _threads(most: int) -> Generator[ThreadPoolExecutor]:
+    """Threads for the parts of one build, waited for at the end: also after an error, since what the others
+    make is kept. Where the pool is called off, or a signal interrupts this thread, nothing is waited for."""
+    threads = ThreadPoolExecutor(most, "mucc-part")
+    waits = True
+    try:
+        yield threads
+    except BaseException as error:
+        waits = isinstance(error, Exception) and not isinstance(error, Cancelled)
+        raise
+    finally:
+        threads.shutdown(waits, cancel_futures=not waits)
+
+
+class Unspliceable(Exception):
+    """These parts cannot be built apart; the text says why. An ordinary build by nvcc can do it."""
+
+
+def host_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """The flags of g++ for the host half of a skeleton, which stand in for nvcc (see `support/shim`)."""
+    # By nvcc's version CUTLASS decides which types exist, and so how a parameter block is laid out.
+    major, minor, *_ = [*re.findall(r"\d+", toolchain.versions()[0]), "0", "0"]
+    macros = (f"-D__CUDACC_VER_MAJOR__={major}", f"-D__CUDACC_VER_MINOR__={minor}")
+    includes = ("-I{support}/shim", "-I{support}/include", "-I{cutlass}", "-I{cuda}", "-I{cuda}/cccl")
+    return (*HOST_FLAGS, *macros, *includes)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Builds parts with one toolchain. `program` is what messages call what is being built.
+
+    `keep` is a directory in which the files of every step stay; then all steps run. `timeout` is in seconds
+    for each step. `ahead` says that more will be built, so that it pays to prepare for it.
+    """
+
+    toolchain: Toolchain
+    target: str
+    program: str
+    pool: Pool
+    cache: Cache | None
+    timeout: float | None = None
+    keep: str | None = None
+    ahead: bool = False
+    notes: list[Diagnostic] = field(default_factory=list[Diagnostic], init=False)
+
+    def build(self, parts: Parts) -> Built:
+        """The `.so`. Raises DiagnosticError as jobs do, and Unspliceable."""
+        with _threads(MAX_THREADS) as threads:
+            # What takes longest starts first; and the images wait for it.
+            devices = {s.symbol: threads.submit(self._device, s) for s in parts.skeletons}
+            objects = {f"{s.symbol}.o": threads.submit(self._host, s) for s in parts.skeletons}
+            cubins = {i.symbol: threads.submit(self._code, i, devices) for i in parts.images}
+            objects["program.o"] = threads.submit(self._program, parts.program)
+            objects["runtime.o"] = threads.submit(self._runtime)
+            if self.ahead:
+                threads.submit(self._work_ahead, list(objects.values()), list(devices.values()))
+            manifest = parts.manifest.encode() + b"\0"
+            room = {_MANIFEST: _round_up(len(manifest), MANIFEST_STEP)}
+            room |= {image.symbol: IMAGE_ROOM // (1 if image.skeleton else 2) for image in parts.images}
+            shell = threads.submit(self._shell, objects, room)
+            contents = {_MANIFEST: manifest}
+            warnings: list[Diagnostic] = []
+            for symbol, future in cubins.items():
+                contents[symbol], said = awaited(future)
+                warnings += said
+            if any(len(data) > room[name] for name, data in contents.items()):
+                room = {name: max(n, _round_up(len(contents[name]), IMAGE_ROOM)) for name, n in room.items()}
+                library = self._shell(objects, room)
+            else:
+                library = awaited(shell)
+        return Built(_filled(library, room, contents), (*dict.fromkeys(self.notes), *warnings))
+
+    def image(self, image: Image, *, ptx: bool) -> Built:
+        """The PTX or the cubin of one image. Raises as `build` does."""
+        with _threads(1) as threads:
+            devices = (
+                {image.skeleton.symbol: threads.submit(self._device, image.skeleton)}
+                if image.skeleton
+                else {}
+            )
+            if ptx:
+                return Built(self._ptx(image, devices).encode(), ())
+            return Built(*self._assembled(image, self._ptx(image, devices)))
+
+    def _work_ahead(self, objects: Sequence[Future[bytes]], devices: Sequence[Future[bytes]]) -> None:
+        """While code for the device is compiled, use a core that has nothing to do for later builds."""
+        wait(objects)
+        if self.pool.cores > 1 and not all(d.done() for d in devices) and not self._find_prelude():
+            self._make_prelude()
+
+    # Device
+
+    def _code(
+        self, image: Image, devices: Mapping[str, Future[bytes]]
+    ) -> tuple[bytes, tuple[Diagnostic, ...]]:
+        """What a library holds of an image: machine code, with its PTX where later GPUs can run that."""
+        ptx = self._ptx(image, devices)
+        cubin, said = self._assembled(image, ptx)
+        if not is_portable(self.target):
+            return cubin, said
+        name, number = image.symbol, self.target.removeprefix("sm_")
+        result = self._run(
+            f"assembling stage {image.title}",
+            Kind.OBJECT,
+            (
+                "{fatbinary}",
+                "-64",
+                f"--image3=kind=elf,sm={number},file={name}.cubin",
+                f"--image3=kind=ptx,sm={number},file={name}.ptx",
+                f"--create={name}.fatbin",
+            ),
+            {f"{name}.cubin": cubin, f"{name}.ptx": ptx.encode()},
+            f"{name}.fatbin",
+        )
+        return result.files[f"{name}.fatbin"], said
+
+    def _assembled(self, image: Image, ptx: str) -> tuple[bytes, tuple[Diagnostic, ...]]:
+        """The machine code of an image, and what ptxas warned of."""
+        result = self._run(
+            f"assembling stage {image.title}",
+            Kind.PTXAS,
+            (
+                "{ptxas}",
+                f"-arch={self.target}",
+                "-m64",
+                "-v",
+                f"{image.symbol}.ptx",
+                "-o",
+                f"{image.symbol}.cubin",
+            ),
+            {f"{image.symbol}.ptx": ptx.encode()},
+            f"{image.symbol}.cubin",
+        )
+        return result.files[f"{image.symbol}.cubin"], tuple(messages.warnings(result.log))
+
+    def _ptx(self, image: Image, devices: Mapping[str, Future[bytes]]) -> str:
+        """The PTX of an image, with the bodies in their places."""
+        from mucc.target.cuda.gemm import ENTRY
+
+        own = self._small_ptx(image) if image.source else ""
+        if image.skeleton is None:
+            return own
+        skeleton = devices[image.skeleton.symbol].result().decode().replace(ENTRY, image.entry)
+        try:
+            return splice(skeleton, read_bodies(own) if own else {})
+        except SpliceError as error:
+            raise Unspliceable(f"stage {image.title}: {error}") from error
+
+    def _small_ptx(self, image: Image) -> str:
+        """What needs no CUTLASS as PTX: by NVRTC, or by nvcc where there is none."""
+        from mucc.build.toolchain import nvrtc, nvrtc_worker
+
+        if reason := nvrtc_worker.shared.why_unusable(self._versions[0]):
+            self.notes.append(nvrtc.fallback(reason))
+            name = image.symbol
+            command = ("{nvcc}", *flags("ptx", self.target), "-I{support}/include")
+            result = self._run(
+                f"pointwise work of stage {image.title}",
+                Kind.OBJECT,
+                (*command, f"{name}.cu", "-o", f"{name}.ptx"),
+                {f"{name}.cu": image.source.encode()},
+                f"{name}.ptx",
+            )
+            return result.files[f"{name}.ptx"].decode()
+        name = f"{image.title}.cu"
+        made = nvrtc_worker.shared.compile_ptx(
+            image.source, self.target, (SUPPORT_INCLUDE,), name, self.timeout
+        )
+        return made.ptx
+
+    def _device(self, skeleton: Skeleton) -> bytes:
+        """The PTX of a skeleton."""
+        given = tuple(flags("ptx", self.target))
+        name = skeleton.symbol
+        command = ("{nvcc}", *given, "-I{support}/include", "-I{cutlass}", f"{name}.cu", "-o", f"{name}.ptx")
+        return self._step(
+            "device",
+            (skeleton.device, given, self._versions, self._support),
+            Job(
+                self.program,
+                "device code",
+                Kind.DEVICE,
+                command,
+                {f"{name}.cu": skeleton.device.encode()},
+                (f"{name}.ptx",),
+            ),
+        )
+
+    # Host
+
+    def _host(self, skeleton: Skeleton) -> bytes:
+        """The object of a skeleton."""
+        name = skeleton.symbol
+
+        def compile(prelude: str | None) -> Result:
+            command = (
+                "{cxx}",
+                *self._host_flags,
+                "-include",
+                "{prelude}",
+                "-c",
+                f"{name}.cpp",
+                "-o",
+                f"{name}.o",
+            )
+            source = {f"{name}.cpp": skeleton.host.encode()}
+            job = Job(self.program, "host code", Kind.HOST, command, source, (f"{name}.o",))
+            return self._submit(job, {"prelude": prelude or "mucc_shim.h"})
+
+        def make() -> Entry:
+            prelude = self._find_prelude()
+            try:
+                result = compile(prelude)
+            except DiagnosticError:
+                if prelude is None:
+                    raise
+                result = compile(None)  # it may have been evicted meanwhile
+            return Entry(result.files[f"{name}.o"])
+
+        return self._kept("host", (skeleton.host, *self._host_key), "host code", make)
+
+    def _find_prelude(self) -> str | None:
+        """The path of what host halves include, where it was compiled ahead."""
+        if self.cache is None:
+            return None
+        path = self.cache.find_file("headers", content_key("headers", *self._host_key), f"{PRELUDE}.gch")
+        return path and path.removesuffix(".gch")
+
+    def _make_prelude(self) -> None:
+        """Compile ahead what host halves include: it takes ten seconds, and saves each of them four."""
+        if self.cache is None or self.keep is not None:
+            return
+
+        def make(path: str) -> None:
+            command = ("{cxx}", *self._host_flags, "-x", "c++-header", PRELUDE, "-o", f"{PRELUDE}.gch")
+            text = b"#include <mucc_shim.h>\n#include <mucc/gemm_launch.h>\n"
+            job = Job(
+                self.program,
+                "header for host code",
+                Kind.HEADER,
+                command,
+                {PRELUDE: text},
+                (f"{PRELUDE}.gch",),
+            )
+            data = self._submit(job).files[f"{PRELUDE}.gch"]
+            for name, content in ((path, data), (path.removesuffix(".gch"), text)):
+                with open(name, "wb") as file:
+                    file.write(content)
+
+        key = content_key("headers", *self._host_key)
+        with contextlib.suppress(DiagnosticError, OSError):  # it is a help, not a need
+            self.cache.build_file("headers", key, f"{PRELUDE}.gch", make)
+
+    @cached_property
+    def _host_flags(self) -> tuple[str, ...]:
+        return host_flags(self.toolchain)
+
+    @cached_property
+    def _host_key(self) -> tuple[Part, ...]:
+        return (self._host_flags, self._versions, self._support)
+
+    def _program(self, text: str) -> bytes:
+        """The object of the program's own code."""
+        command = ("{cxx}", *OBJECT_FLAGS, "-I{support}/include", "-c", "program.cpp", "-o", "program.o")
+        return self._step(
+            "objects",
+            (_COMMENT.sub("", text), OBJECT_FLAGS, self._versions, self._support),
+            Job(
+                self.program,
+                "launching code",
+                Kind.OBJECT,
+                command,
+                {"program.cpp": text.encode()},
+                ("program.o",),
+            ),
+        )
+
+    def _runtime(self) -> bytes:
+        """The object that all libraries share."""
+        source = "{support}/src/runtime.cpp"
+        command = ("{cxx}", *OBJECT_FLAGS, "-I{support}/include", "-I{cuda}", "-c", source, "-o", "runtime.o")
+        return self._step(
+            "objects",
+            ("runtime", OBJECT_FLAGS, self._versions, self._support),
+            Job(self.program, "support code", Kind.OBJECT, command, {}, ("runtime.o",)),
+        )
+
+    def _shell(self, objects: Mapping[str, Future[bytes]], room: Mapping[str, int]) -> bytes:
+        """A library of all objects, with room for the manifest and the images, which come last."""
+        files = {name: future.result() for name, future in sorted(objects.items())}
+        files["images.s"] = _reservation(room).encode()
+        command = ("{cxx}", "-shared", *files, "-L{cudart}", *LIBRARIES, "-o", "kernel.so")
+        key = (*(part for item in files.items() for part in item), LIBRARIES, self._versions)
+        return self._step(
+            "objects", key, Job(self.program, "linking", Kind.LINK, command, files, ("kernel.so",))
+        )
+
+    # Steps
+
+    def _run(
+        self, stage: str, kind: Kind, command: tuple[str, ...], inputs: Mapping[str, bytes], output: str
+    ) -> Result:
+        return self._submit(Job(self.program, stage, kind, command, inputs, (output,)))
+
+    def _submit(self, job: Job, tools: Mapping[str, str] | None = None) -> Result:
+        paths = {**self._tools, **(tools or {})}
+        return self.pool.run(dataclasses.replace(job, timeout=self.timeout), tools=paths, keep=self.keep)
+
+    def _step(self, level: str, key: tuple[Part, ...], job: Job) -> bytes:
+        """The output of a job that has a single one, from the cache where it is known."""
+        return self._kept(level, key, job.stage, lambda: Entry(self._submit(job).files[job.outputs[0]]))
+
+    def _kept(self, level: str, key: tuple[Part, ...], stage: str, make: Callable[[], Entry]) -> bytes:
+        """What `make` makes, from the cache where it is known."""
+        if self.cache is None:
+            return make().data
+        found = True
+
+        def made() -> Entry:
+            nonlocal found
+            found = False
+            return make()
+
+        entry = self.cache.build(level, content_key(level, *key), made, fresh=self.keep is not None)
+        if found:
+            self.pool.cached(self.program, stage)
+        return entry.data
+
+    @cached_property
+    def _tools(self) -> dict[str, str]:
+        return self.toolchain.tools()
+
+    @cached_property
+    def _versions(self) -> tuple[str, ...]:
+        return self.toolchain.versions()
+
+    @cached_property
+    def _support(self) -> tuple[Part, ...]:
+        return tree_contents(SUPPORT)
+
+
+def _reservation(room: Mapping[str, int]) -> str:
+    """Assembly text that keeps so many bytes for each name.
+
+    Manifest and images have ELF sections to themselves, so that others can read them without running any
+    of the library.
+    """
+    lines: list[str] = []
+    for name, size in room.items():
+        section = ".mucc_manifest" if name == _MANIFEST else ".mucc_cubin"
+        tag = _tag(name)
+        lines += [f'.section {section},"a",@progbits', ".balign 64", f".globl {name}", f".hidden {name}"]
+        lines += [f"{name}:", f'.ascii "{tag.decode()}"', f".zero {size - len(tag)}"]
+    return "\n".join([*lines, '.section .note.GNU-stack,"",@progbits', ""])
+
+
+def _tag(name: str) -> bytes:
+    """What stands at the beginning of a reservation, and nowhere else."""
+    return f"<mucc: here goes {name}>".encode()
+
+
+def _filled(library: bytes, room: Mapping[str, int], contents: Mapping[str, bytes]) -> bytes:
+    """A library with its reservations filled in. Raises ValueError where one is not there."""
+    data = bytearray(library)
+    for name, content in contents.items():
+        start = library.index(_tag(name))
+        data[start : start + room[name]] = content.ljust(room[name], b"\0")
+    return bytes(data)
+
+
+def _round_up(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+_COMMENT = re.compile(r"[ \t]*//.*$", re.MULTILINE)

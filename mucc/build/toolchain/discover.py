@@ -1,0 +1,273 @@
+"""Finds the compilers and headers on this machine, without importing any of their packages.
+
+nvcc comes from, in this order: an explicit path (`--nvcc` or MUCC_NVCC), the pip packages of the extra
+`mucc[nvcc]` wherever Python finds packages, a CUDA toolkit (CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*).
+The CUTLASS headers come from MUCC_CUTLASS, or the pip package nvidia-cutlass.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.package import PACKAGE
+
+INSTALL_NVCC = "pip install 'mucc[nvcc]'"
+"""Brings nvcc, its parts and the CUTLASS headers."""
+
+NVCC_PLACES = "the pip packages, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*"
+
+INSTALL_HOST = "apt-get install g++"
+
+SUPPORT = os.path.join(PACKAGE, "support")
+"""Our own C++: `include`, `src`, and `shim`, which stands in for nvcc where g++ compiles CUTLASS."""
+
+SUPPORT_INCLUDE = os.path.join(SUPPORT, "include")
+"""Where `mucc/host.h` lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something found: where it is, and what told us to look there.
+
+    `path` is an executable, or an include directory for headers.
+    """
+
+    path: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """All that a build needs."""
+
+    nvcc: Tool
+    cutlass: Tool
+    host: Tool
+
+    @property
+    def root(self) -> str:
+        """The directory that holds nvcc's `bin`."""
+        return root(self.nvcc)
+
+    def tools(self) -> dict[str, str]:
+        """The paths that placeholders in the commands of jobs stand for; a missing one is empty."""
+        cuda = self.root
+        paths = {
+            "nvcc": self.nvcc.path,
+            "ptxas": os.path.join(cuda, "bin", "ptxas"),
+            "fatbinary": os.path.join(cuda, "bin", "fatbinary"),
+            "cxx": self.host.path,
+            "cutlass": self.cutlass.path,
+            "support": SUPPORT,
+            "cuda": os.path.join(cuda, "include"),
+            "cudart": library_directory(self.nvcc) or "",
+        }
+        # Jobs run in folders of their own.
+        return {name: path and os.path.abspath(path) for name, path in paths.items()}
+
+    def versions(self) -> tuple[str, str, str]:
+        """The versions of nvcc, CUTLASS and the host compiler. Runs the compilers."""
+        return nvcc_version(self.nvcc.path), cutlass_version(self.cutlass.path), host_version(self.host.path)
+
+    def fingerprint(self) -> tuple[str, ...]:
+        """Changes when any of the tools does; made from file sizes and times, so in microseconds."""
+        ptxas = os.path.join(self.root, "bin", "ptxas")
+        header = os.path.join(self.cutlass.path, "cutlass", "version.h")
+        return tuple(_stat(p) for p in (self.nvcc.path, ptxas, header, self.host.path))
+
+
+def root(nvcc: Tool) -> str:
+    """The directory that holds nvcc's `bin`."""
+    return os.path.dirname(os.path.dirname(os.path.realpath(nvcc.path)))
+
+
+def library_directory(nvcc: Tool) -> str | None:
+    """The directory with libcudart_static.a: `lib64` of a toolkit, `lib` of the pip packages."""
+    for name in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+        directory = os.path.join(root(nvcc), name)
+        if os.path.exists(os.path.join(directory, "libcudart_static.a")):
+            return directory
+    return None
+
+
+def _stat(path: str) -> str:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return f"{path} missing"
+    return f"{path} {info.st_size} {info.st_mtime_ns}"
+
+
+def _executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _package_directories(*parts: str) -> list[str]:
+    """The directories `<parts>` that exist wherever Python looks for packages, in its order.
+
+    That is site-packages, and as well what PYTHONPATH names and `pip install --target` fills.
+    """
+    paths = (os.path.join(os.path.abspath(p), *parts) for p in sys.path)
+    return [p for p in dict.fromkeys(paths) if os.path.isdir(p)]
+
+
+def find_nvcc(explicit: str | None = None) -> Tool | None:
+    """nvcc, or None. Raises MU5105 where an explicit path does not lead to one."""
+    for value, origin in ((explicit, "--nvcc"), (os.environ.get("MUCC_NVCC"), "MUCC_NVCC")):
+        if value:
+            path = os.path.join(value, "bin", "nvcc") if os.path.isdir(value) else value
+            if os.sep not in path:
+                path = shutil.which(path) or path
+            if not _executable(path):
+                raise DiagnosticError(
+                    Diagnostic(
+                        "MU5105",
+                        f"{origin} says '{value}', but there is no nvcc",
+                        helps=("give the path of an nvcc executable or of a CUDA toolkit",),
+                    )
+                )
+            return Tool(path, origin)
+    for directory in _package_directories("nvidia"):
+        for name in sorted((n for n in os.listdir(directory) if n.startswith("cu")), reverse=True):
+            if _executable(path := os.path.join(directory, name, "bin", "nvcc")):
+                return Tool(path, "pip")
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if (home := os.environ.get(variable)) and _executable(path := os.path.join(home, "bin", "nvcc")):
+            return Tool(path, variable)
+    if path := shutil.which("nvcc"):
+        return Tool(path, "PATH")
+    return _system_toolkit()
+
+
+def _system_toolkit() -> Tool | None:
+    """The default or else the newest toolkit under /usr/local."""
+    try:
+        names = [n for n in os.listdir("/usr/local") if n == "cuda" or n.startswith("cuda-")]
+    except OSError:
+        return None
+    names.sort(key=lambda n: (n == "cuda", [int(d) for d in re.findall(r"\d+", n)]), reverse=True)
+    paths = (f"/usr/local/{name}/bin/nvcc" for name in names)
+    return next((Tool(path, "CUDA toolkit") for path in paths if _executable(path)), None)
+
+
+def find_cutlass() -> Tool | None:
+    """The include directory of CUTLASS, or None. Raises MU5105 where MUCC_CUTLASS does not lead to one."""
+    if value := os.environ.get("MUCC_CUTLASS"):
+        for path in (value, os.path.join(value, "include")):
+            if os.path.exists(os.path.join(path, "cutlass", "version.h")):
+                return Tool(path, "MUCC_CUTLASS")
+        raise DiagnosticError(
+            Diagnostic(
+                "MU5105",
+                f"MUCC_CUTLASS says '{value}', but there is no cutlass/version.h",
+                helps=("give the path of a CUTLASS checkout or of its include directory",),
+            )
+        )
+    for path in _package_directories("cutlass_library", "source", "include"):
+        if os.path.exists(os.path.join(path, "cutlass", "version.h")):
+            return Tool(path, "pip")
+    return None
+
+
+def find_host() -> Tool | None:
+    """The host C++ compiler, or None. Raises MU5105 where MUCC_CXX or NVCC_CCBIN does not lead to one."""
+    for variable in ("MUCC_CXX", "NVCC_CCBIN"):
+        if value := os.environ.get(variable):
+            if path := shutil.which(value):
+                return Tool(path, variable)
+            raise DiagnosticError(
+                Diagnostic("MU5105", f"{variable} says '{value}', but there is no such program")
+            )
+    path = shutil.which("g++") or shutil.which("c++")
+    return Tool(path, "PATH") if path else None
+
+
+MISSING = frozenset({"MU5101", "MU5102", "MU5103"})
+"""The codes of `find_toolchain` for what is not on this machine."""
+
+
+def present_versions(nvcc: str | None = None) -> tuple[str | None, str | None, str | None]:
+    """As `Toolchain.versions`, with None for what is missing. Raises MU5105."""
+    compiler, headers, host = find_nvcc(nvcc), find_cutlass(), find_host()
+    return (
+        compiler and nvcc_version(compiler.path),
+        headers and cutlass_version(headers.path),
+        host and host_version(host.path),
+    )
+
+
+def find_toolchain(nvcc: str | None = None) -> Toolchain:
+    """Everything that a build needs. Raises MU5101 to MU5103, one for each thing that is missing."""
+    compiler, headers, host = find_nvcc(nvcc), find_cutlass(), find_host()
+    if compiler and headers and host:
+        return Toolchain(compiler, headers, host)
+    missing: list[Diagnostic] = []
+    if compiler is None:
+        missing.append(
+            Diagnostic(
+                "MU5101",
+                "nvcc was not found",
+                notes=(f"looked at --nvcc, MUCC_NVCC, {NVCC_PLACES}",),
+                helps=(INSTALL_NVCC,),
+            )
+        )
+    if headers is None:
+        missing.append(
+            Diagnostic(
+                "MU5102",
+                "the CUTLASS headers were not found",
+                notes=("looked at MUCC_CUTLASS and the pip package nvidia-cutlass",),
+                helps=(INSTALL_NVCC,),
+            )
+        )
+    if host is None:
+        missing.append(
+            Diagnostic(
+                "MU5103",
+                "no host C++ compiler was found: nvcc needs one",
+                notes=("looked at MUCC_CXX, NVCC_CCBIN, and g++ and c++ on PATH",),
+                helps=(INSTALL_HOST,),
+            )
+        )
+    raise DiagnosticError(missing)
+
+
+@cache
+def _first_output(*command: str) -> str:
+    """What a command prints, or an empty text where it cannot be run."""
+    import subprocess
+
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=30, check=False, errors="replace"
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return run.stdout
+
+
+def nvcc_version(path: str) -> str:
+    """`13.0.88` of an nvcc; `unknown` where it cannot be run."""
+    found = re.search(r"release [\d.]+, V([\d.]+)", _first_output(path, "--version"))
+    return found[1] if found else "unknown"
+
+
+def host_version(path: str) -> str:
+    """`12.2.0` of a g++; `unknown` where it cannot be run."""
+    return _first_output(path, "-dumpfullversion", "-dumpversion").strip() or "unknown"
+
+
+def cutlass_version(include: str) -> str:
+    """`4.2.0` of a CUTLASS include directory; `unknown` where its version header cannot be read."""
+    try:
+        with open(os.path.join(include, "cutlass", "version.h"), encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return "unknown"
+    return ".".join(re.findall(r"#define CUTLASS_(?:MAJOR|MINOR|PATCH) (\d+)", text)) or "unknown"

@@ -1,0 +1,61 @@
+"""Runs nvcc on a whole program: `.cu` text to a `.so`, PTX or a cubin."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from mucc.build import jobs, messages
+from mucc.build.jobs import Job
+from mucc.build.pool import Pool
+from mucc.build.toolchain.discover import Toolchain
+from mucc.build.toolchain.flags import Kind, flags
+from mucc.diagnostics.core import Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What was built: the file's bytes, the warnings of the compilers, and their log."""
+
+    data: bytes
+    warnings: tuple[Diagnostic, ...]
+    log: str = ""
+
+
+def build(
+    text: str,
+    kind: Kind,
+    toolchain: Toolchain,
+    pool: Pool | None = None,
+    *,
+    target: str = "sm_90a",
+    program: str = "",
+    name: str = "kernel",
+    timeout: float | None = None,
+    save_temps: str | None = None,
+) -> Built:
+    """Compile the text of a `.cu` file, through a pool or one of its own.
+
+    `program` is what messages call what is being built, and `name` the stem of the temporary files; with
+    `save_temps` (a directory) they stay there, with the log. Raises DiagnosticError: MU5104 for a toolchain
+    that cannot build, MU5106 out of memory, MU5107 out of disk, MU5108 after `timeout` seconds, MU5110 where
+    the code is rejected, MU5111 where a compiler crashes. On any exception, Ctrl-C included, nvcc and its
+    children have ended and the temporary files are gone.
+    """
+    libraries = ("-L{cudart}",) if kind == "so" else ()
+    paths = ("-ccbin", "{cxx}", "-I{support}/include", "-I{cutlass}", *libraries)
+    extra = () if save_temps is None else ("--keep", "--keep-dir", os.path.abspath(save_temps))
+    source, output = f"{name}.cu", f"{name}.{kind}"
+    job = Job(
+        program=program,
+        stage="the whole program",
+        kind=jobs.Kind.NVCC if kind == "so" else jobs.Kind.DEVICE,
+        command=("{nvcc}", *flags(kind, target), *paths, source, "-o", output, *extra),
+        inputs={source: text.encode()},
+        outputs=(output,),
+        timeout=timeout,
+    )
+    with contextlib.nullcontext(pool) if pool else Pool(cores=1) as running:
+        result = running.run(job, tools=toolchain.tools(), keep=save_temps)
+    return Built(result.files[output], tuple(messages.warnings(result.log)), result.log)

@@ -1,0 +1,175 @@
+"""NVRTC in a process of its own, which lives as long as this one and compiles what it is sent.
+
+So loading it, a tenth of a second that holds Python's lock, goes on beside the compiler; a crash of it is an
+error like any other; and it can be given a time limit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+from mucc.build.jobs import AWAKE
+from mucc.build.toolchain import nvrtc
+from mucc.build.toolchain.nvrtc import Compiled
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.process import reaper
+
+PATIENCE = 120.0
+"""Seconds that an answer may take where nobody says otherwise; one usually takes 0.03."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+class Worker:
+    """Such a process, started when it is first wanted and again when it has died. For any thread."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._why: dict[str, str | None] = {}
+
+    def start(self) -> None:
+        """Start the process, should it not run. Raises nothing: what is wrong shows when it is asked."""
+        with self._lock:
+            try:
+                self._running()
+            except OSError:
+                return
+
+    def why_unusable(self, nvcc: str) -> str | None:
+        """As `nvrtc.why_unusable`; also where the process cannot be run."""
+        if nvcc not in self._why:
+            try:
+                self._why[nvcc] = self._ask(nvrtc.why_unusable, (nvcc,), PATIENCE)
+            except DiagnosticError as error:
+                self._why[nvcc] = error.diagnostics[0].message
+        return self._why[nvcc]
+
+    def compile_ptx(
+        self, source: str, target: str, include: Sequence[str], name: str, timeout: float | None = None
+    ) -> Compiled:
+        """As `nvrtc.compile_ptx`; also MU5108 after `timeout` seconds, MU5111 where the process crashes."""
+        return self._ask(_compile, (source, target, tuple(include), name), timeout or PATIENCE)
+
+    def stop(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._end()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mucc.build.toolchain.nvrtc_worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is ours: it ends when its input does
+            )
+            reaper.watch(self._process.pid)  # though not while it compiles
+        return self._process
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            reaper.forget(self._process.pid)
+            self._process.wait()
+            self._process = None
+
+    def _ask(self, function: Callable[..., Any], arguments: tuple[Any, ...], timeout: float) -> Any:
+        with self._lock:
+            try:
+                process = self._running()
+                assert process.stdin is not None and process.stdout is not None
+                _send(process.stdin, (function.__name__, arguments))
+                good, answer = _receive(process.stdout, time.monotonic() + timeout)
+            except TimeoutError:
+                self._end()
+                message = f"NVRTC did not end within {timeout:g} s and was stopped"
+                raise DiagnosticError(Diagnostic("MU5108", message)) from None
+            except (OSError, EOFError) as error:
+                self._end()
+                raise DiagnosticError(
+                    Diagnostic(
+                        "MU5111",
+                        "NVRTC crashed, or could not be started",
+                        notes=(str(error),) if str(error) else (),
+                        helps=("--plain-nvcc builds without it; `mucc doctor` shows what was found",),
+                    )
+                ) from error
+            except BaseException:
+                self._end()  # an answer that nobody waits for would be taken for the next one
+                raise
+        if not good:
+            raise DiagnosticError(answer)
+        return answer
+
+
+def _send(stream: IO[bytes], value: object) -> None:
+    data = pickle.dumps(value)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: Any, deadline: float | None = None) -> Any:
+    """The next value. Raises EOFError where the other side has gone, TimeoutError."""
+
+    def read(count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            if deadline is not None:
+                left = deadline - time.monotonic()
+                if left <= 0 or not select.select([stream], [], [], min(left, AWAKE))[0]:
+                    if left <= 0:
+                        raise TimeoutError
+                    continue
+            piece = os.read(stream.fileno(), count - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return data
+
+    return pickle.loads(read(_LENGTH.unpack(read(_LENGTH.size))[0]))
+
+
+def _compile(source: str, target: str, include: tuple[str, ...], name: str) -> Compiled:
+    return nvrtc.compile_ptx(source, target=target, include=include, name=name)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (_compile, nvrtc.why_unusable)}
+
+shared = Worker()
+"""The one of this process."""
+
+atexit.register(shared.stop)
+
+
+def serve() -> None:
+    """Be that process: answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints does not get between the answers
+    nvrtc.warm_up()
+    while True:
+        try:
+            name, arguments = _receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            _send(answers, (True, _FUNCTIONS[name](*arguments)))
+        except DiagnosticError as error:
+            _send(answers, (False, error.diagnostics))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,60 @@
+"""Typical values for dims that a program leaves open: what its schedules are chosen for.
+
+They decide nothing else: a library serves every size that its kernels can copy, whatever it was tuned to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mucc.diagnostics.core import did_you_mean
+from mucc.library.dims import DECLARED, broken_promise, fault, holds, parse_dims
+
+if TYPE_CHECKING:
+    from mucc.dialects.mu.entry import EntryOp
+
+
+def typical(dims: Mapping[str, int] | Sequence[str] | None) -> dict[str, int]:
+    """Hints as a dictionary, from one or from words such as `M=128,N=4096`. Raises MU6050."""
+    words = [f"{name}={value}" for name, value in dims.items()] if isinstance(dims, Mapping) else dims
+    return parse_dims(list(words or ()))
+
+
+def check_names(kernels: Sequence[EntryOp], dims: Mapping[str, int]) -> None:
+    """Raises MU6051 for a name that no kernel has, MU6052 for a value that the source contradicts."""
+    known = {name: kernel.bound_dims.get(name) for kernel in kernels for name in kernel.dim_names}
+    for name, value in dims.items():
+        if name not in known:
+            meant = did_you_mean(name, known) or did_you_mean(name.upper(), known)
+            listed = ", ".join(known) or "none"
+            helps = (f"did you mean '{meant}'?" if meant else f"the program's dims are {listed}",)
+            raise fault("MU6051", f"no kernel has a dim '{name}'", *helps)
+        values = {k.bound_dims[name] for k in kernels if name in k.bound_dims}
+        open_somewhere = any(name in k.dim_names and name not in k.bound_dims for k in kernels)
+        if values and not open_somewhere and value not in values:
+            raise fault("MU6052", f"dim {name} is {min(values)} in the source, --dims says {value}")
+
+
+def check_promises(programs: Sequence[EntryOp], dims: Mapping[str, int]) -> None:
+    """Raises MU6052 for the first promise of a lowered kernel that the hints break."""
+    from mucc.library.manifest import promises
+
+    for program in programs:
+        for promise in promises(program):
+            if not holds(promise["text"], {**dims, **program.bound_dims}):
+                name, why = program.sym_name.data, promise["why"]
+                helps = () if why == DECLARED else _other_mainloops(program)
+                raise broken_promise(name, promise["text"], why, dims, *helps)
+
+
+def _other_mainloops(program: EntryOp) -> tuple[str, ...]:
+    """What to do where a pinned mainloop copies whole multiples of 16 bytes only, and another does not."""
+    from mucc.dialects.cutlass.ops import GemmOp
+    from mucc.passes.gemm_config import problem_of
+    from mucc.target.multistage import can
+
+    gemms = [op for op in program.body.block.ops if isinstance(op, GemmOp)]
+    if not gemms or not all(can(problem_of(op)) for op in gemms):
+        return ()
+    return ("or write `mainloop = multistage` in the schedule: it takes rows of any length",)

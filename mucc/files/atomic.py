@@ -1,0 +1,30 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from mucc.process import unfinished
+
+
+def temporary_name(path: str) -> str:
+    """A name beside `path` that no other thread, process or machine uses."""
+    return f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+
+
+def replace_file(path: str, data: bytes, mode: int = 0o666) -> None:
+    """Put `data` at `path` in one step. Raises OSError, and leaves nothing behind when it does."""
+    temporary = temporary_name(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        descriptor = unfinished.create(temporary, lambda: os.open(temporary, flags, mode))
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    finally:
+        unfinished.settled(temporary)

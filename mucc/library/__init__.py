@@ -1,0 +1,1 @@
+"""What a compiled library says about itself: manifest, signatures, dims, checksum."""

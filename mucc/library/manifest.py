@@ -1,0 +1,136 @@
+"""The manifest: what a compiled file says about itself, as JSON inside the `.so`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mucc.analysis.counts import compulsory_bytes, flops
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.indices import index_uses
+from mucc.dialects.mu.entry import EntryOp
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.schedule import SchedulerKind
+from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_name
+from mucc.library.dims import DECLARED
+from mucc.library.signature import ABI_VERSION
+from mucc.passes.promises import constraint_text
+from mucc.target.cuda import argument_alignments
+from mucc.version import __version__
+
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+def _layout(layout: LayoutAttr) -> str | list[int | None]:
+    return list(layout.stride_values) if layout.kind.data == "strides" else layout.kind.data
+
+
+def _indices(program: c.ProgramOp) -> dict[int, list[dict[str, Any]]]:
+    """What the values of index arguments must be, by the argument's position."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for use in index_uses(program):
+        entry = {"kind": use.kind, "rows": use.rows, "once": use.once}
+        found.setdefault(use.argument, []).append(entry)
+    return found
+
+
+def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
+    alignments = argument_alignments(program)
+    indices = _indices(program)
+    args: list[dict[str, Any]] = []
+    for i, (value, name) in enumerate(zip(program.body.block.args, program.arg_names, strict=True)):
+        role = "input" if i < program.num_inputs.value.data else "output"
+        if not isinstance(type := value.type, TensorType):
+            args.append({"name": name.data, "role": "scalar", "dtype": dtype_name(type)})
+            continue
+        args.append(
+            {
+                "name": name.data,
+                "role": role,
+                "dtype": type.dtype,
+                "shape": list(type.dims),
+                "layout": _layout(type.layout),
+                "align": alignments[i],
+                **({"indices": indices[i]} if i in indices else {}),
+            }
+        )
+    return args
+
+
+def _stage(kernel: c.DeviceKernelOp) -> dict[str, Any]:
+    match kernel:
+        case c.GemmOp():
+            assert kernel.tile and kernel.cluster and kernel.mainloop and kernel.scheduler and kernel.stages
+            return {
+                "name": kernel.stage.data,
+                "kind": "gemm",
+                "compute": kernel.compute.data.value,
+                "tile": str(kernel.tile),
+                "cluster": str(kernel.cluster),
+                "mainloop": kernel.mainloop.data.value,
+                "stages": kernel.stages.value.data,
+                "scheduler": str(kernel.scheduler),
+                "exchange": kernel.is_exchanged,
+                "epilogue": str(kernel.epilogue) if kernel.epilogue else None,
+                "pdl": kernel.is_dependent,
+            }
+        case c.ReduceOp():
+            return {"name": kernel.stage.data, "kind": "reduce"}
+        case _:
+            return {"name": kernel.stage.data, "kind": "map"}
+
+
+def _has_scratch(kernel: c.DeviceKernelOp) -> bool:
+    """Whether CUTLASS wants memory of its own: partial sums of a divided K."""
+    if not isinstance(kernel, c.GemmOp) or kernel.scheduler is None:
+        return False
+    return kernel.scheduler.kind.data != SchedulerKind.PERSISTENT
+
+
+def promises(program: EntryOp) -> list[dict[str, str]]:
+    """What a kernel's caller guarantees: as the source declares it, and as the kernel's copies need it."""
+    declared = program.promises.data.constraints if program.promises else ()
+    derived = (program.requirements or ()) if isinstance(program, c.ProgramOp) else ()
+    return [
+        *({"text": constraint_text(p, program.dim_names), "why": DECLARED} for p in declared),
+        *({"text": f"{r.dim.data} % {r.multiple.data} == 0", "why": r.reason.data} for r in derived),
+    ]
+
+
+def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] = _NONE) -> dict[str, Any]:
+    """The manifest of a module, from its `mu` form (counts) and its `cutlass` form (everything else).
+
+    `typical` are the values of open dims that schedules were chosen for.
+    """
+    kernels = {op.sym_name.data: op for op in mu.body.block.ops if isinstance(op, KernelOp)}
+    programs = [op for op in lowered.body.block.ops if isinstance(op, c.ProgramOp)]
+    entries: list[dict[str, Any]] = []
+    for program in programs:
+        name, bound = program.sym_name.data, program.bound_dims
+        hints = {d: typical[d] for d in program.dim_names if d in typical and d not in bound}
+        entries.append(
+            {
+                "name": name,
+                "symbol": f"mucc_{name}",
+                "ffi": name,
+                "dims": [{"name": d, "value": bound.get(d)} for d in program.dim_names],
+                **({"each": True} if program.is_each else {}),
+                "args": _args(program),
+                "promises": promises(program),
+                **({"typical": hints} if hints else {}),
+                "stages": [_stage(k) for k in program.kernels],
+                "workspace": bool(program.slots) or any(_has_scratch(k) for k in program.kernels),
+                "sol": {"flops": flops(kernels[name]), "bytes": compulsory_bytes(kernels[name])},
+            }
+        )
+    return {
+        "abi": ABI_VERSION,
+        "mucc": __version__,
+        "target": programs[0].target.data if programs else None,
+        "program_hash": hashlib.sha256(str(mu).encode()).hexdigest(),
+        "kernels": entries,
+    }

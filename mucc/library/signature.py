@@ -1,0 +1,260 @@
+"""What a loader reads from a manifest: the kernels of a library with their signatures, as typed values.
+
+`mucc.library.manifest` writes the JSON, `Manifest.parse` is the one reader. It knows nothing of the compiler,
+so that loading a library does not load the compiler. docs/runtime.md lists the fields.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+ABI_VERSION = 1
+"""How arguments are passed. A library of another number is not loaded."""
+
+_SINGLES = {"e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s4": 1, "u4": 1}
+ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "s32": 4, **_SINGLES}
+"""Bytes of what an array has for elements: one number, or for `PACKED` dtypes two."""
+
+PACKED = ("s4", "u4")
+"""Dtypes of which a byte holds two neighbours along the last axis: an array of them is one of bytes."""
+
+Layout = Literal["row_major", "col_major", "sparse"] | tuple[int | None, ...]
+"""Contiguous one way or the other, packed by `mucc.sparsify`, or a stride per axis (elements, None: free)."""
+
+Terms = tuple[tuple[int | float | str, ...], ...]
+"""A sum of products of numbers and dims. What is packed takes a part of a byte for an element."""
+
+
+class ManifestError(ValueError):
+    """The text is no manifest. `newer` is the library's ABI number where that alone stands in the way."""
+
+    def __init__(self, message: str, newer: object = None):
+        super().__init__(message)
+        self.newer = newer
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What integers mean: the ends of groups of `rows` rows, or numbers of them, each `once`."""
+
+    kind: Literal["ends", "rows"]
+    rows: str | int
+    once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One argument of a kernel, in calling order. `shape` mixes dim names and numbers."""
+
+    name: str
+    role: Literal["input", "scalar", "output"]
+    dtype: str
+    shape: tuple[str | int, ...]
+    layout: Layout
+    align: int
+    indices: tuple[Index, ...] = ()
+    """What its values must be, of integers that name rows."""
+
+    @property
+    def signature(self) -> str:
+        """As the source declares it: `x: bf16[M, K] col_major`."""
+        if self.role == "scalar":
+            return f"{self.name}: {self.dtype}"
+        text = f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        if self.layout == "row_major":
+            return text
+        if isinstance(self.layout, str):
+            return f"{text} {self.layout}"
+        return f"{text} strides({', '.join('_' if s is None else str(s) for s in self.layout)})"
+
+    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape for given dims."""
+        return tuple(dims[e] if isinstance(e, str) else e for e in self.shape)
+
+    def stored(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of an array that is passed: in bytes along the last axis where two elements share one."""
+        *outer, last = self.extents(dims) or (1,)
+        if self.dtype in PACKED:
+            return (*outer, last // 2)
+        return self.extents(dims)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """One kernel: its signature, its symbols and its counts of work."""
+
+    name: str
+    symbol: str
+    ffi: str
+    dims: dict[str, int | None]
+    """Every dim in order; None where each call binds it."""
+    args: tuple[Arg, ...]
+    promises: tuple[tuple[str, str], ...]
+    """(condition, who asks for it)."""
+    workspace: bool
+    flops: dict[str, Terms]
+    """Operations by unit."""
+    bytes: Terms
+    """Compulsory bytes of device memory."""
+    each: bool = False
+    """Whether calls may give lists of problems."""
+
+    @property
+    def inputs(self) -> tuple[Arg, ...]:
+        """Parameters in order: tensors and by-value scalars."""
+        return tuple(a for a in self.args if a.role != "output")
+
+    @property
+    def outputs(self) -> tuple[Arg, ...]:
+        return tuple(a for a in self.args if a.role == "output")
+
+    @property
+    def signature(self) -> str:
+        """One line, as in the source."""
+        dims = ", ".join(n if v is None else f"{n}={v}" for n, v in self.dims.items())
+        inputs = ", ".join(a.signature for a in self.inputs)
+        outputs = [a.signature for a in self.outputs]
+        result = outputs[0].split(": ", 1)[1] if len(outputs) == 1 else f"({', '.join(outputs)})"
+        name = f"{'each ' * self.each}{self.name}"
+        return f"{name}{f'[{dims}]' if dims else ''}({inputs}) -> {result}"
+
+
+def quotient(dim: str) -> tuple[str, int] | None:
+    """The dim and the number whose quotient a dim is: `K_per_128` is that of K and 128."""
+    whole, separator, divisor = dim.rpartition("_per_")
+    return (whole, int(divisor)) if separator and divisor.isdigit() and int(divisor) else None
+
+
+def evaluate(terms: Iterable[Sequence[int | float | str]], dims: Mapping[str, int]) -> int:
+    """The value of a sum of products for given dims."""
+    return round(sum(math.prod(dims[f] if isinstance(f, str) else f for f in term) for term in terms))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What is known of a kernel library without running it. `digest` tells programs apart."""
+
+    abi: int
+    version: str
+    target: str
+    digest: str
+    kernels: tuple[KernelInfo, ...]
+    json: dict[str, Any]
+    """The manifest as it was read, unknown fields included."""
+
+    @staticmethod
+    def parse(text: str | bytes | Mapping[str, Any]) -> Manifest:
+        """Read a manifest. Raises `ManifestError`."""
+        data = _object(text)
+        if "abi" not in data:
+            raise ManifestError("it has no field 'abi'")
+        if data["abi"] != ABI_VERSION:
+            message = (
+                f"it is of ABI {data['abi']!r} (mucc {data.get('mucc', '?')}), this mucc knows {ABI_VERSION}"
+            )
+            raise ManifestError(message, data["abi"])
+        try:
+            kernels = tuple(_kernel(k) for k in data["kernels"])
+            return Manifest(
+                data["abi"],
+                _str(data["mucc"]),
+                _str(data["target"]),
+                _str(data["program_hash"]),
+                kernels,
+                data,
+            )
+        except KeyError as error:
+            raise ManifestError(f"a field {error} is missing") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ManifestError(f"a field has the wrong form: {error}") from None
+
+
+def _object(text: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(text if isinstance(text, Mapping) else json.loads(text))
+    except TypeError:
+        raise ManifestError("it is not a JSON object") from None
+    except ValueError as error:
+        raise ManifestError(f"it is not JSON: {error}") from None
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {value!r}")
+    return value
+
+
+def _terms(value: Any) -> Terms:
+    return tuple(tuple(f if isinstance(f, str | float) else int(f) for f in term) for term in value)
+
+
+def _kernel(data: Any) -> KernelInfo:
+    sol: dict[str, Any] = data["sol"]
+    kernel = KernelInfo(
+        _str(data["name"]),
+        _str(data["symbol"]),
+        _str(data["ffi"]),
+        {_str(d["name"]): None if d["value"] is None else int(d["value"]) for d in data["dims"]},
+        tuple(_arg(a) for a in data["args"]),
+        tuple((_str(p["text"]), _str(p["why"])) for p in data["promises"]),
+        bool(data["workspace"]),
+        {_str(unit): _terms(terms) for unit, terms in sol["flops"].items()},
+        _terms(sol["bytes"]),
+        bool(data.get("each")),
+    )
+    used = {e for a in kernel.args for e in a.shape if isinstance(e, str)}
+    used |= {
+        f for terms in (*kernel.flops.values(), kernel.bytes) for t in terms for f in t if isinstance(f, str)
+    }
+    if unknown := used - kernel.dims.keys():
+        raise ValueError(
+            f"kernel {kernel.name} uses dims that it does not declare: {', '.join(sorted(unknown))}"
+        )
+    bound = {e for a in kernel.args if a.role == "input" for e in a.shape if isinstance(e, str)}
+    if free := [d for d, v in kernel.dims.items() if v is None and d not in bound]:
+        raise ValueError(f"kernel {kernel.name} has dims that no input binds: {', '.join(free)}")
+    if not kernel.outputs or kernel.args[len(kernel.inputs) :] != kernel.outputs:
+        raise ValueError(f"kernel {kernel.name} does not list its outputs last")
+    return kernel
+
+
+def _arg(data: Any) -> Arg:
+    role, dtype = data["role"], data["dtype"]
+    if dtype not in ITEM_BYTES:
+        raise ValueError(f"unknown dtype {dtype!r}")
+    if role == "scalar":
+        return Arg(_str(data["name"]), role, dtype, (), "row_major", ITEM_BYTES[dtype])
+    if role not in ("input", "output"):
+        raise ValueError(f"unknown role {role!r}")
+    shape = tuple(e if isinstance(e, str) else int(e) for e in data["shape"])
+    return Arg(
+        _str(data["name"]),
+        role,
+        dtype,
+        shape,
+        _layout(data["layout"], shape),
+        int(data["align"]),
+        _indices(data),
+    )
+
+
+def _indices(data: Any) -> tuple[Index, ...]:
+    found: list[Index] = []
+    for entry in data.get("indices", ()):
+        if entry["kind"] not in ("ends", "rows"):
+            raise ValueError(f"unknown kind of index {entry['kind']!r}")
+        rows = entry["rows"]
+        found.append(Index(entry["kind"], rows if isinstance(rows, str) else int(rows), bool(entry["once"])))
+    return tuple(found)
+
+
+def _layout(value: Any, shape: tuple[str | int, ...]) -> Layout:
+    if value == "row_major" or value == "col_major" or value == "sparse":
+        return value
+    if isinstance(value, str) or len(value) != len(shape):
+        raise ValueError(f"layout {value!r} for a tensor of rank {len(shape)}")
+    return tuple(None if s is None else int(s) for s in value)

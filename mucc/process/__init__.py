@@ -1,0 +1,1 @@
+"""Processes of this machine: signals, descendants, limits, and turns on its GPUs."""

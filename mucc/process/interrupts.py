@@ -1,0 +1,176 @@
+"""Ends a command soon after SIGINT, SIGTERM or SIGHUP, whatever it is doing.
+
+The handler raises in the main thread, so that the command unwinds: builds are called off, terminals restored.
+A thread that hears of signals through the interpreter's wake-up descriptor ends what does not unwind in time,
+such as a long call into C, or a wait for another thread. Either way all processes that were started are
+killed, and files that are not whole are removed, before this process exits.
+
+    interrupts.install()
+    ...                                  # raises KeyboardInterrupt or Terminated
+    interrupts.leave(status)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from mucc.process import processes, unfinished
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+UNWINDING = 0.4
+"""Seconds that a command has to unwind; a second signal ends it at once."""
+
+KILLING = 0.3
+"""Seconds that killed processes have to be gone."""
+
+SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
+"""What a terminal gets where a display could not be taken away."""
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP arrived: unwind. `number` is the signal's."""
+
+    def __init__(self, number: int = signal.SIGTERM):
+        super().__init__()
+        self.number = number
+
+
+farewell: Callable[[int], str] | None = None
+"""The last words on stderr, by the number of the signal, where a command does not unwind."""
+
+PIECE = 4096
+"""Bytes that can be written to a pipe at once where anything can."""
+
+_first: int | None = None
+_speaking, _leaving = threading.Lock(), threading.Lock()
+_ends: tuple[int, int] | None = None
+_before: list[processes.Process] = []
+
+
+def status_of(number: int) -> int:
+    """The exit status of a process that a signal has ended, as a shell reports it."""
+    return 128 + number
+
+
+def name_of(number: int) -> str:
+    """`SIGINT` and the like."""
+    return signal.Signals(number).name
+
+
+def number_of(error: KeyboardInterrupt | Terminated) -> int:
+    """The signal that raised this."""
+    return error.number if isinstance(error, Terminated) else signal.SIGINT
+
+
+def install() -> None:
+    """Handle the signals from now on, but for those that this process was started to ignore."""
+    global _ends
+    _ends = os.pipe()
+    for end in _ends:
+        os.set_inheritable(end, False)
+    os.set_blocking(_ends[1], False)
+    signal.set_wakeup_fd(_ends[1], warn_on_full_buffer=False)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _raise)
+    threading.Thread(target=_watch, args=(_ends[0],), name="mucc-signals", daemon=True).start()
+
+
+def may_speak() -> bool:
+    """Whether it is up to this thread to say the last words: the first one that asks."""
+    return _ends is None or _speaking.acquire(blocking=False)
+
+
+def leave(status: int) -> NoReturn:
+    """Exit, without taking the interpreter apart, which costs tens of milliseconds."""
+    if _first is not None:
+        _clear()
+    os._exit(status)
+
+
+def _raise(number: int, _frame: object) -> None:
+    """Unwind at the first signal; what cleans up must not be interrupted by later ones."""
+    global _first
+    if _first is not None:
+        return
+    _first = number
+    _look()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise Terminated(number)
+
+
+def _watch(end: int) -> None:
+    """Wait for a signal, and end the process where that does not happen in time."""
+    import select
+
+    number = _heard(end)
+    until = time.monotonic() + UNWINDING
+    _look()
+    while (left := until - time.monotonic()) > 0:
+        if select.select([end], [], [], left)[0] and _heard(end):
+            break
+    _force(number)
+
+
+def _look() -> None:
+    """Note who descends from this process: who unwinds may kill those by whom others can be found."""
+    _before.extend(processes.descendants(os.getpid()).values())
+
+
+def _heard(end: int) -> int:
+    """The next of our signals."""
+    while (number := os.read(end, 1)[0]) not in SIGNALS:
+        pass
+    return number
+
+
+def _force(number: int) -> NoReturn:
+    """Exit without unwinding."""
+    import select
+
+    try:
+        text = farewell(number) if farewell and may_speak() else ""
+        data = (SHOW_CURSOR if os.isatty(2) else b"") + text.encode("utf-8", errors="replace")
+        while data and select.select([], [2], [], 0)[1]:  # nobody may read at the other end
+            data = data[os.write(2, data[:PIECE]) :]
+    except Exception:  # stderr may be closed
+        pass
+    try:
+        _clear()
+    finally:
+        os._exit(status_of(number))
+
+
+def _clear() -> None:
+    """Leave neither processes nor half files behind. The first thread does it, and the process exits then."""
+    _leaving.acquire()
+    from mucc.process import reaper
+
+    spared = (reaper.pid,) if reaper.pid else ()
+    processes.end(_before, KILLING, spared)
+    unfinished.remove_all()
+    reaper.dismiss()
+
+
+def _after_fork() -> None:
+    """Leave signals in a forked child to their defaults: its parent ends it."""
+    global _ends, _first
+    if _ends is None:
+        return
+    signal.set_wakeup_fd(-1)
+    for end in _ends:
+        os.close(end)
+    _ends, _first = None, None
+    for number in SIGNALS:
+        if signal.getsignal(number) is _raise:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,193 @@
+"""A process with all its descendants: waiting for it, its memory, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+
+from mucc.process import reaper
+
+TICK = 0.1
+"""Seconds between two looks at whether a running job is to stop, and at its memory."""
+
+DYING = 2.0
+"""Seconds that a killed family of processes gets until its folder is removed regardless."""
+
+ROUNDS = 10
+"""Times that strays are looked for: one may start another while it is being killed."""
+
+
+class End(Enum):
+    """Why waiting for a family was over."""
+
+    OF_ITSELF = auto()
+    CALLED_OFF = auto()
+    OVERDUE = auto()
+
+
+class Family:
+    """A process that leads a group, and its descendants.
+
+    `peak` is the most memory in bytes that one of them was seen with, `size` the number of all when last
+    looked at. `bury` waits for a leader that is somebody else's child, once it is killed: its exit status,
+    and its peak in KiB.
+    """
+
+    def __init__(self, pid: int, bury: Callable[[], tuple[int, int]] | None = None):
+        self.pid = pid
+        self.peak = 0
+        self.size = 1
+        self._bury = bury
+        self._poller: select.poll | None = None
+        self._fd = -1
+        with contextlib.suppress(AttributeError, OSError):  # not Linux, or forbidden in an old container
+            self._fd = os.pidfd_open(pid)
+            self._poller = select.poll()
+            self._poller.register(self._fd, select.POLLIN)
+
+    def wait(self, timeout: float | None, stops: Sequence[threading.Event]) -> End:
+        """Until the leader has ended, `timeout` seconds are over, or one of `stops` is set."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = TICK if deadline is None else min(TICK, deadline - time.monotonic())
+            if self._ended(max(left, 0)):
+                return End.OF_ITSELF
+            if any(stop.is_set() for stop in stops):
+                return End.CALLED_OFF
+            peak, self.size = _sampled(self.pid)
+            self.peak = max(self.peak, peak)
+            if deadline is not None and time.monotonic() >= deadline:
+                return End.OVERDUE
+
+    def _ended(self, seconds: float) -> bool:
+        """Whether the leader ends within that time. It is left to be waited for."""
+        if self._poller is not None:
+            return bool(self._poller.poll(seconds * 1000))
+        until, pause = time.monotonic() + seconds, 0.0005
+        while True:
+            with contextlib.suppress(InterruptedError):
+                if self._bury is not None and _is_dead(self.pid):
+                    return True
+                try:
+                    if (
+                        self._bury is None
+                        and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+                    ):
+                        return True
+                except ChildProcessError:
+                    return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 2, 0.01)
+
+    def end(self) -> tuple[int, int]:
+        """Kill what is left of the family and wait for it; the leader's status, and the peak in bytes."""
+        self._kill(signal.SIGKILL)
+        reaper.forget(self.pid)
+        if self._fd >= 0:
+            os.close(self._fd)
+        try:
+            status, peak = self._bury() if self._bury else _wait(self.pid)
+        except ChildProcessError:  # the program around us ignores SIGCHLD: the system has waited
+            return 0, self.peak
+        finally:
+            until = time.monotonic() + DYING
+            while self._kill(0) and _lives(self.pid) and time.monotonic() < until:
+                time.sleep(0.005)
+        # Linux hands the peak of the parent down to its child, so what is not above ours says nothing.
+        if peak > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+            self.peak = max(self.peak, peak * (1 if sys.platform == "darwin" else 1024))
+        return status, self.peak
+
+    def _kill(self, number: int) -> bool:
+        """Send a signal to the group; whether there was anybody."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+
+def _lives(group: int) -> bool:
+    """Whether a process group has more than zombies, which init may be slow to bury."""
+    try:
+        pids = [name for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return False
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+            state, _, leader = file.read().rpartition(b")")[2].split()[:3]
+            if int(leader) == group and state not in (b"Z", b"X"):
+                return True
+    return False
+
+
+def end_strays(mark: str, folder: str | None = None) -> None:
+    """Kill whoever has inherited a variable of the environment (`NAME=value`), or works in the folder, until
+    nobody is left: what has left the group of its family."""
+    for _ in range(ROUNDS):
+        if not (found := _strays(os.fsencode(mark), folder)):
+            return
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _strays(mark: bytes, folder: str | None) -> list[int]:
+    found: list[int] = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            inherited = mark in file.read().split(b"\0")
+            if inherited or (folder is not None and _within(os.readlink(f"/proc/{name}/cwd"), folder)):
+                found.append(int(name))
+    return found
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _is_dead(pid: int) -> bool:
+    """Whether a process has ended, waited for or not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
+
+
+def _wait(pid: int) -> tuple[int, int]:
+    """Wait for a child of ours: its exit status, and its peak as getrusage has it."""
+    _, status, usage = os.wait4(pid, 0)
+    return os.waitstatus_to_exitcode(status), usage.ru_maxrss
+
+
+def _sampled(pid: int) -> tuple[int, int]:
+    """The peak, in bytes, of the largest process among a process and its descendants, 0 if unknown; their
+    number."""
+    peak, size = 0, 1
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            if found := re.search(r"VmHWM:\s*(\d+) kB", file.read()):
+                peak = int(found[1]) * 1024
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                for child in file.read().split():
+                    theirs, number = _sampled(int(child))
+                    peak, size = max(peak, theirs), size + number
+    except OSError:  # it has ended meanwhile, or this is not Linux
+        pass
+    return peak, size

@@ -1,0 +1,1 @@
+"""PyTorch modules as programs: the importer, and the backend of torch.compile."""

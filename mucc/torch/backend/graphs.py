@@ -1,0 +1,102 @@
+"""What the importer is told of a functional graph of AOTAutograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from mucc.torch.importer.capture import Captured, Input, Ref, Source, drop_notes, torch
+from mucc.torch.importer.extents import name_extents, typical, typical_extents
+from mucc.torch.importer.integers import wide_integers
+from mucc.torch.importer.partition import Formats, Graph, tensor_inputs
+from mucc.torch.importer.work import ALIASES
+
+Node = Any
+_aten = torch.ops.aten
+
+_STRIDED = frozenset((_aten.as_strided, _aten.as_strided_scatter, _aten.as_strided_copy))
+"""What reads memory, whatever tensor lies there."""
+
+
+def graph_of(module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict[str, int]]:
+    """A graph of AOTAutograd for the importer, and the usual sizes of its open extents.
+
+    Kernels are for tensors on one CUDA device, or `anywhere`.
+    """
+    drop_notes(module.graph)
+    nodes = list(module.graph.nodes)
+    inputs: dict[str, Input] = {}
+    results: list[Any] = []
+    for node in nodes:
+        if node.op == "placeholder":
+            inputs[node.name] = Input(Source.USER, node.name, len(inputs))
+        elif node.op == "get_attr" and "val" not in node.meta:
+            value = _attribute(module, node.target)
+            if isinstance(value, torch.Tensor):
+                node.meta["val"] = value
+        elif node.op == "output":
+            results = torch.utils._pytree.tree_leaves(node.args[0])
+    structure = [Ref(r.name) if isinstance(r, torch.fx.Node) else r for r in results]
+    captured = Captured(module.graph, inputs, structure, ())
+    names = name_extents(nodes)
+    graph = Graph(captured, formats, names=names, excluded=_excluded(captured, anywhere), free_ends=ALIASES)
+    return graph, typical_extents(nodes, names)
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def _excluded(captured: Captured, anywhere: bool) -> Callable[[Node], str | None]:
+    """Why an operation on these tensors is left to PyTorch, or None."""
+
+    integers = wide_integers(captured)
+
+    def reason(node: Node) -> str | None:
+        made = tensors_of(node)
+        read = [t for n in tensor_inputs(node) for t in tensors_of(n)]
+        devices = {t.device for t in (*made, *read)}
+        if len(devices) > 1 or not (anywhere or all(d.type == "cuda" for d in devices)):
+            return f"tensors on {' and '.join(sorted(map(str, devices)))}"
+        if any(t.layout != torch.strided or t.is_neg() or t.is_conj() for t in (*made, *read)):
+            return "a tensor that lies in memory in a way of its own"
+        if wide := integers(node):
+            return wide
+        if any(d == 0 for t in read for d in t.shape if isinstance(d, int)):
+            return "an empty tensor"
+        if any(getattr(u.target, "overloadpacket", None) in _STRIDED for u in node.users):
+            return "as_strided reads its memory"
+        return None
+
+    return reason
+
+
+def tensors_of(node: Node) -> list[Any]:
+    """The tensors that a node's value is made of."""
+    value = node.meta.get("val")
+    values = cast("list[Any]", value) if isinstance(value, tuple | list) else [value]
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def order_of(tensor: Any) -> tuple[int, ...] | None:
+    """The axes of a tensor from the outermost in memory on; None where it is contiguous.
+
+    None too where elements do not fill their memory: values are the same however they lie there.
+    """
+    shape, strides = [typical(e) for e in tensor.shape], [typical(s) for s in tensor.stride()]
+    axes = [a for a in range(len(shape)) if shape[a] != 1]
+    ordered = sorted(axes, key=lambda a: -strides[a])
+    if ordered == axes or not _is_dense(shape, strides, ordered):
+        return None
+    return (*(a for a in range(len(shape)) if shape[a] == 1), *ordered)
+
+
+def _is_dense(shape: list[int], strides: list[int], ordered: list[int]) -> bool:
+    expected = 1
+    for axis in reversed(ordered):
+        if strides[axis] != expected:
+            return False
+        expected *= shape[axis]
+    return True

@@ -1,0 +1,169 @@
+"""ATen's convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
+from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
+from mucc.dialects.mu.ops.pooling import PoolOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.views import ExpandOp
+from mucc.torch.importer.aten_views import reshaped
+from mucc.torch.importer.lowering import (
+    LOWERINGS,
+    Builder,
+    Built,
+    Unsupported,
+    aten,
+    dims_of,
+    dtype_of,
+    fixed,
+    lowers,
+)
+
+Sizes = Sequence[int] | int
+
+
+def spread(value: Sizes, rank: int) -> list[int]:
+    """One number per spatial axis."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    return numbers * rank if len(numbers) == 1 else numbers
+
+
+@lowers(aten.convolution.default)
+def convolution(
+    b: Builder,
+    x: Any,
+    w: Any,
+    bias: Any,
+    stride: Sizes,
+    pad: Sizes,
+    dilation: Sizes,
+    transposed: bool,
+    output_pad: Sizes,
+    groups: int,
+) -> Built:
+    rank = len(dims_of(w)) - 2
+    alone = len(dims_of(x)) == rank + 1
+    value = b.add(ExpandOp(x, [0])) if alone else b.value(x)
+    options: dict[str, Any] = {
+        "stride": spread(stride, rank),
+        "pad": spread(pad, rank),
+        "dilation": spread(dilation, rank),
+        "groups": groups,
+        "compute": ComputeAttr(Compute(b.conv_compute)) if dtype_of(value) == "f32" else None,
+    }
+    if transposed:
+        result = b.add(ConvTransposeOp(value, w, output_pad=spread(output_pad, rank), **options))
+    else:
+        result = b.add(ConvOp(value, w, **options))
+    if bias is not None:
+        result = b.call(e.AddOp, result, b.column(bias, 1, rank + 2))
+    return b.add(ReduceOp("sum", result, [0])) if alone else result
+
+
+def pooled(
+    b: Builder,
+    kind: str,
+    x: Any,
+    size: Sizes,
+    stride: Sizes = (),
+    pad: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil: bool = False,
+    count_pad: bool = True,
+    rank: int = 2,
+) -> SSAValue:
+    """Pooling over the last `rank` axes; what comes without a batch or channels gets them for the time."""
+    dims = dims_of(x)
+    missing = rank + 2 - len(dims)
+    value = b.add(ExpandOp(x, range(missing))) if missing > 0 else b.value(x)
+    sizes = spread(size, rank)
+    result = b.add(
+        PoolOp(
+            kind,
+            value,
+            sizes,
+            spread(stride, rank) if stride else sizes,
+            spread(pad, rank),
+            spread(dilation, rank),
+            ceil,
+            count_pad,
+        )
+    )
+    return reshaped(b, result, b.result.dims) if missing > 0 else result
+
+
+def _max_pool(rank: int) -> Callable[..., Built]:
+    def build(
+        b: Builder,
+        x: Any,
+        size: Sizes,
+        stride: Sizes = (),
+        pad: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil: bool = False,
+    ) -> Built:
+        return pooled(b, "max", x, size, stride, pad, dilation, ceil, rank=rank)
+
+    return build
+
+
+def _avg_pool(rank: int) -> Callable[..., Built]:
+    def build(
+        b: Builder,
+        x: Any,
+        size: Sizes,
+        stride: Sizes = (),
+        pad: Sizes = 0,
+        ceil: bool = False,
+        count_pad: bool = True,
+        divisor: int | None = None,
+    ) -> Built:
+        if divisor is not None:
+            raise Unsupported("a pool with a divisor of its own")
+        return pooled(b, "avg", x, size, stride, pad, 1, ceil, count_pad, rank)
+
+    return build
+
+
+def _with_indices(rank: int) -> Callable[..., Built]:
+    pool = _max_pool(rank)
+
+    def build(b: Builder, *args: Any) -> Built:
+        value = pool(b, *args)
+        assert not isinstance(value, tuple)
+        return value, None
+
+    return build
+
+
+def _adaptive(rank: int) -> Callable[..., Built]:
+    def build(b: Builder, x: Any, size: Sizes) -> Built:
+        wanted = spread(size, rank)
+        extents = [fixed(d) for d in dims_of(x)[-rank:]]
+        if all(n == 1 for n in wanted):
+            axes = range(len(dims_of(x)) - rank, len(dims_of(x)))
+            return b.keep(b.add(ReduceOp("mean", x, axes)), axes)
+        if any(extent % n for extent, n in zip(extents, wanted, strict=True)):
+            raise Unsupported("adaptive pooling whose windows are not of one size")
+        return pooled(
+            b, "avg", x, [extent // n for extent, n in zip(extents, wanted, strict=True)], rank=rank
+        )
+
+    return build
+
+
+for _rank in (1, 2, 3):
+    LOWERINGS[getattr(aten, f"max_pool{_rank}d").default] = _max_pool(_rank)
+    LOWERINGS[getattr(aten, f"avg_pool{_rank}d").default] = _avg_pool(_rank)
+    for _name in (f"adaptive_avg_pool{_rank}d", f"_adaptive_avg_pool{_rank}d"):
+        if hasattr(aten, _name):
+            LOWERINGS[getattr(aten, _name).default] = _adaptive(_rank)
+    if _rank > 1:
+        LOWERINGS[getattr(aten, f"max_pool{_rank}d_with_indices").default] = _with_indices(_rank)

@@ -1,0 +1,106 @@
+"""ATen operations that look elements up, and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
+from mucc.dialects.mu.ops.normalisation import LogSoftmaxOp
+from mucc.dialects.mu.ops.views import ExpandOp
+from mucc.torch.importer.aten_normalisation import MEAN, SUM, loss
+from mucc.torch.importer.aten_reduction import reduced
+from mucc.torch.importer.aten_views import reshaped
+from mucc.torch.importer.lowering import (
+    EXACT,
+    Builder,
+    Built,
+    Unsupported,
+    aten,
+    axis_of,
+    dims_of,
+    dtype_of,
+    fixed,
+    lowers,
+)
+
+
+@lowers(aten.gather.default)
+def gather(b: Builder, x: Any, axis: int, index: Any, **options: Any) -> Built:
+    axis = axis_of(axis, len(dims_of(x)))
+    others = [n for n in range(len(dims_of(x))) if n != axis]
+    if any(dims_of(x)[n] != dims_of(index)[n] for n in others):
+        raise Unsupported("gather by an index of another shape")
+    return b.add(TakeAlongOp(x, index, axis))
+
+
+@lowers(aten.embedding.default)
+def embedding(b: Builder, table: Any, rows: Any, *_: Any) -> Built:
+    return b.add(GatherOp(table, rows))
+
+
+@lowers(aten.index_select.default)
+def index_select(b: Builder, x: Any, axis: int, rows: Any) -> Built:
+    if axis != 0:
+        raise Unsupported("index_select of another axis than the first")
+    return b.add(GatherOp(x, rows))
+
+
+@lowers(aten.index.Tensor)
+def index(b: Builder, x: Any, indices: Sequence[Any]) -> Built:
+    first, *others = indices
+    if first is None or any(i is not None for i in others) or dtype_of(first) == "bool":
+        raise Unsupported("indexing by other than the first axis")
+    count = fixed(dims_of(x)[0])
+    if count > EXACT:
+        raise Unsupported("indices beyond 2²⁴")
+    # Negative ones count from the end. What is valid is exact in f32.
+    negative = b.add(e.CmpOp("lt", first, b.number(0)))
+    place = b.cast(b.call(e.SelectOp, negative, b.call(e.AddOp, first, count), first), "s32")
+    return b.add(GatherOp(x, place))
+
+
+@lowers(aten.cross_entropy_loss.default)
+def cross_entropy(
+    b: Builder,
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore: int = -100,
+    smoothing: float = 0.0,
+) -> Built:
+    if weight is not None or smoothing or dtype_of(target) not in ("s32", "s8", "u8"):
+        raise Unsupported("cross entropy with weights, smoothing or probabilities")
+    axis = 1 if len(dims_of(x)) > 1 else 0
+    logs = b.add(LogSoftmaxOp(x, axis))
+    counts = b.add(e.CmpOp("ne", target, b.number(ignore)))
+    # Any class will do where a target does not count. s32 below the number of classes is exact in f32.
+    place = b.cast(b.call(e.SelectOp, counts, target, 0), "s32")
+    chosen = b.add(TakeAlongOp(logs, b.add(ExpandOp(place, [axis])), axis))
+    losses = b.call(e.SelectOp, counts, b.call(e.NegOp, reshaped(b, chosen, dims_of(target))), 0)
+    if reduction != MEAN:
+        return loss(b, losses, reduction)
+    return b.call(e.DivOp, loss(b, losses, SUM), reduced(b, "sum", counts))
+
+
+@lowers(aten.scaled_dot_product_attention.default)
+def attention(
+    b: Builder,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Built:
+    if dropout:
+        raise Unsupported("random numbers: they come from torch's generator")
+    if enable_gqa:
+        raise Unsupported("attention with fewer heads of keys than of queries")
+    return b.add(AttentionOp(q, k, v, mask, causal, scale))

@@ -1,0 +1,288 @@
+"""ATen operations that work element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.types import Shaped
+from mucc.torch.importer.lowering import (
+    FLOATS,
+    LOWERINGS,
+    MU_DTYPES,
+    Builder,
+    Built,
+    Unsupported,
+    aten,
+    dtype_of,
+    lowers,
+)
+
+_UNARY: dict[str, Callable[..., Operation]] = {
+    "abs": e.AbsOp,
+    "erf": e.ErfOp,
+    "exp": e.ExpOp,
+    "expm1": e.Expm1Op,
+    "hardsigmoid": e.HardsigmoidOp,
+    "hardswish": e.HardswishOp,
+    "log": e.LogOp,
+    "mish": e.MishOp,
+    "neg": e.NegOp,
+    "relu": e.ReluOp,
+    "rsqrt": e.RsqrtOp,
+    "selu": e.SeluOp,
+    "sigmoid": e.SigmoidOp,
+    "silu": e.SiluOp,
+    "sqrt": e.SqrtOp,
+    "tanh": e.TanhOp,
+}
+
+
+def _unary(cls: Callable[..., Operation]) -> Callable[..., Built]:
+    def build(b: Builder, x: Any) -> Built:
+        return b.call(cls, x)
+
+    return build
+
+
+for _name, _cls in _UNARY.items():
+    LOWERINGS[getattr(aten, _name).default] = _unary(_cls)
+
+
+def _binary(cls: Callable[..., Operation]) -> Callable[..., Built]:
+    def build(b: Builder, x: Any, y: Any) -> Built:
+        return b.call(cls, x, y)
+
+    return build
+
+
+for _overload, _cls in (
+    (aten.mul.Tensor, e.MulOp),
+    (aten.mul.Scalar, e.MulOp),
+    (aten.maximum.default, e.MaxOp),
+    (aten.minimum.default, e.MinOp),
+    (aten.pow.Tensor_Tensor, e.PowOp),
+):
+    LOWERINGS[_overload] = _binary(_cls)
+
+
+@lowers(aten.div.Tensor, aten.div.Scalar)
+def quotient(b: Builder, x: Any, y: Any) -> Built:
+    """`x / y`, which is a float where both are integers."""
+    values = [b.value(v) for v in (x, y)]
+    return b.call(e.DivOp, *(b.cast(v, "f32") if dtype_of(v) == "s32" else v for v in values))
+
+
+def _scaled(b: Builder, value: Any, alpha: float) -> SSAValue:
+    return b.value(value) if alpha == 1 else b.call(e.MulOp, value, alpha)
+
+
+@lowers(aten.add.Tensor, aten.add.Scalar)
+def add(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
+    return b.call(e.AddOp, x, _scaled(b, y, alpha))
+
+
+@lowers(aten.sub.Tensor, aten.sub.Scalar)
+def sub(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
+    return b.call(e.SubOp, x, _scaled(b, y, alpha))
+
+
+@lowers(aten.rsub.Scalar, aten.rsub.Tensor)
+def rsub(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
+    return b.call(e.SubOp, y, _scaled(b, x, alpha))
+
+
+@lowers(aten.reciprocal.default)
+def reciprocal(b: Builder, x: Any) -> Built:
+    return quotient(b, 1.0, x)
+
+
+@lowers(aten.sign.default)
+def sign(b: Builder, x: Any) -> Built:
+    positive, negative = (b.add(e.CmpOp(relation, x, b.number(0))) for relation in ("gt", "lt"))
+    return b.call(e.SelectOp, positive, 1.0, b.call(e.SelectOp, negative, -1.0, 0.0))  # torch's of NaN is 0
+
+
+@lowers(aten.pow.Tensor_Scalar)
+def power(b: Builder, x: Any, exponent: float) -> Built:
+    match exponent:
+        case 1:
+            return b.value(x)
+        case 2:
+            return b.call(e.MulOp, x, x)
+        case 3:
+            return b.call(e.MulOp, b.call(e.MulOp, x, x), x)
+        case 0.5:
+            return b.call(e.SqrtOp, x)
+        case -0.5:  # not as pow has it: NaN for -inf, -inf for -0
+            return b.call(e.RsqrtOp, x)
+        case _:
+            return b.call(e.PowOp, x, exponent)
+
+
+@lowers(aten.clamp.default, aten.clamp.Tensor)
+def clamp(b: Builder, x: Any, lo: Any = None, hi: Any = None) -> Built:
+    if lo is None:
+        return b.call(e.MinOp, x, hi)
+    if hi is None:
+        return b.call(e.MaxOp, x, lo)
+    return b.call(e.ClampOp, x, lo, hi)
+
+
+@lowers(aten.hardtanh.default)
+def hardtanh(b: Builder, x: Any, lo: float = -1.0, hi: float = 1.0) -> Built:
+    return b.call(e.HardtanhOp, x, lo=lo, hi=hi)
+
+
+@lowers(aten.clamp_min.default)
+def clamp_min(b: Builder, x: Any, lo: Any) -> Built:
+    return b.call(e.MaxOp, x, lo)
+
+
+@lowers(aten.clamp_max.default)
+def clamp_max(b: Builder, x: Any, hi: Any) -> Built:
+    return b.call(e.MinOp, x, hi)
+
+
+@lowers(aten.gelu.default)
+def gelu(b: Builder, x: Any, approximate: str = "none") -> Built:
+    return b.call(e.GeluOp, x, approximate=approximate)
+
+
+@lowers(aten.softplus.default)
+def softplus(b: Builder, x: Any, beta: float = 1, threshold: float = 20) -> Built:
+    # Above the threshold torch gives x, which the formula gives too, within a rounding of f32.
+    if threshold < 16:
+        raise Unsupported(f"softplus with the threshold {threshold}")
+    return b.call(e.SoftplusOp, x, beta=beta)
+
+
+@lowers(aten.leaky_relu.default)
+def leaky_relu(b: Builder, x: Any, slope: float = 0.01) -> Built:
+    return b.call(e.LeakyReluOp, x, slope=slope)
+
+
+@lowers(aten.elu.default)
+def elu(b: Builder, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Built:
+    if input_scale != 1:
+        raise Unsupported("elu with an input scale")
+    value = b.call(e.EluOp, x, alpha=alpha)
+    return value if scale == 1 else b.call(e.MulOp, value, scale)
+
+
+_RELATIONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def _compare(relation: str) -> Callable[..., Built]:
+    def build(b: Builder, x: Any, y: Any) -> Built:
+        operands = [b.value(o) for o in (x, y)]
+        kinds = [dtype_of(o) for o in operands]
+        if "bool" in kinds:
+            if not isinstance(y, bool | int | float):
+                raise Unsupported("a comparison of bools")
+            operands[0] = b.cast(operands[0], "f32")
+        return b.add(e.CmpOp(relation, *operands))
+
+    return build
+
+
+for _name in _RELATIONS:
+    for _kind in ("Scalar", "Tensor"):
+        LOWERINGS[getattr(getattr(aten, _name), _kind)] = _compare(_name)
+
+
+def as_bool(b: Builder, x: Any) -> SSAValue:
+    """A condition; a number holds where it is not zero."""
+    value = b.value(x)
+    if Shaped.of(value.type).element_type == i1:
+        return value
+    return b.add(e.CmpOp("ne", value, b.number(0)))
+
+
+@lowers(aten.logical_not.default, aten.bitwise_not.default)
+def logical_not(b: Builder, x: Any) -> Built:
+    _only_bool(b)
+    return b.call(e.NotOp, as_bool(b, x))
+
+
+@lowers(aten.logical_and.default, aten.bitwise_and.Tensor)
+def logical_and(b: Builder, x: Any, y: Any) -> Built:
+    _only_bool(b)
+    return b.call(e.AndOp, as_bool(b, x), as_bool(b, y))
+
+
+@lowers(aten.logical_or.default, aten.bitwise_or.Tensor)
+def logical_or(b: Builder, x: Any, y: Any) -> Built:
+    _only_bool(b)
+    return b.call(e.OrOp, as_bool(b, x), as_bool(b, y))
+
+
+def _only_bool(b: Builder) -> None:
+    if b.result.dtype != "bool":
+        raise Unsupported("bits of integers")
+
+
+@lowers(aten.where.self)
+def where(b: Builder, condition: Any, x: Any, y: Any) -> Built:
+    _no_bool_values(b, x, y)
+    return b.call(e.SelectOp, as_bool(b, condition), x, y)
+
+
+@lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(b: Builder, x: Any, mask: Any, value: Any) -> Built:
+    _no_bool_values(b, x, value)
+    return b.call(e.SelectOp, as_bool(b, mask), value, x)
+
+
+def _no_bool_values(b: Builder, *values: Any) -> None:
+    if any(dtype_of(b.value(v)) == "bool" for v in values):
+        raise Unsupported("a choice between bools")
+
+
+@lowers(aten.isnan.default)
+def isnan(b: Builder, x: Any) -> Built:
+    return b.add(e.CmpOp("ne", x, x))
+
+
+@lowers(aten.to.dtype, aten._to_copy.default, aten._to_copy.default, aten.to.dtype_layout)
+def convert(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
+    value, dtype = b.value(x), b.result.dtype
+    if dtype not in MU_DTYPES:
+        raise Unsupported(f"mu has no {dtype}")
+    if dtype == "bool":
+        return as_bool(b, value)
+    if dtype not in FLOATS and dtype_of(value) not in ("bool", MU_DTYPES[dtype]):
+        raise Unsupported(f"a conversion to {dtype}, which torch rounds towards zero")
+    return b.cast(value, MU_DTYPES[dtype])
+
+
+@lowers(
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.alias.default,
+    aten.detach.default,
+    aten.lift_fresh_copy.default,
+)
+def same(b: Builder, x: Any, **options: Any) -> Built:
+    return b.value(x)
+
+
+_RANDOM = "random numbers: they come from torch's generator"
+
+
+@lowers(aten.dropout.default)
+def dropout(b: Builder, x: Any, p: float, train: bool) -> Built:
+    if train and p > 0:
+        raise Unsupported(_RANDOM)
+    return b.value(x)
+
+
+@lowers(aten.native_dropout.default)
+def native_dropout(b: Builder, x: Any, p: float, train: bool | None) -> Built:
+    if train is not False and p > 0:
+        raise Unsupported(_RANDOM)
+    return b.value(x), None

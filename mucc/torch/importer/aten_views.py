@@ -1,0 +1,295 @@
+"""ATen's views, joins, and tensors made of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.shape import (
+    ConcatOp,
+    FlipOp,
+    FullOp,
+    IotaOp,
+    PadOp,
+    PermuteOp,
+    ReshapeOp,
+    RollOp,
+    SliceOp,
+    TriangleOp,
+)
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
+from mucc.dialects.mu.types import DTYPES
+from mucc.torch.importer.lowering import (
+    EXACT,
+    MU_DTYPES,
+    Builder,
+    Built,
+    Unsupported,
+    aten,
+    axis_of,
+    dims_of,
+    fixed,
+    lowers,
+)
+
+
+@lowers(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.flatten.using_ints,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.squeeze.default,
+    aten.unflatten.int,
+)
+def reshape(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
+    return reshaped(b, x, b.result.dims)
+
+
+def reshaped(b: Builder, x: Any, dims: Sequence[Any]) -> SSAValue:
+    """The elements under other extents; nothing where they are those already. One element is its own sum."""
+    value = b.value(x)
+    if dims_of(value) == tuple(dims):
+        return value
+    return b.add(ReshapeOp(value, tuple(dims)) if dims else ReduceOp("sum", value))
+
+
+@lowers(aten.unsqueeze.default)
+def unsqueeze(b: Builder, x: Any, axis: int) -> Built:
+    return b.add(ExpandOp(x, [axis_of(axis, len(dims_of(x)) + 1)]))
+
+
+@lowers(aten.expand.default, aten.broadcast_to.default)
+def expand(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
+    return b.value(x) if dims_of(x) == b.result.dims else b.add(BroadcastOp(x, b.result.dims))
+
+
+@lowers(aten.permute.default)
+def permute(b: Builder, x: Any, order: Sequence[int]) -> Built:
+    rank = len(order)
+    positions = [axis_of(a, rank) for a in order]
+    if positions == list(range(rank)):
+        return b.value(x)
+    if rank > 1 and positions == [*range(rank - 2), rank - 1, rank - 2]:
+        return b.add(TransposeOp(x))
+    return b.add(PermuteOp(x, positions))
+
+
+@lowers(aten.transpose.int)
+def transpose(b: Builder, x: Any, first: int, second: int) -> Built:
+    order = list(range(len(dims_of(x))))
+    order[first], order[second] = order[second], order[first]
+    return permute(b, x, order)
+
+
+@lowers(aten.t.default)
+def t(b: Builder, x: Any) -> Built:
+    return b.value(x) if len(dims_of(x)) < 2 else b.add(TransposeOp(x))
+
+
+def sliced(b: Builder, x: Any, axis: int, start: int, stop: int, step: int = 1) -> SSAValue:
+    """Part of an axis; nothing where it is all of it."""
+    value = b.value(x)
+    whole = fixed(dims_of(value)[axis])
+    return value if (start, stop, step) == (0, whole, 1) else b.add(SliceOp(value, axis, start, stop, step))
+
+
+@lowers(aten.slice.Tensor)
+def slice_(
+    b: Builder, x: Any, axis: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Built:
+    dim = dims_of(x)[axis]
+    if isinstance(dim, str):
+        if not start and end is None and step == 1:
+            return b.value(x)
+        raise Unsupported(f"part of the open extent {dim}")
+    first, stop, _ = slice(start, end).indices(dim)
+    return sliced(b, x, axis_of(axis, len(dims_of(x))), first, stop, step)
+
+
+@lowers(aten.select.int)
+def select(b: Builder, x: Any, axis: int, index: int) -> Built:
+    axis = axis_of(axis, len(dims_of(x)))
+    index %= fixed(dims_of(x)[axis])
+    return reshaped(b, sliced(b, x, axis, index, index + 1), b.result.dims)
+
+
+@lowers(aten.slice_scatter.default)
+def slice_scatter(
+    b: Builder,
+    x: Any,
+    part: Any,
+    axis: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Built:
+    axis = axis_of(axis, len(dims_of(x)))
+    whole = fixed(dims_of(x)[axis])
+    first, stop, _ = slice(start, end).indices(whole)
+    if step != 1:
+        raise Unsupported("writing to every other element")
+    before = [sliced(b, x, axis, 0, first)] if first else []
+    behind = [sliced(b, x, axis, stop, whole)] if stop < whole else []
+    return b.add(ConcatOp([*before, part, *behind], axis)) if before or behind else b.value(part)
+
+
+@lowers(aten.select_scatter.default)
+def select_scatter(b: Builder, x: Any, part: Any, axis: int, index: int) -> Built:
+    axis = axis_of(axis, len(dims_of(x)))
+    index %= fixed(dims_of(x)[axis])
+    return slice_scatter(b, x, b.add(ExpandOp(part, [axis])), axis, index, index + 1)
+
+
+def _parts(b: Builder, x: Any, sizes: Sequence[int], axis: int) -> Built:
+    axis = axis_of(axis, len(dims_of(x)))
+    starts = [sum(sizes[:n]) for n in range(len(sizes))]
+    return tuple(sliced(b, x, axis, s, s + size) for s, size in zip(starts, sizes, strict=True))
+
+
+@lowers(aten.split_with_sizes.default)
+def split_with_sizes(b: Builder, x: Any, sizes: Sequence[int], axis: int = 0) -> Built:
+    return _parts(b, x, sizes, axis)
+
+
+@lowers(aten.split.Tensor, aten.chunk.default)
+def split(b: Builder, x: Any, size: int, axis: int = 0) -> Built:
+    return _parts(b, x, [fixed(m.dims[axis]) for m in b.results if m is not None], axis)
+
+
+@lowers(aten.unbind.int)
+def unbind(b: Builder, x: Any, axis: int = 0) -> Built:
+    axis = axis_of(axis, len(dims_of(x)))
+    return tuple(
+        reshaped(b, sliced(b, x, axis, n, n + 1), m.dims) for n, m in enumerate(b.results) if m is not None
+    )
+
+
+@lowers(aten.cat.default)
+def cat(b: Builder, values: Sequence[Any], axis: int = 0) -> Built:
+    parts = [b.value(v) for v in values]
+    if b.result.is_float:
+        parts = [b.cast(p, MU_DTYPES[b.result.dtype]) for p in parts]
+    return b.add(ConcatOp(parts, axis))
+
+
+@lowers(aten.stack.default)
+def stack(b: Builder, values: Sequence[Any], axis: int = 0) -> Built:
+    axis = axis_of(axis, b.result.rank)
+    return b.add(ConcatOp([b.add(ExpandOp(v, [axis])) for v in values], axis))
+
+
+@lowers(aten.constant_pad_nd.default)
+def constant_pad(b: Builder, x: Any, pad: Sequence[int], value: float = 0) -> Built:
+    return padded(b, x, pad, "constant", value)
+
+
+@lowers(aten.pad.default)
+def pad(b: Builder, x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Built:
+    return padded(b, x, pad, mode, value or 0)
+
+
+def padded(b: Builder, x: Any, pad: Sequence[int], mode: str, value: float) -> SSAValue:
+    """Padding as torch gives it: low and high of the last axis first. What is negative cuts off."""
+    rank = len(dims_of(x))
+    low, high = [0] * rank, [0] * rank
+    for n in range(len(pad) // 2):
+        low[rank - 1 - n], high[rank - 1 - n] = pad[2 * n], pad[2 * n + 1]
+    result = b.value(x)
+    for axis in range(rank):
+        if low[axis] < 0 or high[axis] < 0:
+            extent = fixed(dims_of(result)[axis])
+            result = sliced(b, result, axis, max(-low[axis], 0), extent - max(-high[axis], 0))
+    low, high = [max(n, 0) for n in low], [max(n, 0) for n in high]
+    return b.add(PadOp(result, low, high, mode, value)) if any((*low, *high)) else result
+
+
+for _name, _mode in (("reflection", "reflect"), ("replication", "replicate")):
+    for _rank in (1, 2, 3):
+
+        def _pad(b: Builder, x: Any, pad: Sequence[int], mode: str = _mode) -> Built:
+            return padded(b, x, pad, mode, 0)
+
+        lowers(getattr(aten, f"{_name}_pad{_rank}d").default)(_pad)
+
+
+@lowers(aten.flip.default)
+def flip(b: Builder, x: Any, axes: Sequence[int]) -> Built:
+    return b.add(FlipOp(x, sorted(axis_of(a, len(dims_of(x))) for a in axes)))
+
+
+@lowers(aten.roll.default)
+def roll(b: Builder, x: Any, shifts: Sequence[int], axes: Sequence[int] = ()) -> Built:
+    if not axes:
+        raise Unsupported("roll over all elements")
+    value = b.value(x)
+    for shift, axis in zip(shifts, axes, strict=True):
+        value = b.add(RollOp(value, shift, axis_of(axis, len(dims_of(value)))))
+    return value
+
+
+@lowers(aten.tril.default)
+def tril(b: Builder, x: Any, diagonal: int = 0) -> Built:
+    return b.add(TriangleOp("lower", x, diagonal))
+
+
+@lowers(aten.triu.default)
+def triu(b: Builder, x: Any, diagonal: int = 0) -> Built:
+    return b.add(TriangleOp("upper", x, diagonal))
+
+
+@lowers(
+    aten.full.default,
+    aten.full_like.default,
+    aten.new_full.default,
+    aten.scalar_tensor.default,
+)
+def full(b: Builder, *args: Any, **options: Any) -> Built:
+    return filled(b, args[-1])
+
+
+def filled(b: Builder, value: float) -> SSAValue:
+    """A tensor of one number, like the node's value."""
+    if b.result.dtype == "bool":
+        raise Unsupported("a tensor of bools")
+    if not b.result.dims and b.result.is_float:
+        return b.number(value)
+    if not b.result.dims:
+        raise Unsupported("one integer")
+    b.number(value)
+    return b.add(FullOp(b.result.dims, float(value), b.result.element_type))
+
+
+@lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
+def zeros(b: Builder, *args: Any, **options: Any) -> Built:
+    return filled(b, 0.0)
+
+
+@lowers(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
+def ones(b: Builder, *args: Any, **options: Any) -> Built:
+    return filled(b, 1.0)
+
+
+@lowers(aten.arange.start_step)
+def arange(b: Builder, start: float, end: float, step: float = 1, **options: Any) -> Built:
+    count = b.result.extent(0)
+    if b.result.is_float:
+        value = b.cast(b.add(IotaOp((count,), 0)), "f32")
+        value = value if step == 1 else b.call(e.MulOp, value, step)
+        return value if start == 0 else b.call(e.AddOp, value, start)
+    if step != 1 or start != 0:
+        if abs(start) + count * abs(step) > EXACT:
+            raise Unsupported("integers beyond 2²⁴")
+        value = b.call(e.AddOp, b.call(e.MulOp, b.add(IotaOp((count,), 0)), step), start)
+        return b.add(e.CastOp(value, DTYPES["s32"]))
+    return b.add(IotaOp((count,), 0))
+
+
+@lowers(aten.arange.default)
+def arange_to(b: Builder, end: float, **options: Any) -> Built:
+    return arange(b, 0, end)

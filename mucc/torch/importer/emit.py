@@ -1,0 +1,148 @@
+"""Pieces of a graph to kernels of `mu`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.views import BroadcastOp
+from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_name
+from mucc.frontend.names import Names
+from mucc.torch.importer import partition
+from mucc.torch.importer.lowering import Meta
+from mucc.torch.importer.partition import Graph, Node, Piece, is_part
+
+
+@dataclass
+class Kernel:
+    """A piece as a kernel: the nodes that its parameters and results stand for, in order."""
+
+    op: KernelOp
+    piece: Piece
+    parameters: list[Node]
+    results: list[Node]
+
+    @property
+    def name(self) -> str:
+        return self.op.sym_name.data
+
+
+def stored_type(meta: Meta) -> TensorType:
+    """How a value lies in memory between kernels: a bool is a u8."""
+    if meta.dtype == "bool":
+        return TensorType.of(meta.dims, DTYPES["u8"])
+    return meta.type()
+
+
+def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], plain: bool = False) -> Kernel:
+    """The kernel of a piece. `leaving` names the nodes whose values leave the graph.
+
+    With `plain` nothing in it is called after the graph: pieces that compute the same are the same text.
+    """
+    own = set(piece.nodes)
+    leaving = set(leaving)
+    numbers = {n: graph.captured.number(n.name) for n in partition.sources_of(graph, piece)}
+    parameters = [node for node, number in numbers.items() if number is None]
+    results = [n for n in piece.nodes if _leaves(graph, n, own, leaving)]
+    names = Names("out")
+    wanted = ["x" if plain else argument_name(graph, p) for p in parameters]
+    given = [(names.new(w), parameter_type(graph, p)) for w, p in zip(wanted, parameters, strict=True)]
+    block = Block(arg_types=[t for _, t in given])
+    values: dict[Node, Any] = {}
+    for node, (hint, _), argument in zip(parameters, given, block.args, strict=True):
+        argument.name_hint = hint
+        values[node] = argument
+    for node in parameters:
+        if not graph.is_number(node) and graph.meta(node).dtype == "bool":
+            values[node] = _add(block, e.CmpOp("ne", values[node], _add(block, e.ConstantOp(0.0))))
+    for node, number in numbers.items():
+        if number is not None:
+            values[node] = _add(block, e.ConstantOp(number))
+    for node in piece.nodes:
+        for constant in partition.made_of(graph, node):
+            if constant not in values:
+                _build(graph, constant, block, values, plain)
+        _build(graph, node, block, values, plain)
+    block.add_op(ReturnOp([_stored(block, values[r], graph.meta(r)) for r in results]))
+    called = ["out"]
+    if len(results) > 1:
+        called = [names.new("out" if plain else r.name) for r in results]
+    outputs = [(n, stored_type(graph.meta(r))) for n, r in zip(called, results, strict=True)]
+    dims = _dims([t for _, t in given])
+    op = KernelOp(name, given, outputs, dims, body=Region(block))
+    return Kernel(op, piece, parameters, results)
+
+
+def argument_name(graph: Graph, node: Node) -> str:
+    """What a value is called as a parameter: a weight by its path, anything else as in the graph."""
+    given = graph.captured.inputs.get(node.name)
+    return node.name if given is None or given.is_argument else given.path.replace(".", "_")
+
+
+def parameter_type(graph: Graph, node: Node) -> Attribute:
+    """The type of the parameter that a value is passed as."""
+    return f32 if graph.is_number(node) else stored_type(graph.meta(node))
+
+
+def _dims(types: Iterable[Attribute]) -> list[str]:
+    found: dict[str, None] = {}
+    for type in types:
+        for dim in Shaped.of(type).dims:
+            if isinstance(dim, str):
+                found.setdefault(dim)
+    return list(found)
+
+
+def _leaves(graph: Graph, node: Node, own: set[Node], leaving: set[str]) -> bool:
+    """Whether a value is read outside of its piece."""
+    for name in partition.names_of(graph, node):
+        if name.name in leaving:
+            return True
+        for user in name.users:
+            is_outside = user not in graph.aliases and user.op != "output" and user not in own
+            if is_outside and not (is_part(user) and user.args[0] is name):
+                return True
+    return False
+
+
+def _add(block: Block, op: Any) -> SSAValue:
+    block.add_op(op)
+    return op.results[0]
+
+
+def _build(graph: Graph, node: Node, block: Block, values: dict[Node, Any], plain: bool) -> None:
+    """Append a node; its value, or the tuple of its values, goes into `values`."""
+    if node.target is operator.getitem:
+        values[node] = values[node.args[0]][node.args[1]]
+        return
+    before = block.last_op
+    built = partition.build_node(graph, node, block, values)
+    first = before.next_op if before else block.first_op
+    while first is not None:
+        for result in first.results:
+            result.name_hint = result.name_hint or (None if plain else node.name)
+        first = first.next_op
+    is_tuple = isinstance(node.meta.get("val"), tuple | list)
+    values[node] = built if is_tuple else built[0]
+
+
+def _stored(block: Block, value: SSAValue, meta: Meta) -> SSAValue:
+    if meta.dtype == "bool":
+        value = _add(block, e.CastOp(value, DTYPES["u8"]))
+    if not isinstance(value.type, TensorType):
+        value = _add(block, BroadcastOp(value, meta.dims))
+    if value.type != (wanted := stored_type(meta)):  # a transposed view: results are contiguous
+        value = _add(block, e.CastOp(value, DTYPES[dtype_name(wanted.element_type)]))
+    return value
+
+
+def module_of(kernels: Iterable[Kernel]) -> ModuleOp:
+    """All kernels in one module."""
+    return ModuleOp([k.op for k in kernels])

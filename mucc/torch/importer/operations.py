@@ -1,0 +1,13 @@
+"""All lowerings: loading this fills the registry."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+AREAS = ("pointwise", "contraction", "reduction", "views", "convolution", "normalisation", "indexed")
+
+
+def load() -> None:
+    """Register what every area lowers."""
+    for area in AREAS:
+        import_module(f"mucc.torch.importer.aten_{area}")

@@ -1,0 +1,434 @@
+"""Which nodes of a graph become kernels, which stay with PyTorch, and in which order all of it runs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Block, SSAValue
+
+from mucc.dialects.mu.types import Shaped
+from mucc.dialects.walk import postorder
+from mucc.torch.importer.capture import Captured, Ref, Source, torch
+from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, build
+from mucc.torch.importer.work import VIEWS
+
+Node = Any
+Judge = Callable[["Piece"], str | None]
+"""Says why a piece cannot be a kernel, or None."""
+
+
+@dataclass(frozen=True)
+class Formats:
+    """What products and convolutions of f32 are computed in, and what values of 16-bit floats are rounded.
+
+    `round` is "fused", where only what is stored and what the module converts is rounded, or "eager", where
+    the result of each operation is, as PyTorch has it.
+    """
+
+    matmul: str = "f32"
+    conv: str = "tf32"
+    round: str = "fused"
+
+
+@dataclass
+class Piece:
+    """Nodes that become one kernel, in order."""
+
+    nodes: list[Node]
+    name: str = ""
+
+
+@dataclass
+class Opaque:
+    """A node that PyTorch runs, and why."""
+
+    node: Node
+    reason: str
+
+
+Step = Piece | Opaque
+
+EXTENT = "an extent"
+"""The reason of nodes that compute or check extents: they are no operations on tensors."""
+
+
+@dataclass
+class Graph:
+    """A captured graph with what is known of its nodes."""
+
+    captured: Captured
+    formats: Formats
+    nodes: list[Node] = field(default_factory=list[Node])
+    aliases: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    constants: set[Node] = field(default_factory=set[Node])
+    """Nodes that need no input: every piece that uses one makes it itself."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What open extents are called, by torch's expression."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Numbers for open extents that count as fixed."""
+    excluded: Callable[[Node], str | None] = lambda node: None
+    """Why a node stays with PyTorch whatever it computes, or None."""
+    free_ends: Set[Any] = VIEWS
+    """Views that are left to torch where they only lead out of kernels."""
+    before: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    """Of each node that has to keep its place among such, the one before it."""
+
+    def resolved(self, node: Node) -> Node:
+        """The node whose value this one is."""
+        while node in self.aliases:
+            node = self.aliases[node]
+        return node
+
+    def metas(self, node: Node) -> list[Meta | None]:
+        """What torch makes of a node."""
+        value = node.meta.get("val")
+        return [
+            self._meta(v) for v in (cast("list[Any]", value) if isinstance(value, tuple | list) else [value])
+        ]
+
+    def meta(self, node: Node) -> Meta:
+        """The one value of a node. Raises Unsupported where it is no tensor."""
+        found = self._meta(node.meta.get("val"))
+        if found is None:
+            raise Unsupported("a value that is no tensor")
+        return found
+
+    def _meta(self, value: Any) -> Meta | None:
+        if not isinstance(value, torch.Tensor):
+            return None
+        dims = tuple(d if isinstance(d, int) else self._dim(d) for d in value.shape)
+        return Meta(dims, str(value.dtype).removeprefix("torch."))
+
+    def _dim(self, symbol: Any) -> int | str:
+        text = str(symbol)
+        if text.isdigit():
+            return int(text)
+        if text in self.sizes:
+            return self.sizes[text]
+        if text not in self.names:
+            raise Unsupported(f"the extent {text}, which is known only as it runs")
+        return self.names[text]
+
+    def argument(self, symbol: Any) -> int | str:
+        """An extent among the arguments of a node: a number, or an `Open` one."""
+        dim = self._dim(symbol)
+        return dim if isinstance(dim, int) else Open(dim)
+
+    def reads(self, node: Node, opaque: bool) -> list[Node]:
+        """What has to be there before a node runs: kernels take tensors, and PyTorch extents too."""
+        found = [self.resolved(n) for n in (node.all_input_nodes if opaque else tensor_inputs(node))]
+        return [*found, self.before[node]] if opaque and node in self.before else found
+
+    def is_number(self, node: Node) -> bool:
+        """Whether a node is a number among the arguments."""
+        given = self.captured.inputs.get(node.name)
+        return given is not None and given.source is Source.NUMBER
+
+
+def tensor_inputs(node: Node) -> list[Node]:
+    """The nodes among a node's arguments, each once, but for those that are extents."""
+    return [n for n in dict.fromkeys(node.all_input_nodes) if not is_extent(n)]
+
+
+def is_extent(node: Node) -> bool:
+    """Whether a node is a number that follows from shapes, which the host computes."""
+    return isinstance(node.meta.get("val"), int | float | torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def is_host(node: Node) -> bool:
+    """Whether a node is about extents only: computes one, or checks them. Reading a tensor is more."""
+    if "_local_scalar_dense" in str(node.target):
+        return False
+    return is_extent(node) or "_assert" in str(node.target) or "sym_constrain" in str(node.target)
+
+
+def _keeps_place(node: Node) -> bool:
+    """Whether a call must stay behind the last one of its kind: it draws random numbers, or has effects."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return isinstance(node.target, torch._ops.HigherOrderOperator)
+    return torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable
+
+
+def build_node(
+    graph: Graph, node: Node, block: Block, values: Mapping[Node, Any]
+) -> tuple[SSAValue | None, ...]:
+    """Append what a node becomes to a block. Raises Unsupported."""
+    formats = graph.formats
+    is_eager = formats.round == "eager"
+    builder = Builder(block, graph.metas(node), formats.matmul, formats.conv, is_eager)
+
+    def value(argument: Any) -> Any:
+        match argument:
+            case torch.fx.Node() if is_extent(argument):
+                return graph.argument(argument.meta["val"])
+            case torch.fx.Node():
+                if (found := values.get(graph.resolved(argument))) is None:
+                    raise Unsupported(f"the value {argument.name}")
+                return found
+            case list() | tuple():
+                return [value(a) for a in cast("list[Any]", argument)]
+            case torch.SymInt():
+                return graph.argument(argument)
+            case _:
+                return argument
+
+    return build(
+        builder, node.target, [value(a) for a in node.args], {k: value(v) for k, v in node.kwargs.items()}
+    )
+
+
+def attempt(graph: Graph, node: Node) -> str | Node | None:
+    """Why a node cannot be built; the node that it equals; or None where it becomes operations."""
+    if (reason := graph.excluded(node)) is not None:
+        return reason
+    block = Block()
+    values: dict[Node, SSAValue] = {}
+    origin: dict[SSAValue, Node] = {}
+    try:
+        for source in tensor_inputs(node):
+            source = graph.resolved(source)
+            type = f32 if graph.is_number(source) else graph.meta(source).type()
+            values[source] = block.insert_arg(type, len(block.args))
+            origin[values[source]] = source
+        built = build_node(graph, node, block, values)
+        _check_open(graph, node, block)
+    except Unsupported as error:
+        return str(error)
+    is_tuple = isinstance(node.meta.get("val"), tuple | list)  # even of one: its parts are nodes
+    if not is_tuple and built[0] is not None and built[0] in origin:
+        return origin[built[0]]
+    if all(v is None for v in built):
+        return "no operation of mu for it"
+    if any(graph.metas(node)[n] is not None and v is None and _is_used(node, n) for n, v in enumerate(built)):
+        return "a value of it that mu has no operation for"
+    return None
+
+
+def _check_open(graph: Graph, node: Node, block: Block) -> None:
+    """Raises Unsupported for an open extent of a result that no operand has: a call could not bind it."""
+    known = {d for a in block.args for d in Shaped.of(a.type).dims}
+    for meta in graph.metas(node):
+        for dim in meta.dims if meta else ():
+            if isinstance(dim, str) and dim not in known:
+                raise Unsupported(f"the open extent {dim}, which no operand of it has")
+
+
+def _is_used(node: Node, index: int) -> bool:
+    return any(u.target is operator.getitem and u.args[1] == index for u in node.users)
+
+
+def is_part(node: Node) -> bool:
+    """Whether a node only takes one of several values of another."""
+    return node.target is operator.getitem
+
+
+def returned(captured: Captured) -> list[str]:
+    """The names of the nodes whose values leave the graph."""
+    leaves: list[Any] = torch.utils._pytree.tree_leaves(captured.structure, is_leaf=_is_ref)
+    return [v.node for v in leaves if isinstance(v, Ref)] + [m.node for m in captured.mutations]
+
+
+def _is_ref(value: object) -> bool:
+    return isinstance(value, Ref)
+
+
+def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
+    """The steps of a program in order: as few and as large pieces as there can be.
+
+    Without a `judge` everything that `mu` says is in a piece. With one, only what it lets pass: views of
+    what no kernel makes are left to torch then, where they cost nothing.
+    """
+    graph.nodes = [n for n in graph.captured.graph.nodes if n.op == "call_function"]
+    reasons = _classify(graph, judge)
+    in_order = [n for n in graph.nodes if n in reasons and _keeps_place(n)]
+    graph.before = dict(zip(in_order[1:], in_order, strict=False))
+    steps: list[Step] = []
+    for group in _groups(graph, reasons):
+        if isinstance(group, Opaque):
+            steps.append(group)
+            continue
+        problem = judge(group) if judge and len(group.nodes) > 1 else None
+        steps += [group] if problem is None else [Opaque(n, problem) for n in group.nodes]
+    return _ordered(graph, steps)
+
+
+def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
+    """Why each opaque node is that; finds aliases and constants too."""
+    reasons: dict[Node, str] = {}
+    leaving = set(returned(graph.captured))
+    changing = {m.target for m in graph.captured.mutations}
+    for node in graph.nodes:
+        if is_part(node):
+            if (producer := node.args[0]) in reasons:
+                reasons[node] = reasons[producer]
+            continue
+        found = EXTENT if is_host(node) else attempt(graph, node)
+        if isinstance(found, str):
+            reasons[node] = found
+        elif found is not None:
+            is_late = graph.captured.inputs.get(found.name) in changing  # it is read after it has changed
+            if (node.name in leaving and (found.op == "placeholder" or _copies(node))) or (
+                is_late and _copies(node)
+            ):
+                reasons[node] = "a copy"
+            else:
+                graph.aliases[node] = found
+        elif all(graph.resolved(s) in graph.constants for s in tensor_inputs(node)):
+            graph.constants.add(node)
+        elif judge and _is_free(graph, node, reasons):
+            reasons[node] = "a view"
+        elif judge and (problem := judge(Piece([node, *filter(is_part, node.users)]))):
+            reasons[node] = problem
+    if judge:
+        _free_ends(graph, reasons)
+    _needed_constants(graph, reasons, leaving)
+    return reasons
+
+
+def _copies(node: Node) -> bool:
+    """Whether a node has memory of its own by torch's rules, though its value is that of another."""
+    return not node.target._schema.returns[0].alias_info
+
+
+def _is_free(graph: Graph, node: Node, reasons: Mapping[Node, str]) -> bool:
+    """Whether a node is a view of something that no kernel makes."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet in VIEWS and all(
+        (source := graph.resolved(s)).op == "placeholder" or source in reasons for s in tensor_inputs(node)
+    )
+
+
+def _free_ends(graph: Graph, reasons: dict[Node, str]) -> None:
+    """Views of what kernels make that no kernel reads."""
+    for node in reversed(graph.nodes):
+        packet = getattr(node.target, "overloadpacket", None)
+        is_view = packet in graph.free_ends and node not in reasons and node not in graph.constants
+        if is_view and all(u.op == "output" or u in reasons for u in node.users):
+            reasons[node] = "a view"
+
+
+def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:
+    """Constants that torch needs, or that leave the graph, torch makes; what they are made of, and what is
+    made of them."""
+    known = -1
+    while known != len(reasons):
+        known = len(reasons)
+        _move_constants(graph, reasons, leaving)
+
+
+def _move_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:
+    for node in graph.nodes:
+        if node in graph.constants and any(graph.resolved(s) in reasons for s in tensor_inputs(node)):
+            reasons[node] = "a constant"
+            graph.constants.discard(node)
+    for node in reversed(graph.nodes):
+        if node in graph.constants and (
+            node.name in leaving or any(u in reasons or graph.resolved(u) is not u for u in node.users)
+        ):
+            users = [u for u in node.users if u in reasons]
+            if users or node.name in leaving:
+                reasons[node] = "a constant"
+                graph.constants.discard(node)
+
+
+def _groups(graph: Graph, reasons: Mapping[Node, str]) -> Iterator[Step]:
+    """Pieces and opaque calls. Nodes of one piece hang together, and nothing opaque lies between them."""
+    phases: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node in graph.aliases or node in graph.constants:
+            continue
+        opaque = node in reasons
+        phase = max((phases.get(s, 0) for s in graph.reads(node, opaque)), default=0)
+        # Kernels run in even phases, PyTorch in odd ones.
+        phases[node] = phase + (phase % 2 != opaque)
+    leader = {node: node for node in phases if node not in reasons}
+    _delay(graph, phases, leader)
+
+    def find(node: Node) -> Node:
+        while leader[node] is not node:
+            node = leader[node]
+        return node
+
+    for node in leader:
+        for source in map(graph.resolved, tensor_inputs(node)):
+            if source in leader and phases[source] == phases[node]:
+                leader[find(node)] = find(source)
+    pieces: dict[Node, Piece] = {}
+    for node in graph.nodes:
+        if node in leader:
+            pieces.setdefault(find(node), Piece([])).nodes.append(node)
+        elif node in phases:
+            yield Opaque(node, reasons[node])
+    yield from pieces.values()
+
+
+def _delay(graph: Graph, phases: dict[Node, int], kernels: Mapping[Node, Node]) -> None:
+    """Compute what only kernels read as late as that, where it may be part of what reads it."""
+    for node in reversed(kernels):
+        users = _readers(graph, node)
+        if users and not is_part(node) and all(u in kernels and not is_part(u) for u in users):
+            phases[node] = min(phases[u] for u in users)
+
+
+def _readers(graph: Graph, node: Node) -> list[Node]:
+    """What reads the value of a node, under whatever name."""
+    return [u for name in names_of(graph, node) for u in name.users if u not in graph.aliases]
+
+
+def names_of(graph: Graph, node: Node) -> Iterator[Node]:
+    """A node and those that are only other names of its value."""
+    return postorder(node, lambda n: [u for u in n.users if u in graph.aliases])
+
+
+def _ordered(graph: Graph, steps: list[Step]) -> list[Step]:
+    """Steps after those whose values they read; else in the order of the graph."""
+    owner: dict[Node, int] = {}
+    for n, step in enumerate(steps):
+        for node in nodes_of(step):
+            owner[node] = n
+    place = {node: n for n, node in enumerate(graph.nodes)}
+    rank = sorted(range(len(steps)), key=lambda n: place[nodes_of(steps[n])[0]])
+    done: set[int] = set()
+    result: list[Step] = []
+
+    waiting = [*reversed(rank)]
+    while waiting:
+        n = waiting[-1]
+        first = [owner[s] for s in sources_of(graph, steps[n]) if s in owner]
+        if missing := [m for m in first if m != n and m not in done]:
+            waiting += reversed(missing)
+            continue
+        waiting.pop()
+        if n not in done:
+            done.add(n)
+            result.append(steps[n])
+    return result
+
+
+def nodes_of(step: Step) -> list[Node]:
+    """The nodes of a step."""
+    return step.nodes if isinstance(step, Piece) else [step.node]
+
+
+def sources_of(graph: Graph, step: Step) -> list[Node]:
+    """What a step reads of what it does not make, in the order of first use."""
+    own = set(nodes_of(step))
+    found: dict[Node, None] = {}
+    for node in nodes_of(step):
+        for source in graph.reads(node, isinstance(step, Opaque)):
+            if source not in own and source not in graph.constants:
+                found.setdefault(source)
+    return list(found)
+
+
+def made_of(graph: Graph, node: Node) -> list[Node]:
+    """The constants that a node needs, in order, each after those that it needs."""
+
+    def needs(node: Node) -> list[Node]:
+        return [s for s in map(graph.resolved, tensor_inputs(node)) if s in graph.constants]
+
+    return list(postorder(node, needs))[:-1]

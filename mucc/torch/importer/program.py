@@ -1,0 +1,207 @@
+"""An imported program: its kernels as `mu` and as text, its driver, and what is left to PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mucc.frontend.source import SourceError, kernel_text, module_text
+from mucc.torch.importer import operations
+from mucc.torch.importer.capture import Captured, torch
+from mucc.torch.importer.counting import Count, bytes_of, count_of, read_bytes
+from mucc.torch.importer.driver import Origin, driver_text
+from mucc.torch.importer.emit import Kernel, emit_piece, module_of
+from mucc.torch.importer.integers import wide_integers
+from mucc.torch.importer.lowering import Unsupported
+from mucc.torch.importer.partition import (
+    Formats,
+    Graph,
+    Node,
+    Opaque,
+    Piece,
+    Step,
+    attempt,
+    is_host,
+    is_part,
+    partition,
+    returned,
+    tensor_inputs,
+)
+from mucc.torch.importer.work import ALIASES, Work, work_of
+
+operations.load()
+
+TextJudge = Callable[[str], str | None]
+"""Says of a kernel's text why it cannot be compiled, or None."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation of the module: what becomes of it, and its work.
+
+    Of an operation that PyTorch runs `count` is what it computes at the least, None where that is not
+    understood; `units` is the same by unit of the card, with products of f32 as torch is set up for them
+    (`declared`), in tf32 and in f32. `moved` is what it reads and writes of arguments and results of the
+    module, beyond others.
+    """
+
+    name: str
+    operation: str
+    kernel: str | None
+    reason: str | None
+    work: Work
+    count: Count | None = None
+    units: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    moved: int = 0
+
+
+@dataclass
+class Program:
+    """What became of a module."""
+
+    name: str
+    graph: Graph
+    steps: list[Kernel | Opaque] = field(default_factory=list[Kernel | Opaque])
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [s for s in self.steps if isinstance(s, Kernel)]
+
+    @property
+    def opaque(self) -> list[Opaque]:
+        return [s for s in self.steps if isinstance(s, Opaque)]
+
+    @cached_property
+    def module(self) -> ModuleOp:
+        """All kernels in one `mu` module."""
+        return module_of(self.kernels)
+
+    def text(self, comment: str = "") -> str:
+        """The `.mcu` program; empty where there is no kernel."""
+        return module_text(self.module, comment) if self.kernels else ""
+
+    def driver(self, origin: Origin) -> str:
+        """The source of the driver."""
+        return driver_text(self.graph, self.steps, origin, f"{self.name}, imported from PyTorch.")
+
+    def inner(self) -> dict[str, list[str]]:
+        """By kernel, the parameters and results that the module as a whole need not move through memory.
+
+        They are values between its operations, and inputs that an earlier kernel reads too.
+        """
+        leaves = returned(self.graph.captured)
+        leaving = {self.graph.resolved(n) for n in self.graph.nodes if n.name in leaves}
+        found: dict[str, list[str]] = {}
+        read: set[object] = set()
+        for kernel in self.kernels:
+            parameters = zip(kernel.op.arg_names, kernel.parameters, strict=True)
+            results = zip(kernel.op.result_names, kernel.results, strict=True)
+            found[kernel.name] = [
+                *(n.data for n, p in parameters if p in read or p.name not in self.graph.captured.inputs),
+                *(n.data for n, r in results if r not in leaving),
+            ]
+            read.update(kernel.parameters)
+        return found
+
+    def rows(self) -> list[Row]:
+        """Every operation, in the order in which it runs."""
+        found: list[Row] = []
+        moved = self.moved()
+        for step in self.steps:
+            if isinstance(step, Opaque):
+                nodes, kernel, reason = [step.node], None, step.reason
+            else:
+                nodes, kernel, reason = step.piece.nodes, step.name, None
+            for node in nodes:
+                if not isinstance(node.target, torch._ops.OpOverload) or is_host(node):
+                    continue
+                name = f"{node.target._schema.name.replace('::', '.')}.{node.target._overloadname}"
+                row = Row(node.name, name, kernel, reason, work_of(node))
+                if kernel is None and (count := count_of(node)) is not None:
+                    formats = self.graph.formats
+                    ways = {"declared": formats.conv if count.by_cudnn else formats.matmul}
+                    ways |= {"tf32": "tf32", "f32": "f32"}
+                    row = replace(row, count=count, units={n: count.units(f32) for n, f32 in ways.items()})
+                found.append(replace(row, moved=moved.get(node, 0)))
+        return found
+
+    def moved(self) -> dict[Node, int]:
+        """Of each operation that PyTorch runs, what it must read of arguments that nothing before it has
+        read, no kernel does, and write of what leaves the module. In bytes."""
+        leaves = returned(self.graph.captured)
+        read = {parameter for kernel in self.kernels for parameter in kernel.parameters}
+        found: dict[Node, int] = {}
+        for node in (step.node for step in self.opaque):
+            if _packet(node) in ALIASES:
+                continue
+            bytes = 0
+            for source in map(self.graph.resolved, tensor_inputs(node)):
+                origin = self._origin(source)
+                if origin.name in self.graph.captured.inputs and origin not in read:
+                    read.add(origin)
+                    bytes += min(read_bytes(node, source), bytes_of(origin.meta.get("val")))
+            made = [node, *filter(is_part, node.users)]
+            bytes += sum(bytes_of(n.meta.get("val")) for n in made if n.name in leaves)
+            found[node] = bytes
+        return found
+
+    def _origin(self, node: Node) -> Node:
+        """What a node is a view of."""
+        while _packet(node) in ALIASES and node.args:
+            node = self.graph.resolved(node.args[0])
+        return node
+
+
+def _packet(node: Node) -> object:
+    return getattr(node.target, "overloadpacket", None)
+
+
+def import_graph(
+    captured: Captured,
+    name: str,
+    formats: Formats,
+    judge: TextJudge | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Program:
+    """The program of a captured module. With a `judge`, only what it lets pass becomes kernels."""
+    graph = Graph(captured, formats, names=names or {}, excluded=wide_integers(captured))
+    steps = cut(graph, judge)
+    leaving = returned(captured)
+    pieces = [s for s in steps if isinstance(s, Piece)]
+    names_of = [name] if len(pieces) == 1 else [f"{name}_{n}" for n in range(len(pieces))]
+    kernels = iter([emit_piece(graph, p, n, leaving) for p, n in zip(pieces, names_of, strict=True)])
+    return Program(name, graph, [next(kernels) if isinstance(s, Piece) else s for s in steps])
+
+
+def cut(graph: Graph, judge: TextJudge | None = None) -> list[Step]:
+    """The steps of a graph in order. With a `judge`, only what it lets pass becomes kernels."""
+    if judge is None:
+        return partition(graph)
+    leaving = returned(graph.captured)
+    return partition(graph, lambda piece: _judged(graph, piece, judge, leaving))
+
+
+def _judged(graph: Graph, piece: Piece, judge: TextJudge, leaving: Sequence[str]) -> str | None:
+    try:
+        return judge(kernel_text(emit_piece(graph, piece, "trial", leaving, plain=True).op))
+    except (SourceError, Unsupported) as error:
+        return str(error)
+
+
+def has_kernel(graph: Graph, node: Node, judge: TextJudge | None) -> bool:
+    """Whether an operation could be a kernel by itself."""
+    if (found := attempt(graph, node)) is not None:
+        return not isinstance(found, str)
+    piece = Piece([node, *filter(is_part, node.users)])
+    return judge is None or _judged(graph, piece, judge, [node.name]) is None
+
+
+def formats(compute: str | None, round: str = "fused") -> Formats:
+    """What products of f32 are computed in: as torch is set up to in this process, unless told otherwise."""
+    if compute is not None:
+        return Formats(compute, compute, round)
+    matmul = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "f32"
+    return Formats(matmul, "tf32" if torch.backends.cudnn.allow_tf32 else "f32", round)
