@@ -58,17 +58,24 @@ def _is_legal(target: Target, problem: Problem, schedule: Schedule) -> bool:
 
 def _proposed(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
     """What the families propose, with what is pinned in place, each once."""
-    return _unique(target, problem, pinned, lambda f, seen: f.proposals(target.facts, seen, pinned))
+    own = _own(pinned)
+    return _unique(target, problem, pinned, lambda f, seen: f.proposals(target.facts, seen, own))
 
 
 def _everything(target: Target, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
     """All that the families have which would propose something for the problem."""
 
     def all_of(family: Family, seen: Problem) -> Iterator[Schedule]:
-        if next(family.proposals(target.facts, seen, pinned), None) is not None:
+        if next(family.proposals(target.facts, seen, own), None) is not None:
             yield from family.everything(target.facts, seen)
 
+    own = _own(pinned)
     return _unique(target, problem, pinned, all_of)
+
+
+def _own(pinned: Mapping[str, Any]) -> dict[str, Any]:
+    """What is pinned of a family's own settings: it sees operands that are exchanged as they come."""
+    return {name: value for name, value in pinned.items() if name != "exchanged"}
 
 
 _APART = {"mainloop", "scheduler", "exchanged", "pdl", "epilogue_tile"}

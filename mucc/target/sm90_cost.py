@@ -207,7 +207,7 @@ class Sm90Cost:
 
     def kernel(self, schedule: Schedule) -> tuple[int, int]:
         """Pipeline stages, and blocks that share a multiprocessor (one of a persistent kernel)."""
-        key = (schedule.tile, schedule.mainloop, schedule.stages)
+        key = (schedule.tile, schedule.mainloop, schedule.stages, schedule.epilogue_tile)
         if (found := self._kernels.get(key)) is None:
             config = self.problem.config(schedule)
             stages = schedule.stages or memory.max_stages(config, self.capacity)

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Source
-from mucc.program import compile_source
 from mucc.target import get_target
-from mucc.target.config import Candidate, Epilogue, Problem, Schedule
+from mucc.target.base import Target
+from mucc.target.config import Candidate, Epilogue, Mixed, Problem, Schedule
 from mucc.target.cost import Extents, Walk, divide, effective_swizzle, larger
 from mucc.target.sm90_cost import Sm90Cost
 from mucc.target.sm90_rules import GROUPED, PLAIN_COLUMNS
+from mucc.target.sm90_schedule import TMA
 
 SM90 = get_target("sm_90a")
 H200 = SM90.facts.devices[0]
@@ -228,3 +230,37 @@ def test_loads_from_dram_lie_between_once_and_once_for_each_tile(
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=5))
 def test_overlapping_times_take_the_longest_and_little_more(times: list[float]) -> None:
     assert max(times) * 0.999 <= larger(*times) <= 1.3 * max(times)
+
+
+PINNED: tuple[dict[str, str], ...] = (
+    {},
+    {"exchange": "on"},
+    {"mainloop": "cooperative"},
+    {"mainloop": "warpspecialized"},
+    {"mainloop": "cooperative", "epilogue": "128x32"},
+    {"tile": "128x128x64"},
+)
+
+
+def fresh() -> Target:
+    """A target that has chosen nothing yet."""
+    TMA._costs = {}
+    return get_target.__wrapped__("sm_90a")
+
+
+@pytest.mark.parametrize("mixed", [None, Mixed(8, False, 128, False)])
+def test_a_choice_does_not_depend_on_earlier_ones(mixed: Mixed | None) -> None:
+    problem = Problem("bf16", True, True, Epilogue(2), mixed=mixed)
+    chosen = [fresh().default_schedule(problem, fixed) for fixed in PINNED]
+    seconds = [fresh().estimate(problem, schedule).seconds for schedule in chosen]
+    for forth in (True, False):
+        target, order = fresh(), list(range(len(PINNED)))[:: 1 if forth else -1]
+        for i in order:
+            assert target.default_schedule(problem, PINNED[i]) == chosen[i]
+            assert target.estimate(problem, chosen[i]).seconds == seconds[i]
+
+
+def test_pinning_what_is_chosen_anyway_changes_no_choice() -> None:
+    problem = Problem("bf16", True, True, Epilogue(2), mixed=Mixed(8, False, 128, False))
+    assert (plain := SM90.default_schedule(problem)).exchanged
+    assert SM90.default_schedule(problem, {"exchange": "on"}) == plain
