@@ -24,10 +24,11 @@ demo: $(STAMPS)/nvcc ## set up .venv, compile examples/linear_gelu.mcu, run and 
 test: $(STAMPS)/torch ## set up .venv, then lint, lit, pytest and a share of matrix
 	@python test/tools/run_all.py
 
-lint: $(STAMPS)/dev ## ruff, its formatter, and pyright
+lint: $(STAMPS)/dev ## ruff, its formatter, pyright, and the directions of imports
 	ruff check
 	ruff format --check
 	pyright
+	lint-imports
 
 format: $(STAMPS)/dev ## lay the sources out, and mend what ruff can mend
 	ruff check --fix

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TextIO
 from mucc.build.toolchain.flags import Kind
 from mucc.cli import files
 from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_dims, add_target, usage_error
-from mucc.cli.reporting import Reporter, internal_error
+from mucc.cli.reporting import Reporter
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
+from mucc.diagnostics.internal import internal_error
 
 if TYPE_CHECKING:
     from mucc.build.pool import Pool

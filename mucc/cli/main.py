@@ -10,8 +10,9 @@ from typing import NoReturn
 
 from mucc.cli import start, streams
 from mucc.cli.registry import COMMANDS, Command
-from mucc.cli.reporting import Reporter, asks_for_json, internal_error
+from mucc.cli.reporting import Reporter, asks_for_json
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
+from mucc.diagnostics.internal import internal_error
 from mucc.process import interrupts
 from mucc.process.interrupts import Terminated
 

@@ -74,7 +74,7 @@ class Compilation:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """The manifest that the `.so` carries."""
-        from mucc.library.manifest import build_manifest
+        from mucc.compiler.manifest import build_manifest
 
         return build_manifest(self.mu, self.cutlass, self.options.dims)
 

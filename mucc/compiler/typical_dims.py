@@ -38,7 +38,7 @@ def check_names(kernels: Sequence[EntryOp], dims: Mapping[str, int]) -> None:
 
 def check_promises(programs: Sequence[EntryOp], dims: Mapping[str, int]) -> None:
     """Raises MU6052 for the first promise of a lowered kernel that the hints break."""
-    from mucc.library.manifest import promises
+    from mucc.compiler.manifest import promises
 
     for program in programs:
         for promise in promises(program):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from mucc.process import unfinished
+from mucc.files import unfinished
 
 
 def temporary_name(path: str) -> str:

@@ -1,1 +1,1 @@
-"""What a compiled library says about itself: manifest, signatures, dims, checksum."""
+"""What a loader reads of a compiled library: signatures, dims, checksum."""

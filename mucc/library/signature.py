@@ -1,7 +1,7 @@
 """What a loader reads from a manifest: the kernels of a library with their signatures, as typed values.
 
-`mucc.library.manifest` writes the JSON, `Manifest.parse` is the one reader. It knows nothing of the compiler,
-so that loading a library does not load the compiler. docs/runtime.md lists the fields.
+`mucc.compiler.manifest` writes the JSON, `Manifest.parse` is the one reader. It knows nothing of the
+compiler, so that loading a library does not load the compiler. docs/runtime.md lists the fields.
 """
 
 from __future__ import annotations

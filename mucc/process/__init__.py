@@ -1,1 +1,1 @@
-"""Processes of this machine: signals, descendants, limits, and turns on its GPUs."""
+"""Processes: signals, descendants, cores and memory, turns on the GPU and its memory."""

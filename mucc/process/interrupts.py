@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from mucc.process import processes, unfinished
+from mucc.files import unfinished
+from mucc.process import processes
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

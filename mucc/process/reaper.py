@@ -17,7 +17,7 @@ import signal
 import threading
 from collections.abc import Generator
 
-from mucc.process import unfinished
+from mucc.files import unfinished
 
 SHELL = "/bin/sh"
 

@@ -11,6 +11,7 @@ CHECKS = {
     "ruff": ["ruff", "check"],
     "format": ["ruff", "format", "--check"],
     "pyright": ["pyright"],
+    "imports": ["lint-imports"],
     "lit": ["lit", "-sv", "test"],
     "pytest": [sys.executable, "-m", "pytest", "-n", "auto"],
     "install": [sys.executable, "test/tools/install_matrix.py", "--share"],

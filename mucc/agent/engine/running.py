@@ -112,7 +112,7 @@ def _carry_out(parts: Parts, record: TaskRecord, done: queue.SimpleQueue[Ending]
             _fail(parts, record, ending, error)
     except BaseException as error:
         if not parts.stopped.is_set():
-            from mucc.cli.reporting import internal_error
+            from mucc.diagnostics.internal import internal_error
 
             text = internal_error(error if isinstance(error, Exception) else Exception(error), False)
             _tell(parts, record, ending, [replace(text, message=f"{record.task.key}: {text.message}")])

@@ -13,9 +13,9 @@ from mucc.agent.core.tasks import PROGRAM_FILE, Task
 from mucc.agent.evaluate.settings import Settings
 from mucc.build.artefact import Request, build
 from mucc.build.pool import Cancelled, Pool
-from mucc.cli.reporting import internal_error
 from mucc.compiler.source import decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+from mucc.diagnostics.internal import internal_error
 from mucc.diagnostics.render import to_json
 from mucc.files.atomic import replace_file
 

@@ -19,8 +19,8 @@ import os
 import time
 from typing import NamedTuple
 
+from mucc.files import unfinished
 from mucc.files.atomic import temporary_name
-from mucc.process import unfinished
 
 POLL = 0.02
 """The seconds between two attempts to get a lock that another process holds."""

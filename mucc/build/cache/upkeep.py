@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from mucc.build.cache import LEVELS, SUFFIX, count, counted, folders, locks, unpack
 from mucc.build.cache.keys import FORMAT
-from mucc.process import unfinished
+from mucc.files import unfinished
 
 BLOCK = 4096
 """The unit of room in bytes: a file takes a multiple of this on most disks."""

@@ -65,7 +65,7 @@ def answered(shown: str, work: Callable[[], Any]) -> dict[str, Any]:
         assert isinstance(error, DiagnosticError)
         return {"errors": error_to_json(error)}
     except Exception as error:
-        from mucc.cli.reporting import internal_error
+        from mucc.diagnostics.internal import internal_error
 
         internal = internal_error(error, verbose=False, program=shown)
         return {"errors": error_to_json(DiagnosticError(internal))}
