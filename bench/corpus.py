@@ -41,7 +41,7 @@ FOLDER = ROOT / "test" / "data" / "corpus"
 HASHES, RANDOM = FOLDER / "hashes.txt", FOLDER / "random.txt"
 
 TEXTS = {"cu": ".cu", "manifest": ".json", "schedule": ".mcu"}
-"""The levels that are recorded, with the ends of their files' names."""
+"""The levels of `--emit` whose hashes are recorded, with the file extensions for `--dump`."""
 
 DIGITS = 8
 _VARYING = re.compile(r"\(mucc [^)]*\)")
@@ -66,7 +66,7 @@ def entries() -> Iterator[Entry]:
 
 
 def random_programs() -> Iterator[Entry]:
-    """The programs of the file to which `--draw` adds."""
+    """Read the random programs that `--draw` has added."""
     for part in RANDOM.read_text(encoding="utf-8").split(_MARK)[1:]:
         head, _, text = part.partition("\n")
         number, target, *dims = head.split()
@@ -75,7 +75,7 @@ def random_programs() -> Iterator[Entry]:
 
 
 def texts(entry: Entry) -> dict[str, str]:
-    """The texts of a program by level; of one that is refused, the codes of the errors under `error`."""
+    """Compile a program to its texts by level; codes of errors under `error` if it is refused."""
     try:
         source = decode(entry.text.encode(), "f.mcu")
         compilation = compile_source(source, entry.target, dims=entry.dims, tuned=False)
@@ -89,22 +89,27 @@ def texts(entry: Entry) -> dict[str, str]:
     return made
 
 
-def fingerprint(entry: Entry) -> str:
-    """What is recorded of a program: `cu manifest schedule` as hashes, or codes."""
+def fingerprint(entry: Entry, folder: Path | None = None) -> str:
+    """Compile a program to what is recorded of it: `cu manifest schedule` as hashes, or the codes of errors.
+
+    Writes the texts to `folder`, if given.
+    """
     made = texts(entry)
+    if folder is not None:
+        dump(folder, entry, made)
     if "error" in made:
         return made["error"]
     return " ".join(hashlib.sha256(made[level].encode()).hexdigest()[:DIGITS] for level in TEXTS)
 
 
 def recorded() -> dict[tuple[str, str], str]:
-    """The recorded fingerprints by name and target."""
+    """Read the recorded fingerprints, by name of the program and target."""
     rows = (line.split(" ", 2) for line in HASHES.read_text(encoding="utf-8").splitlines())
     return {(name, target): rest for name, target, rest in rows}
 
 
 def changes(found: Mapping[tuple[str, str], str], known: Mapping[tuple[str, str], str]) -> Iterator[str]:
-    """A line for each program whose fingerprint is not the recorded one."""
+    """Describe each program whose fingerprint is not the recorded one, in one line."""
     for key, now in found.items():
         before = known.get(key)
         if before is None:
@@ -120,9 +125,9 @@ def _is_made(value: str) -> bool:
     return not value.startswith("MU")
 
 
-def dump(folder: Path, entry: Entry) -> None:
-    """Write the texts of a program below a folder."""
-    for level, text in texts(entry).items():
+def dump(folder: Path, entry: Entry, made: Mapping[str, str]) -> None:
+    """Write the texts of a program to a folder, one file for each level."""
+    for level, text in made.items():
         name = re.sub(r"[^\w.-]+", "_", entry.name)
         path = folder / f"{name}.{entry.target}{TEXTS.get(level, '.txt')}"
         path.write_text(text, encoding="utf-8")
@@ -165,11 +170,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [e for e in every if re.search(args.pattern, f"{e.name} {e.target}")]
     known = recorded() if HASHES.exists() else {}
     gone = known.keys() - {(e.name, e.target) for e in every}
+    if args.dump:
+        args.dump.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
-        if args.dump:
-            args.dump.mkdir(parents=True, exist_ok=True)
-            list(pool.map(partial(dump, args.dump), chosen, chunksize=16))
-        prints = pool.map(fingerprint, chosen, chunksize=16)
+        prints = pool.map(partial(fingerprint, folder=args.dump), chosen, chunksize=16)
         found = {(e.name, e.target): f for e, f in zip(chosen, prints, strict=True)}
     made = sum(map(_is_made, found.values()))
     print(f"{len({e.text for e in chosen})} programs, {len(found)} times compiled: {made} to C++", flush=True)
