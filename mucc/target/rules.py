@@ -70,12 +70,9 @@ def _follows(
     config: GemmConfig,
     stages: int | None,
 ) -> bool:
-    """Whether mending all other settings mends the one that a rule blames."""
+    """Whether a configuration is legal once all settings but the one that a rule blames are mended."""
     others = {other.setting for other in found} - {rule.setting}
-    if not others:
-        return False
-    config, stages = mended(_plain(config, others), stages, others)
-    return not list(rules(config, stages))
+    return bool(others) and not list(rules(*_without(mended, config, stages, others)))
 
 
 def _fix(
@@ -92,7 +89,7 @@ def _fix(
     """
     others = [other for other in found if other.setting != rule.setting]
     settings = {other.setting for other in others}
-    config, stages = mended(_plain(config, settings), stages, settings)
+    config, stages = _without(mended, config, stages, settings)
     tolerated = {other.code for other in others}
     second: str | None = None
     for pinned in dict.fromkeys((stages, None)):
@@ -105,11 +102,15 @@ def _fix(
     return second
 
 
-def _plain(config: GemmConfig, settings: set[str]) -> GemmConfig:
-    """The configuration without some settings that may be left out."""
+def _without(
+    mended: Mending, config: GemmConfig, stages: int | None, settings: set[str]
+) -> tuple[GemmConfig, int | None]:
+    """Replace settings by harmless values; those that every target may leave out are left out."""
     if "pdl" in settings:
         config = replace(config, pdl=False)
-    return replace(config, epilogue_tile=None) if "epilogue" in settings else config
+    if "epilogue" in settings:
+        config = replace(config, epilogue_tile=None)
+    return mended(config, stages, settings)
 
 
 def mended(
