@@ -97,17 +97,13 @@ class Workplace:
 
     def __init__(self, folder: Path):
         self.folder, self.marks = folder, folder / "marks"
-        for name in ("marks", "tmp", "cache", "cuda/bin", "cuda/lib64", "cutlass/cutlass"):
+        for name in ("marks", "tmp", "cache", "cutlass/cutlass"):
             (folder / name).mkdir(parents=True)
         for name in "abc":
             (folder / f"{name}.mcu").write_text(KERNEL.format(name=name))
         (folder / "problem.py").write_text(PROBLEM.format(mark=str(self.marks / "problem")))
-        (folder / "cuda" / "lib64" / "libcudart_static.a").touch()
         (folder / "cutlass" / "cutlass" / "version.h").write_text("#define CUTLASS_MAJOR 4\n")
-        for name in ("nvcc", "ptxas", "fatbinary", "g++"):
-            path = folder / "cuda" / "bin" / name
-            path.write_text(COMPILER.format(marks=self.marks, before=""))
-            path.chmod(0o755)
+        make_compilers(folder)
         self.env = environment(folder)
 
     def measure(self, case: Case, number: signal.Signals) -> dict[str, object]:
@@ -155,6 +151,18 @@ class Workplace:
         yield from (self.folder / "cache").rglob("*.tmp")
         yield from (self.folder / "cache").glob("locks/*-*")
         yield from self.folder.glob("*.so*")
+
+
+def make_compilers(folder: Path, before: str = "") -> None:
+    """Write a toolkit of compilers that never end to `folder/cuda`; their scripts run `before` first."""
+    cuda = folder / "cuda"
+    for name in ("bin", "lib64"):
+        (cuda / name).mkdir(parents=True, exist_ok=True)
+    (cuda / "lib64" / "libcudart_static.a").touch()
+    for name in ("nvcc", "ptxas", "fatbinary", "g++"):
+        path = cuda / "bin" / name
+        path.write_text(COMPILER.format(marks=folder / "marks", before=before))
+        path.chmod(0o755)
 
 
 def finished(marks: Path) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from processes import HANG, wait_for
 
-from bench.signals import COMPILER, KERNEL, environment, finished
+from bench.signals import KERNEL, environment, finished, make_compilers
 from mucc.build.cache import SUFFIX
 from mucc.process import processes
 from mucc.process.processes import Process
@@ -55,14 +55,7 @@ class Place:
 
     def compilers(self, before: str = "") -> None:
         """Make the compilers; `before` is what their scripts do first."""
-        library = self.folder / "cuda" / "lib64" / "libcudart_static.a"
-        library.parent.mkdir(exist_ok=True)
-        library.touch()
-        for name in ("nvcc", "ptxas", "fatbinary", "g++"):
-            path = self.folder / "cuda" / "bin" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(COMPILER.format(marks=self.marks, before=before))
-            path.chmod(0o755)
+        make_compilers(self.folder, before)
 
     def start(self, *words: str, python: tuple[str, ...] = ("-m", "mucc")) -> subprocess.Popen[str]:
         """A command that runs now."""
