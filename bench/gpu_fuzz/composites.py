@@ -1,4 +1,4 @@
-"""Views, norms and rows by number, as expressions that know their reference."""
+"""Draft views, norms, and gathers and scatters of rows, each with its reference in PyTorch."""
 
 from __future__ import annotations
 

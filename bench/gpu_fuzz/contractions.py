@@ -103,7 +103,7 @@ def operands(
 
 
 def finish(d: Draft, y: Expr) -> None:
-    """An epilogue and results; of an integer product also ones that stay integers."""
+    """Append an epilogue and results to a product; an s32 product may also be returned as it is."""
     if y.dtype != "s32":
         results(d, chain(d, y))
         return
@@ -123,7 +123,7 @@ def finish(d: Draft, y: Expr) -> None:
 
 
 def product(d: Draft) -> None:
-    """A product of two matrices."""
+    """Draft a GEMM of two matrices."""
     m, n, k = d.dim("M"), d.dim("N"), d.dim("K", INNER)
     a, b, suffix, way = operands(d, m, n, k)
     y = matmul(a, b, (m, n), suffix=suffix, way=way)
@@ -133,7 +133,7 @@ def product(d: Draft) -> None:
 
 
 def batched(d: Draft) -> None:
-    """Products of batches, or with one operand for all of them."""
+    """Draft a batched GEMM; one operand may be shared by all batches."""
     batch: Dims = (d.dim("B", FEW),) if d.c.chance(3, 4) else (d.dim("B", FEW), d.dim("H", FEW))
     m, n, k = d.dim("M"), d.dim("N"), d.dim("K", INNER)
     a, b, suffix, way = operands(d, m, n, k, batch=batch)
@@ -141,7 +141,7 @@ def batched(d: Draft) -> None:
 
 
 def vector(d: Draft) -> None:
-    """A vector times a matrix, or a matrix times a vector."""
+    """Draft a vector times a matrix, or a matrix times a vector."""
     n, k = d.dim("N"), d.dim("K", INNER)
     dtype = d.c.pick(("bf16", "f16", "f32", "e4m3", "s8"))
     kind = "integer" if dtype == "s8" else "normal"
@@ -157,7 +157,7 @@ def vector(d: Draft) -> None:
 
 
 def pair(d: Draft) -> None:
-    """Two products of one left operand that meet element by element."""
+    """Draft a gated pair: two GEMMs of one left operand, combined element by element."""
     batch: Dims = (d.dim("B", FEW),) if d.c.chance(1, 4) else ()
     m, n, k = d.dim("M"), d.dim("N"), d.dim("K", INNER)
     dtype = d.c.pick((*FLOATS, "e4m3"))
@@ -174,7 +174,7 @@ def pair(d: Draft) -> None:
 
 
 def mixed(d: Draft) -> None:
-    """Weights of 4 and 8 bits with 16-bit activations, with scales and zeros by groups along K."""
+    """Draft a GEMM of 16-bit activations and 4- or 8-bit weights, with scales and zeros by groups of K."""
     wide, narrow = d.c.pick(("bf16", "f16")), d.c.pick(("s4", "u4", "s8", "u8"))
     group = d.c.pick((128, 64, 32, 16))
     scaled = d.c.pick(("scales", "none", "zeros"))
@@ -218,7 +218,7 @@ def _grouped(d: Draft, n: Dim, width: Dim, dtype: str, layout: str, kind: str) -
 
 
 def sparse(d: Draft) -> None:
-    """Weights with the 2:4 pattern."""
+    """Draft a GEMM with 2:4 sparse weights."""
     dtype = d.c.pick(("bf16", "f16", "f32", "e4m3", "s8"))
     sizes = tuple(32 * i for i in (2, 1, 3, 4, 5, 8, 16))
     m, n, k = d.dim("M"), d.dim("N"), d.dim("K", sizes)
@@ -245,7 +245,7 @@ def sparse(d: Draft) -> None:
 
 
 def blocks(d: Draft) -> None:
-    """8-bit floats with scales for blocks of 128 along K."""
+    """Draft a block-scaled GEMM of 8-bit floats: a scale for each 128 elements along K."""
     sizes = (256, 128, 384, 640)
     whole = tuple(128 * i for i in (1, 2, 3))
     by_row, by_column = d.c.chance(1, 2), d.c.chance(1, 2)
@@ -279,7 +279,7 @@ def _block_scale(d: Draft, rows: Dim, k: Dim, by_row: bool) -> Expr:
 
 
 def grouped(d: Draft) -> None:
-    """Groups of rows with a matrix each, perhaps of picked rows, perhaps stored to named rows."""
+    """Draft a grouped GEMM; rows may be gathered before it and scattered after it."""
     t, n, k = d.dim("T"), d.dim("N"), d.dim("K", INNER)
     e = d.dim("E", (2, 1, 3, 5, 40))
     if "E" in d.dims and d.dims["E"] is None:
@@ -333,7 +333,7 @@ def grouped(d: Draft) -> None:
 
 
 def picked(d: Draft) -> None:
-    """Rows that an index names, multiplied."""
+    """Draft a GEMM of rows that are gathered by an index."""
     t, m, n, k = d.dim("T"), d.dim("M"), d.dim("N"), d.dim("K", INNER)
     dtype = d.c.pick(("bf16", "f16", "f32", "s8"))
     kind = "integer" if dtype == "s8" else "normal"
@@ -343,13 +343,13 @@ def picked(d: Draft) -> None:
 
 
 def lists(d: Draft) -> None:
-    """A kernel that is called with lists of problems."""
+    """Draft a kernel whose calls take lists of GEMM problems of different sizes."""
     d.each = True
     product(d)
 
 
 def stages(d: Draft) -> None:
-    """A chain of products, with pointwise work, norms or reductions in between."""
+    """Draft a chain of GEMMs with pointwise operations, norms or reductions between them."""
     m, n, k, h = d.dim("M"), d.dim("N"), d.dim("K", INNER), d.dim("H", INNER)
     dtype = d.c.pick(("bf16", "bf16", "f16", "f32"))
     x = d.tensor((m, k), dtype, stem="x")
@@ -376,7 +376,7 @@ def stages(d: Draft) -> None:
 
 
 def attention(d: Draft) -> None:
-    """Attention, with a mask or without."""
+    """Draft attention, with or without a mask."""
     batch: Dims = d.c.pick(((), ("B",), ("B", "H")))
     for name in batch:
         d.dims[str(name)] = d.c.pick((None, 1, 2, 3))
@@ -413,7 +413,7 @@ def attention(d: Draft) -> None:
 
 
 def widened(d: Draft) -> None:
-    """A product of operands that are cast to f32 before, which stays exact."""
+    """Draft a GEMM of operands that are cast to f32, which loses no precision."""
     m, n, k = d.dim("M"), d.dim("N"), d.dim("K", INNER)
     dtype = d.c.pick(("bf16", "f16"))
     x = d.tensor((m, k), dtype, stem="x")
@@ -426,7 +426,7 @@ def widened(d: Draft) -> None:
 
 
 def broadcast(d: Draft) -> None:
-    """A contraction that is written as a product of broadcast operands and a sum."""
+    """Draft a contraction written as a sum over the product of broadcast operands."""
     m, n, k = d.dim("M"), d.dim("N"), d.dim("K", INNER)
     dtype = d.c.pick(("f32", "bf16"))
     x, w = d.tensor((m, k), dtype, stem="x"), d.tensor((k, n), dtype, stem="w", scale=root(k))

@@ -1,4 +1,4 @@
-"""Forms without a product: pointwise work, reductions, norms, rows by number, views, integers."""
+"""Forms without a GEMM: pointwise operations, reductions, norms, gathers and scatters, views, integers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def some_dims(d: Draft, shortest: int = 1) -> Dims:
 
 
 def pointwise(d: Draft) -> None:
-    """A kernel without a product."""
+    """Draft a kernel of pointwise operations."""
     dims = some_dims(d)
     x = d.tensor(dims, d.c.pick(FLOATS), stem="x")
     y = chain(d, x, 5)
@@ -51,7 +51,7 @@ def pointwise(d: Draft) -> None:
 
 
 def reductions(d: Draft) -> None:
-    """Reductions of a tensor over any axes."""
+    """Draft reductions of a tensor over any axes."""
     dims = some_dims(d)
     x = chain(d, d.tensor(dims, d.c.pick(FLOATS), stem="x"), 2)
     x = d.named(x)
@@ -62,7 +62,7 @@ def reductions(d: Draft) -> None:
 
 
 def norms(d: Draft) -> None:
-    """softmax, log_softmax and norms, with weights."""
+    """Draft softmax, log_softmax or a norm with weights."""
     dims = some_dims(d)
     last = dims[-1]
     if isinstance(last, str) and d.dims[last] is None:
@@ -81,7 +81,7 @@ def norms(d: Draft) -> None:
 
 
 def rows(d: Draft) -> None:
-    """Rows that are gathered, reduced and scattered without a product."""
+    """Draft gathers, scatters and reductions of rows."""
     t, m, n = d.dim("T"), d.dim("M"), d.dim("N")
     dtype = d.c.pick(("bf16", "f16", "f32"))
     x = d.tensor((t, n), dtype, stem="x")
@@ -104,7 +104,7 @@ def rows(d: Draft) -> None:
 
 
 def views(d: Draft) -> None:
-    """Permuted and reshaped tensors in maps and reductions."""
+    """Draft maps and reductions of permuted and reshaped tensors."""
     b, m, n = d.c.pick((2, 1, 3, 4)), d.dim("M"), d.c.pick((8, 1, 2, 3, 5, 12, 16, 30))
     x = d.tensor((b, m, n), d.c.pick(FLOATS), stem="x")
     match d.c.pick(("permute", "merge", "split")):
@@ -139,7 +139,7 @@ def views(d: Draft) -> None:
 
 
 def integers(d: Draft) -> None:
-    """Arithmetic of 32-bit integers, which wraps around, and reductions of it."""
+    """Draft s32 arithmetic, which wraps around, and reductions of it."""
     dims = some_dims(d)
     kind = d.c.pick(("integer", "large integer"))
     y = d.tensor(dims, "s32", stem="i", kind=kind)

@@ -156,7 +156,7 @@ def _distance(dtype: str, out: Any, ref: Any, slack: Any, xp: Any) -> _Distance:
 
 
 def _finite(value: Any, xp: Any) -> Any:
-    """The elements that are finite, and 0 for others."""
+    """Replace elements that are infinite or NaN by 0."""
     return xp.where(xp.isfinite(value), value, xp.zeros_like(value))
 
 
@@ -166,13 +166,13 @@ def _norm(value: Any) -> float:
 
 
 def _share(error: float, value: Any, xp: Any) -> float:
-    """An error relative to the norm of what is finite of a value; 0 where that is 0."""
+    """Divide an error by the Frobenius norm of a value's finite elements; 0 if that norm is 0."""
     norm = _norm(_finite(value, xp))
     return error / norm if norm else 0.0
 
 
 def _kind(value: Any, xp: Any) -> Any:
-    """0 for finite elements, ±1 for infinite ones, 2 for NaN."""
+    """Classify elements: 0 for finite ones, ±1 for infinities by sign, 2 for NaN."""
     infinite = xp.where(xp.isinf(value), xp.sign(value), xp.zeros_like(value))
     return xp.where(xp.isnan(value), xp.full_like(value, 2), infinite)
 

@@ -24,7 +24,7 @@ def _pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 
 
 def piece(config: GemmConfig) -> Iterator[Broken]:
-    """What a schedule's `epilogue` must be: rows and columns of the pieces in which an epilogue works."""
+    """Check the setting `epilogue`: the rows and columns of an epilogue tile."""
     if config.epilogue_tile is None or config.grouped:
         yield from rules.pieces(config)
         return
@@ -47,7 +47,7 @@ def piece(config: GemmConfig) -> Iterator[Broken]:
 
 
 def row_reduction(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
-    """A row reduction collects one partial row per warp, of 16 rows each, in one stage of D's buffer."""
+    """Check that one stage of D's buffer holds a row reduction: a partial row for each warp, of 16 rows."""
     rows, columns = memory.epilogue_tile(config)
     buffer = rows * columns * memory.staged_bytes(config)
     needed = rows // 16 * config.tile[1] * 4
