@@ -17,7 +17,19 @@ from bench.gpu_fuzz.composites import (
     swapped,
     with_axis,
 )
-from bench.gpu_fuzz.drafts import EXTENTS, FEW, Dim, Dims, Draft, Env, Expr, Param, root, shape_of
+from bench.gpu_fuzz.drafts import (
+    EXTENTS,
+    FEW,
+    Dim,
+    Dims,
+    Draft,
+    Env,
+    Expr,
+    Param,
+    before_rounding,
+    root,
+    shape_of,
+)
 from bench.gpu_fuzz.pointwise import (
     ADD,
     FUNCTIONS,
@@ -367,6 +379,7 @@ def stages(d: Draft) -> None:
             y = binary(SUBTRACT, y, kept_over(d, y, "max"), y.dims)
         case _:
             pass
+    y = before_rounding(y)
     if y.dtype != dtype:
         y = cast_to(y, dtype)
     y = d.named(y, stage=d.c.chance(1, 3))

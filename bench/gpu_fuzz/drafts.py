@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bench.gpu_fuzz import reference as ref
 from bench.gpu_fuzz.choices import Choices
@@ -26,7 +26,8 @@ Dense = "row", "turned", "columns", "pitch", "turned pitch", "rows of columns", 
 class Env:
     """What references are computed from: sizes of dims, values of parameters, and values found before.
 
-    `wide` says that all results have 32 bits: then nothing is rounded between device kernels.
+    `wide` says that all results have 32 bits: then nothing is rounded between device kernels, but for what a
+    result is computed from by way of another rounding.
     """
 
     dims: Mapping[str, int]
@@ -60,6 +61,15 @@ class Expr:
         if id(self) not in env.known:
             env.known[id(self)] = self.compute(env)
         return env.known[id(self)]
+
+
+def before_rounding(y: Expr) -> Expr:
+    """The same value, which is rounded next: what it is computed from may pass between kernels in 16 bits."""
+
+    def compute(env: Env) -> Bounded:
+        return y.value(replace(env, wide=False, known={}))
+
+    return replace(y, compute=compute)
 
 
 @dataclass(frozen=True)

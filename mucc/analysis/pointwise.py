@@ -24,7 +24,7 @@ SPECIAL: dict[type[Operation], tuple[int, int]] = {
 }
 """Special functions and further arithmetic of an element, at the least that any implementation takes."""
 
-FREE = (e.CastOp, e.RetypeOp, e.AndOp, e.OrOp, e.NotOp)
+FREE = (e.CastOp, e.RetypeOp, e.StoredOp, e.AndOp, e.OrOp, e.NotOp)
 """What comes with loads, stores and comparisons."""
 
 

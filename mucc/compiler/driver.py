@@ -132,16 +132,18 @@ class Compilation:
         found = next(k for k in self._kernels(self.mu) if k.sym_name.data == kernel)
         return interpret_kernel(found, _dense(found, inputs))
 
-    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: bool) -> list[Any]:
+    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: int) -> list[Any]:
         """What the program makes of inputs once it is divided into stages, in float64.
 
-        With or without what device kernels round: values between them, and all that they compute, to f32.
+        With `rounds` of 1 or -1 as device kernels round it: values between these, all that is computed, to
+        f32, and what sums lose, with this sign. With 0 nothing is rounded.
         """
         from mucc.dialects.mu.interpreter import interpret_kernel
-        from mucc.dialects.mu.roundings import ExactFunctions, RoundedFunctions
+        from mucc.dialects.mu.roundings import ExactFunctions, OppositeFunctions, RoundedFunctions
 
         found = next(k for k in self._kernels(self.stages) if k.sym_name.data == kernel)
-        return interpret_kernel(found, _dense(found, inputs), RoundedFunctions if rounds else ExactFunctions)
+        functions = {0: ExactFunctions, 1: RoundedFunctions, -1: OppositeFunctions}[rounds]
+        return interpret_kernel(found, _dense(found, inputs), functions)
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """What the fully lowered program computes, by interpretation of its device kernels."""

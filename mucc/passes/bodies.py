@@ -14,6 +14,7 @@ from mucc.dialects.mu.ops.elementwise import (
     ElementwiseOp,
     MulOp,
     RetypeOp,
+    StoredOp,
 )
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.pointwise import S32, types_of
@@ -93,7 +94,7 @@ class Body:
                 return self.load(self.program.at(Access(value, axes)))
             case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp():
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
-            case CastOp():
+            case CastOp() | StoredOp():
                 return self.cast(op, self.values[op.operand, operand_axes(op, op.operand, axes)])
             case ElementwiseOp():
                 operands = [self.scalar(v, operand_axes(op, v, axes)) for v in op.operands]
@@ -133,7 +134,7 @@ class Body:
         cast.location = op.location
         return cast.result
 
-    def cast(self, op: CastOp, value: SSAValue) -> SSAValue:
+    def cast(self, op: CastOp | StoredOp, value: SSAValue) -> SSAValue:
         """Round to a narrower dtype and come back to f32; to f32 there is nothing to do."""
         if value.type == op.element_type and value.type in (f32, S32):
             return value

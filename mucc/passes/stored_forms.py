@@ -2,8 +2,10 @@
 
 A value of 16 bits has one form in memory. What the source asks for decides: a pinned stage, an operand of a
 product and a result of the value's dtype store it as such. Where a result stores it in f32, other kernels
-read that. Where the source asks for nothing, it is stored in f32 if a result of 32 bits is computed from it,
-so that no digit of that result is lost between kernels, and else in its own dtype.
+read that. Where the source asks for nothing, it is stored in f32 if a result of 32 bits is computed from it
+without a rounding on the way, so that no digit of that result is lost between kernels, and else in its own
+dtype. The kernel that stores it in its own dtype for others computes on with what it stored: `v - max(v)` is
+0 where `v` is largest, also where the kernel of `v` forms the maximum and another one the difference.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from mucc.dialects.mu.ops.elementwise import (
     MinOp,
     NegOp,
     RetypeOp,
+    StoredOp,
 )
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
@@ -82,6 +85,9 @@ def stored_forms(block: Block, within: Callable[[SSAValue], Container[Operation]
             if outside and not any(isinstance(use.operation, PinOp) for use in outside):
                 needed = op.result not in forms.fixed and any(_reaches(use, full) for use in outside)
                 _widen(op, forms, needed)
+                read = any(not isinstance(use.operation, ReturnOp) for use in outside)
+                if read and len(outside) < len(list(op.result.uses)) and op.result not in forms.wide:
+                    _round(op)
     return forms
 
 
@@ -91,7 +97,7 @@ def _element(value: SSAValue) -> Attribute:
 
 def _is_exact(op: Operation, exact: set[SSAValue]) -> bool:
     """Whether the result is a number of its dtype already, as parameters are: storing it rounds nothing."""
-    if isinstance(op, CastOp):
+    if isinstance(op, CastOp | StoredOp):
         return True
     moves = (*VIEWS, GatherOp, ScatterOp, RetypeOp, NegOp, AbsOp, MinOp, MaxOp)
     return isinstance(op, moves) and all(
@@ -141,6 +147,17 @@ def _widen(op: ElementwiseOp | ContractionOp, forms: StoredForms, needed: bool) 
     assert block is not None
     block.insert_op_after(wide, op)
     forms.wide[op.result] = wide.result
+
+
+def _round(op: ElementwiseOp | ContractionOp) -> None:
+    """Have all who read a value read what is stored of it."""
+    rounded = StoredOp(op.result, _element(op.result))
+    rounded.location = op.location
+    rounded.result.name_hint = op.result.name_hint
+    block = op.parent_block()
+    assert block is not None
+    block.insert_op_after(rounded, op)
+    op.result.replace_uses_with_if(rounded.result, lambda use: use.operation is not rounded)
 
 
 def _scatter_wide(op: ScatterOp) -> None:

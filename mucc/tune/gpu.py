@@ -9,6 +9,7 @@ import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 from mucc.compiler.program import compile_source
@@ -68,7 +69,7 @@ class Gpu:
             info = next(k for k in Manifest.parse(compilation.manifest).kernels if k.name == kernel)
             inputs = random_inputs(info, dict(dims), seed, self.device)
             expected = [
-                Reference(*(v.to(DTYPES[a.dtype]) for v in wanted))
+                wanted.each(methodcaller("to", DTYPES[a.dtype]))
                 for a, wanted in zip(info.outputs, references(compilation, info, inputs), strict=True)
             ]
             self.prepared[key] = Prepared(info, inputs, expected)
@@ -128,7 +129,7 @@ class Gpu:
         launch()
         torch.cuda.synchronize(self.device)
         verdicts = [
-            against(a.name, a.dtype, out.to(torch.float64), Reference(*(v.double() for v in wanted)), torch)
+            against(a.name, a.dtype, out.to(torch.float64), wanted.each(torch.Tensor.double), torch)
             for a, out, wanted in zip(self.now.info.outputs, outs, self.now.expected, strict=True)
         ]
         error = max(v.relative for v in verdicts)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes as ct
+import re
+import subprocess
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -86,3 +89,28 @@ def test_a_kernel_for_blackwell(tmp_path: Path):
     library, _ = built(EPILOGUE, tmp_path, "sm_100a")
     assert b'"target": "sm_100a"' in library.mucc_manifest()
     assert "MU6005: argument 'x' of full: expected a tensor on a CUDA device" in refused(library, "full", 13)
+
+
+def test_no_signed_minimum_or_maximum_of_integers_reaches_ptxas(tmp_path: Path):
+    """ptxas 13.0 loses signs where it forms VIMNMX3 of three signed operands, one of them negated."""
+    compiler = discover.find_nvcc()
+    if not (compiler and discover.find_host()):
+        pytest.skip("needs nvcc and g++: pip install 'mucc[nvcc]'")
+    source = tmp_path / "extremes.cu"
+    source.write_text(
+        """#include <mucc/math.cuh>
+extern "C" __global__ void extremes(int const* in, int* out) {
+  int const a = in[0], b = in[1], c = in[2];
+  out[0] = mucc::max(mucc::max(a, mucc::neg(b)), mucc::neg(c));
+  out[1] = mucc::min(mucc::min(a, mucc::neg(b)), mucc::neg(c));
+}
+"""
+    )
+    include = resources.files("mucc") / "support" / "include"
+    ptx = subprocess.run(
+        [compiler.path, "-ptx", "-std=c++17", "-arch=sm_90a", f"-I{include}", "-o", "-", str(source)],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert re.findall(r"(?:min|max)\.\w+", ptx) == ["max.u32", "max.u32", "min.u32", "min.u32"]

@@ -179,7 +179,7 @@ class StubCompilation:
         assert (kernel, x.dtype) == ("linear", np.float64)
         return [x @ w.T * alpha]
 
-    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: bool) -> list[Any]:
+    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: int) -> list[Any]:
         return self.interpret(kernel, inputs)
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:

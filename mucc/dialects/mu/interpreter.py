@@ -97,7 +97,7 @@ def _compare(op: e.CmpOp, x: Any, y: Any) -> Any:
             return x != y
 
 
-def _cast(a: Arrays, op: e.CastOp, x: Any) -> Any:
+def _cast(a: Arrays, op: e.ConversionOp, x: Any) -> Any:
     """Values are not rounded to their dtype until they are cast to it, and a wider one rounds nothing."""
     if op.element_type == f32 and Shaped.of(op.operand.type).element_type in rules.HALVES:
         return x
@@ -142,6 +142,7 @@ _RULES: dict[type[Operation], Rule] = {
     e.SelectOp: lambda a, op, v: a.xp.where(v[0], v[1], v[2]),
     e.CastOp: lambda a, op, v: _cast(a, op, v[0]),
     e.RetypeOp: lambda a, op, v: v[0],
+    e.StoredOp: lambda a, op, v: _cast(a, op, v[0]),
 }
 """What each elementwise op computes from its operands' values."""
 
@@ -184,7 +185,7 @@ class MuFunctions(InterpreterFunctions):
         own = list(super()._impls())
         yield from own
         known = {op_type for op_type, _ in own}  # a subclass may run some on what is no array
-        for op_type in _RULES:
+        for op_type in _RULES.keys() - known:
             yield op_type, _run_elementwise
         for op_type in MEANINGS.keys() - known:
             yield op_type, _run_meaning

@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.mu.arrays import to_tf32
 from mucc.dialects.mu.interpreter import MuFunctions
 from mucc.dialects.mu.ops.contraction import Compute, ContractionOp
+from mucc.dialects.mu.ops.elementwise import StoredOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -25,8 +26,13 @@ TF32 = 2.0**-11
 """Half the distance of neighbouring tf32 numbers at 1: what a term loses whose factors are read as such."""
 
 
+@register_impls
 class ExactFunctions(MuFunctions):
     """Stages whose boundaries round nothing, but for those that the user pinned."""
+
+    @impl(StoredOp)
+    def as_stored(self, interpreter: Interpreter, op: StoredOp, args: PythonValues) -> PythonValues:
+        return args
 
     def passed(self, stage: StageOp, value: Any, type: Any) -> Any:
         return value if stage.pinned is None else self.stored(value, type)
@@ -38,6 +44,8 @@ class RoundedFunctions(MuFunctions):
 
     lost = EPSILON
     """The part of each term that a product loses."""
+    sign = 1.0
+    """The sign of what sums and products lose, besides one that looks random."""
 
     def computed(self, op: Operation, value: Any) -> Any:
         is_exact = str(value.dtype).endswith("bool") or Shaped.of(op.results[0].type).element_type == S32
@@ -59,7 +67,7 @@ class RoundedFunctions(MuFunctions):
         row, column = (self.arrays.float64(range(int(n))) for n in result.shape[-2:])
         xp = self.arrays.xp
         sign = xp.sign(xp.sin(12.9898 * row[:, None] + 78.233 * column[None, :] + 1))
-        return result + sign * self.lost * (sizes / k) ** 0.5
+        return result + self.sign * sign * self.lost * (sizes / k) ** 0.5
 
     @impl(ReduceOp)
     def reduce(self, interpreter: Interpreter, op: ReduceOp, args: PythonValues) -> PythonValues:
@@ -67,5 +75,11 @@ class RoundedFunctions(MuFunctions):
         if Shaped.of(op.result.type).element_type == S32:
             return (value,)
         if op.kind.data.value == "sum" and axes:
-            value = value + EPSILON * self.arrays.reduce("sum", args[0] * args[0], axes) ** 0.5
+            value = value + self.sign * EPSILON * self.arrays.reduce("sum", args[0] * args[0], axes) ** 0.5
         return (self.computed(op, value),)
+
+
+class OppositeFunctions(RoundedFunctions):
+    """The same, where sums and products err to the other side."""
+
+    sign = -1.0

@@ -392,6 +392,16 @@ class RetypeOp(ConversionOp):
     name = "mu.retype"
 
 
+@irdl_op_definition
+class StoredOp(ConversionOp):
+    """The number that a stage stores of a value, for what it computes from it besides.
+
+    `form-stages` makes it where other stages read the value too. Its dtype is that of the value.
+    """
+
+    name = "mu.stored"
+
+
 ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
     AddOp,
     SubOp,
@@ -430,6 +440,7 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
     SelectOp,
     CastOp,
     RetypeOp,
+    StoredOp,
 )
 
 

@@ -213,8 +213,28 @@ MUCC_DEVICE int sub(int a, int b) { return int(unsigned(a) - unsigned(b)); }
 MUCC_DEVICE int mul(int a, int b) { return int(unsigned(a) * unsigned(b)); }
 MUCC_DEVICE int neg(int a) { return int(0u - unsigned(a)); }
 MUCC_DEVICE int abs(int a) { return a < 0 ? neg(a) : a; }
-MUCC_DEVICE int min(int a, int b) { return a < b ? a : b; }
-MUCC_DEVICE int max(int a, int b) { return a > b ? a : b; }
+
+// Adds 2^31, mod 2^32: unsigned integers then compare as the signed ones did.
+MUCC_DEVICE unsigned shifted(int a) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  unsigned result;
+  asm("xor.b32 %0, %1, 0x80000000;" : "=r"(result) : "r"(a));  // asm, or NVVM would undo it
+  return result;
+#else
+  return unsigned(a) ^ 0x80000000u;
+#endif
+}
+
+// From sm_90 on, ptxas 13.0 loses the sign of `b` in max(max(a, -b), c), where it forms VIMNMX3 of three signed
+// operands. Operands of unsigned minima and maxima are never negated.
+MUCC_DEVICE int min(int a, int b) {
+  unsigned const x = shifted(a), y = shifted(b);
+  return int(shifted(int(x < y ? x : y)));
+}
+MUCC_DEVICE int max(int a, int b) {
+  unsigned const x = shifted(a), y = shifted(b);
+  return int(shifted(int(x > y ? x : y)));
+}
 
 // The same number, of which the compiler no longer knows where it came from: a product is not fused with a sum that
 // follows, and nothing is moved to the other side.
