@@ -23,8 +23,8 @@ from statistics import geometric_mean
 from typing import Any
 
 from bench.common import run_main, write_result
-from mucc.target import get_target
-from mucc.target.config import Problem, Schedule
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule
 
 Shape = tuple[int, int, int]
 
@@ -108,7 +108,7 @@ def matches(row: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
 
 def compare(shape: Shape, rows: Sequence[Mapping[str, Any]], answers: Iterable[Any]) -> dict[str, object]:
     """One problem: what was best, what each recommends, and what that took."""
-    target = get_target("sm_90a")
+    target = gemm_target("sm_90a")
     problem = Problem("bf16", True, True, m=shape[0], n=shape[1], k=shape[2], batch=1)
     own = [r for r in rows if r["mainloop"] != "torch"]
     best = min(own, key=lambda r: r["us"])

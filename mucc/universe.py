@@ -25,7 +25,7 @@ def _cutlass() -> Dialect:
 
 
 def _cuda() -> type[Target]:
-    from mucc.target.cuda.target import CudaTarget
+    from mucc.compiler.cuda_target import CudaTarget
 
     return CudaTarget
 

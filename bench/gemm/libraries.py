@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from bench.gemm.cases import Case
 from mucc.diagnostics import DiagnosticError, Source
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import GemmTarget
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule
 from mucc.passes.select_schedule import schedule_settings
-from mucc.target import get_target
-from mucc.target.base import Target
-from mucc.target.config import Problem, Schedule
 from mucc.tune import Program, results
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.choosing import candidate_id, varied
@@ -78,7 +78,7 @@ def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
     Programs of one contraction only.
     """
     (stage,) = analysis.stages
-    target = get_target(analysis.kernel.target)
+    target = gemm_target(analysis.kernel.target)
     problems = analysis.problems[stage]
     lists = [{c.schedule: c.estimate.seconds for c in islice(target.candidates(p), LONG)} for p in problems]
     chosen = skeletons(lists, budget)
@@ -97,7 +97,7 @@ def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
     return tuple(made)
 
 
-def others(target: Target, problem: Problem, chosen: set[Schedule], most: float) -> list[Schedule]:
+def others(target: GemmTarget, problem: Problem, chosen: set[Schedule], most: float) -> list[Schedule]:
     """Those of the skeletons that are legal for a problem and should take no more than so many seconds."""
     legal = [s for s in chosen if target.is_legal(problem.config(s), s.stages)]
     return sorted((s for s in legal if target.estimate(problem, s).seconds <= most), key=str)
@@ -137,7 +137,7 @@ def known_plan(folder: str, cases: Sequence[Case]) -> Plan | None:
 
 def default_choice(analysis: Analysis, size: int) -> Choice:
     """What the compiler chooses by itself for one of the sizes."""
-    target = get_target(analysis.kernel.target)
+    target = gemm_target(analysis.kernel.target)
     return {
         stage: schedule_settings(target.default_schedule(analysis.problems[stage][size]))
         for stage in analysis.kernel.bodies

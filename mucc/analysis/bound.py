@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mucc.target.base import Device, Multiprocessor
+from mucc.target.facts import Device, Multiprocessor
 
 DRAM, FP32, SPECIAL = "dram", "fp32", "special"
 """Device memory; 32-bit arithmetic outside the tensor cores; the special-function units."""

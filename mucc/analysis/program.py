@@ -27,6 +27,7 @@ from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.rewriting import PassError
 from mucc.library.dims import example, fault
 from mucc.library.signature import quotient
 from mucc.passes.contract_sums import ContractSums
@@ -34,7 +35,6 @@ from mucc.passes.decompose import Decompose
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.pipeline import staging
-from mucc.passes.support import PassError
 from mucc.target.devices import Card
 from mucc.torch.importer.request import Answer
 

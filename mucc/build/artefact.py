@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mucc.build.pool import Pool
     from mucc.build.toolchain.nvcc import Built
     from mucc.compiler.driver import Compilation
-    from mucc.target.cuda import Parts
+    from mucc.compiler.emit import Parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from mucc.cli.files import LARGEST
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, bounded
 from mucc.diagnostics.render import render_text
-from mucc.passes.support import PassError
+from mucc.dialects.rewriting import PassError
 from mucc.universe import MUCC_UNIVERSE
 from mucc.version import __version__
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from mucc.cli.parsing import Parser, add_diagnostics
 from mucc.cli.reporting import Reporter
-from mucc.target import get_target, target_names
-from mucc.target.base import Family, Target
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
+from mucc.target import target_names
 
 
 @dataclass
@@ -34,7 +35,7 @@ def parser() -> Parser:
 def main(argv: list[str], reporter: Reporter) -> int:
     """Print each target with its mainloops, the formats that they multiply in, the schedulers they take."""
     args = parser().parse(argv, Arguments())
-    targets = [get_target(name) for name in sorted(target_names(), key=_number)]
+    targets = [gemm_target(name) for name in sorted(target_names(), key=_number)]
     if args.json:
         import json
 
@@ -49,19 +50,19 @@ def _number(name: str) -> int:
     return int(name.removeprefix("sm_").rstrip("af"))
 
 
-def _computes(target: Target, family: Family) -> list[str]:
+def _computes(target: GemmTarget, family: Family) -> list[str]:
     """The formats that a family's kernels multiply in on a target."""
     return [c for c in target.facts.multiprocessor.computes if c in family.computes]
 
 
-def _families(target: Target) -> Iterator[str]:
+def _families(target: GemmTarget) -> Iterator[str]:
     for family in target.families:
         formats = " ".join(_computes(target, family))
         more = "; sparse operands" if family.takes_sparse else ""
         yield f"    {', '.join(family.mainloops)}: {formats}; {', '.join(family.schedulers)}{more}"
 
 
-def _as_json(target: Target) -> dict[str, object]:
+def _as_json(target: GemmTarget) -> dict[str, object]:
     families = [
         {
             "mainloops": list(family.mainloops),

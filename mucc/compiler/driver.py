@@ -24,17 +24,17 @@ from mucc.diagnostics import (
     Source,
     Span,
 )
+from mucc.dialects.rewriting import Finding, PassError
 from mucc.passes.levels import STAGED, LevelError
 from mucc.passes.mix_operands import MixOperands, kept_apart
 from mucc.passes.pipeline import pipeline
-from mucc.passes.support import Finding, PassError
 
 if TYPE_CHECKING:
+    from mucc.compiler.emit import Parts
     from mucc.dialects.cutlass.ops import ProgramOp
     from mucc.dialects.mu.entry import EntryOp
     from mucc.dialects.mu.ops.kernel import KernelOp
     from mucc.frontend import ast
-    from mucc.target.cuda import Parts
     from mucc.tune.lookup import SelectMeasured
 
 
@@ -101,11 +101,11 @@ class Compilation:
             case "schedule":
                 return schedule_text(self._programs(), self.measured)
             case "cu":
-                from mucc.target.cuda import emit
+                from mucc.compiler.emit import emit
 
                 return emit(self.cutlass, self.manifest, self.source)
             case "header":
-                from mucc.target.header import header_text
+                from mucc.library.header import header_text
 
                 return header_text(self.manifest)
             case "manifest":
@@ -117,7 +117,7 @@ class Compilation:
 
     def parts(self) -> Parts:
         """The C++ of the program in the parts that are compiled apart."""
-        from mucc.target.cuda import emit_parts
+        from mucc.compiler.emit import emit_parts
 
         return emit_parts(self.cutlass, self.manifest)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
 from mucc.dialects.mu.schedule import ScheduleOp
-from mucc.passes.gemm_config import problem_of, schedule_of
+from mucc.kernels.gemm.description import problem_of, schedule_of
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Candidate, Estimate, Problem, Schedule
 from mucc.passes.select_schedule import pinned, setting_text, settings_of
-from mucc.target import get_target
-from mucc.target.config import Candidate, Estimate, Problem, Schedule
 
 if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation
@@ -109,7 +109,7 @@ def explain(compilation: Compilation) -> list[Explanation]:
 def _explain(
     schedules: list[ScheduleOp], program: ProgramOp, gemm: GemmOp, compilation: Compilation
 ) -> Explanation:
-    target = get_target(program.target.data)
+    target = gemm_target(program.target.data)
     problem = problem_of(gemm, compilation.options.dims)
     fixed = {n: setting_text(v) for n, v in pinned(schedules, program, gemm.stage.data).items()}
     chosen = schedule_of(gemm)

@@ -10,16 +10,16 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.analysis.counts import compulsory_bytes, flops
+from mucc.compiler.host import argument_alignments
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.indices import index_uses
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_name
+from mucc.dialects.promises import constraint_text
 from mucc.library.dims import DECLARED
 from mucc.library.signature import ABI_VERSION
-from mucc.passes.promises import constraint_text
-from mucc.target.cuda import argument_alignments
 from mucc.version import __version__
 
 _NONE: Mapping[str, int] = MappingProxyType({})

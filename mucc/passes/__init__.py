@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
-    from mucc.passes.support import Pass
+    from mucc.dialects.rewriting import Pass
 
 _MODULES = {
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),

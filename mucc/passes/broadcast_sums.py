@@ -16,7 +16,7 @@ from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, TransposeOp
 from mucc.dialects.mu.shape_rules import elements
 from mucc.dialects.mu.types import WIDE, Dim, Dims, Shaped, dtype_name
-from mucc.passes.support import Emit
+from mucc.dialects.rewriting import Emit
 
 FLOATS = ("bf16", "f16", "f32", "e4m3", "e5m2")
 

@@ -11,8 +11,8 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.shape_rules import whole
 from mucc.dialects.mu.types import Shaped
+from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.passes.levels import REDUCTIONS, TENSOR_OPS
-from mucc.passes.support import Finding, Pass, PassError
 
 _INSTEAD: dict[str, str] = {
     "attention": "without `causal`, and with the mask as a parameter, it has kernels",

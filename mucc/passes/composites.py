@@ -30,7 +30,7 @@ from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.shape_rules import elements
 from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.passes.support import Emit
+from mucc.dialects.rewriting import Emit
 
 
 def count_over(value: SSAValue, axes: Sequence[int]) -> int | None:

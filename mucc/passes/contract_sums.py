@@ -14,7 +14,7 @@ from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.passes.support import Pass, rewrite
+from mucc.dialects.rewriting import Pass, rewrite
 
 LEAST = 8
 """Rows, columns or terms below which a reduction reads little more than a product does."""

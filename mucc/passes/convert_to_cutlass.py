@@ -24,7 +24,9 @@ from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_bytes
-from mucc.passes.access import (
+from mucc.dialects.rewriting import Pass, locate
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.lowering.access import (
     identity,
     is_inside,
     lhs_access,
@@ -33,10 +35,8 @@ from mucc.passes.access import (
     rhs_access,
     root_axes,
 )
-from mucc.passes.bodies import Body
-from mucc.passes.program import ProgramBuilder
-from mucc.passes.support import Pass, locate
-from mucc.target import get_target
+from mucc.kernels.lowering.bodies import Body
+from mucc.kernels.lowering.program import ProgramBuilder
 
 
 class _Kernel(ProgramBuilder):
@@ -197,7 +197,7 @@ class _Kernel(ProgramBuilder):
 
     def picks(self, product: ContractionOp) -> bool:
         """Whether the target has kernels that pick rows of a product's left operand by number."""
-        return get_target(self.target).picks(product.compute.data.value)
+        return gemm_target(self.target).picks(product.compute.data.value)
 
     def epilogue_reduction(self, body: Body, op: ReduceOp, target: SSAValue, rank: int) -> None:
         axes = set(op.axes.get_values())

@@ -20,9 +20,9 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Shaped
+from mucc.dialects.rewriting import Emit, Pass, rewrite
 from mucc.passes.check_lowering import lowers
 from mucc.passes.levels import COMPOSITE
-from mucc.passes.support import Emit, Pass, rewrite
 
 
 def _elu(b: Emit, x: SSAValue, alpha: float) -> SSAValue:

@@ -15,10 +15,10 @@ from mucc.dialects.mu.ops.elementwise import CastOp, RetypeOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.types import LayoutAttr, Shaped, TensorType
+from mucc.dialects.rewriting import Pass, erase_dead
 from mucc.dialects.walk import postorder
 from mucc.passes.partition import VIEWS, Partition, Stage, dims_of
 from mucc.passes.stored_forms import stored_forms
-from mucc.passes.support import Pass, erase_dead
 
 
 class _StageBuilder:

@@ -11,8 +11,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.rewriting import Pass
 from mucc.dialects.walk import postorder
-from mucc.passes.support import Pass
 
 Pointwise = ElementwiseOp | ConstantOp
 

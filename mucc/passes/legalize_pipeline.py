@@ -5,10 +5,10 @@ from __future__ import annotations
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from mucc.passes.gemm_config import config_of
+from mucc.dialects.rewriting import Finding, Pass, PassError
+from mucc.kernels.gemm.description import config_of
+from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.passes.legalize_tile import finding_of, gemms
-from mucc.passes.support import Finding, Pass, PassError
-from mucc.target import get_target
 
 
 class LegalizePipeline(Pass):
@@ -19,7 +19,7 @@ class LegalizePipeline(Pass):
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         findings: list[Finding] = []
         for program, gemm in gemms(op):
-            target = get_target(program.target.data)
+            target = gemm_target(program.target.data)
             config = config_of(gemm)
             if gemm.stages is None:
                 gemm.stages = IntegerAttr(target.max_stages(config), i64)

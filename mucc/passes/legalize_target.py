@@ -12,12 +12,12 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits, is_packed
-from mucc.passes.gemm_config import config_of, problem_of
-from mucc.passes.granules import fixed_step, held, may_be_wide, multiple_of, unit_axis
-from mucc.passes.promises import promised_multiple
+from mucc.dialects.promises import promised_multiple
+from mucc.dialects.rewriting import Finding, Pass, PassError
+from mucc.kernels.gemm.description import config_of, problem_of
+from mucc.kernels.gemm.granules import fixed_step, held, may_be_wide, multiple_of, unit_axis
+from mucc.kernels.gemm.scheduling import gemm_target, multistage
 from mucc.passes.select_schedule import settings_in
-from mucc.passes.support import Finding, Pass, PassError
-from mucc.target import get_target, multistage
 
 
 def _name(program: c.ProgramOp, value: SSAValue) -> str:
@@ -65,7 +65,7 @@ def _unaligned(
     program: c.ProgramOp, gemm: c.GemmOp, op: Operation, name: str, what: str, multiple: int, help: str
 ) -> Finding:
     """Rows that the mainloop cannot copy."""
-    granule = get_target(program.target.data).copy_granule
+    granule = gemm_target(program.target.data).copy_granule
     return Finding(
         code="MU3101",
         message=f"rows of {name} {what}, but TMA copies whole multiples of {granule} bytes",
@@ -97,11 +97,11 @@ def _copies(program: c.ProgramOp, gemm: c.GemmOp) -> Mapping[str, int]:
     """Operands that threads of a kernel copy, and by how many bytes."""
     if gemm.mainloop is None or gemm.mainloop.data is not Mainloop.CPASYNC:
         return {}
-    return get_target(program.target.data).copies(config_of(gemm))
+    return gemm_target(program.target.data).copies(config_of(gemm))
 
 
 def _legalise(program: c.ProgramOp) -> list[Finding]:
-    granule = get_target(program.target.data).copy_granule
+    granule = gemm_target(program.target.data).copy_granule
     found = _shared_bytes(program)
     findings: list[Finding] = []
     for kernel in program.kernels:

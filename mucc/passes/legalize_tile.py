@@ -8,11 +8,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.cutlass import ops as c
-from mucc.passes.gemm_config import config_of
+from mucc.dialects.rewriting import Finding, Pass, PassError
+from mucc.kernels.gemm.description import config_of
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Violation
 from mucc.passes.select_schedule import settings_in
-from mucc.passes.support import Finding, Pass, PassError
-from mucc.target import get_target
-from mucc.target.config import Violation
 
 
 def gemms(module: ModuleOp) -> Iterator[tuple[c.ProgramOp, c.GemmOp]]:
@@ -48,7 +48,7 @@ class LegalizeTile(Pass):
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         findings: list[Finding] = []
         for program, gemm in gemms(op):
-            target = get_target(program.target.data)
+            target = gemm_target(program.target.data)
             config = config_of(gemm)
             violations = target.grouped_violations(config) or target.violations(config)
             findings.extend(finding_of(v, program, gemm) for v in violations)

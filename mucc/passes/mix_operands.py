@@ -17,11 +17,11 @@ from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.rules import HALVES, WEIGHTS
 from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.passes.granules import may_be_wide
-from mucc.passes.support import Finding, Pass, rewrite
+from mucc.dialects.rewriting import Finding, Pass, rewrite
+from mucc.kernels.gemm.granules import may_be_wide
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.passes.widening import Narrow, is_widening
-from mucc.target import get_target
-from mucc.target.base import Target
 
 COLUMNS = 16
 """What a fixed extent of the result must be a multiple of, so that TMA can store it at any dtype."""
@@ -55,7 +55,7 @@ class Weights:
         wide = Shaped.of(op.operands[1 - side].type).element_type in HALVES
         return Weights(side, matrix, turned, scales, is_cast) if narrow and wide else None
 
-    def obstacle(self, target: Target, op: MatmulOp) -> str | None:
+    def obstacle(self, target: GemmTarget, op: MatmulOp) -> str | None:
         """Why the kernel cannot convert them; None where it can."""
         if not target.mixes:
             return f"no kernel of {target.name} converts weights"
@@ -90,7 +90,7 @@ class Weights:
 class _Mix(RewritePattern):
     """`x @ transpose(dequantize(w, s))` -> `x @ transpose(w)`, mixed, with scales `s`."""
 
-    def __init__(self, target: Target):
+    def __init__(self, target: GemmTarget):
         self.target = target
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -111,7 +111,7 @@ def kept_apart(module: ModuleOp, target: str) -> Iterator[Finding]:
             if (
                 weights is None
                 or weights.is_cast
-                or (why := weights.obstacle(get_target(target), op)) is None
+                or (why := weights.obstacle(gemm_target(target), op)) is None
             ):
                 continue
             type = weights.matrix.type
@@ -145,4 +145,4 @@ class MixOperands(Pass):
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         products = (inner for inner in op.walk() if isinstance(inner, MatmulOp))
         if any(Weights.of(product, side) for product in products for side in (0, 1)):
-            rewrite(op, [_Mix(get_target(self.target))])
+            rewrite(op, [_Mix(gemm_target(self.target))])

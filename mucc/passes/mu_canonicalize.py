@@ -6,7 +6,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.passes.support import Pass, erase_dead, rewrite
+from mucc.dialects.rewriting import Pass, erase_dead, rewrite
 
 
 class MuCanonicalize(Pass):

@@ -16,7 +16,7 @@ from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, ContractionOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_name
-from mucc.passes.support import Pass, rewrite
+from mucc.dialects.rewriting import Pass, rewrite
 from mucc.passes.widening import Narrow, element, is_widening
 from mucc.target import get_target
 

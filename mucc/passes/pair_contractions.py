@@ -14,7 +14,11 @@ from mucc.dialects.mu.ops.stage import StageKind, StageOp, YieldOp
 from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.schedule import MainloopAttr, ScheduleOp
 from mucc.dialects.mu.types import TensorType, is_packed
-from mucc.passes.access import (
+from mucc.dialects.rewriting import Pass
+from mucc.kernels.gemm.granules import may_be_wide
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import GemmTarget
+from mucc.kernels.lowering.access import (
     Pattern,
     accesses,
     classify,
@@ -25,10 +29,6 @@ from mucc.passes.access import (
     rhs_access,
     root_axes,
 )
-from mucc.passes.granules import may_be_wide
-from mucc.passes.support import Pass
-from mucc.target import get_target
-from mucc.target.base import Target
 
 
 def _is_single(stage: StageOp) -> bool:
@@ -91,7 +91,7 @@ def _read_in_place(first: StageOp, second: StageOp) -> bool:
     return True
 
 
-def _fits(target: Target, first: StageOp, stage: StageOp) -> bool:
+def _fits(target: GemmTarget, first: StageOp, stage: StageOp) -> bool:
     """Whether the target's kernels take the operands, and store what the stages do."""
     k = len(stage.space) - 1
     (product,) = stage.contractions
@@ -113,7 +113,7 @@ def _fits(target: Target, first: StageOp, stage: StageOp) -> bool:
     )
 
 
-def _keeps_apart(schedule: ScheduleOp, first: StageOp, second: StageOp, target: Target) -> bool:
+def _keeps_apart(schedule: ScheduleOp, first: StageOp, second: StageOp, target: GemmTarget) -> bool:
     """Whether a schedule is for the first stage alone, or asks for kernels that have no pairs."""
     if schedule.stage is not None and schedule.stage == first.stage_name:
         return True
@@ -180,7 +180,7 @@ class PairContractions(Pass):
     target: str = "sm_90a"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        target = get_target(self.target)
+        target = gemm_target(self.target)
         if not target.pair_mainloops:
             return
         schedules = [s for s in op.body.block.ops if isinstance(s, ScheduleOp)]
@@ -196,7 +196,7 @@ def _is_for(schedule: ScheduleOp, kernel: KernelOp, target: str) -> bool:
 
 
 def _pairs(
-    kernel: KernelOp, target: Target, schedules: list[ScheduleOp]
+    kernel: KernelOp, target: GemmTarget, schedules: list[ScheduleOp]
 ) -> Iterator[tuple[StageOp, StageOp]]:
     for first in [op for op in kernel.body.block.ops if isinstance(op, StageOp)]:
         if first.parent is None or first.pinned is not None or not _is_single(first):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from mucc.dialects.rewriting import Pass
 from mucc.passes import levels
 from mucc.passes.check_lowering import CheckLowering
 from mucc.passes.contract_sums import ContractSums
@@ -23,7 +24,6 @@ from mucc.passes.pair_contractions import PairContractions
 from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.select_schedule import SelectSchedule
-from mucc.passes.support import Pass
 
 Step = tuple[Pass, Level]
 

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
-from mucc.passes.support import Pass
+from mucc.dialects.rewriting import Pass
 
 
 class Lifetime(NamedTuple):

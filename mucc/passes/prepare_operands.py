@@ -19,12 +19,12 @@ from mucc.dialects.cutlass import nodes as n
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
-from mucc.passes.gemm_config import config_of
-from mucc.passes.granules import held, program_of, unit_axis
+from mucc.dialects.rewriting import Pass, locate
+from mucc.kernels.gemm.description import config_of
+from mucc.kernels.gemm.granules import held, program_of, unit_axis
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS
 from mucc.passes.legalize_tile import gemms
-from mucc.passes.support import Pass, locate
-from mucc.target import get_target
-from mucc.target.config import WIDEST_ACCESS
 
 
 class _Preparation:
@@ -153,7 +153,7 @@ class PrepareOperands(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for program, gemm in list(gemms(op)):
-            target, config = get_target(program.target.data), config_of(gemm)
+            target, config = gemm_target(program.target.data), config_of(gemm)
             preparation = _Preparation(gemm)
             if target.splits(config):
                 preparation.split_operands()

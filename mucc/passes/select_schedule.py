@@ -22,11 +22,11 @@ from mucc.dialects.mu.schedule import (
     SwitchAttr,
     TileAttr,
 )
-from mucc.passes.gemm_config import problem_of
-from mucc.passes.support import Finding, Pass, PassError
-from mucc.target import get_target
-from mucc.target.base import Target
-from mucc.target.config import Problem, Schedule
+from mucc.dialects.rewriting import Finding, Pass, PassError
+from mucc.kernels.gemm.description import problem_of
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import GemmTarget
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule
 
 
 def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
@@ -90,7 +90,7 @@ class Query(NamedTuple):
 
     kernel: str
     stage: str
-    target: Target
+    target: GemmTarget
     problem: Problem
     gemm: c.GemmOp
     fixed: Mapping[str, str]
@@ -157,7 +157,7 @@ class SelectSchedule(Pass):
         settings: dict[str, Attribute],
         sizes: Mapping[str, int],
     ) -> None:
-        target = get_target(program.target.data)
+        target = gemm_target(program.target.data)
         problem = problem_of(gemm, sizes)
         fixed = {name: setting_text(value) for name, value in settings.items()}
         query = Query(program.sym_name.data, gemm.stage.data, target, problem, gemm, fixed)

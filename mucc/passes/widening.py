@@ -13,7 +13,7 @@ from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, TransposeOp
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
-from mucc.passes.support import Emit
+from mucc.dialects.rewriting import Emit
 
 EIGHT = ("e4m3", "e5m2", "s8", "u8", "s4", "u4")
 """Formats whose numbers f16 and bf16 hold exactly, and so f32 does."""

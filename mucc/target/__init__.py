@@ -1,44 +1,26 @@
-"""What mucc knows of the GPUs that it compiles for, and C++ for them.
+"""The GPUs that mucc compiles for, as facts: `facts` reads `data/<name>.toml`, `devices` knows the cards.
 
-* `config`: how a contraction and its schedule are described to a target, without IR
-* `base`: what every target offers; the facts in `data/<name>.toml`
-* `rules`: what the rules of all targets have in common
-* `sm90`, `sm90_memory`, `sm90_rules`, `sm90_schedule`: NVIDIA Hopper
-* `sm80`: NVIDIA GPUs without wgmma
-* `multistage`, `multistage_rules`: kernels of CUTLASS 2.x mainloops; `skinny`: kernels for few rows
-* `sm100`, `sm100_memory`, `sm100_rules`, `sm100_schedule`: NVIDIA Blackwell for data centres
-* `cuda`: emission of CUDA C++
-
-A further target is a module with a `Target`, a data file, and a line in `TARGETS`. Importing this
-package loads none of them.
+What a kind of kernel can do on them, and what that costs, is in its folder of `mucc/kernels`. A further
+target is a data file and its name in `TARGETS`.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mucc.target.base import Target
+from mucc.target.facts import Target
 
 LONGEST_NAME = 80
 """Characters of a name that are looked at to guess what is meant."""
 
-TARGETS: dict[str, tuple[str, str]] = {
-    "sm_90a": ("mucc.target.sm90", "Sm90"),
-    "sm_80": ("mucc.target.sm80", "Sm80"),
-    "sm_89": ("mucc.target.sm80", "Sm80"),
-    "sm_120a": ("mucc.target.sm80", "Sm80"),
-    "sm_100a": ("mucc.target.sm100", "Sm100"),
-}
-"""Every target's name, with the module and class that describe it."""
+TARGETS = ("sm_90a", "sm_80", "sm_89", "sm_120a", "sm_100a")
+"""The names of all targets."""
 
 
 def target_names() -> tuple[str, ...]:
     """The names of all targets."""
-    return tuple(TARGETS)
+    return TARGETS
 
 
 @cache
@@ -49,8 +31,7 @@ def get_target(name: str) -> Target:
     """
     if name not in TARGETS:
         raise _unknown(name)
-    module, class_name = TARGETS[name]
-    return getattr(import_module(module), class_name)(name)
+    return Target(name)
 
 
 def meant_by(name: str) -> str | None:

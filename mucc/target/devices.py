@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.files.user_folders import data_folder
 from mucc.target import get_target, meant_by, target_names
-from mucc.target.base import Device, Target
+from mucc.target.facts import Device, Target
 
 
 class Card(NamedTuple):

@@ -12,14 +12,15 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import ScheduleOp
+from mucc.kernels.gemm.description import pointwise_digest, problem_of
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import GemmTarget
+from mucc.kernels.gemm.scheduling.config import Problem
 from mucc.library.dims import fault
 from mucc.library.signature import KernelInfo, Manifest, evaluate
-from mucc.passes.gemm_config import pointwise_digest, problem_of
 from mucc.passes.select_schedule import pinned, setting_text
 from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
-from mucc.target import get_target
-from mucc.target.base import Device, Target
-from mucc.target.config import Problem
+from mucc.target.facts import Device
 from mucc.tune.plans import Kernel, Program, Size
 from mucc.tune.records import Settings, kernel_digest, signature
 
@@ -94,7 +95,7 @@ def _analysis(
     kernels = (op for op in compilation.mu.body.block.ops if isinstance(op, KernelOp))
     kernel = next(op for op in kernels if op.sym_name.data == info.name)
     gemms = {op.stage.data: op for op in program.kernels if isinstance(op, GemmOp)}
-    target = get_target(program.target.data)
+    target = gemm_target(program.target.data)
     problems = {name: tuple(problem_of(op, d) for d in dims) for name, op in gemms.items()}
     pins = {name: {n: setting_text(v) for n, v in pinned(schedules, program, name).items()} for name in gemms}
     rates = Rates(device_of(target, card), target.facts.multiprocessor)
@@ -140,7 +141,7 @@ def _bound_us(rates: Rates, info: KernelInfo, dims: Mapping[str, int]) -> float 
     return 1e6 * rates.bound(operations, evaluate(info.bytes, dims)).seconds or None
 
 
-def device_of(target: Target, card: str | None) -> Device:
+def device_of(target: GemmTarget, card: str | None) -> Device:
     """The facts of a card; those of the target's first where it is not known."""
     devices = target.facts.devices
     return next((d for d in devices if d.name == card), devices[0])

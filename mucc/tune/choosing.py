@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import GemmTarget
+from mucc.kernels.gemm.scheduling.config import Candidate as Proposal
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule
 from mucc.passes.select_schedule import schedule_settings
-from mucc.target import get_target
-from mucc.target.base import Target
-from mucc.target.config import Candidate as Proposal
-from mucc.target.config import Problem, Schedule
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.plans import Candidate, Kernel, Plan, Program
 from mucc.tune.records import Choice, Settings, canonical, support_digest
@@ -104,7 +104,7 @@ def candidates_of(
 def candidate_of(analysis: Analysis, stage: str, choice: Choice) -> Candidate:
     """A candidate for a choice that is known, measured at all sizes."""
     kernel = analysis.kernel
-    target = get_target(kernel.target)
+    target = gemm_target(kernel.target)
     estimates = [
         target.estimate(p, target.default_schedule(p, choice[stage])).seconds * 1e6
         for p in analysis.problems[stage]
@@ -129,7 +129,7 @@ def ranked(analysis: Analysis, stage: str, budget: int, factor: float) -> list[t
     The best of every size come first, then the second best, and so on, until the budget of skeletons is used
     up. Raises MU5304 where no schedule is legal.
     """
-    target = get_target(analysis.kernel.target)
+    target = gemm_target(analysis.kernel.target)
     problems = analysis.problems[stage]
     held = analysis.held(stage)
     lists = [_diverse(_worthwhile(target, p, held, factor), budget) for p in dict.fromkeys(problems)]
@@ -150,7 +150,9 @@ def ranked(analysis: Analysis, stage: str, budget: int, factor: float) -> list[t
     ]
 
 
-def _worthwhile(target: Target, problem: Problem, pins: Mapping[str, str], factor: float) -> list[Proposal]:
+def _worthwhile(
+    target: GemmTarget, problem: Problem, pins: Mapping[str, str], factor: float
+) -> list[Proposal]:
     """What should take no more than so many times as long as the best, the best first."""
     proposals: list[Proposal] = list(target.candidates(problem, pins))
     least = min((p.estimate.seconds for p in proposals), default=0.0)
@@ -199,7 +201,7 @@ def _interleaved(lists: Sequence[Sequence[Schedule]], budget: int) -> list[Sched
 
 
 def _orders(
-    target: Target, problems: Sequence[Problem], chosen: Sequence[Schedule], budget: int
+    target: GemmTarget, problems: Sequence[Problem], chosen: Sequence[Schedule], budget: int
 ) -> list[Schedule]:
     """The best of what was chosen, with tiles walked in other orders, where they come in several waves."""
     found: dict[Schedule, None] = {}

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Severity
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.passes.gemm_config import pointwise_digest
+from mucc.kernels.gemm.description import pointwise_digest
 from mucc.passes.select_schedule import Query, SelectSchedule
 from mucc.tune.records import Record, Settings, best, canonical, kernel_digest, signature, support_digest
 from mucc.tune.store import Store

@@ -20,13 +20,14 @@ from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, ProgramOp
 from mucc.dialects.mu.types import TensorType, dtype_bits
-from mucc.passes.gemm_config import pointwise_digest, problem_of, schedule_of
+from mucc.kernels.gemm.description import pointwise_digest, problem_of, schedule_of
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import GemmTarget
+from mucc.kernels.gemm.scheduling.choice import pinned_fields
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes
+from mucc.kernels.gemm.scheduling.cost import Extents
 from mucc.passes.select_schedule import schedule_settings
-from mucc.target import get_target
-from mucc.target.base import Device, Target
-from mucc.target.choice import pinned_fields
-from mucc.target.config import Problem, Schedule, operand_bytes
-from mucc.target.cost import Extents
+from mucc.target.facts import Device
 from mucc.tune.analysis import kernel_text
 from mucc.tune.plans import schedule_block
 from mucc.tune.records import Settings, canonical, signature
@@ -78,7 +79,7 @@ class Contraction:
     signature: str
     body: str
     chosen: Move
-    target: Target
+    target: GemmTarget
     device: Device
     first: bool
 
@@ -221,7 +222,7 @@ def survey(
     """
     compilation = compile_source(source, target, only_check=False, dims=dims, tuned=False)
     sizes = dict(dims or {})
-    devices = get_target(target).facts.devices
+    devices = gemm_target(target).facts.devices
     device = next((d for d in devices if card in (d.key, d.name)), devices[0])
     return [
         _survey(program, kernel_text(compilation, program.sym_name.data), sizes, device)
@@ -231,7 +232,7 @@ def survey(
 
 
 def _survey(program: ProgramOp, text: str, sizes: Mapping[str, int], device: Device) -> Survey:
-    target = get_target(program.target.data)
+    target = gemm_target(program.target.data)
     works: list[Work] = []
     contractions: list[Contraction] = []
     # What copies operands or a result for a product is part of the product's own estimate.
@@ -251,7 +252,13 @@ def _survey(program: ProgramOp, text: str, sizes: Mapping[str, int], device: Dev
 
 
 def _contraction(
-    program: ProgramOp, op: GemmOp, sizes: Mapping[str, int], target: Target, device: Device, *, first: bool
+    program: ProgramOp,
+    op: GemmOp,
+    sizes: Mapping[str, int],
+    target: GemmTarget,
+    device: Device,
+    *,
+    first: bool,
 ) -> Contraction:
     problem = problem_of(op, sizes)
     blank = Move({}, 0.0, 0.0, 0.0, "", "")
@@ -264,7 +271,7 @@ def _contraction(
     return replace(made, chosen=made.move(chosen) or blank)
 
 
-def _streamed_us(op: DeviceKernelOp, sizes: Mapping[str, int], target: Target, device: Device) -> float:
+def _streamed_us(op: DeviceKernelOp, sizes: Mapping[str, int], target: GemmTarget, device: Device) -> float:
     """What a kernel takes that multiplies no matrices: its tensors go by once, at the rate of DRAM."""
     values = {value for inner in op.walk() for value in inner.operands}
     moved = sum(_bytes(v.type, sizes) for v in values if isinstance(v.type, TensorType))

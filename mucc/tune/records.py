@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
 
-from mucc.target.config import Problem
+from mucc.kernels.gemm.scheduling.config import Problem
 
 Settings = Mapping[str, str]
 """A schedule as source has it: the text of each setting by its name."""

@@ -28,17 +28,17 @@ from typing import NamedTuple
 from mucc.build.toolchain.assembly import host_flags
 from mucc.build.toolchain.discover import Toolchain, find_toolchain
 from mucc.build.toolchain.flags import flags
+from mucc.codegen.memory import EmissionError
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import GemmOp
-from mucc.passes.gemm_config import problem_of
+from mucc.kernels.gemm.description import problem_of
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Schedule
+from mucc.kernels.gemm.scheduling.skinny import MAINLOOP as SKINNY
+from mucc.kernels.gemm.scheduling.tma import TmaFamily
 from mucc.passes.select_schedule import settings_of
-from mucc.target import get_target
-from mucc.target.config import Schedule
-from mucc.target.cuda import EmissionError
-from mucc.target.skinny import MAINLOOP as SKINNY
-from mucc.target.tma import TmaFamily
 
 KERNELS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n",
@@ -141,7 +141,7 @@ def draw(rng: random.Random, mainloops: tuple[str, ...], wild: bool, early: bool
 
 def cases(target: str, rng: random.Random, accepted: int, rejected: int, forms: bool) -> Iterator[Case]:
     """So many of each, each schedule once."""
-    machine = get_target(target)
+    machine = gemm_target(target)
     mainloops = tuple(
         m
         for f in machine.families

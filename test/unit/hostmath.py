@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hostlib import INCLUDE, cuda_paths
 
+from mucc.codegen.body import compute_body
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp, are_bits
 from mucc.dialects.cutlass.ops import MapOp, ProgramOp
-from mucc.target.cuda.body import compute_body
 
 
 def kernels_of(expressions: Sequence[str], dtype: str) -> Compilation:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
-from mucc.target.base import Target
-from mucc.target.config import Epilogue, GemmConfig, Violation, operand_bytes
+from mucc.kernels.gemm.scheduling.base import GemmTarget
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Violation, operand_bytes
 
 sizes = st.integers(0, 300) | st.sampled_from((16, 32, 64, 128, 192, 256))
 _element = st.sampled_from((2, 4))
@@ -69,7 +69,7 @@ def check_explanation(code: str, target: str = "sm_90a") -> None:
     compile_text(Source("mended.mcu", mended), options)
 
 
-def mend(target: Target, config: GemmConfig, stages: int | None) -> tuple[GemmConfig, int | None]:
+def mend(target: GemmTarget, config: GemmConfig, stages: int | None) -> tuple[GemmConfig, int | None]:
     """The legal configuration that one fix after the other leads to, soon."""
     for _ in range(8):
         found = target.violations(config, stages)

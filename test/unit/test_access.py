@@ -7,7 +7,7 @@ from builders import kernel, tensor, value
 
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dim, Dims, LayoutAttr
-from mucc.passes.access import (
+from mucc.kernels.lowering.access import (
     Access,
     Axes,
     Pattern,

@@ -12,11 +12,11 @@ from mucc.build.cache import Cache
 from mucc.build.toolchain import assembly, nvrtc_worker
 from mucc.build.toolchain.discover import find_toolchain
 from mucc.build.toolchain.splice import SpliceError
+from mucc.compiler.emit import Parts
 from mucc.compiler.program import compile_source
 from mucc.compiler.source import decode
 from mucc.diagnostics.core import DiagnosticError
 from mucc.runtime.elf import read_manifest
-from mucc.target.cuda import Parts
 
 LINEAR = """\
 kernel {name}[M, N, K](x: bf16[M, K], w: bf16[N, K], {b}: bf16[N]) -> bf16[M, N] {{

@@ -11,7 +11,7 @@ from bench.gemm import summary
 from bench.gemm.cases import CASES
 from bench.gemm.libraries import skeletons
 from bench.gemm.shapes import PLAIN
-from mucc.target.config import Schedule
+from mucc.kernels.gemm.scheduling.config import Schedule
 
 
 @pytest.mark.parametrize("name", CASES)

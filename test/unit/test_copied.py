@@ -11,11 +11,11 @@ from rulelib import check_explanation, mend
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
-from mucc.target import get_target
-from mucc.target.config import Epilogue, GemmConfig, Granules, Problem, Schedule
-from mucc.target.copied_rules import MAINLOOP, granule, kernel
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Granules, Problem, Schedule
+from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP, granule, kernel
 
-SM90 = get_target("sm_90a")
+SM90 = gemm_target("sm_90a")
 GOOD = GemmConfig("bf16", 2, True, False, (128, 256, 64), (2, 1), MAINLOOP, "persistent")
 NARROW = (Granules(), Granules(8, 16, False), Granules(4, 4, False), Granules(2, 2, False))
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Source
-from mucc.target import get_target
-from mucc.target.base import Target
-from mucc.target.config import Candidate, Epilogue, Mixed, Problem, Schedule
-from mucc.target.cost import Extents, Walk, divide, effective_swizzle, larger
-from mucc.target.sm90_cost import Sm90Cost
-from mucc.target.sm90_rules import GROUPED, PLAIN_COLUMNS
-from mucc.target.sm90_schedule import TMA
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.base import GemmTarget
+from mucc.kernels.gemm.scheduling.config import Candidate, Epilogue, Mixed, Problem, Schedule
+from mucc.kernels.gemm.scheduling.cost import Extents, Walk, divide, effective_swizzle, larger
+from mucc.kernels.gemm.scheduling.sm90_cost import Sm90Cost
+from mucc.kernels.gemm.scheduling.sm90_rules import GROUPED, PLAIN_COLUMNS
+from mucc.kernels.gemm.scheduling.sm90_schedule import TMA
 
-SM90 = get_target("sm_90a")
+SM90 = gemm_target("sm_90a")
 H200 = SM90.facts.devices[0]
 
 extents = st.integers(1, 20000)
@@ -242,10 +242,10 @@ PINNED: tuple[dict[str, str], ...] = (
 )
 
 
-def fresh() -> Target:
+def fresh() -> GemmTarget:
     """A target that has chosen nothing yet."""
     TMA._costs = {}
-    return get_target.__wrapped__("sm_90a")
+    return gemm_target.__wrapped__("sm_90a")
 
 
 @pytest.mark.parametrize("mixed", [None, Mixed(8, False, 128, False)])

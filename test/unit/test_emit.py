@@ -13,15 +13,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.parser import Parser
 
+from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Product
+from mucc.codegen.names import KEYWORDS, Namer, float_literal, raw_string_literal
+from mucc.compiler.emit import emit
 from mucc.compiler.driver import Options, compile_text
+from mucc.compiler.host import argument_alignments
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass import Cutlass
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.dialect import Mu
-from mucc.target.cuda import EmissionError, argument_alignments, emit
-from mucc.target.cuda.memory import ONE, ZERO, Memory, Places, Product
-from mucc.target.cuda.names import KEYWORDS, Namer, float_literal, raw_string_literal
-from mucc.target.cuda.packing import Move, check_move
+from mucc.kernels.map.packing import Move, check_move
 
 LINEAR = """kernel linear[M, N, K=4096](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N]
     where M % 16 == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hostlib import MANIFEST, host_library
 
-from mucc.target.header import header_text
+from mucc.library.header import header_text
 
 CLIENT = r"""
 #include "kernels.h"

@@ -226,7 +226,7 @@ PHASES = {
     "parsing": ("import", "mucc.frontend.parser"),
     "xdsl": ("import", "xdsl.ir"),
     "passes": ("import", "mucc.passes.partition"),
-    "emission": ("import", "mucc.target.cuda.emit"),
+    "emission": ("import", "mucc.compiler.emit"),
     "temporary file": ("open", ".tmp"),
     "writing": ("os.rename", "a.cu"),
 }

@@ -15,13 +15,13 @@ from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.cutlass.ops import GemmOp, MapOp
 from mucc.dialects.mu.arrays import NumpyArrays
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Mixed, Problem, Schedule
+from mucc.kernels.gemm.scheduling.sm90_rules import mixes_group
 from mucc.runtime.errors import MuccValueError
-from mucc.target import get_target
-from mucc.target.config import Mixed, Problem, Schedule
-from mucc.target.sm90_rules import mixes_group
 
 ARRAYS = NumpyArrays()
-TARGET = get_target("sm_90a")
+TARGET = gemm_target("sm_90a")
 
 
 def compiled(text: str, target: str = "sm_90a", **options: Any) -> Compilation:

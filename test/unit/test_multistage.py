@@ -22,11 +22,18 @@ from mucc.build.toolchain.flags import flags
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
+from mucc.kernels.gemm.scheduling import gemm_target, multistage
+from mucc.kernels.gemm.scheduling.config import (
+    Epilogue,
+    GemmConfig,
+    Granules,
+    Problem,
+    Violation,
+    operand_bytes,
+)
 from mucc.runtime.run import gpu_problem
-from mucc.target import get_target, multistage
-from mucc.target.config import Epilogue, GemmConfig, Granules, Problem, Violation, operand_bytes
 
-SM90 = get_target("sm_90a")
+SM90 = gemm_target("sm_90a")
 CP_ASYNC = ("sm_80", "sm_89", "sm_120a")
 """The targets whose contractions are multistage kernels, but for skinny ones."""
 
@@ -106,7 +113,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
 
 @given(st.sampled_from(("sm_90a", *CP_ASYNC)), configs(), st.one_of(st.none(), st.integers(1, 12)))
 def test_a_fix_mends_its_setting(name: str, config: GemmConfig, stages: int | None) -> None:
-    target = get_target(name)
+    target = gemm_target(name)
     for violation in target.violations(config, stages):
         assert violation.notes
         assert violation.fix, violation
@@ -126,7 +133,7 @@ def test_a_fix_mends_its_setting(name: str, config: GemmConfig, stages: int | No
 
 @given(st.sampled_from(("sm_90a", *CP_ASYNC)), configs())
 def test_what_is_legal_fits(name: str, config: GemmConfig) -> None:
-    target = get_target(name)
+    target = gemm_target(name)
     if target.violations(config):
         return
     stages = target.max_stages(config)
@@ -209,7 +216,7 @@ def test_candidates_are_legal_and_cover_pinned_settings(compute: str, granules: 
 @pytest.mark.parametrize("compute", multistage.COMPUTES)
 @pytest.mark.parametrize("majors", [(True, True), (True, False), (False, False)])
 def test_default_schedules(name: str, compute: str, majors: tuple[bool, bool]) -> None:
-    target = get_target(name)
+    target = gemm_target(name)
     chosen = target.default_schedule(Problem(compute, *majors, Epilogue(4, 4)))
     problem = Problem(compute, *majors, Epilogue(4, 4))
     assert chosen.mainloop == "multistage"
@@ -219,7 +226,7 @@ def test_default_schedules(name: str, compute: str, majors: tuple[bool, bool]) -
 
 @pytest.mark.parametrize("name", ["sm_90a", "sm_100a"])
 def test_targets_with_tma_fall_back(name: str) -> None:
-    target = get_target(name)
+    target = gemm_target(name)
     for problem in (
         Problem("f32", True, True),
         Problem("bf16", True, True, m=64, n=64, k=64, granules=Granules(2, 2, False)),
@@ -232,15 +239,15 @@ def test_targets_with_tma_fall_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", CP_ASYNC)
 def test_tma_is_for_other_targets(name: str) -> None:
-    (violation,) = get_target(name).violations(replace(GOOD, mainloop="cooperative", cluster=(2, 1)))
+    (violation,) = gemm_target(name).violations(replace(GOOD, mainloop="cooperative", cluster=(2, 1)))
     assert (violation.code, violation.fix) == ("MU3011", "multistage")
 
 
 def test_formats_that_tensor_cores_lack() -> None:
     config = replace(GOOD, compute="e4m3", element_bytes=1, mainloop="skinny")
-    assert [v.code for v in get_target("sm_80").violations(config)] == ["MU3020"]
-    assert "MU3020" not in [v.code for v in get_target("sm_89").violations(config)]
-    (violation,) = get_target("sm_89").violations(replace(config, mainloop="multistage"))
+    assert [v.code for v in gemm_target("sm_80").violations(config)] == ["MU3020"]
+    assert "MU3020" not in [v.code for v in gemm_target("sm_89").violations(config)]
+    (violation,) = gemm_target("sm_89").violations(replace(config, mainloop="multistage"))
     assert (violation.code, violation.fix) == ("MU3020", None)
 
 
@@ -375,6 +382,6 @@ def _counted(name: str, config: GemmConfig, stages: int) -> list[str]:
     )
     (skeleton,) = program.parts().skeletons
     types = skeleton.device.split("namespace mucc_skeleton {")[1].split("}  // namespace mucc_skeleton")[0]
-    used = get_target("sm_90a").smem_bytes_used(config, stages)
+    used = gemm_target("sm_90a").smem_bytes_used(config, stages)
     assert ("kColumns = true" in types) is columns
     return [f"namespace {name} {{", types, f"static_assert(Same<Kernel::kShared, {used}>::kIs);", "}"]

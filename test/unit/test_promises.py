@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xdsl.ir.affine import AffineConstraintExpr, AffineConstraintKind, AffineDimExpr, AffineExpr, AffineSet
 
-from mucc.passes.promises import constraint_text, expression_text, promised_multiple
+from mucc.dialects.promises import constraint_text, expression_text, promised_multiple
 
 DIMS = ("M", "N", "K")
 M, N, K = (AffineDimExpr(i) for i in range(3))

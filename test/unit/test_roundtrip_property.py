@@ -25,9 +25,9 @@ from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Dim, TensorType
+from mucc.dialects.rewriting import PassError
 from mucc.passes.levels import Level
 from mucc.passes.pipeline import pipeline
-from mucc.passes.support import PassError
 
 EXACT = Profile()
 NARROW = Profile(dtypes=("bf16", "f32"), steps=6, positive=True, casts=("bf16",))

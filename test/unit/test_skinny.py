@@ -17,10 +17,10 @@ from mucc.build.toolchain.discover import SUPPORT_INCLUDE
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
-from mucc.target import get_target, skinny
-from mucc.target.config import GemmConfig, Problem, Violation, operand_bytes
+from mucc.kernels.gemm.scheduling import gemm_target, skinny
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Violation, operand_bytes
 
-SM90 = get_target("sm_90a")
+SM90 = gemm_target("sm_90a")
 GOOD = GemmConfig("bf16", 2, True, True, (8, 32, 64), (1, 1), "skinny", "persistent")
 F32 = {"compute": "f32", "element_bytes": 4}
 
@@ -142,7 +142,7 @@ def test_few_rows_are_known_to_be_skinny(rows: int, weights: int) -> None:
 
 
 def test_other_targets_have_them_too() -> None:
-    choice = get_target("sm_100a").default_schedule(Problem("bf16", True, True, m=4, n=4096, k=4096))
+    choice = gemm_target("sm_100a").default_schedule(Problem("bf16", True, True, m=4, n=4096, k=4096))
     assert choice.mainloop == "skinny"
 
 

@@ -16,10 +16,10 @@ from mucc.build.toolchain.discover import find_toolchain
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.codes_families import CODES
 from mucc.diagnostics.core import Source
-from mucc.target import get_target
-from mucc.target.config import Epilogue, GemmConfig, Problem, Violation
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Violation
 
-SM100 = get_target("sm_100a")
+SM100 = gemm_target("sm_100a")
 GOOD = GemmConfig("bf16", 2, True, True, (128, 256, 64), (2, 1), "two_sm", "persistent")
 GEMM = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n"
 

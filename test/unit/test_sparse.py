@@ -19,11 +19,11 @@ from mucc.build.toolchain.discover import find_toolchain
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.core import DiagnosticError
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, operand_bytes
 from mucc.library.signature import Manifest, evaluate
 from mucc.runtime.errors import MuccError
 from mucc.runtime.sparse import Form, densify, is_packed, prune, sparsify
-from mucc.target import get_target
-from mucc.target.config import Epilogue, GemmConfig, Problem, operand_bytes
 
 HARNESS = Path(__file__).with_name("sparse_compressor.cpp")
 
@@ -133,7 +133,7 @@ def test_only_what_is_packed_unpacks() -> None:
         densify(np.zeros((4, 32), np.float16))
 
 
-SM90 = get_target("sm_90a")
+SM90 = gemm_target("sm_90a")
 COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized", "multistage", "skinny")
 sizes = st.integers(-8, 400) | st.sampled_from((16, 32, 64, 128, 192, 256))

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from mucc.target import get_target
-from mucc.target.config import Epilogue, GemmConfig, operand_bytes
-from mucc.target.sm90_memory import epilogue_storage
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, operand_bytes
+from mucc.kernels.gemm.scheduling.sm90_memory import epilogue_storage
 
-SM90 = get_target("sm_90a")
+SM90 = gemm_target("sm_90a")
 
 
 def gemm(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mucc.diagnostics.core import DiagnosticError, Source
-from mucc.target import get_target
+from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.building import Built
 from mucc.tune.choosing import plan, varied
@@ -100,7 +100,7 @@ def test_the_fastest_wins(seed: int, budget: int) -> None:
 def test_budget_and_uniqueness(seed: int, budget: int) -> None:
     bench = Bench(by_hash(seed))
     kernel, _ = bench.search(limits=Limits(budget)).tune(ONE)
-    target = get_target("sm_90a")
+    target = gemm_target("sm_90a")
     problems = ONE.problems["out"]
     chosen = [target.default_schedule(problems[0], c.settings) for c in bench.builds]
     assert len({s.compiled for s in chosen}) <= budget

@@ -16,7 +16,7 @@ less than that; at half, half of the card stands still (own choice)."""
 
 
 WITHOUT_STREAM_K = ("skinny",)
-"""Mainloops that have no stream-K scheduler and cannot be left for one (mucc/target/skinny.py)."""
+"""Mainloops that have no stream-K scheduler, and cannot be left for one that has."""
 
 
 class TailWaves:

@@ -63,7 +63,7 @@ struct Fragment<Operator, Simt> {
 
 // ---- the kernel -----------------------------------------------------------------------------------------------
 
-// `Visitor_` does what comes after the product: see `types` in target/cuda/sm80_gemm.py.
+// `Visitor_` does what comes after the product: see `types` in kernels/gemm/emission/sm80.py.
 template <class Mma_, class Class, class Visitor_, bool kSplits_, bool kStreams_ = false>
 struct Kernel {
   using Mma = Mma_;

@@ -1,0 +1,257 @@
+"""Compute bodies: straight-line C++ on floats and integers, one line per operation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import f32, i1
+from xdsl.ir import Operation, SSAValue
+
+from mucc.codegen.memory import EmissionError
+from mucc.codegen.names import Namer, float_literal, integer_literal
+from mucc.dialects.cutlass.nodes import BitsOp, ComputeOp, YieldOp
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.pointwise import S32
+from mucc.dialects.mu.types import dtype_name
+
+INFIX: dict[type[Operation], str] = {
+    e.AddOp: "+",
+    e.SubOp: "-",
+    e.MulOp: "*",
+    e.AndOp: "&&",
+    e.OrOp: "||",
+}
+
+RELATIONS = {
+    e.Relation.LT: "<",
+    e.Relation.LE: "<=",
+    e.Relation.GT: ">",
+    e.Relation.GE: ">=",
+    e.Relation.EQ: "==",
+    e.Relation.NE: "!=",
+}
+
+INTEGER_CALLS: dict[type[Operation], str] = {
+    e.AddOp: "mucc::add",
+    e.SubOp: "mucc::sub",
+    e.MulOp: "mucc::mul",
+    e.MinOp: "mucc::min",
+    e.MaxOp: "mucc::max",
+    e.NegOp: "mucc::neg",
+    e.AbsOp: "mucc::abs",
+}
+"""Arithmetic on integers, which wrap around."""
+
+CALLS: dict[type[Operation], str] = {
+    e.MinOp: "mucc::min",
+    e.MaxOp: "mucc::max",
+    e.AbsOp: "fabsf",
+    e.ExpOp: "mucc::exp",
+    e.Expm1Op: "mucc::expm1",
+    e.LogOp: "mucc::log",
+    e.SqrtOp: "mucc::sqrt",
+    e.RsqrtOp: "mucc::rsqrt",
+    e.TanhOp: "mucc::tanh",
+    e.ErfOp: "mucc::erf",
+    e.SigmoidOp: "mucc::sigmoid",
+}
+
+_INTEGER_POWERS = range(-8, 9)
+
+
+def _constant(value: SSAValue) -> float | None:
+    return op.value.value.data if isinstance(op := value.owner, e.ConstantOp) else None
+
+
+def _divide(op: e.DivOp, a: str, b: str) -> str:
+    divisor = _constant(op.rhs)
+    # Of powers of two so large or small the reciprocal is no normal number.
+    normal = divisor and 2.0**-126 <= abs(divisor) <= 2.0**126
+    if divisor and normal and abs(math.frexp(divisor)[0]) == 0.5:
+        return f"{a} * {float_literal(1.0 / divisor)}"  # by a power of two: exact
+    return f"mucc::div({a}, {b})"
+
+
+def _power(op: e.PowOp, a: str, b: str) -> str:
+    match _constant(op.rhs):
+        case 0.5:
+            return f"mucc::sqrt({a})"
+        case -0.5:
+            return f"mucc::rsqrt({a})"
+        case float() as x if x.is_integer() and int(x) in _INTEGER_POWERS:
+            return f"mucc::powi<{int(x)}>({a})"
+        case _:
+            return f"mucc::pow({a}, {b})"
+
+
+def _is_plain_softplus(value: SSAValue) -> bool:
+    return isinstance(op := value.owner, e.SoftplusOp) and op.beta.value.data == 1.0
+
+
+def expression(op: Operation, x: Sequence[str]) -> str:
+    """The C++ of one primitive operation on operands `x`. Raises EmissionError for what is no primitive."""
+    if isinstance(op, e.ElementwiseOp) and op.computes_integers and type(op) in INTEGER_CALLS:
+        return f"{INTEGER_CALLS[type(op)]}({', '.join(x)})"
+    if (call := CALLS.get(type(op))) is not None:
+        return f"{call}({', '.join(x)})"
+    if (sign := INFIX.get(type(op))) is not None:
+        return f" {sign} ".join(x)
+    match op:
+        case e.NegOp():
+            return f"-({x[0]})" if x[0].startswith("-") else f"-{x[0]}"
+        case e.DivOp():
+            return _divide(op, x[0], x[1])
+        case e.PowOp():
+            return _power(op, x[0], x[1])
+        case e.SoftplusOp() if _is_plain_softplus(op.result):
+            return f"mucc::softplus({x[0]})"
+        case e.SoftplusOp():
+            return f"mucc::softplus({x[0]}, {float_literal(op.beta.value.data)})"
+        case e.GeluOp():
+            return f"mucc::gelu_{'tanh' if op.uses_tanh else 'erf'}({x[0]})"
+        case e.CmpOp():
+            return f"{x[0]} {RELATIONS[op.relation.data]} {x[1]}"
+        case e.NotOp():
+            return f"!{x[0]}"
+        case e.SelectOp():
+            return f"{x[0]} ? {x[1]} : {x[2]}"
+        case BitsOp():
+            return f"mucc::{'from_bits' if op.result.type == f32 else 'to_bits'}({x[0]})"
+        case e.CastOp() if op.element_type == S32:
+            return f"int({x[0]})" if op.operand.type == i1 else f"mucc::to_s32({x[0]})"
+        case e.CastOp() if op.operand.type == S32:
+            return f"float({x[0]})"
+        case e.CastOp() if op.operand.type == i1:
+            return f"mucc::from_bool({x[0]})"
+        case e.CastOp():
+            return f"mucc::round_{dtype_name(op.element_type)}({x[0]})"
+        case _:
+            raise EmissionError(f"{op.name} cannot be written as C++")
+
+
+def _is_rounding_back(op: Operation) -> bool:
+    """A cast to f32 of a value that is rounded already: bodies hold everything in f32."""
+    return isinstance(op, e.CastOp) and op.element_type == f32 and op.operand.type not in (i1, S32)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Pointwise work: a C++ struct `name` whose `apply` takes `inputs` floats and returns one."""
+
+    name: str
+    text: str
+    inputs: int
+
+    def marker(self, index: int) -> str:
+        """The same struct with only a comment in the PTX, where body `index` goes later."""
+        names = [f"x{i}" for i in range(self.inputs)]
+        operands = ", ".join(f"%{i}" for i in range(self.inputs + 1))
+        taken = ", ".join(f'"f"({n})' for n in names)
+        parameters = ", ".join(f"float {n}" for n in names)
+        return "\n".join(
+            [
+                f"struct {self.name} : mucc::gemm::Marker {{",
+                f"  static MUCC_DEVICE float apply({parameters}) {{",
+                "    float y = 0.0f;",
+                "#if defined(__CUDA_ARCH__)",
+                f'    asm("// mucc.body {index} 1: {operands}" : "=f"(y) : {taken});'.replace(" : )", ")"),
+                "#endif",
+                "    return y;",
+                "  }",
+                "};",
+            ]
+        )
+
+    def entry(self, index: int) -> str:
+        """A kernel around the body, from whose machine code it is cut out."""
+        names = [f"x{i}" for i in range(self.inputs)]
+        operands = ", ".join(f"%{i}" for i in range(self.inputs))
+        given = ", ".join(f'"=f"({n})' for n in names)
+        declared = f"  float {', '.join(names)};\n" if names else ""
+        inputs = (
+            f'  asm volatile("// mucc.in {operands}" : {given});\n'
+            if names
+            else '  asm volatile("// mucc.in");\n'
+        )
+        return (
+            f'extern "C" __global__ void mucc_body_{index}() {{\n{declared}{inputs}'
+            f"  float const y = {self.name}::apply({', '.join(names)});\n"
+            '  asm volatile("// mucc.out %0" : : "f"(y));\n}'
+        )
+
+
+def compute_body(
+    name: str,
+    op: ComputeOp,
+    parameters: Sequence[str],
+    order: Sequence[int] | None = None,
+) -> Body:
+    """The body of a `cutlass.compute`.
+
+    `parameters` are C++ names of its inputs, and `order` says in which `apply` takes them.
+    """
+    text = _struct(name, op, parameters, order or range(len(parameters)))
+    return Body(name, "\n".join(text), len(parameters))
+
+
+def identity_body(name: str, parameter: str) -> Body:
+    """The body that passes its input on."""
+    return Body(name, "\n".join(_lines(name, [parameter], [f"return {parameter};"])), 1)
+
+
+def _struct(name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence[int]) -> list[str]:
+    namer = Namer(parameters)
+    texts: dict[SSAValue, str] = dict(zip(op.body.block.args, parameters, strict=True))
+    lines: list[str] = []
+    block = list(op.body.block.ops)
+    unwanted = {
+        inner.operand
+        for inner in block
+        if isinstance(inner, e.TanhOp)
+        and _is_plain_softplus(inner.operand)
+        and len(set(inner.operand.uses)) == 1
+    }
+    for inner in block:
+        operands = [_operand(inner, v, texts[v]) for v in inner.operands if v in texts]
+        match inner:
+            case e.ConstantOp():
+                texts[inner.result] = float_literal(inner.value.value.data)
+            case YieldOp():
+                lines.append(f"return {texts[inner.value]};")
+            case e.CastOp() if _is_rounding_back(inner):
+                texts[inner.result] = operands[0]
+            case e.SoftplusOp() if inner.result in unwanted:
+                continue
+            case _:
+                result = inner.results[0]
+                if isinstance(inner, e.TanhOp) and inner.operand in unwanted:
+                    owner = inner.operand.owner
+                    assert isinstance(owner, e.SoftplusOp)
+                    text = f"mucc::tanh_softplus({texts[owner.operand]})"
+                else:
+                    text = expression(inner, operands)
+                texts[result] = namer(f"v{len(lines)}")
+                kind = "bool" if result.type == i1 else "int" if result.type == S32 else "float"
+                lines.append(f"{kind} const {texts[result]} = {text};")
+    return _lines(name, [parameters[i] for i in order], lines)
+
+
+def _operand(op: Operation, value: SSAValue, text: str) -> str:
+    """An operand's text: a literal of an operation on integers is one."""
+    number = _constant(value)
+    if number is None or not (isinstance(op, e.ElementwiseOp) and op.computes_integers):
+        return text
+    return integer_literal(int(number))
+
+
+def _lines(name: str, parameters: Sequence[str], lines: Sequence[str]) -> list[str]:
+    signature = ", ".join(f"float {p}" for p in parameters)
+    return [
+        f"struct {name} {{",
+        f"  static MUCC_DEVICE float apply({signature}) {{",
+        *(f"    {line}" for line in lines),
+        "  }",
+        "};",
+    ]

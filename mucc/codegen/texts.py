@@ -1,0 +1,80 @@
+"""What a kernel without CUTLASS is written as: its parts, its entries, and the names that a launch needs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mucc.codegen.body import Body
+from mucc.codegen.memory import Places
+
+INDICES = (("", "uint32_t"), ("_wide", "uint64_t"))
+"""The types that elements are counted in, in the order of `Code`s: narrow, wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A kernel: its name, its parameters, and the call that is all of it.
+
+    `bounds` are the most threads of a block, and where given the least blocks of a multiprocessor.
+    """
+
+    name: str
+    parameters: str
+    call: str
+    bounds: str = "Op::kThreads"
+
+    @property
+    def text(self) -> str:
+        """Its definition."""
+        return (
+            f'extern "C" __global__ void __launch_bounds__({self.bounds})\n'
+            f"    {self.name}({self.parameters}) {{\n"
+            f"  {self.call};\n}}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The parts of a kernel without CUTLASS: `data` is for host and device, `launch` for the host."""
+
+    data: str
+    bodies: list[Body]
+    work: str
+    entries: list[Entry]
+    launch: str
+
+    @property
+    def device(self) -> str:
+        """What runs on the device, `data` included."""
+        return "\n\n".join(
+            [*(b.text for b in self.bodies), self.data, self.work, *(e.text for e in self.entries)]
+        )
+
+    def codes(self, image: str | None) -> str:
+        """The table of kernels: in an image of this C++ name, or linked in."""
+        lines = [
+            f'    {{"{e.name}", &{image}}},'
+            if image
+            else f"    {{nullptr, nullptr, reinterpret_cast<void const*>({e.name})}},"
+            for e in self.entries
+        ]
+        return "\n".join(["mucc::Code codes[] = {", *lines, "};"])
+
+
+def dim_locals(places: Places, used: set[str]) -> list[str]:
+    """`int64_t const M = c.dims[0], …;` for the dims that are used and not bound."""
+    free = [
+        f"{places.dim_names[d]} = c.dims[{i}]"
+        for i, d in enumerate(places.program.dim_names)
+        if d in used and d not in places.bound
+    ]
+    return [f"  int64_t const {', '.join(free)};"] if free else []
+
+
+def used_locals(places: Places, *texts: str) -> list[str]:
+    """Declarations of what some C++ text mentions: dims, places in the workspace."""
+    code = re.sub(r'"(?:[^"\\]|\\.)*"', "", " ".join(texts))
+    found = set(re.findall(r"[A-Za-z_]\w*", code))
+    lines = dim_locals(places, {d for d, name in places.dim_names.items() if name in found})
+    return [*lines, "  Workspace const offsets(c);"] if "offsets" in found else lines

@@ -1,0 +1,28 @@
+"""`mucc-opt -t cuda`: a module of programs as CUDA C++."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import IO, ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
+from xdsl.utils.target import Target
+
+from mucc.codegen.memory import EmissionError
+from mucc.compiler.emit import emit
+from mucc.version import __version__
+
+
+@dataclass(frozen=True)
+class CudaTarget(Target):
+    """Prints the `.cu` text with a manifest that holds no more than the version."""
+
+    name: ClassVar[str] = "cuda"
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        try:
+            output.write(emit(module, {"mucc": __version__, "source": "-"}))
+        except EmissionError as error:
+            raise DiagnosticException(str(error)) from error

@@ -1,0 +1,317 @@
+"""From a module of `cutlass.program`s to one readable `.cu` file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.ir import Operation
+
+from mucc.codegen.memory import EmissionError, Places
+from mucc.codegen.names import Namer, comment_text, raw_string_literal, words
+from mucc.codegen.pointwise import pointwise_texts
+from mucc.codegen.texts import Texts
+from mucc.compiler.host import host_side, launches_lists, workspace_struct
+from mucc.diagnostics.core import Source
+from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, MapOp, ProgramOp, ReduceOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.kernels.gemm.emission.families import gemm_of
+from mucc.kernels.gemm.emission.gemm import Headers, Skeleton
+from mucc.kernels.map.packing import pack_texts
+
+# What the functions around a kernel define themselves; a dim of the same name is renamed.
+_LOCALS = words(
+    """
+    c p op Op Work to arguments skeleton stage code codes image offsets scratch Workspace describe run fill
+    run_list calls count scratch_bytes Kernel
+    """
+)
+
+_PROGRAM_NAMES = words(
+    "args dims promises launch launch_each calls count workspace Workspace scratch failed need c d"
+)
+
+
+def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None = None) -> str:
+    """The `.cu` text of all programs of a module.
+
+    `manifest` is embedded as JSON. With `source`, the comment over each kernel quotes the lines that it
+    came from. Raises EmissionError for IR that the passes before should not have let through.
+    """
+    module = _decomposed(module)
+    programs = _programs(module)
+    name = source.name if source is not None else str(manifest.get("source", "FILE.mcu"))
+    stages = _Whole(source)
+    texts = _all(programs, stages)
+    includes = "\n".join(_includes(programs, stages.headers))
+    parts = [_header(name, manifest, programs), includes, *texts]
+    parts.append(f"MUCC_MODULE({raw_string_literal(manifest_text(manifest), 'manifest')})")
+    return "\n\n".join(parts) + "\n"
+
+
+def manifest_text(manifest: Mapping[str, object]) -> str:
+    """A manifest as a library holds it."""
+    return json.dumps(manifest, ensure_ascii=True, separators=(", ", ": "))
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Machine code for the device, of one stage: `source`, or bodies put into the code of a `skeleton`.
+
+    `title` is the stage in the program, and `entry` the name of its kernel, or how the names of its kernels
+    begin. `source` is C++ that needs none of CUTLASS; that of bodies has one kernel `mucc_body_<i>` for each.
+    """
+
+    title: str
+    symbol: str
+    source: str
+    entry: str
+    skeleton: Skeleton | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A module in the parts that are compiled apart: `program` is light C++ that links with the rest."""
+
+    program: str
+    manifest: str
+    images: tuple[Image, ...]
+
+    @property
+    def skeletons(self) -> tuple[Skeleton, ...]:
+        """The skeletons in use, each once."""
+        return tuple({i.skeleton.symbol: i.skeleton for i in self.images if i.skeleton}.values())
+
+    @property
+    def text(self) -> str:
+        """All of it, to tell it from others."""
+        devices = [text for s in self.skeletons for text in (s.device, s.host)]
+        return "\n".join([self.program, self.manifest, *devices, *(i.source for i in self.images)])
+
+
+def emit_parts(module: ModuleOp, manifest: Mapping[str, object]) -> Parts:
+    """The programs of a module for a build from parts. Raises as `emit` does."""
+    module = _decomposed(module)
+    stages = _Apart()
+    texts = _all(_programs(module), stages)
+    names = [f"extern mucc::gemm::Skeleton const {s};" for s in stages.skeletons]
+    names += [f"extern unsigned char const {i.symbol}[];" for i in stages.images]
+    head = "\n".join(["#include <mucc/program.h>", "", 'extern "C" {', *names, "}"])
+    return Parts("\n\n".join([head, *texts]) + "\n", manifest_text(manifest), tuple(stages.images))
+
+
+def _programs(module: ModuleOp) -> list[ProgramOp]:
+    return [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
+
+
+def _decomposed(module: ModuleOp) -> ModuleOp:
+    """The module with composite activations rewritten, should some be left."""
+    if not any(isinstance(op, ElementwiseOp) and op.COMPOSITE for op in module.walk()):
+        return module
+    from mucc.passes.decompose import Decompose
+
+    clone = module.clone()
+    Decompose().apply(Context(), clone)
+    return clone
+
+
+def _header(name: str, manifest: Mapping[str, object], programs: list[ProgramOp]) -> str:
+    version = manifest.get("mucc", "")
+    targets = sorted({p.target.data for p in programs})
+    return (
+        f"// Made by `mucc {comment_text(name)} --emit=cu` (mucc {version}) for {', '.join(targets)}.\n"
+        "// Change the source, not this file."
+    )
+
+
+def _includes(programs: list[ProgramOp], headers: list[Headers]) -> Iterator[str]:
+    kernels = [op for p in programs for op in p.kernels]
+    yield from (f"#define {macro}" for macro in sorted({m for h in headers for m in h.defines}))
+    yield "#include <mucc/launch.h>"
+    yield from (f"#include <{header}>" for header in sorted({h.host for h in headers}))
+    yield from (f"#include <{header}>" for header in sorted({m for h in headers for m in h.more}))
+    yield from (f"#include <{header}>" for header in sorted({h.kernel for h in headers}))
+    if any(isinstance(op, MapOp) for op in kernels):
+        yield "#include <mucc/map.cuh>"
+        yield "#include <mucc/pack.cuh>"
+    if any(isinstance(op, ReduceOp) for op in kernels):
+        yield "#include <mucc/reduce.cuh>"
+
+
+class _Stages(Protocol):
+    """How the kernels of stages are written."""
+
+    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str: ...
+
+    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str: ...
+
+
+@dataclass
+class _Whole(_Stages):
+    """Everything in one file, for reading and for nvcc."""
+
+    source: Source | None
+    headers: list[Headers] = field(default_factory=list[Headers])
+
+    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
+        gemm = gemm_of(op, places)
+        self.headers.append(gemm.headers)
+        return self._commented(op, places, gemm.summary(), _namespace(scope, gemm.kernel(entry)))
+
+    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
+        texts = _pack_texts(op, places, entry) or pointwise_texts(op, places, entry)
+        shape = ", ".join(str(d) for d in op.extents)
+        axes = f" over axes {list(op.axes.get_values())}" if isinstance(op, ReduceOp) else ""
+        summary = f"{op.name.removeprefix('cutlass.')} of [{shape}]{axes}"
+        lines = [texts.device, "", texts.codes(None), "", texts.launch]
+        return self._commented(op, places, summary, _namespace(scope, lines))
+
+    def _commented(self, op: DeviceKernelOp, places: Places, summary: str, text: str) -> str:
+        title = f"{places.program.sym_name.data}.{op.stage.data}"
+        comment = [f"// {comment_text(title)}: {summary}", *_quotes(op, self.source)]
+        return "\n".join([*comment, text])
+
+
+class _Code(NamedTuple):
+    """Where a stage's kernels are: in the image of this C++ name, under names that begin with `entry`."""
+
+    image: str
+    entry: str
+
+
+@dataclass
+class _Apart(_Stages):
+    """Machine code for the device apart from the program; collects what is to be compiled.
+
+    Stages whose kernels are equal but for their names share the image of the first.
+    """
+
+    images: list[Image] = field(default_factory=list[Image])
+    skeletons: list[str] = field(default_factory=list[str])
+    _codes: dict[tuple[str, str], _Code] = field(default_factory=dict[tuple[str, str], _Code])
+
+    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
+        gemm = gemm_of(op, places, canonical=True)
+        if gemm.texts(entry):
+            return self._light(op, places, scope, gemm.headers.device, gemm.texts, entry)
+        skeleton = gemm.skeleton()
+        if skeleton.symbol not in self.skeletons:
+            self.skeletons.append(skeleton.symbol)
+        texts = [b.text for b in gemm.bodies] + [b.entry(i) for i, b in enumerate(gemm.bodies)]
+        source = "\n\n".join(["#include <mucc/math.cuh>", *texts]) + "\n" if texts else ""
+        code, own = self._code(op, places, scope, source, entry, skeleton)
+        table = f'mucc::Code code{{"{code.entry}", &{code.image}}};'
+        return _namespace(scope, [*own, table, "", *gemm.launch(skeleton.symbol)])
+
+    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
+        if _pack_texts(op, places, entry):
+            return self._light(
+                op, places, scope, "mucc/pack.cuh", lambda e: _pack_texts(op, places, e), entry
+            )
+        header = "mucc/reduce.cuh" if isinstance(op, ReduceOp) else "mucc/map.cuh"
+        return self._light(op, places, scope, header, lambda e: pointwise_texts(op, places, e), entry)
+
+    def _light(
+        self,
+        op: DeviceKernelOp,
+        places: Places,
+        scope: str,
+        header: str,
+        texts_of: Callable[[str], Texts | None],
+        entry: str,
+    ) -> str:
+        """A stage whose kernels are compiled with their bodies."""
+        texts = texts_of(entry)
+        assert texts is not None
+        code, own = self._code(op, places, scope, f"#include <{header}>\n\n{texts.device}\n", entry)
+        if code.entry != entry:
+            texts = texts_of(code.entry)
+            assert texts is not None
+        return _namespace(scope, [*own, texts.data, "", texts.codes(code.image), "", texts.launch])
+
+    def _code(
+        self,
+        op: DeviceKernelOp,
+        places: Places,
+        scope: str,
+        source: str,
+        entry: str,
+        skeleton: Skeleton | None = None,
+    ) -> tuple[_Code, list[str]]:
+        """What to call a stage's kernels, and the line that defines their image where no other has it."""
+        key = (re.sub(rf"\b{entry}(?![A-Za-z0-9])", "", source), skeleton.symbol if skeleton else "")
+        if (found := self._codes.get(key)) is not None:
+            return found, []
+        symbol = f"mucc_image_{len(self.images)}"
+        title = f"{places.program.sym_name.data}.{op.stage.data}"
+        self.images.append(Image(title, symbol, source, entry, skeleton))
+        self._codes[key] = _Code(f"::{scope}::image", entry)
+        return _Code("image", entry), [f"mucc::Image image{{{symbol}}};"]
+
+
+def _pack_texts(op: MapOp | ReduceOp, places: Places, entry: str) -> Texts | None:
+    """The parts of a kernel that only moves a tensor."""
+    return pack_texts(op, places, entry) if isinstance(op, MapOp) else None
+
+
+def _all(programs: list[ProgramOp], stages: _Stages) -> list[str]:
+    namer, entries = Namer(), Namer()
+    return [_program(p, namer(p.sym_name.data), stages, entries) for p in programs]
+
+
+def _program(program: ProgramOp, name: str, stages: _Stages, entries: Namer) -> str:
+    dims = Namer(_LOCALS)
+    places = Places(program, {d: dims(d) for d in program.dim_names})
+    namer = Namer(_PROGRAM_NAMES)
+    scope = f"mu::{name}"
+    parts: list[str] = []
+    if workspace := workspace_struct(program, places):
+        parts.append(_namespace(scope, workspace))
+    names: list[str] = []
+    for op in program.kernels:
+        names.append(namer(op.stage.data))
+        inner = f"{scope}::{names[-1]}"
+        entry = entries(f"mu_{program.sym_name.data}_{op.stage.data}")
+        match op:
+            case GemmOp():
+                parts.append(stages.gemm(op, places, inner, entry))
+            case MapOp() | ReduceOp():
+                parts.append(stages.pointwise(op, places, inner, entry))
+            case _:
+                raise EmissionError(f"{op.name} has no emission")
+    parts.append(_namespace(scope, host_side(program, places, names)))
+    tables = ", ".join(
+        "mucc::none" if not present else f"{scope}::{table}"
+        for table, present in (
+            ("args", True),
+            ("dims", program.dim_names),
+            ("promises", program.promises is not None or program.requirements),
+        )
+    )
+    each = ""
+    if program.is_each:
+        each = f", true, {f'{scope}::launch_each' if launches_lists(program) else 'nullptr'}"
+    parts.append(f"MUCC_KERNEL({program.sym_name.data}, {tables}, {scope}::launch, {scope}::workspace{each})")
+    return "\n\n".join(parts)
+
+
+def _namespace(name: str, lines: list[str]) -> str:
+    extra = ["namespace fusion = cutlass::epilogue::fusion;\n"] if any("fusion::" in x for x in lines) else []
+    return "\n".join([f"namespace {name} {{\n", *extra, *lines, "", f"}}  // namespace {name}"])
+
+
+def _quotes(op: Operation, source: Source | None) -> Iterator[str]:
+    """The source lines that a kernel came from."""
+    lines = sorted({(loc.filename.data, loc.line.data) for inner in op.walk() if (loc := _location(inner))})
+    for file, line in lines:
+        quoted = source.line_text(line).strip() if source is not None and source.name == file else ""
+        yield comment_text(f"//   {file}:{line}: {quoted}" if quoted else f"//   {file}:{line}")
+
+
+def _location(op: Operation) -> FileLineColLoc | None:
+    return op.location if isinstance(op.location, FileLineColLoc) else None

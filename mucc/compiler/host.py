@@ -1,0 +1,204 @@
+"""The host side of a program: tables of its signature, promises, workspace, the launches in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr
+
+from mucc.codegen.memory import Places, workspace_name
+from mucc.codegen.names import comment_text, string_literal
+from mucc.codegen.texts import dim_locals, used_locals
+from mucc.dialects.cutlass.indices import index_uses
+from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
+from mucc.dialects.promises import constraint_text
+from mucc.kernels.gemm.emission.gemm import needs_scratch
+from mucc.library.dims import DECLARED
+from mucc.target import get_target
+
+
+def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
+    """The bytes that each argument's data pointer and free strides must be a multiple of.
+
+    TMA needs 16 for a contraction's operands and full matrices, other kernels the width of their accesses;
+    everything else only needs what its elements need, since pointwise kernels look at the addresses of each
+    call. Scalars have 1.
+    """
+    granule = get_target(program.target.data).copy_granule
+    args = program.body.block.args
+    result = [dtype_bytes(a.type.element_type) if isinstance(a.type, TensorType) else 1 for a in args]
+    for op in program.kernels:
+        if not isinstance(op, GemmOp) or (op.mainloop and op.mainloop.data is Mainloop.SKINNY):
+            continue
+        matrices = [value for value, _ in op.matrices]
+        granules = op.granules.get_values() if op.granules else [granule] * len(matrices)
+        for value, bytes in zip(matrices, granules, strict=True):
+            base = view_of(value).base
+            if base in args:
+                result[args.index(base)] = max(result[args.index(base)], bytes)
+    return tuple(result)
+
+
+# Tables
+
+
+def _extent(program: ProgramOp, dim: Dim) -> str:
+    return f"mucc::fixed({dim})" if isinstance(dim, int) else f"mucc::dim({program.dim_names.index(dim)})"
+
+
+def _layout(type: TensorType) -> str:
+    if type.layout.kind.data != "strides":
+        return f"mucc::{type.layout.kind.data}()"
+    return (
+        "mucc::strides({" + ", ".join("-1" if s is None else str(s) for s in type.layout.stride_values) + "})"
+    )
+
+
+def _dtype(name: str) -> str:
+    return f"mucc::k{name.upper()}"
+
+
+def _argument(program: ProgramOp, index: int, align: int) -> str:
+    arg = program.body.block.args[index]
+    name = string_literal(program.arg_names.data[index].data)
+    if not isinstance(arg.type, TensorType):
+        return f"    mucc::scalar_in({name}, {_dtype(dtype_name(arg.type))}),"
+    kind = "in" if index < program.num_inputs.value.data else "out"
+    extents = ", ".join(_extent(program, d) for d in arg.type.dims)
+    given = f"{name}, {_dtype(arg.type.dtype)}, {{{extents}}}, {_layout(arg.type)}, {align}"
+    return f"    mucc::tensor_{kind}({given}),"
+
+
+def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Text, C++ over `d`, and reason of everything that the dims must fulfil."""
+    by_index = [f"d[{i}]" for i in range(len(names))]
+    found: list[tuple[str, str, str]] = []
+    if program.promises is not None:
+        for c in program.promises.data.constraints:
+            found.append((constraint_text(c, names), constraint_text(c, by_index), DECLARED))
+    if isinstance(program.requirements, ArrayAttr):
+        for r in program.requirements:
+            condition = f"% {r.multiple.data} == 0"
+            index = names.index(r.dim.data)
+            found.append((f"{r.dim.data} {condition}", f"d[{index}] {condition}", r.reason.data))
+    return found
+
+
+def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
+    """The struct that says where the tensors between kernels lie; empty where there are none."""
+    slots = [list(slot) for slot in program.slots or ()]
+    if not slots:
+        return []
+    held: list[list[str]] = [[] for _ in slots]
+    for op in program.body.block.ops:
+        if isinstance(op, WorkspaceOp) and op.slot is not None:
+            held[op.slot.value.data].append(f"{workspace_name(op)}: {op.result.type}")
+    lines: list[str] = []
+    previous = "0"
+    for i, types in enumerate(slots):
+        sizes = list(dict.fromkeys(str(places.bytes(t)) for t in types))
+        bytes = sizes[0] if len(sizes) == 1 else f"mucc::largest({{{', '.join(sizes)}}})"
+        lines.append(f"    slot{i} = {previous};  // {comment_text(', '.join(held[i]))}")
+        previous = f"slot{i} + mucc::aligned({bytes})"
+    used = {d for slot in slots for t in slot for d in t.dims if isinstance(d, str)}
+    return [
+        "// Where the tensors between the kernels lie in the workspace, in bytes from its start.",
+        "struct Workspace {",
+        f"  int64_t {', '.join(f'slot{i}' for i in range(len(slots)))}, end;",
+        "  explicit Workspace(mucc::Call const& c) {",
+        *(f"  {line}" for line in dim_locals(places, used)),
+        *lines,
+        f"    end = {previous};",
+        "  }",
+        "};",
+    ]
+
+
+def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[str]:
+    """The contents of the program's namespace after its kernels; `stages` are their namespaces in order."""
+    names = program.dim_names
+    aligns = argument_alignments(program)
+    lines = ["constexpr mucc::ArgSpec args[] = {"]
+    lines += [_argument(program, i, align) for i, align in enumerate(aligns)]
+    lines.append("};")
+    if names:
+        lines.append("constexpr mucc::DimSpec dims[] = {")
+        lines += [f"    {{{string_literal(n)}, {places.bound.get(n, -1)}}}," for n in names]
+        lines.append("};")
+    conditions = _conditions(program, names)
+    for i, (text, condition, _) in enumerate(conditions):
+        lines.append(f"bool holds{i}(int64_t const* d) {{ return {condition}; }}  // {comment_text(text)}")
+    if conditions:
+        lines.append("constexpr mucc::Promise promises[] = {")
+        lines += [
+            f"    {{{string_literal(text)}, holds{i}, {string_literal(why)}}},"
+            for i, (text, _, why) in enumerate(conditions)
+        ]
+        lines.append("};")
+    lines += ["", *_launch(program, places, stages)]
+    if launches_lists(program):
+        lines += ["", "int launch_each(mucc::Call const* calls, int count) {"]
+        lines += [f"  return {stages[0]}::run_list(calls, count);", "}"]
+    return [*lines, "", *_workspace(program, stages)]
+
+
+def launches_lists(program: ProgramOp) -> bool:
+    """Whether all problems that a call lists are computed by one kernel."""
+    return any(isinstance(op, GemmOp) and op.is_listed for op in program.kernels)
+
+
+def _scratch_stages(program: ProgramOp, stages: Sequence[str]) -> list[str]:
+    return [
+        s
+        for s, op in zip(stages, program.kernels, strict=True)
+        if isinstance(op, GemmOp) and needs_scratch(op)
+    ]
+
+
+def _index_checks(program: ProgramOp, places: Places) -> list[str]:
+    """The calls that check index arguments, where the environment asks for it."""
+    checks: list[str] = []
+    for use in index_uses(program):
+        once = f", {str(use.once).lower()}" if use.kind == "rows" else ""
+        checks.append(f"mucc::check_{use.kind}(c, {use.argument}, {places.extent(use.rows)}{once})")
+    return checks
+
+
+def _launch(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[str]:
+    scratched = _scratch_stages(program, stages)
+    lines = ["int launch(mucc::Call const& c) {"]
+    if checks := _index_checks(program, places):
+        lines += used_locals(places, *checks)
+        lines.append("  if (" + " ||\n      ".join(checks) + ")\n    return 1;")
+    if scratched:
+        start = "Workspace(c).end" if program.slots else "0"
+        lines.append(
+            f"  void* const scratch = mucc::at(c, {start});  // the kernels use it one after the other"
+        )
+    for stage, op in zip(stages, program.kernels, strict=True):
+        scratch = "" if not isinstance(op, GemmOp) else ", scratch" if stage in scratched else ", nullptr"
+        lines.append(f"  if (int failed = {stage}::run(c{scratch})) return failed;")
+    return [*lines, "  return 0;", "}"]
+
+
+def _workspace(program: ProgramOp, stages: Sequence[str]) -> list[str]:
+    scratched = _scratch_stages(program, stages)
+    start = "Workspace(c).end" if program.slots else "0"
+    if not scratched:
+        parameter = "c" if program.slots else ""
+        return [
+            f"int64_t workspace(mucc::Call const& {parameter}) {{ return {start}; }}".replace("& )", "&)")
+        ]
+    return [
+        "int64_t workspace(mucc::Call const& c) {",
+        "  int64_t scratch = 0;",
+        f"  for (int64_t need : {{{', '.join(f'{s}::scratch_bytes(c)' for s in scratched)}}}) {{",
+        "    if (need < 0) return need;",
+        "    scratch = mucc::at_least(scratch, need);",
+        "  }",
+        f"  return {start} + scratch;" if program.slots else "  return scratch;",
+        "}",
+    ]

@@ -1,0 +1,1 @@
+"""The kinds of device kernel, a folder each."""

@@ -1,0 +1,1 @@
+"""Contractions: products of matrices with an epilogue."""

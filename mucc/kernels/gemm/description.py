@@ -1,0 +1,161 @@
+"""Describing a `cutlass.gemm` in the plain numbers that targets reason about."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from math import prod
+from types import MappingProxyType
+from weakref import WeakKeyDictionary
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from mucc.dialects.cutlass import nodes
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.rules import is_sparse
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits, dtype_bytes
+from mucc.kernels.gemm.granules import granules_of, unit_axis
+from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS, Epilogue, GemmConfig, Mixed, Problem, Schedule
+
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+def _bytes(type: Attribute) -> int:
+    """Bytes of an element of a tensor, or of a scalar."""
+    return dtype_bytes(Shaped.of(type).element_type)
+
+
+def _is_row_major(gemm: c.GemmOp, value: SSAValue) -> bool:
+    return unit_axis(gemm, value) == len(Shaped.of(value.type).dims) - 1
+
+
+_DESCRIBED: WeakKeyDictionary[c.GemmOp, Problem] = WeakKeyDictionary()
+"""What is known of gemms whatever the sizes: passes that ask for it change neither operands nor nodes."""
+
+
+def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
+    """What the schedule of a gemm is chosen for. `sizes` are typical values of dims that are open."""
+    if (described := _DESCRIBED.get(gemm)) is None:
+        described = _DESCRIBED[gemm] = _described(gemm)
+    m, n, k, batch = (_extent(d, sizes) for d in gemm.shape.extents)
+    if described.grouped:
+        batch = _extent(gemm.groups, sizes)
+        m = -(-m // batch) if m is not None and batch is not None else None
+    granules = described.granules
+    if sizes and granules.wide and not all(_suits_tma(gemm, value, sizes) for value, _ in gemm.matrices):
+        granules = granules._replace(wide=False)
+    return described._replace(m=m, n=n, k=k, batch=batch, granules=granules)
+
+
+def _suits_tma(gemm: c.GemmOp, value: SSAValue, sizes: Mapping[str, int]) -> bool:
+    """Whether rows of a matrix are whole multiples of 16 bytes at typical sizes."""
+    dims, element = Shaped.of(value.type)
+    extent = sizes.get(str(dims[unit_axis(gemm, value)]), 0)
+    return extent * dtype_bytes(element) % WIDEST_ACCESS == 0
+
+
+def _described(gemm: c.GemmOp) -> Problem:
+    """The problem without extents."""
+    return Problem(
+        compute=gemm.compute.data.value,
+        a_k_major=_is_row_major(gemm, gemm.a),
+        b_k_major=not _is_row_major(gemm, gemm.b),
+        epilogue=_epilogue_of(gemm),
+        fast_accumulation=gemm.acc is not None,
+        blocks=gemm.blocks,
+        rights=2 if gemm.is_pair else 1,
+        granules=granules_of(gemm),
+        grouped=gemm.is_grouped,
+        sparse="a" if is_sparse(gemm.a.type) else "b" if is_sparse(gemm.b.type) else "",
+        mixed=_mixed_of(gemm),
+        listed=gemm.may_be_listed,
+        gathered="a" if gemm.picked is not None else "",
+    )
+
+
+def _mixed_of(gemm: c.GemmOp) -> Mixed | None:
+    """What the kernel converts, if anything."""
+    if (side := gemm.narrow) is None:
+        return None
+    bits = dtype_bits(Shaped.of((gemm.b if side else gemm.a).type).element_type)
+    return Mixed(bits, side == 0, gemm.group, len(gemm.scales) == 2)
+
+
+def _extent(dims: Dims, sizes: Mapping[str, int]) -> int | None:
+    """A product of extents, None where a factor is a run-time value of no typical size."""
+    known = [sizes.get(d) if isinstance(d, str) else d for d in dims]
+    return None if None in known else prod(d for d in known if d is not None)
+
+
+def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
+    """What a gemm's epilogue moves."""
+    loads: dict[type[Operation], list[int]] = defaultdict(list)
+    stores: dict[type[Operation], list[int]] = defaultdict(list)
+    for op in gemm.nodes:
+        if isinstance(op, nodes.LoadNode):
+            loads[type(op)].append(_bytes(op.source.type))
+        elif isinstance(op, nodes.StoreNode):
+            stores[type(op)].append(_bytes(op.destination.type))
+    destination = gemm.destination
+    source = next((op.source for op in gemm.nodes if isinstance(op, nodes.SrcFetchOp)), None)
+    return Epilogue(
+        destination=next(iter([*stores[nodes.StoreDOp], *stores[nodes.ScatterDOp]]), None),
+        source=next(iter(loads[nodes.SrcFetchOp]), None),
+        aux_loads=tuple(loads[nodes.AuxLoadOp]),
+        aux_stores=tuple(stores[nodes.AuxStoreOp]),
+        row_broadcasts=(*loads[nodes.RowBroadcastOp], *loads[nodes.GroupRowOp]),
+        row_reductions=len(stores[nodes.RowReductionOp]),
+        col_reductions=len(stores[nodes.ColReductionOp]),
+        scalar_reductions=len(stores[nodes.ScalarReductionOp]),
+        destination_is_col_major=destination is not None and not _is_row_major(gemm, destination.destination),
+        col_broadcasts=tuple(loads[nodes.ColBroadcastOp]),
+        scalars=sum(
+            isinstance(op, nodes.ScalarBroadcastOp) and isinstance(op.source.type, TensorType)
+            for op in gemm.nodes
+        ),
+        source_is_col_major=source is not None and not _is_row_major(gemm, source),
+        aux_loads_by_columns=tuple(
+            not _is_row_major(gemm, op.source) for op in gemm.nodes if isinstance(op, nodes.AuxLoadOp)
+        ),
+        aux_stores_by_columns=tuple(
+            not _is_row_major(gemm, op.destination) for op in gemm.nodes if isinstance(op, nodes.AuxStoreOp)
+        ),
+    )
+
+
+def config_of(gemm: c.GemmOp) -> GemmConfig:
+    """The whole description, once the schedule is chosen."""
+    return problem_of(gemm).config(schedule_of(gemm))
+
+
+def schedule_of(gemm: c.GemmOp) -> Schedule:
+    """The schedule that a gemm has."""
+    assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler
+    return Schedule(
+        tile=gemm.tile.sizes,
+        cluster=gemm.cluster.sizes,
+        mainloop=gemm.mainloop.data.value,
+        scheduler=gemm.scheduler.kind.data,
+        raster=gemm.scheduler.raster.data,
+        swizzle=gemm.scheduler.swizzle.data,
+        splits=gemm.scheduler.splits.data,
+        stages=gemm.stages.value.data if gemm.stages else None,
+        exchanged=gemm.is_exchanged,
+        epilogue_tile=gemm.epilogue.sizes if gemm.epilogue else None,
+        pdl=gemm.is_dependent,
+    )
+
+
+def pointwise_digest(gemm: c.GemmOp) -> str:
+    """Tells the pointwise work of epilogues apart, whatever their values are called."""
+    import hashlib
+
+    names: dict[SSAValue, int] = {}
+    lines: list[str] = []
+    for op in gemm.walk():
+        for value in (*op.results, *(arg for region in op.regions for arg in region.block.args)):
+            names[value] = len(names)
+        operands = [str(names.get(value, "-")) for value in op.operands] if op is not gemm else []
+        properties = {k: str(v) for k, v in op.properties.items()} if op is not gemm else {}
+        lines.append(f"{op.name}({', '.join(operands)}) {sorted(properties.items())}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

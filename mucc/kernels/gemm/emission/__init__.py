@@ -1,0 +1,1 @@
+"""C++ of contraction kernels, a file for each family of mainloops."""

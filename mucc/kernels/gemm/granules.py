@@ -1,0 +1,99 @@
+"""By how many bytes at a time the matrices of a contraction may be accessed, by all that is known of dims."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.entry import EntryOp
+from mucc.dialects.mu.ops.contraction import Compute
+from mucc.dialects.mu.types import TensorType, dtype_bits
+from mucc.dialects.promises import may_be_multiple, promised_multiple
+from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS, Granules
+
+
+def program_of(gemm: Operation) -> c.ProgramOp:
+    """The program that launches a kernel."""
+    program = gemm.parent_op()
+    assert isinstance(program, c.ProgramOp)
+    return program
+
+
+def unit_axis(gemm: c.GemmOp, value: SSAValue) -> int:
+    """The axis along which a kernel takes a matrix for contiguous: of an operand K where that is one."""
+    type = value.type
+    assert isinstance(type, TensorType) and type.unit_axis is not None
+    k = type.rank - 1 if value is gemm.a else type.rank - 2
+    return k if value in gemm.operands_given and type.is_contiguous(k) else type.unit_axis
+
+
+def held(gemm: c.GemmOp, value: SSAValue) -> int:
+    """Bytes that every row of a matrix starts and ends at a multiple of, at most 16.
+
+    Strides that are free are no limit: each call is checked for them.
+    """
+    program, type = program_of(gemm), value.type
+    assert isinstance(type, TensorType)
+    extent = type.dims[unit_axis(gemm, value)]
+    if isinstance(extent, str):
+        promises = program.promises.data if program.promises else None
+        extent = promised_multiple(promises, program.dim_names, extent)
+    elements = extent // 2 if type.is_sparse and extent % 2 == 0 else extent
+    elements = gcd(elements, fixed_step(view_of(value).base.type))
+    return gcd(elements * dtype_bits(type.element_type) // 8, WIDEST_ACCESS)
+
+
+def fixed_step(type: Attribute) -> int:
+    """What the strides that a type fixes are all multiples of; 0 where it fixes none."""
+    if not isinstance(type, TensorType) or type.layout.kind.data != "strides":
+        return 0
+    strides = zip(type.layout.stride_values, type.dims, strict=True)
+    return gcd(*(s for s, extent in strides if s is not None and s != 1 and extent != 1))
+
+
+def multiple_of(type: TensorType, granule: int) -> int:
+    """What the contiguous extent must be a multiple of for rows to be multiples of `granule` bytes."""
+    stored = 8 * granule // gcd(8 * granule, dtype_bits(type.element_type))
+    return 2 * stored if type.is_sparse else stored
+
+
+def may_be_wide(entry: EntryOp, type: Attribute, unit: int | None = None) -> bool:
+    """Whether rows of a matrix can be whole multiples of 16 bytes, with a further promise if need be.
+
+    Rows lie along the axis `unit`, by default that of the type; false where no elements are adjacent. Strides
+    that it fixes stay as they are.
+    """
+    assert isinstance(type, TensorType)
+    unit = type.unit_axis if unit is None else unit
+    if unit is None:
+        return False
+    extent = type.dims[unit]
+    multiple = multiple_of(type, WIDEST_ACCESS)
+    if fixed_step(type) % multiple:
+        return False
+    if isinstance(extent, int):
+        return extent % multiple == 0
+    promises = entry.promises.data if entry.promises else None
+    return may_be_multiple(promises, entry.dim_names, extent, multiple)
+
+
+def _may_be_wide(program: c.ProgramOp, gemm: c.GemmOp, value: SSAValue) -> bool:
+    """Whether rows of a kernel's matrix can be whole multiples of 16 bytes, and lie so far apart."""
+    type = value.type
+    assert isinstance(type, TensorType)
+    if fixed_step(view_of(value).base.type) % multiple_of(type, WIDEST_ACCESS):
+        return False
+    return may_be_wide(program, type, unit_axis(gemm, value))
+
+
+def granules_of(gemm: c.GemmOp) -> Granules:
+    """What a schedule is chosen with."""
+    program, split = program_of(gemm), gemm.compute.data is Compute.TF32X3
+    outer = [value for value, op in gemm.matrices if op is not gemm]
+    matrices = (*(() if split else gemm.operands_given), *outer)
+    wide = all(_may_be_wide(program, gemm, value) for value in matrices)
+    known = all(held(gemm, value) == WIDEST_ACCESS for value in outer)
+    return Granules(held(gemm, gemm.a), held(gemm, gemm.b), wide, known)

@@ -1,0 +1,215 @@
+"""What contractions ask of a target: families of kernels, their rules, and what schedules cost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from mucc.kernels.gemm.scheduling.config import Candidate, Estimate, GemmConfig, Problem, Schedule, Violation
+from mucc.target.facts import Device, Facts, Target
+
+
+class Family(ABC):
+    """A family of kernels as the choice of schedules sees it: what is worth trying, and what it costs."""
+
+    mainloops: tuple[str, ...]
+    """The mainloops that the family's kernels have."""
+    computes: tuple[str, ...]
+    """The formats in which they multiply, where the target does."""
+    schedulers: tuple[str, ...] = ("persistent", "stream_k", "split_k")
+    """The schedulers that they take, with some mainloop."""
+    takes_sparse: bool = False
+    """Whether they multiply sparse operands."""
+
+    @abstractmethod
+    def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
+        """Schedules worth trying, in a fixed order; some may be illegal.
+
+        `pinned` holds fields of `Schedule` that are chosen already: they replace what is proposed, so a
+        family has to look at them only where they suggest something else for another field.
+        """
+
+    def exchanges(self, problem: Problem) -> tuple[bool, ...]:
+        """Whether the product may be computed as Dᵀ = Bᵀ Aᵀ: the kernel's rows are the result's columns.
+
+        The possible answers, the one to take where a tile is pinned first. The family's other methods get the
+        problem as a kernel sees it: transposed where it is to be computed so.
+        """
+        return (False,)
+
+    @abstractmethod
+    def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
+        """What a schedule costs on a card, whether it is legal or not."""
+
+    @abstractmethod
+    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
+        """Bytes of shared memory that a kernel uses with that many mainloop stages."""
+
+    @abstractmethod
+    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
+        """The most mainloop stages that fit; below 2 the kernel cannot be built."""
+
+    @abstractmethod
+    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
+        """Every rule that a configuration breaks; `stages` is None where the count is left open."""
+
+    def is_legal(self, facts: Facts, config: GemmConfig, stages: int | None) -> bool:
+        """Whether no setting of a schedule is to blame for anything; no fix is looked for."""
+        return not self.violations(facts, config, stages)
+
+    def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
+        """All that may be tried where no proposal is legal together with what is pinned."""
+        return iter(())
+
+
+class GemmTarget(Target, ABC):
+    """A target with its families of contraction kernels: what fits it, and what suits it."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self._chosen: dict[object, Schedule] = {}
+
+    @property
+    @abstractmethod
+    def families(self) -> tuple[Family, ...]:
+        """The families of kernels that schedules are chosen from, the most common first."""
+
+    @cached_property
+    def _families(self) -> dict[str, Family]:
+        """The families by mainloop."""
+        return {mainloop: family for family in self.families for mainloop in family.mainloops}
+
+    def family_of(self, mainloop: str) -> Family:
+        """The family with this mainloop; the first where none has it, which a rule will say."""
+        return self._families.get(mainloop) or self.families[0]
+
+    def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
+        """Bytes of shared memory that the kernel uses with that many mainloop stages."""
+        return self.family_of(config.mainloop).smem_bytes(config, stages)
+
+    def max_stages(self, config: GemmConfig) -> int:
+        """The most mainloop stages that fit; below 2 the kernel cannot be built."""
+        return self.family_of(config.mainloop).max_stages(self.facts, config)
+
+    def refusal(self, config: GemmConfig) -> Violation | None:
+        """What the target lacks for a configuration, whatever its family would say; mostly nothing."""
+        return None
+
+    def _sparse_refusal(self, config: GemmConfig) -> Violation | None:
+        """What is wrong with a sparse operand where the mainloop, or all of the target's, take none."""
+        if not config.sparse or self.family_of(config.mainloop).takes_sparse:
+            return None
+        able = [mainloop for family in self.families if family.takes_sparse for mainloop in family.mainloops]
+        if not able:
+            note = "sm_90a multiplies them; a dense matrix, without `sparse` in its type, suits every target"
+            message = f"no mainloop of {self.name} takes sparse operands"
+            return Violation("MU3142", "mainloop", message, (note,))
+        message = f"the {config.mainloop} mainloop takes no sparse operands"
+        return Violation("MU3142", "mainloop", message, (f"{', '.join(able)} multiply them",), able[0])
+
+    def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
+        """Every rule that a configuration breaks; `stages` is None where the count is left open."""
+        if refusal := self.refusal(config) or self._sparse_refusal(config):
+            return [refusal]
+        return self.family_of(config.mainloop).violations(self.facts, config, stages)
+
+    def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
+        """Whether a configuration breaks no rule that a setting of a schedule is to blame for."""
+        if self.refusal(config) or self._sparse_refusal(config):
+            return False
+        return self.family_of(config.mainloop).is_legal(self.facts, config, stages)
+
+    def candidates(
+        self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({}), device: Device | None = None
+    ) -> Iterator[Candidate]:
+        """Legal schedules worth trying, each once, the one that should be fastest first.
+
+        `fixed` holds the text of settings that are chosen already, by name: `tile`, `cluster`,
+        `mainloop`, `scheduler`, `stages`, `exchange`. Every candidate has them; where none is legal
+        none comes.
+        """
+        from mucc.kernels.gemm.scheduling.choice import candidates
+
+        return candidates(self, problem, fixed, device or self.facts.devices[0])
+
+    def estimate(self, problem: Problem, schedule: Schedule, device: Device | None = None) -> Estimate:
+        """What a schedule is expected to cost on a card, by default the first of the target's."""
+        family = self.family_of(schedule.mainloop)
+        if schedule.exchanged:
+            problem, schedule = problem.transposed, replace(schedule, exchanged=False)
+        return family.estimate(self.facts, device or self.facts.devices[0], problem, schedule)
+
+    def default_schedule(self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({})) -> Schedule:
+        """The best candidate; where none is legal, the one that breaks the fewest rules."""
+        from mucc.kernels.gemm.scheduling.choice import choose
+
+        # Kernels of one file often pose the same problem.
+        key = (problem, tuple(sorted(fixed.items())))
+        if key not in self._chosen:
+            self._chosen[key] = choose(self, problem, fixed)
+        return self._chosen[key]
+
+    def splits(self, config: GemmConfig) -> bool:
+        """Whether the kernel multiplies parts of its operands, which others before it have made."""
+        return False
+
+    def pads(self, config: GemmConfig) -> bool:
+        """Whether matrices whose rows the kernel cannot copy are copied with padded rows for it."""
+        return False
+
+    def picks(self, compute: str) -> bool:
+        """Whether a kernel that multiplies in a format can pick rows of its left operand by number."""
+        return False
+
+    def copies(self, config: GemmConfig) -> Mapping[str, int]:
+        """Operands, `a` or `b` of the program, that threads of the kernel copy, with the bytes of a copy."""
+        return {}
+
+    @property
+    def grouped_mainloops(self) -> tuple[str, ...]:
+        """The mainloops of contractions whose rows are grouped; none for most targets."""
+        return ()
+
+    @property
+    def list_mainloops(self) -> tuple[str, ...]:
+        """The mainloops whose kernels compute a list of problems in one launch; none for most targets."""
+        return ()
+
+    def grouped_violations(self, config: GemmConfig) -> list[Violation]:
+        """What is wrong with a grouped contraction: a mainloop that has none."""
+        mainloops = self.grouped_mainloops
+        if not config.grouped or config.mainloop in mainloops:
+            return []
+        if not mainloops:
+            message = f"{self.name} has no grouped contractions"
+            notes = ("sm_90a has kernels that find the tiles of groups on the device",)
+            helps = ("compile for sm_90a, or write a product for each group",)
+            return [Violation("MU3090", "mainloop", message, notes, helps=helps)]
+        message = f"a grouped contraction has no {config.mainloop} mainloop"
+        note = "its tiles are found on the device by blocks that stay: " + " and ".join(mainloops)
+        return [Violation("MU3090", "mainloop", message, (note,), mainloops[0])]
+
+    @property
+    def mixes(self) -> bool:
+        """Whether kernels convert weights of 4 or 8 bits for 16-bit activations."""
+        return False
+
+    def mixes_groups(self, group: int) -> bool:
+        """Whether they scale groups of so many elements along K."""
+        return False
+
+    @property
+    def pair_mainloops(self) -> tuple[str, ...]:
+        """The mainloops that can multiply with two right operands at once; none for most targets."""
+        return ()
+
+    def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
+        """Whether one kernel can compute two such products that share their left operand.
+
+        The epilogue of such a kernel stores row-major matrices, of dtype `result` among others.
+        """
+        return False

@@ -1,0 +1,161 @@
+"""Choosing schedules without measurement: what the families propose, if legal, by what it should cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
+from mucc.kernels.gemm.scheduling.config import Candidate, Problem, Schedule
+from mucc.target.facts import Device
+
+
+def candidates(
+    target: GemmTarget, problem: Problem, fixed: Mapping[str, str], device: Device
+) -> Iterator[Candidate]:
+    """See `Target.candidates`."""
+    pinned = pinned_fields(fixed)
+    found = False
+    for candidate in _ordered(target, problem, _proposed(target, problem, pinned), device):
+        found = True
+        yield candidate
+    if found:
+        return
+    legal = [s for s in _everything(target, problem, pinned) if _is_legal(target, problem, s)]
+    yield from _ordered(target, problem, legal, device)
+    if not legal and problem.listed:
+        # No kernel computes a list in one launch: one of any kind runs once for each problem.
+        yield from candidates(target, problem._replace(listed=False), fixed, device)
+
+
+def choose(target: GemmTarget, problem: Problem, fixed: Mapping[str, str]) -> Schedule:
+    """See `Target.default_schedule`."""
+    device = target.facts.devices[0]
+    if best := next(candidates(target, problem, fixed, device), None):
+        return best.schedule
+
+    def rank(schedule: Schedule) -> tuple[int, float]:
+        broken = len(target.violations(problem.config(schedule), schedule.stages))
+        return broken, target.estimate(problem, schedule, device).seconds
+
+    return min(_proposed(target, problem, pinned_fields(fixed)), key=rank)
+
+
+def _ordered(
+    target: GemmTarget, problem: Problem, schedules: Iterable[Schedule], device: Device
+) -> Iterator[Candidate]:
+    """Those that are legal, by estimate; equal ones in the order that they came in."""
+    estimated = [(schedule, target.estimate(problem, schedule, device)) for schedule in schedules]
+    for schedule, estimate in sorted(estimated, key=lambda pair: pair[1].seconds):
+        if _is_legal(target, problem, schedule):
+            yield Candidate(schedule, problem.config(schedule), estimate)
+
+
+def _is_legal(target: GemmTarget, problem: Problem, schedule: Schedule) -> bool:
+    return target.is_legal(problem.config(schedule), schedule.stages)
+
+
+def _proposed(target: GemmTarget, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
+    """What the families propose, with what is pinned in place, each once."""
+    own = _own(pinned)
+    return _unique(target, problem, pinned, lambda f, seen: f.proposals(target.facts, seen, own))
+
+
+def _everything(target: GemmTarget, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
+    """All that the families have which would propose something for the problem."""
+
+    def all_of(family: Family, seen: Problem) -> Iterator[Schedule]:
+        if next(family.proposals(target.facts, seen, own), None) is not None:
+            yield from family.everything(target.facts, seen)
+
+    own = _own(pinned)
+    return _unique(target, problem, pinned, all_of)
+
+
+def _own(pinned: Mapping[str, Any]) -> dict[str, Any]:
+    """What is pinned of a family's own settings: it sees operands that are exchanged as they come."""
+    return {name: value for name, value in pinned.items() if name != "exchanged"}
+
+
+_APART = {"mainloop", "scheduler", "exchanged", "pdl", "epilogue_tile"}
+"""Settings that may ask for a kernel which runs once for each problem of a list."""
+
+
+def _unique(
+    target: GemmTarget,
+    problem: Problem,
+    pinned: Mapping[str, Any],
+    proposals: Callable[[Family, Problem], Iterator[Schedule]],
+) -> list[Schedule]:
+    """Schedules with the pinned fields; a mainloop that is pinned is left to the family that has it."""
+    grouped = target.grouped_mainloops if problem.grouped else ()
+    listed = target.list_mainloops if problem.listed and not pinned.keys() & _APART else ()
+    own = next((f for f in target.families if pinned.get("mainloop") in f.mainloops), None)
+    schedules = (
+        _with(s, {"exchanged": exchanged, **pinned})
+        for family in ([own] if own else target.families)
+        for exchanged in _ways_round(family, problem, pinned)
+        for s in proposals(family, problem.transposed if exchanged else problem)
+        if own or not grouped or s.mainloop in grouped
+        if not listed or (s.mainloop in listed and s.scheduler == "persistent")
+    )
+    return list(dict.fromkeys(schedules))
+
+
+def _with(schedule: Schedule, fields: Mapping[str, Any]) -> Schedule:
+    """The schedule with these fields; itself where it has them already, as most that are proposed do."""
+    if all(getattr(schedule, name) == value for name, value in fields.items()):
+        return schedule
+    return replace(schedule, **fields)
+
+
+def _ways_round(family: Family, problem: Problem, pinned: Mapping[str, Any]) -> tuple[bool, ...]:
+    """Whether to exchange operands. A pinned tile counts the product as it stands unless otherwise said."""
+    if "exchanged" in pinned:
+        return (bool(pinned["exchanged"]),)
+    possible = family.exchanges(problem)
+    return possible[:1] if "tile" in pinned else possible
+
+
+def pinned_fields(fixed: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of `Schedule` from the text of settings; a scheduler fixes raster, swizzle and splits too."""
+    pinned: dict[str, Any] = {}
+    if (tile := _sizes(fixed.get("tile", ""))) is not None:
+        pinned["tile"] = tile
+    if (cluster := _sizes(fixed.get("cluster", ""))) is not None:
+        pinned["cluster"] = cluster
+    if mainloop := fixed.get("mainloop"):
+        pinned["mainloop"] = mainloop
+    if fixed.get("stages", "").isdigit():
+        pinned["stages"] = int(fixed["stages"])
+    if (piece := _sizes(fixed.get("epilogue", ""))) is not None:
+        pinned["epilogue_tile"] = piece
+    if "pdl" in fixed:
+        pinned["pdl"] = fixed["pdl"] == "on"
+    if "exchange" in fixed:
+        pinned["exchanged"] = fixed["exchange"] == "on"
+    if scheduler := fixed.get("scheduler"):
+        pinned |= _scheduler(scheduler)
+    return pinned
+
+
+def _sizes(text: str) -> tuple[int, ...] | None:
+    """The sizes in `128x256x64`."""
+    return tuple(map(int, text.split("x"))) if text else None
+
+
+def _scheduler(text: str) -> dict[str, Any]:
+    """The fields in a scheduler's text such as `persistent(raster=along_n, swizzle=2)`, with defaults."""
+    kind = re.match(r"\w+", text)
+    raster = re.search(r"raster\s*=\s*(\w+)", text)
+    numbers = {name: re.search(rf"{name}\s*=\s*(\d+)", text) for name in ("swizzle", "splits")}
+    bare = re.search(r"split_k\((\d+)\)", text)
+    splits = bare or numbers["splits"]
+    return {
+        "scheduler": kind[0] if kind else "persistent",
+        "raster": raster[1] if raster else "heuristic",
+        "swizzle": int(numbers["swizzle"][1]) if numbers["swizzle"] else 1,
+        "splits": int(splits[1]) if splits else 1,
+    }

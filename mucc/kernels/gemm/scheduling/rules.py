@@ -1,0 +1,331 @@
+"""Rules of targets: what is broken, what decides, and a value of the setting to blame that is legal.
+
+A target says which rules a configuration breaks; what is common to all, finding a fix that is itself legal,
+is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from math import log2
+from typing import NamedTuple
+
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.target.facts import Limits
+
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4), (8, 1), (1, 8))
+"""Clusters of up to 8 blocks, which is what every card with clusters launches."""
+
+
+class Fix(NamedTuple):
+    """A configuration and stage count, and the value of a setting that leads to it."""
+
+    text: str
+    config: GemmConfig
+    stages: int | None
+
+
+Fixes = Callable[[GemmConfig, int | None], Iterator[Fix]]
+"""Proposes values for a setting of a configuration, the most likely first."""
+
+
+class Broken(NamedTuple):
+    """A broken rule, and proposals for the setting to blame."""
+
+    code: str
+    setting: str
+    message: str
+    notes: tuple[str, ...]
+    fixes: Fixes
+
+
+Rules = Callable[[GemmConfig, int | None], Iterator[Broken]]
+"""The rules that a configuration breaks."""
+
+Mending = Callable[[GemmConfig, int | None, set[str]], tuple[GemmConfig, int | None]]
+"""A configuration with harmless values for some settings."""
+
+
+def violations(rules: Rules, mended: Mending, config: GemmConfig, stages: int | None) -> list[Violation]:
+    """Every broken rule, each with a value that is legal with the other settings where there is one.
+
+    Those are left out that no longer hold once other settings are mended: pieces of an epilogue that do not
+    suit a mainloop which cannot stay, say.
+    """
+    found = list(rules(config, stages))
+    causes = [r for r in found if not _follows(rules, mended, r, found, config, stages)]
+    return [
+        Violation(r.code, r.setting, r.message, r.notes, _fix(rules, mended, r, found, config, stages))
+        for r in causes or found
+    ]
+
+
+def _follows(
+    rules: Rules,
+    mended: Mending,
+    rule: Broken,
+    found: list[Broken],
+    config: GemmConfig,
+    stages: int | None,
+) -> bool:
+    """Whether a configuration is legal once all settings but the one that a rule blames are mended."""
+    others = {other.setting for other in found} - {rule.setting}
+    return bool(others) and not list(rules(*_without(mended, config, stages, others)))
+
+
+def _fix(
+    rules: Rules,
+    mended: Mending,
+    rule: Broken,
+    found: list[Broken],
+    config: GemmConfig,
+    stages: int | None,
+) -> str | None:
+    """The first proposal that breaks no rule but those that other settings are to blame for already.
+
+    Where a pinned stage count allows none the count has to give way, and then every other setting.
+    """
+    others = [other for other in found if other.setting != rule.setting]
+    settings = {other.setting for other in others}
+    config, stages = _without(mended, config, stages, settings)
+    tolerated = {other.code for other in others}
+    second: str | None = None
+    for pinned in dict.fromkeys((stages, None)):
+        for fix in rule.fixes(config, pinned):
+            left = list(rules(fix.config, fix.stages))
+            if {b.code for b in left} <= tolerated:
+                return fix.text
+            if second is None and all(b.setting != rule.setting for b in left):
+                second = fix.text
+    return second
+
+
+def _without(
+    mended: Mending, config: GemmConfig, stages: int | None, settings: set[str]
+) -> tuple[GemmConfig, int | None]:
+    """Replace settings by harmless values; those that every target may leave out are left out."""
+    if "pdl" in settings:
+        config = replace(config, pdl=False)
+    if "epilogue" in settings:
+        config = replace(config, epilogue_tile=None)
+    return mended(config, stages, settings)
+
+
+def mended(
+    config: GemmConfig,
+    stages: int | None,
+    settings: set[str],
+    tile: tuple[int, int, int],
+    cluster: tuple[int, int] = (1, 1),
+) -> tuple[GemmConfig, int | None]:
+    """The configuration with harmless values for some settings; which tile is one, the kernel says."""
+    if "cluster" in settings:
+        config = replace(config, cluster=cluster)
+    if "scheduler" in settings:
+        config = replace(config, scheduler="persistent", splits=1, swizzle=1)
+    if "exchange" in settings:
+        config = config.transposed
+    if "tile" in settings:
+        config = replace(config, tile=tile)
+    return config, None if "stages" in settings else stages
+
+
+# Rules that targets share
+
+
+def no_block_scales(target: str) -> Violation:
+    """What is wrong with block scales on a target none of whose kernels apply them."""
+    note = "the cooperative and pingpong mainloops of sm_90a take them"
+    return Violation("MU3034", "mainloop", f"no mainloop of {target} takes block scales", (note,))
+
+
+def no_mainloop(target: str, does: str, config: GemmConfig, mainloops: Iterable[str], fixes: Fixes) -> Broken:
+    """The mainloop is none of the target's, whose kernels all do something."""
+    message = f"{target} has no {config.mainloop} mainloop"
+    note = f"contractions of {target} {does}; its mainloops are {', '.join(mainloops)}"
+    return Broken("MU3011", "mainloop", message, (note,), fixes)
+
+
+def no_format(multiply: str, config: GemmConfig, computes: Iterable[str], fixes: Fixes) -> Broken:
+    """The mainloop does not compute in the format; `multiply` says what multiplies those that it has."""
+    message = f"the {config.mainloop} mainloop does not compute in {config.compute}"
+    return Broken("MU3020", "mainloop", message, (f"{multiply} {', '.join(computes)}",), fixes)
+
+
+def whole_steps(config: GemmConfig, instruction: str, fixes: Fixes) -> Iterator[Broken]:
+    """A tile's K must be whole instructions of 32 bytes."""
+    k, step = config.tile[2], 32 // config.element_bytes
+    if k < 1 or k % step:
+        note = f"a {instruction} instruction takes 32 bytes of K, {step} {config.compute} elements"
+        message = f"tile K = {k} is not a multiple of {step}, as {config.compute} needs"
+        yield Broken("MU3003", "tile", message, (note,), fixes)
+
+
+def copy_extents(limits: Limits, extent: int, fixes: Fixes) -> Iterator[Broken]:
+    """One TMA copy must move a tile's extent."""
+    if extent > limits.copy_extent:
+        message = f"tile extent {extent} is larger than the {limits.copy_extent} that one copy moves"
+        note = f"a TMA box has at most {limits.copy_extent} elements along each axis"
+        yield Broken("MU3007", "tile", message, (note,), fixes)
+
+
+def powers_of_two(sizes: Iterable[int]) -> bool:
+    """Whether all sizes are powers of two."""
+    return all(size > 0 and size & (size - 1) == 0 for size in sizes)
+
+
+def shared_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """The blocks of a cluster along M load equal parts of B."""
+    blocks, rows = config.cluster[0], 8 * config.cluster[0]
+    if config.columns % rows:
+        message = f"a cluster of {blocks} blocks along M cannot share tile N = {config.tile[1]}"
+        note = f"each block loads an equal part of B, in groups of 8: N must be a multiple of {rows}"
+        yield Broken("MU3009", "cluster", message, (note,), fixes)
+
+
+def exchanged_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """A row reduction of CUTLASS mixes up the columns of some tiles.
+
+    Sm90RowReduction of CUTLASS 4.2 has threads exchange halves of their columns, which it divides by 64. What
+    remains lands in other columns; tiles below 64 are added up in another way.
+    """
+    columns = config.tile[1]
+    if config.epilogue.row_reductions and config.rights == 1 and columns >= 64 and columns % 64:
+        message = f"CUTLASS reduces the rows of a tile with N = {columns} into the wrong columns"
+        note = "it does so right where N is below 64 or a multiple of 64"
+        yield Broken("MU3018", "tile", message, (note,), fixes)
+
+
+def swizzles(limits: Limits, config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """The scheduler must have the swizzle."""
+    if config.swizzle not in limits.swizzles:
+        message = f"swizzle {config.swizzle} is none of {', '.join(map(str, limits.swizzles))}"
+        note = "the scheduler walks blocks of tiles whose side is a power of two"
+        yield Broken("MU3012", "scheduler", message, (note,), fixes)
+
+
+def parts_of_k(limits: Limits, config: GemmConfig, fixes: Fixes, note: str | None = None) -> Iterator[Broken]:
+    """K is divided into at most one part for each multiprocessor; `note` says why otherwise."""
+    if not 1 <= config.splits <= limits.splits:
+        message = f"K cannot be divided into {config.splits} parts: 1 to {limits.splits} are possible"
+        usual = f"the scheduler uses at most one part per multiprocessor, and there are {limits.splits}"
+        yield Broken("MU3013", "scheduler", message, (note or usual,), fixes)
+
+
+def enough_stages(stages: int | None, least: int = 2, note: str = "") -> Iterator[Broken]:
+    """A pipeline has two stages at least; `note` says why where more are needed."""
+    if stages is not None and stages < least:
+        message = f"a pipeline needs at least {least} stages, not {stages}"
+        why = "one stage is filled while the other is consumed" if least == 2 else note
+        yield Broken("MU3017", "stages", message, (why,), partial(stage_counts, most=least))
+
+
+def too_large(
+    config: GemmConfig, least: int, used: int, capacity: int, notes: tuple[str, ...], fixes: Fixes
+) -> Broken:
+    """Not even the least number of stages fits into shared memory: `used` and `capacity` are in bytes."""
+    tile = "x".join(map(str, config.tile))
+    message = (
+        f"tile {tile} does not fit: {least} stages take {kilobytes(used)} of {kilobytes(capacity)} "
+        "of shared memory"
+    )
+    return Broken("MU3005", "tile", message, notes, fixes)
+
+
+def too_many_stages(stages: int, fitting: int, capacity: int, notes: tuple[str, ...]) -> Broken:
+    """More stages than fit into shared memory of so many bytes."""
+    message = f"pipeline needs {stages} stages but {fitting} fit in {capacity // 1024} KB of shared memory"
+    return Broken("MU3004", "stages", message, notes, partial(stage_counts, most=fitting))
+
+
+def launches(config: GemmConfig, mainloops: Iterable[str]) -> Iterator[Broken]:
+    """Programmatic dependent launch is for kernels that wait before they read anything."""
+
+    def off(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+        yield Fix("off", replace(config, pdl=False), stages)
+
+    if config.pdl and (config.mainloop not in mainloops or config.grouped):
+        subject = "a grouped contraction" if config.grouped else f"the {config.mainloop} mainloop"
+        message = f"{subject} cannot start before the kernel before it has ended"
+        note = "only kernels that load by TMA wait for that kernel before they read"
+        yield Broken("MU3073", "pdl", message, (note,), off)
+    elif config.pdl and config.epilogue.scalars:
+        message = "the epilogue reads a number from memory before it waits for the kernel before it"
+        note = "CUTLASS fetches numbers as a kernel starts; a number passed by value is in no memory"
+        yield Broken("MU3073", "pdl", message, (note,), off)
+    elif config.pdl and config.scheduler != "persistent":
+        message = (
+            f"a kernel with a {config.scheduler} scheduler cannot start before the kernel before it has ended"
+        )
+        note = "the counters by which its blocks share tiles are cleared between the two kernels"
+        yield Broken("MU3073", "pdl", message, (note,), off)
+
+
+def pieces(config: GemmConfig) -> Iterator[Broken]:
+    """Only epilogues of CUTLASS that store by TMA work on pieces of a tile that can be chosen."""
+
+    def automatic(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+        yield Fix("auto", replace(config, epilogue_tile=None), stages)
+
+    if config.epilogue_tile is not None:
+        subject = "a grouped contraction" if config.grouped else f"the {config.mainloop} mainloop"
+        message = f"the epilogue tile of {subject} cannot be chosen"
+        note = "only the epilogues of sm_90a that store by TMA work on pieces of any width"
+        yield Broken("MU3074", "epilogue", message, (note,), automatic)
+
+
+def without_tma(config: GemmConfig, stages: int | None) -> list[Violation]:
+    """What of a schedule is for kernels that load and store by TMA, in one that does neither."""
+
+    def broken(config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+        yield from launches(config, ())
+        yield from pieces(config)
+
+    return violations(broken, lambda config, stages, _: (config, stages), config, stages)
+
+
+# Proposals that targets share
+
+
+def nearest_tiles(
+    config: GemmConfig, stages: int | None, rows: Iterable[int], columns: Iterable[int], depths: Iterable[int]
+) -> Iterator[Fix]:
+    """Tiles, the closest to the present one first; of equally close ones the smaller."""
+
+    def distance(tile: tuple[int, int, int]) -> tuple[float, int]:
+        steps = sum(abs(log2(x / max(x0, 1))) for x, x0 in zip(tile, config.tile, strict=True))
+        return steps, tile[0] * tile[1] * tile[2]
+
+    m, n, k = (max(extent, 1) for extent in config.tile)
+    tiles = ((x, y, z) for x in {*rows, m} for y in {*columns, n} for z in {*depths, k})
+    for tile in sorted(tiles, key=distance):
+        yield Fix(f"{tile[0]}x{tile[1]}x{tile[2]}", replace(config, tile=tile), stages)
+
+
+def nearest_clusters(
+    config: GemmConfig, stages: int | None, clusters: Iterable[tuple[int, int]]
+) -> Iterator[Fix]:
+    """Clusters, the closest to the present one first."""
+    m, n = config.cluster
+    for cluster in sorted(clusters, key=lambda c: (abs(c[0] - m) + abs(c[1] - n), c[0] * c[1])):
+        yield Fix(f"{cluster[0]}x{cluster[1]}", replace(config, cluster=cluster), stages)
+
+
+def nearest_swizzles(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
+    """Persistent schedulers, the one with the closest swizzle first."""
+    for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.swizzle), s)):
+        text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
+        yield Fix(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
+
+
+def stage_counts(config: GemmConfig, stages: int | None, most: int) -> Iterator[Fix]:
+    """The most that fit, then as many as fit."""
+    yield Fix(str(most), config, most)
+    yield Fix("auto", config, None)
+
+
+def kilobytes(size: int) -> str:
+    """A size in KB with one decimal where it is not whole."""
+    return f"{size / 1024:.1f}".removesuffix(".0") + " KB"

@@ -1,0 +1,26 @@
+"""NVIDIA Blackwell for data centres, compiled for through CUTLASS's Sm100 collectives.
+
+No kernel of this target has run yet.
+"""
+
+from __future__ import annotations
+
+from mucc.kernels.gemm.scheduling import multistage, skinny
+from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+
+
+class Sm100(GemmTarget):
+    """sm_100a: TMA copies, tcgen05 with tensor memory, clusters whose blocks multiply in pairs."""
+
+    def refusal(self, config: GemmConfig) -> Violation | None:
+        from mucc.kernels.gemm.scheduling import rules
+
+        return rules.no_block_scales(self.name) if config.blocks is not None else None
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        from mucc.kernels.gemm.scheduling.sm100_rules import COMPUTES
+        from mucc.kernels.gemm.scheduling.sm100_schedule import Sm100Tma
+
+        return Sm100Tma(), multistage.Multistage(beside=COMPUTES), skinny.Skinny()

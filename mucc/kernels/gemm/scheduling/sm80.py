@@ -1,0 +1,27 @@
+"""NVIDIA GPUs without wgmma and tensor memory, compiled for through CUTLASS 2.x mainloops."""
+
+from __future__ import annotations
+
+from mucc.kernels.gemm.scheduling import multistage, skinny
+from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+
+
+class Sm80(GemmTarget):
+    """sm_80, sm_89, sm_120a: cp.async and mma.sync. What tells them apart is in their data files."""
+
+    def refusal(self, config: GemmConfig) -> Violation | None:
+        from mucc.kernels.gemm.scheduling import multistage_rules, rules
+
+        computes = self.facts.multiprocessor.computes
+        if config.compute not in computes:
+            return multistage_rules.no_format(self.name, config.compute, computes)
+        if config.blocks is not None:
+            return rules.no_block_scales(self.name)
+        if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
+            return multistage_rules.no_mainloop(self.name, config.mainloop)
+        return None
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return multistage.Multistage(), skinny.Skinny()

@@ -1,0 +1,95 @@
+"""NVIDIA Hopper, compiled for through CUTLASS 3.x collectives, and others of mucc's families."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mucc.kernels.gemm.scheduling import multistage, skinny
+from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+
+_CONVERTS = (
+    "`stage h = dequantize(...)` or a `cast` has a kernel of its own convert them, which suits every mainloop"
+)
+
+
+class Sm90(GemmTarget):
+    """sm_90a: TMA copies, wgmma, thread block clusters."""
+
+    def refusal(self, config: GemmConfig) -> Violation | None:
+        from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP
+        from mucc.kernels.gemm.scheduling.sm90_rules import BLOCK_MAINLOOPS, MAINLOOPS
+
+        if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP, MAINLOOP):
+            return None
+        if config.mixed is not None and config.mainloop != skinny.MAINLOOP:
+            message = f"the {config.mainloop} mainloop does not convert weights"
+            return Violation("MU3130", "mainloop", message, (_CONVERTS,), fix=MAINLOOPS[0])
+        if config.blocks is None:
+            return None
+        message = f"the {config.mainloop} mainloop takes no block scales"
+        return Violation("MU3034", "mainloop", message, fix=BLOCK_MAINLOOPS[0])
+
+    def splits(self, config: GemmConfig) -> bool:
+        from mucc.kernels.gemm.scheduling.sm90_rules import MAINLOOPS, SPLIT
+
+        return config.compute in SPLIT and config.mainloop in MAINLOOPS
+
+    def pads(self, config: GemmConfig) -> bool:
+        from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP
+        from mucc.kernels.gemm.scheduling.sm90_rules import MAINLOOPS
+
+        plain = not config.sparse and config.mixed is None
+        return plain and not config.granules.wide and config.mainloop in (*MAINLOOPS, MAINLOOP)
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        from mucc.kernels.gemm.scheduling.copied import COPIED
+        from mucc.kernels.gemm.scheduling.sm90_rules import COMPUTES
+        from mucc.kernels.gemm.scheduling.sm90_schedule import TMA
+
+        return TMA, COPIED, multistage.Multistage(beside=COMPUTES), skinny.Skinny()
+
+    def picks(self, compute: str) -> bool:
+        from mucc.kernels.gemm.scheduling.copied_rules import COMPUTES
+
+        return compute in COMPUTES
+
+    def copies(self, config: GemmConfig) -> Mapping[str, int]:
+        from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP, granule
+
+        if config.mainloop != MAINLOOP or not (size := granule(config.granules)):
+            return {}
+        return {"b" if config.exchanged else "a": size}
+
+    @property
+    def mixes(self) -> bool:
+        return True
+
+    def mixes_groups(self, group: int) -> bool:
+        from mucc.kernels.gemm.scheduling.sm90_rules import mixes_group
+
+        return mixes_group(group, 64)
+
+    @property
+    def grouped_mainloops(self) -> tuple[str, ...]:
+        from mucc.kernels.gemm.scheduling import copied_rules
+        from mucc.kernels.gemm.scheduling.sm90_rules import GROUPED
+
+        return *GROUPED, copied_rules.MAINLOOP
+
+    @property
+    def list_mainloops(self) -> tuple[str, ...]:
+        return ("cooperative",)
+
+    @property
+    def pair_mainloops(self) -> tuple[str, ...]:
+        from mucc.kernels.gemm.scheduling.sm90_rules import PAIR_MAINLOOPS
+
+        return PAIR_MAINLOOPS
+
+    def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
+        if result not in ("bf16", "f16", "f32", "e4m3", "e5m2"):
+            return False
+        along_k = a_k_major and b_k_major
+        return compute in ("bf16", "f16") or (compute in ("tf32", "e4m3", "e5m2") and along_k)

@@ -1,0 +1,77 @@
+"""Which epilogues kernels of sm_90a have: the size of their pieces, reductions of rows, results of 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mucc.kernels.gemm.scheduling import rules
+from mucc.kernels.gemm.scheduling import sm90_memory as memory
+from mucc.kernels.gemm.scheduling.config import GemmConfig
+from mucc.kernels.gemm.scheduling.rules import Broken, Fix, Fixes
+
+ROWS = {"cooperative": 128, "pingpong": 64, "warpspecialized": 64}
+"""Rows that the consumers of a mainloop share: 64 for each warp group that works on one tile."""
+
+
+def _pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    """Pieces that divide the tile, the closest in width first; then what CUTLASS takes."""
+    wanted = config.epilogue_tile[1] if config.epilogue_tile else 32
+    rows, columns = ROWS.get(config.mainloop, 64), (16, 32, 48, 64, 96, 128)
+    for n in sorted(columns, key=lambda n: abs(n - wanted)):
+        yield Fix(f"{rows}x{n}", replace(config, epilogue_tile=(rows, n)), stages)
+    yield Fix("auto", replace(config, epilogue_tile=None), stages)
+
+
+def piece(config: GemmConfig) -> Iterator[Broken]:
+    """Check the setting `epilogue`: the rows and columns of an epilogue tile."""
+    if config.epilogue_tile is None or config.grouped:
+        yield from rules.pieces(config)
+        return
+    m, n = config.epilogue_tile
+    rows = ROWS.get(config.mainloop, 64)
+    if config.rights == 2:
+        message = f"the pieces of two right operands have one size, and cannot be {m}x{n}"
+        note = "their columns alternate between the operands"
+    elif m != rows:
+        message = f"the epilogue of the {config.mainloop} mainloop works on {rows} rows at a time, not {m}"
+        note = f"its warp groups hold {rows} rows of accumulators side by side"
+    elif n < 16 or n % 16 or config.tile[1] % n:
+        message = (
+            f"epilogue pieces of {n} columns do not divide tile N = {config.tile[1]} into multiples of 16"
+        )
+        note = "each piece is staged in shared memory 16 columns at a time"
+    else:
+        return
+    yield Broken("MU3074", "epilogue", message, (note,), _pieces)
+
+
+def row_reduction(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """Check that one stage of D's buffer holds a row reduction: a partial row for each warp, of 16 rows."""
+    rows, columns = memory.epilogue_tile(config)
+    buffer = rows * columns * memory.staged_bytes(config)
+    needed = rows // 16 * config.tile[1] * 4
+    if config.epilogue.row_reductions and needed > buffer:
+        yield Broken(
+            "MU3015",
+            "tile",
+            f"reducing rows of a tile with N = {config.tile[1]} needs a buffer of {needed} bytes, "
+            f"but the epilogue has {buffer}",
+            (f"the epilogue works on {rows}x{columns} elements at a time, 32 columns if they divide N",),
+            fixes,
+        )
+
+
+def narrow_pieces(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
+    """TMA stores no piece of 16 columns of bytes that lie column by column.
+
+    On an H200 kernels that try end in an illegal instruction; pieces of 32 columns are right.
+    """
+    epilogue, (_, columns) = config.epilogue, memory.epilogue_tile(config)
+    bytes_ = 1 in (epilogue.destination, *epilogue.aux_stores)
+    plain = config.rights == 1 and not config.grouped
+    if plain and bytes_ and epilogue.destination_is_col_major and columns < 32:
+        message = f"results of 8 bits cannot be stored column by column, {columns} columns at a time"
+        note = "columns are contiguous in the kernel's result, as they are where operands are exchanged"
+        setting = "tile" if config.epilogue_tile is None else "epilogue"
+        yield Broken("MU3019", setting, message, (note,), fixes if setting == "tile" else _pieces)

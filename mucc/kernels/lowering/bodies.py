@@ -1,0 +1,213 @@
+"""The bodies of device kernels: loads, scalar operations and stores, built from the values of a stage."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import f32, i1
+from xdsl.ir import Block, Operation, SSAValue
+
+from mucc.dialects.cutlass import nodes
+from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
+from mucc.dialects.mu.ops.elementwise import (
+    AddOp,
+    CastOp,
+    ConstantOp,
+    ElementwiseOp,
+    MulOp,
+    RetypeOp,
+    StoredOp,
+)
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.pointwise import S32, types_of
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.types import Dims, TensorType
+from mucc.dialects.walk import postorder
+from mucc.kernels.lowering.access import (
+    Access,
+    Axes,
+    Pattern,
+    Problem,
+    classify,
+    is_inside,
+    operand_axes,
+)
+from mucc.kernels.lowering.program import ProgramBuilder, build_view
+
+LOADS = {
+    Pattern.ROW: nodes.RowBroadcastOp,
+    Pattern.COL: nodes.ColBroadcastOp,
+    Pattern.SCALAR: nodes.ScalarBroadcastOp,
+}
+
+
+class Body:
+    """The nodes of one device kernel: loads, scalar operations, stores."""
+
+    def __init__(self, program: ProgramBuilder, stage: StageOp, problem: Problem | None):
+        self.program = program
+        self.stage = stage
+        self.problem = problem
+        self.is_grouped = isinstance(stage.anchor, GroupedMatmulOp)
+        self.block = Block()
+        self.values: dict[tuple[SSAValue, Axes], SSAValue] = {}
+        self.loads: dict[Access, SSAValue] = {}
+
+    def add(self, op: Operation, origin: Operation | None = None) -> SSAValue | None:
+        if origin is not None:
+            op.location = origin.location
+        self.block.add_op(op)
+        return op.results[0] if op.results else None
+
+    def scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
+        """One element of a value of the stage: an f32, a bool, or where no contraction is an s32."""
+        for key in postorder((value, axes), self._elements, self.values):
+            self.values[key] = self._scalar(*key)
+        return self.values[value, axes]
+
+    def _elements(self, key: tuple[SSAValue, Axes]) -> list[tuple[SSAValue, Axes]]:
+        """The elements that one element of a value of the stage is computed from."""
+        value, axes = key
+        if not is_inside(value, self.stage):
+            return []
+        match op := value.owner:
+            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp() | ElementwiseOp():
+                return [(v, operand_axes(op, v, axes)) for v in op.operands]
+            case _:
+                return []
+
+    def _scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
+        if not is_inside(value, self.stage):
+            return self.load(self.program.at(Access(value, axes)))
+        match op := value.owner:
+            case ContractionOp() if self.problem is None:
+                return self.load(self.program.at(Access(value, axes)))
+            case GatherOp():
+                return self.load(self.program.at(Access(value, axes)))
+            case ContractionOp():
+                self.block.add_op(node := nodes.AccFetchOp(second=op is not self.stage.anchor))
+                node.location = op.location
+                return self.of_groups(op, node.result) if isinstance(op, GroupedMatmulOp) else node.result
+            case ConstantOp():
+                self.block.add_op(constant := ConstantOp(op.value))
+                return constant.result
+            case RegroupOp():
+                return self.load(self.program.at(Access(value, axes)))
+            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp():
+                return self.scalar(op.operand, operand_axes(op, op.operand, axes))
+            case CastOp() | StoredOp():
+                return self.cast(op, self.values[op.operand, operand_axes(op, op.operand, axes)])
+            case ElementwiseOp():
+                operands = [self.scalar(v, operand_axes(op, v, axes)) for v in op.operands]
+                operands = [self.number(v, op) for v in operands]
+                types = [op.infer(types_of(operands))]
+                new = type(op).create(operands=operands, result_types=types, properties=dict(op.properties))
+                new.location = op.location
+                self.block.add_op(new)
+                return new.results[0]
+            case _:
+                raise AssertionError(f"{op} in a stage")
+
+    def of_groups(self, op: GroupedMatmulOp, value: SSAValue) -> SSAValue:
+        """The product with the scale and the bias of the element's group."""
+        found: list[Operation] = []
+        if op.scale is not None:
+            found.append(load := nodes.GroupScalarOp(self.program.plain(self.stage, op.scale)))
+            found.append(scaled := MulOp(value, load.result))
+            value = scaled.result
+        if op.bias is not None:
+            found.append(load := nodes.GroupRowOp(self.program.plain(self.stage, op.bias)))
+            found.append(added := AddOp(value, load.result))
+            value = added.result
+        for new in found:
+            self.add(new, op)
+        return value
+
+    def number(self, value: SSAValue, op: ElementwiseOp) -> SSAValue:
+        """The number that an operation computes with: an s32 where it computes with integers, else an f32."""
+        if value.type == i1 or isinstance(value.owner, ConstantOp):
+            return value
+        wanted = S32 if op.computes_integers else f32
+        if value.type == wanted:
+            return value
+        assert self.problem is None or wanted == f32, f"{op.name} of integers beside a contraction"
+        self.block.add_op(cast := CastOp(value, wanted))
+        cast.location = op.location
+        return cast.result
+
+    def cast(self, op: CastOp | StoredOp, value: SSAValue) -> SSAValue:
+        """Round to a narrower dtype and come back to f32; to f32 there is nothing to do."""
+        if value.type == op.element_type and value.type in (f32, S32):
+            return value
+        if self.problem is None and op.element_type == S32:
+            self.block.add_op(whole := CastOp(value, S32))
+            whole.location = op.location
+            return whole.result
+        if value.type == S32 and op.element_type != f32:
+            self.block.add_op(single := CastOp(value, f32))
+            value = single.result
+        self.block.add_op(narrow := CastOp(value, op.element_type))
+        narrow.location = op.location
+        if op.element_type == f32:
+            return narrow.result
+        self.block.add_op(wide := CastOp(narrow, f32))
+        wide.location = op.location
+        return wide.result
+
+    def without_cast(self, value: SSAValue, destination: SSAValue) -> SSAValue:
+        """The value before a rounding that the store does anyway."""
+        assert isinstance(destination.type, TensorType)
+        if value.type == S32:
+            return self.bits(value)
+        match value.owner:
+            case CastOp(operand=narrow) if narrow.type == destination.type.element_type:
+                inner = narrow.owner
+                return inner.operand if isinstance(inner, CastOp) and inner.operand.type == f32 else value
+            case _:
+                return value
+
+    def bits(self, value: SSAValue) -> SSAValue:
+        """What stores an s32."""
+        if isinstance(op := value.owner, nodes.BitsOp):
+            return op.operand
+        if isinstance(op, CastOp) and op.operand.type == f32:
+            return op.operand
+        self.block.add_op(bits := nodes.BitsOp(value))
+        return bits.result
+
+    def load(self, access: Access) -> SSAValue:
+        rank = len(self.stage.space)
+        if access not in self.loads:
+            self.loads[access] = self._load(access, rank)
+        return self.loads[access]
+
+    def _load(self, access: Access, rank: int) -> SSAValue:
+        outer = self.program.block
+        if self.problem is None:
+            node: nodes.LoadNode = nodes.LoadOp(build_view(access, rank, outer))
+        else:
+            space, folded = self.stage.space, self.problem.folded
+            pattern = classify(access, space, folded)
+            if pattern is Pattern.MATRIX and self.is_grouped and access.unit_axis != rank - 1:
+                pattern = None
+            if pattern is None:
+                access = self.program.copy(self.stage, access, rank, self._seen(access, rank))
+                pattern = classify(access, space, folded)
+                assert pattern is not None
+            if pattern is Pattern.MATRIX:
+                has_source = any(isinstance(op, nodes.SrcFetchOp) for op in self.block.ops)
+                kind = nodes.AuxLoadOp if has_source else nodes.SrcFetchOp
+            else:
+                kind = LOADS[pattern]
+            node = kind(build_view(access, rank, outer))
+        self.block.add_op(node)
+        if self.problem is not None or not nodes.are_bits(node.result):
+            return node.result
+        self.block.add_op(number := nodes.BitsOp(node.result))
+        return number.result
+
+    def _seen(self, access: Access, rank: int) -> Dims:
+        """The space, with extent 1 for rows, columns and batches along which an access does not vary."""
+        assert self.problem is not None
+        first, space = rank - 2 - self.problem.folded, self.stage.space
+        groups = (range(first), range(first, rank - 1), range(rank - 1, rank))
+        return tuple(space[i] if access.walked & set(group) else 1 for group in groups for i in group)

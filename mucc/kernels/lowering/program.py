@@ -1,0 +1,250 @@
+"""A program of device kernels under construction: where the values of a `mu.kernel` lie in it."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from mucc.dialects.cutlass import nodes
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.views import Indexed, view_of
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
+from mucc.kernels.lowering.access import (
+    Access,
+    Axes,
+    Problem,
+    identity,
+    operand_fits,
+    through_views,
+    transposed,
+)
+
+
+class ViewError(Exception):
+    """An access that no chain of transpositions and inserted axes expresses."""
+
+
+def _positions(axes: Axes, rank: int) -> list[int] | None:
+    """Where each axis of a tensor lies in a space of `rank` axes, extent 1 wherever there is room.
+
+    None where the axes are not in the order of the space.
+    """
+    positions: list[int] = []
+    following = rank
+    for axis in reversed(axes):
+        following = following - 1 if axis is None else axis
+        positions.insert(0, following)
+    in_order = positions == sorted(set(positions)) and (not positions or positions[0] >= 0)
+    return positions if in_order else None
+
+
+def _permuted(access: Access, rank: int) -> list[int] | None:
+    """An order of a tensor's axes in which they follow the space's; None where no such order has room.
+
+    Axes of extent 1 take places that are free, the last ones first.
+    """
+    free = [p for p in range(rank) if p not in access.walked]
+    places: list[int] = []
+    for axis in reversed(access.axes):
+        if axis is None and not free:
+            return None
+        places.insert(0, free.pop() if axis is None else axis)
+    return sorted(range(len(places)), key=places.__getitem__)
+
+
+def build_view(access: Access, rank: int, block: Block) -> SSAValue:
+    """Append the views that align a tensor's axes with a space of `rank` axes; the aligned value.
+
+    Leading axes of extent 1 are left out, as broadcasting adds them.
+    """
+    value, axes = access.base, access.axes
+    turns = (positions := _positions(axes, rank)) is None and len(axes) >= 2
+    if turns:
+        positions = _positions(transposed(axes), rank)
+    if positions is None and (permuted := _permuted(access, rank)) is not None:
+        axes = tuple(access.axes[i] for i in permuted)
+        positions, turns = _positions(axes, rank), False
+        block.add_op(view := PermuteOp(value, permuted))
+        value = view.result
+    if positions is None:
+        raise ViewError(f"axes {access.axes} of {access.base.type}")
+    inserted = (
+        [p - positions[0] for p in range(positions[0], rank) if p not in positions] if positions else []
+    )
+    # A matrix is turned last: the layout of one that is turned already is lost where axes are inserted.
+    early = turns and all(p + positions[0] < rank - 2 for p in inserted)
+    if turns and not early:
+        block.add_op(turned := TransposeOp(value))
+        value = turned.result
+    if inserted:
+        block.add_op(expanded := ExpandOp(value, inserted))
+        value = expanded.result
+    if early:
+        block.add_op(turned := TransposeOp(value))
+        value = turned.result
+    return value
+
+
+def _is_picked(access: Access, rank: int) -> bool:
+    """Whether an access is to whole rows, each contiguous, that a vector names."""
+    view = view_of(access.base)
+    if view.rows is None or access.axes != (rank - 2, rank - 1):
+        return False
+    rows, matrix = view_of(view.rows), view.base.type
+    return (
+        isinstance(matrix, TensorType)
+        and (view.axes, view.row_axis) == ((Indexed(0), 1), 0)
+        and matrix.rank == 2
+        and matrix.unit_axis == 1
+        and rows.axes == (0,)
+        and isinstance(rows.base.type, TensorType)
+        and rows.base.type.rank == 1
+        and rows.base.type.unit_axis == 0
+    )
+
+
+class ProgramBuilder:
+    """The program of one kernel, and the views, copies and workspace that its device kernels need."""
+
+    def __init__(self, kernel: KernelOp, target: str):
+        self.kernel = kernel
+        self.target = target
+        last = kernel.body.block.last_op
+        assert isinstance(last, ReturnOp)
+        self.returned = list(last.operands)
+        inputs = list(kernel.function_type.inputs)
+        outputs = list(kernel.function_type.outputs)
+        attributes: dict[str, Attribute | None] = {
+            "sym_name": kernel.sym_name,
+            "target": StringAttr(target),
+            "arg_names": ArrayAttr([*kernel.arg_names, *kernel.result_names]),
+            "num_inputs": IntegerAttr(len(inputs), i64),
+            "dims": kernel.dims,
+            "bound": kernel.bound,
+            "promises": kernel.promises,
+            "each": kernel.each,
+        }
+        self.program = c.ProgramOp([*inputs, *outputs], attributes, None)
+        self.program.location = kernel.location
+        self.block = self.program.body.block
+        names = [*kernel.arg_names, *kernel.result_names]
+        for arg, name in zip(self.block.args, names, strict=True):
+            arg.name_hint = name.data
+        self.memory: dict[SSAValue, SSAValue] = dict(
+            zip(kernel.body.block.args, self.block.args[: len(inputs)], strict=True)
+        )
+        self.outputs = self.block.args[len(inputs) :]
+        self.copies = 0
+
+    def destinations(self, value: SSAValue) -> list[SSAValue]:
+        """Where a stage's result goes: outputs of the program, else a place in the workspace."""
+        places: list[SSAValue] = [self.outputs[i] for i, r in enumerate(self.returned) if r is value]
+        if not places:
+            assert isinstance(value.type, TensorType)
+            self.block.add_op(workspace := c.WorkspaceOp(value.type))
+            places = [workspace.result]
+        self.memory[value] = places[0]
+        return places
+
+    def at(self, access: Access) -> Access:
+        """The access with its base replaced by where that lies in the program."""
+        return Access(self.outside(access.base), access.axes)
+
+    def outside(self, value: SSAValue) -> SSAValue:
+        """Where a tensor, or what a view of one looks at, lies in the program."""
+        if value not in self.memory and isinstance(
+            view := value.owner, TransposeOp | PermuteOp | ExpandOp | GatherOp | RegroupOp
+        ):
+            operands = {v: self.outside(v) for v in view.operands}
+            self.block.add_op(clone := view.clone(operands))
+            self.memory[value] = clone.results[0]
+        return self.memory.get(value, value)
+
+    def helper(self, stage: StageOp, what: str) -> str:
+        """The name of a kernel that does something for a stage."""
+        self.copies += 1
+        return f"{stage.stage_name.data}.{what}{self.copies - 1}"
+
+    def copy(
+        self, stage: StageOp, access: Access, rank: int, dims: Dims, layout: LayoutAttr | None = None
+    ) -> Access:
+        """Write what an access sees into the workspace, row-major or as told, by a map kernel over `dims`."""
+        element = Shaped.of(access.base.type).element_type
+        self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(dims, element, layout)))
+        body = Block()
+        view = build_view(access, rank, self.block)
+        body.add_op(load := nodes.LoadOp(view))
+        body.add_op(nodes.StoreOp(load.result, workspace.result))
+        self.block.add_op(c.MapOp(self.helper(stage, "copy"), dims, Region(body)))
+        return Access(workspace.result, identity(dims, rank - len(dims)))
+
+    def vector(self, stage: StageOp, value: SSAValue) -> SSAValue:
+        """An index tensor of one axis, its elements side by side: copied where they are not."""
+        access = self.at(through_views(value, (0,), stage))
+        dims = Shaped.of(value.type).dims
+        if access.is_gathered or (dims != (1,) and access.unit_axis != 0):
+            access = self.copy(stage, access, 1, dims)
+        return access.base
+
+    def plain(self, stage: StageOp, value: SSAValue) -> SSAValue:
+        """A tensor whose last axis is contiguous: copied where it is not."""
+        dims = Shaped.of(value.type).dims
+        rank = len(dims)
+        access = self.at(through_views(value, identity(dims), stage))
+        if access.is_gathered or (dims[-1] != 1 and access.unit_axis != rank - 1):
+            access = self.copy(stage, access, rank, dims)
+        return build_view(access, rank, self.block)
+
+    def operand(
+        self,
+        stage: StageOp,
+        access: Access,
+        problem: Problem,
+        dims: Dims,
+        *,
+        is_right: bool = False,
+        groups: bool = False,
+        k_major: bool = False,
+        picks: bool = False,
+    ) -> SSAValue:
+        """A contraction's operand as a view that the kernel can read, copied first where it cannot.
+
+        A right operand has extent 1 along the batch axes that are folded into rows; `groups` says that it has
+        an axis for groups of rows. Matrix instructions take operands of 8 bits contiguous along K only;
+        `k_major` asks that of others too. `picks` says that a kernel may pick rows by number.
+        """
+        access, space, batch = self.at(access), stage.space, len(problem.batch)
+        if picks and not problem.batch and not problem.folded and _is_picked(access, len(space)):
+            return access.base
+        rank = len(space)
+        if groups:
+            space, rank, batch = dims, len(dims), 1
+        k = rank - 2 if is_right else rank - 1
+        k_major = k_major or dtype_bytes(Shaped.of(access.base.type).element_type) == 1
+        single = frozenset(a for a, d in enumerate(dims[-2:], rank - 2) if d == 1 and a != k)
+        if not operand_fits(access, space, single, batch) or (k_major and not access.is_contiguous(k)):
+            # A copy for every batch or group, or one for all.
+            walked = space[:batch] if groups or any(axis < batch for axis in access.walked) else ()
+            folded = space[batch : batch + problem.folded]
+            if is_right:
+                folded = (1,) * len(folded) if walked else ()
+            layout = LayoutAttr.col_major() if k_major and is_right else LayoutAttr.row_major()
+            access = self.copy(stage, access, rank, (*walked, *folded, *dims[-2:]), layout)
+        return build_view(access, rank, self.block)
+
+    def scale(self, stage: StageOp, value: SSAValue) -> SSAValue:
+        """Where the scales of blocks lie."""
+        access = through_views(value, identity(Shaped.of(value.type).dims), stage)
+        return self.outside(access.base)
+
+    def group_scale(self, stage: StageOp, value: SSAValue) -> SSAValue:
+        """Scales or zeros of groups as a view: they may lie anyhow."""
+        dims = Shaped.of(value.type).dims
+        access = self.at(through_views(value, identity(dims), stage))
+        if access.is_gathered:
+            access = self.copy(stage, access, len(dims), dims)
+        return build_view(access, len(dims), self.block)

@@ -1,0 +1,178 @@
+"""Maps that only move a tensor, by mucc/pack.cuh: into padded rows, into parts, into another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Product, product
+from mucc.codegen.names import comment_text, string_literal
+from mucc.codegen.pointwise import THREADS, Operand, Space
+from mucc.codegen.texts import INDICES, Entry, Texts, used_locals
+from mucc.dialects.cutlass.nodes import LoadOp, Part, StoreOp, StorePartsOp
+from mucc.dialects.cutlass.ops import MapOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.types import TensorType, dtype_bytes, is_packed
+
+
+@dataclass(frozen=True)
+class Move:
+    """A tensor and where it goes, with strides over the axes of the map's space."""
+
+    source: Memory
+    source_strides: Sequence[Product]
+    target: Memory
+    target_strides: Sequence[Product]
+    parts: tuple[Part, ...]
+    part_stride: Product
+
+
+def move_of(op: MapOp, places: Places) -> Move | None:
+    """What a map moves, None where it does more, or less than such a kernel is worth."""
+    match list(op.nodes):
+        case [LoadOp() as load, (StoreOp() | StorePartsOp()) as store] if store.value is load.result:
+            pass
+        case _:
+            return None
+    source, target = load.source.type, store.destination.type
+    if not isinstance(source, TensorType) or view_of(load.source).rows is not None:
+        return None
+    if not isinstance(target, TensorType) or source.element_type != target.element_type:
+        return None
+    if is_packed(target.element_type):
+        return None
+    memory, axes = places.view(load.source, op.extents)
+    given = [ZERO if axis.extent == 1 else axis.stride for axis in axes]
+    parts: tuple[Part, ...] = ()
+    if isinstance(store, StorePartsOp):
+        parts = store.kinds
+        found = places.find(store.destination)
+        if not isinstance(found, Memory):
+            raise EmissionError("parts of numbers are stored in memory")
+        *outer, part, last = found.strides
+        return Move(memory, given, found, [*outer, last], parts, part)
+    found, axes = places.view(store.destination, op.extents)
+    move = Move(memory, given, found, [ZERO if a.extent == 1 else a.stride for a in axes], parts, ZERO)
+    return move if _is_worth(move) else None
+
+
+def _is_worth(move: Move) -> bool:
+    """Whether rows are padded on either side, or turned."""
+    if move.source.type.layout.padding > 1 or move.target.type.layout.padding > 1:
+        return True
+    if ONE not in move.source_strides or ONE not in move.target_strides:
+        return False
+    return move.source_strides.index(ONE) != move.target_strides.index(ONE)
+
+
+def pack_texts(op: MapOp, places: Places, entry: str) -> Texts | None:
+    """The parts of a kernel that moves a tensor; None where the map is none."""
+    if (move := move_of(op, places)) is None:
+        return None
+    extents = [places.extent(d) for d in op.extents]
+    lines, turned = _lines(move, extents)
+    check_move(move, turned, lines)
+    return _texts(op, places, entry, move, turned, extents, lines)
+
+
+def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], bool]:
+    """The axes of the kernel, each made of some of the map's, and whether it turns rows.
+
+    The output is contiguous along the last one, which is made of none where the output has one element in a
+    row. Where rows are turned the source is contiguous along the last but one.
+    """
+    axes = [i for i, e in enumerate(extents) if not e.is_one]
+    last = next((i for i in reversed(axes) if move.target_strides[i].is_one), None)
+    along = next((i for i in axes if i != last and move.source_strides[i].is_one), None)
+    turned = last is not None and along is not None and not move.source_strides[last].is_one
+    order = [a for a in axes if a != last and not (turned and a == along)]
+    order += [a for a in (along if turned else None, last) if a is not None]
+    source = Operand("from", move.source, [move.source_strides[a] for a in order])
+    target = Operand("to", move.target, [move.target_strides[a] for a in order])
+    runs = Space([extents[a] for a in order], [list(range(len(order)))]).merge([source, target])[0]
+    lines = [[order[i] for i in run] for run in runs]
+    if last is None:
+        lines.append([])
+    return [*([[]] * max(0, 2 - len(lines))), *lines], turned
+
+
+def check_move(move: Move, turned: bool, lines: Sequence[Sequence[int]]) -> None:
+    """Raise EmissionError where a tensor is not contiguous along the axis that the kernel takes for that."""
+
+    def contiguous(strides: Sequence[Product], line: Sequence[int]) -> bool:
+        return not line or strides[line[-1]].is_one
+
+    if not contiguous(move.target_strides, lines[-1]):
+        raise EmissionError(
+            f"{move.target.name} is not contiguous along the last axis of the map that packs it"
+        )
+    if turned and not (lines[-2] and contiguous(move.source_strides, lines[-2])):
+        raise EmissionError(f"{move.source.name} is not contiguous along the axis that becomes rows")
+
+
+def _texts(
+    op: MapOp,
+    places: Places,
+    entry: str,
+    move: Move,
+    turned: bool,
+    extents: Sequence[Product],
+    lines: Sequence[Sequence[int]],
+) -> Texts:
+    bits = 8 * dtype_bytes(move.target.type.element_type)
+    padded = move.target.type.layout.padding > 1
+    low = sum(1 << i for i, part in enumerate(move.parts) if part is Part.LOW)
+
+    def strides(of: Sequence[Product]) -> str:
+        return ", ".join(str(of[line[-1]] if line else ZERO) for line in lines)
+
+    data = [
+        "struct Op {",
+        f"  static constexpr int kRank = {len(lines)}, kThreads = {THREADS}, kParts = {len(move.parts)};",
+        f"  static constexpr unsigned kLow = {low};",
+        f"  static constexpr bool kPadded = {str(padded).lower()}, kTurned = {str(turned).lower()};",
+        f"  using Bits = mucc::BitsOf<{bits // 8}>::Type;",
+        "",
+        f"  Bits const* from;  // {comment_text(f'{move.source.name}: {move.source.type}')}",
+        "  Bits const* end;",
+        "  int64_t from_stride[kRank];",
+        f"  Bits* to;  // {comment_text(f'{move.target.name}: {move.target.type}')}",
+        "  int64_t to_stride[kRank];",
+        "  int64_t part;",
+        "};",
+    ]
+    begin = move.source.data(f"uint{bits}_t")
+    last = [
+        f"({extents[a]} - 1) * {move.source_strides[a]}"
+        for a in range(len(extents))
+        if not extents[a].is_one and not move.source_strides[a].is_zero
+    ]
+    values = [
+        begin,
+        " + ".join([begin, *last, "1"]),
+        f"{{{strides(move.source_strides)}}}",
+        move.target.data(f"uint{bits}_t"),
+        f"{{{strides(move.target_strides)}}}",
+        str(move.part_stride),
+    ]
+    sizes = [str(product([extents[a] for a in line])) for line in lines]
+    function = "turned" if turned else "rows"
+    entries = [
+        Entry(
+            f"{entry}_pack{suffix}",
+            f"Op const op, mucc::Extents<Op::kRank> const extents, {index} many, {index} across",
+            f"mucc::pack_{function}(op, extents, many, across)",
+        )
+        for suffix, index in INDICES
+    ]
+    stage = string_literal(op.stage.data)
+    launch = [
+        "int run(mucc::Call const& c) {",
+        *used_locals(places, *values, *sizes),
+        "  Op const op{",
+        *(f"      {value}," for value in values),
+        "  };",
+        f"  return mucc::launch_pack(c, {stage}, codes, op, {{{{{', '.join(sizes)}}}}});",
+        "}",
+    ]
+    return Texts("\n".join(data), [], "", entries, "\n".join(launch))
