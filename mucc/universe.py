@@ -19,7 +19,7 @@ def _mu() -> Dialect:
 
 
 def _cutlass() -> Dialect:
-    from mucc.dialects.cutlass import Cutlass
+    from mucc.kernels.dialect import Cutlass
 
     return Cutlass
 

@@ -32,7 +32,7 @@ from mucc.dialects.cutlass.nodes import (
     StoreOp,
     are_bits,
 )
-from mucc.dialects.cutlass.ops import MapOp, ReduceOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.cutlass.views import Indexed, View, view_of
 from mucc.dialects.mu.types import PACKED, Dims, TensorType, dtype_bytes
 
@@ -115,12 +115,13 @@ class Space:
 
 
 class Pointwise:
-    """Collects loads, bodies and stores of a map or reduction kernel."""
+    """Collects loads, bodies and stores of a kernel over a space, of which it may reduce some `axes`."""
 
-    def __init__(self, op: MapOp | ReduceOp, places: Places):
+    def __init__(self, op: DeviceKernelOp, space: Dims, places: Places, axes: Sequence[int] | None = None):
         self.op = op
         self.places = places
-        self.space = op.extents
+        self.space = space
+        self.axes = axes
         self.namer = Namer(_MEMBERS)
         self.bodies: list[Body] = []
         self.statements: list[str] = []
@@ -218,8 +219,7 @@ class Pointwise:
         return replace(operand, strides=[ZERO, *operand.strides[1:]], rows=rows)
 
     def _reduced_output(self, node: ReduceStoreOp) -> Operand:
-        assert isinstance(self.op, ReduceOp)
-        gone = set(self.op.axes.get_values())
+        gone = set(self.axes or ())
         kept = [a for a in range(len(self.space)) if a not in gone]
         operand = self._output(node.destination, tuple(self.space[a] for a in kept))
         strides = [ZERO] * len(self.space)
@@ -244,9 +244,9 @@ class Pointwise:
 
     def texts(self, entry: str) -> Texts:
         """The kernel's parts."""
-        is_reduction = isinstance(self.op, ReduceOp)
+        is_reduction = self.axes is not None
         extents = [self.places.extent(d) for d in self.space]
-        gone = set(self.op.axes.get_values()) if isinstance(self.op, ReduceOp) else set[int]()
+        gone = set(self.axes or ())
         kept = [a for a in range(len(self.space)) if a not in gone]
         groups = [kept, sorted(gone)] if is_reduction else [kept]
         merged = Space(extents, groups).merge([*self.loads, *self.outputs])
@@ -299,7 +299,7 @@ class Pointwise:
         fitting: list[str] = []
         for operand in (*self.loads, *self.outputs):
             strides = self._merged_strides(operand, axes)
-            free = isinstance(self.op, ReduceOp) and operand in self.outputs
+            free = self.axes is not None and operand in self.outputs
             packed = operand.memory.type.dtype in PACKED
             lanes = "kAny" if free or packed else _lane_kind(strides[fast])
             view = self._view_type(operand, len(axes), fast, lanes)
@@ -417,8 +417,3 @@ def _map_entries(entry: str) -> list[Entry]:
 
 def _bool(value: bool) -> str:
     return "true" if value else "false"
-
-
-def pointwise_texts(op: MapOp | ReduceOp, places: Places, entry: str) -> Texts:
-    """The parts of a map or reduction kernel; the names of its kernels begin with `entry`."""
-    return Pointwise(op, places).texts(entry)

@@ -147,7 +147,7 @@ class Compilation:
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """What the fully lowered program computes, by interpretation of its device kernels."""
-        from mucc.dialects.cutlass.interpreter import interpret_program
+        from mucc.kernels.interpreter import interpret_program
 
         program = next(p for p in self._programs() if p.sym_name.data == kernel)
         return interpret_program(program, _dense(program, inputs))
@@ -180,7 +180,7 @@ def schedule_text(
     programs: Sequence[ProgramOp], measured: Mapping[tuple[str, str], str] = MappingProxyType({})
 ) -> str:
     """The chosen schedules as source that can be pasted back, with a comment on each that was `measured`."""
-    from mucc.dialects.cutlass.ops import GemmOp
+    from mucc.kernels.gemm.op import GemmOp
 
     blocks: list[str] = []
     for program in programs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -12,17 +12,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation
 
-from mucc.codegen.memory import EmissionError, Places
+from mucc.codegen.kernel_code import KernelCode, Skeleton
+from mucc.codegen.memory import Places
 from mucc.codegen.names import Namer, comment_text, raw_string_literal, words
-from mucc.codegen.pointwise import pointwise_texts
-from mucc.codegen.texts import Texts
 from mucc.compiler.host import host_side, launches_lists, workspace_struct
 from mucc.diagnostics.core import Source
-from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, MapOp, ProgramOp, ReduceOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.kernels.gemm.emission.families import gemm_of
-from mucc.kernels.gemm.emission.gemm import Headers, Skeleton
-from mucc.kernels.map.packing import pack_texts
+from mucc.kernels.registry import kind_of
 
 # What the functions around a kernel define themselves; a dim of the same name is renamed.
 _LOCALS = words(
@@ -48,7 +45,7 @@ def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None
     name = source.name if source is not None else str(manifest.get("source", "FILE.mcu"))
     stages = _Whole(source)
     texts = _all(programs, stages)
-    includes = "\n".join(_includes(programs, stages.headers))
+    includes = "\n".join(_includes(stages.codes))
     parts = [_header(name, manifest, programs), includes, *texts]
     parts.append(f"MUCC_MODULE({raw_string_literal(manifest_text(manifest), 'manifest')})")
     return "\n\n".join(parts) + "\n"
@@ -129,26 +126,22 @@ def _header(name: str, manifest: Mapping[str, object], programs: list[ProgramOp]
     )
 
 
-def _includes(programs: list[ProgramOp], headers: list[Headers]) -> Iterator[str]:
-    kernels = [op for p in programs for op in p.kernels]
+def _includes(codes: list[KernelCode]) -> Iterator[str]:
+    headers = [h for code in codes if (h := code.headers) is not None]
     yield from (f"#define {macro}" for macro in sorted({m for h in headers for m in h.defines}))
     yield "#include <mucc/launch.h>"
     yield from (f"#include <{header}>" for header in sorted({h.host for h in headers}))
     yield from (f"#include <{header}>" for header in sorted({m for h in headers for m in h.more}))
     yield from (f"#include <{header}>" for header in sorted({h.kernel for h in headers}))
-    if any(isinstance(op, MapOp) for op in kernels):
-        yield "#include <mucc/map.cuh>"
-        yield "#include <mucc/pack.cuh>"
-    if any(isinstance(op, ReduceOp) for op in kernels):
-        yield "#include <mucc/reduce.cuh>"
+    yield from (
+        f"#include <{header}>" for header in sorted({h for code in codes for h in code.light_headers})
+    )
 
 
 class _Stages(Protocol):
     """How the kernels of stages are written."""
 
-    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str: ...
-
-    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str: ...
+    def write(self, op: DeviceKernelOp, places: Places, scope: str, entry: str) -> str: ...
 
 
 @dataclass
@@ -156,25 +149,14 @@ class _Whole(_Stages):
     """Everything in one file, for reading and for nvcc."""
 
     source: Source | None
-    headers: list[Headers] = field(default_factory=list[Headers])
+    codes: list[KernelCode] = field(default_factory=list[KernelCode])
 
-    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
-        gemm = gemm_of(op, places)
-        self.headers.append(gemm.headers)
-        return self._commented(op, places, gemm.summary(), _namespace(scope, gemm.kernel(entry)))
-
-    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
-        texts = _pack_texts(op, places, entry) or pointwise_texts(op, places, entry)
-        shape = ", ".join(str(d) for d in op.extents)
-        axes = f" over axes {list(op.axes.get_values())}" if isinstance(op, ReduceOp) else ""
-        summary = f"{op.name.removeprefix('cutlass.')} of [{shape}]{axes}"
-        lines = [texts.device, "", texts.codes(None), "", texts.launch]
-        return self._commented(op, places, summary, _namespace(scope, lines))
-
-    def _commented(self, op: DeviceKernelOp, places: Places, summary: str, text: str) -> str:
+    def write(self, op: DeviceKernelOp, places: Places, scope: str, entry: str) -> str:
+        code = kind_of(op).code(op, places)
+        self.codes.append(code)
         title = f"{places.program.sym_name.data}.{op.stage.data}"
-        comment = [f"// {comment_text(title)}: {summary}", *_quotes(op, self.source)]
-        return "\n".join([*comment, text])
+        comment = [f"// {comment_text(title)}: {code.summary()}", *_quotes(op, self.source)]
+        return "\n".join([*comment, _namespace(scope, code.kernel(entry))])
 
 
 class _Code(NamedTuple):
@@ -195,42 +177,27 @@ class _Apart(_Stages):
     skeletons: list[str] = field(default_factory=list[str])
     _codes: dict[tuple[str, str], _Code] = field(default_factory=dict[tuple[str, str], _Code])
 
-    def gemm(self, op: GemmOp, places: Places, scope: str, entry: str) -> str:
-        gemm = gemm_of(op, places, canonical=True)
-        if gemm.texts(entry):
-            return self._light(op, places, scope, gemm.headers.device, gemm.texts, entry)
-        skeleton = gemm.skeleton()
+    def write(self, op: DeviceKernelOp, places: Places, scope: str, entry: str) -> str:
+        written = kind_of(op).code(op, places, canonical=True)
+        if written.texts(entry):
+            return self._light(op, places, scope, written, entry)
+        skeleton = written.skeleton()
         if skeleton.symbol not in self.skeletons:
             self.skeletons.append(skeleton.symbol)
-        texts = [b.text for b in gemm.bodies] + [b.entry(i) for i, b in enumerate(gemm.bodies)]
+        texts = [b.text for b in written.bodies] + [b.entry(i) for i, b in enumerate(written.bodies)]
         source = "\n\n".join(["#include <mucc/math.cuh>", *texts]) + "\n" if texts else ""
         code, own = self._code(op, places, scope, source, entry, skeleton)
         table = f'mucc::Code code{{"{code.entry}", &{code.image}}};'
-        return _namespace(scope, [*own, table, "", *gemm.launch(skeleton.symbol)])
+        return _namespace(scope, [*own, table, "", *written.launch(skeleton.symbol)])
 
-    def pointwise(self, op: MapOp | ReduceOp, places: Places, scope: str, entry: str) -> str:
-        if _pack_texts(op, places, entry):
-            return self._light(
-                op, places, scope, "mucc/pack.cuh", lambda e: _pack_texts(op, places, e), entry
-            )
-        header = "mucc/reduce.cuh" if isinstance(op, ReduceOp) else "mucc/map.cuh"
-        return self._light(op, places, scope, header, lambda e: pointwise_texts(op, places, e), entry)
-
-    def _light(
-        self,
-        op: DeviceKernelOp,
-        places: Places,
-        scope: str,
-        header: str,
-        texts_of: Callable[[str], Texts | None],
-        entry: str,
-    ) -> str:
+    def _light(self, op: DeviceKernelOp, places: Places, scope: str, written: KernelCode, entry: str) -> str:
         """A stage whose kernels are compiled with their bodies."""
-        texts = texts_of(entry)
+        texts = written.texts(entry)
         assert texts is not None
-        code, own = self._code(op, places, scope, f"#include <{header}>\n\n{texts.device}\n", entry)
+        source = f"#include <{written.device_header}>\n\n{texts.device}\n"
+        code, own = self._code(op, places, scope, source, entry)
         if code.entry != entry:
-            texts = texts_of(code.entry)
+            texts = written.texts(code.entry)
             assert texts is not None
         return _namespace(scope, [*own, texts.data, "", texts.codes(code.image), "", texts.launch])
 
@@ -254,11 +221,6 @@ class _Apart(_Stages):
         return _Code("image", entry), [f"mucc::Image image{{{symbol}}};"]
 
 
-def _pack_texts(op: MapOp | ReduceOp, places: Places, entry: str) -> Texts | None:
-    """The parts of a kernel that only moves a tensor."""
-    return pack_texts(op, places, entry) if isinstance(op, MapOp) else None
-
-
 def _all(programs: list[ProgramOp], stages: _Stages) -> list[str]:
     namer, entries = Namer(), Namer()
     return [_program(p, namer(p.sym_name.data), stages, entries) for p in programs]
@@ -277,13 +239,7 @@ def _program(program: ProgramOp, name: str, stages: _Stages, entries: Namer) -> 
         names.append(namer(op.stage.data))
         inner = f"{scope}::{names[-1]}"
         entry = entries(f"mu_{program.sym_name.data}_{op.stage.data}")
-        match op:
-            case GemmOp():
-                parts.append(stages.gemm(op, places, inner, entry))
-            case MapOp() | ReduceOp():
-                parts.append(stages.pointwise(op, places, inner, entry))
-            case _:
-                raise EmissionError(f"{op.name} has no emission")
+        parts.append(stages.write(op, places, inner, entry))
     parts.append(_namespace(scope, host_side(program, places, names)))
     tables = ", ".join(
         "mucc::none" if not present else f"{scope}::{table}"

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
+from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.kernels.gemm.description import problem_of, schedule_of
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Candidate, Estimate, Problem, Schedule
 from mucc.passes.select_schedule import pinned, setting_text, settings_of

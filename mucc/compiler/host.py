@@ -9,13 +9,12 @@ from xdsl.dialects.builtin import ArrayAttr
 from mucc.codegen.memory import Places, workspace_name
 from mucc.codegen.names import comment_text, string_literal
 from mucc.codegen.texts import dim_locals, used_locals
-from mucc.dialects.cutlass.indices import index_uses
-from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
+from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
 from mucc.dialects.promises import constraint_text
-from mucc.kernels.gemm.emission.gemm import needs_scratch
+from mucc.kernels.indices import index_uses
+from mucc.kernels.registry import kind_of
 from mucc.library.dims import DECLARED
 from mucc.target import get_target
 
@@ -31,11 +30,7 @@ def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
     args = program.body.block.args
     result = [dtype_bytes(a.type.element_type) if isinstance(a.type, TensorType) else 1 for a in args]
     for op in program.kernels:
-        if not isinstance(op, GemmOp) or (op.mainloop and op.mainloop.data is Mainloop.SKINNY):
-            continue
-        matrices = [value for value, _ in op.matrices]
-        granules = op.granules.get_values() if op.granules else [granule] * len(matrices)
-        for value, bytes in zip(matrices, granules, strict=True):
+        for value, bytes in kind_of(op).alignments(op, granule):
             base = view_of(value).base
             if base in args:
                 result[args.index(base)] = max(result[args.index(base)], bytes)
@@ -147,15 +142,11 @@ def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list
 
 def launches_lists(program: ProgramOp) -> bool:
     """Whether all problems that a call lists are computed by one kernel."""
-    return any(isinstance(op, GemmOp) and op.is_listed for op in program.kernels)
+    return any(kind_of(op).launches_lists(op) for op in program.kernels)
 
 
 def _scratch_stages(program: ProgramOp, stages: Sequence[str]) -> list[str]:
-    return [
-        s
-        for s, op in zip(stages, program.kernels, strict=True)
-        if isinstance(op, GemmOp) and needs_scratch(op)
-    ]
+    return [s for s, op in zip(stages, program.kernels, strict=True) if kind_of(op).needs_scratch(op)]
 
 
 def _index_checks(program: ProgramOp, places: Places) -> list[str]:
@@ -179,7 +170,7 @@ def _launch(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[s
             f"  void* const scratch = mucc::at(c, {start});  // the kernels use it one after the other"
         )
     for stage, op in zip(stages, program.kernels, strict=True):
-        scratch = "" if not isinstance(op, GemmOp) else ", scratch" if stage in scratched else ", nullptr"
+        scratch = ", scratch" if stage in scratched else ", nullptr" if kind_of(op).takes_scratch(op) else ""
         lines.append(f"  if (int failed = {stage}::run(c{scratch})) return failed;")
     return [*lines, "  return 0;", "}"]
 

@@ -12,12 +12,12 @@ from xdsl.dialects.builtin import ModuleOp
 from mucc.analysis.counts import compulsory_bytes, flops
 from mucc.compiler.host import argument_alignments
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.indices import index_uses
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_name
 from mucc.dialects.promises import constraint_text
+from mucc.kernels.indices import index_uses
+from mucc.kernels.registry import kind_of
 from mucc.library.dims import DECLARED
 from mucc.library.signature import ABI_VERSION
 from mucc.version import __version__
@@ -61,36 +61,6 @@ def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
     return args
 
 
-def _stage(kernel: c.DeviceKernelOp) -> dict[str, Any]:
-    match kernel:
-        case c.GemmOp():
-            assert kernel.tile and kernel.cluster and kernel.mainloop and kernel.scheduler and kernel.stages
-            return {
-                "name": kernel.stage.data,
-                "kind": "gemm",
-                "compute": kernel.compute.data.value,
-                "tile": str(kernel.tile),
-                "cluster": str(kernel.cluster),
-                "mainloop": kernel.mainloop.data.value,
-                "stages": kernel.stages.value.data,
-                "scheduler": str(kernel.scheduler),
-                "exchange": kernel.is_exchanged,
-                "epilogue": str(kernel.epilogue) if kernel.epilogue else None,
-                "pdl": kernel.is_dependent,
-            }
-        case c.ReduceOp():
-            return {"name": kernel.stage.data, "kind": "reduce"}
-        case _:
-            return {"name": kernel.stage.data, "kind": "map"}
-
-
-def _has_scratch(kernel: c.DeviceKernelOp) -> bool:
-    """Whether CUTLASS wants memory of its own: partial sums of a divided K."""
-    if not isinstance(kernel, c.GemmOp) or kernel.scheduler is None:
-        return False
-    return kernel.scheduler.kind.data != SchedulerKind.PERSISTENT
-
-
 def promises(program: EntryOp) -> list[dict[str, str]]:
     """What a kernel's caller guarantees: as the source declares it, and as the kernel's copies need it."""
     declared = program.promises.data.constraints if program.promises else ()
@@ -122,8 +92,8 @@ def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] =
                 "args": _args(program),
                 "promises": promises(program),
                 **({"typical": hints} if hints else {}),
-                "stages": [_stage(k) for k in program.kernels],
-                "workspace": bool(program.slots) or any(_has_scratch(k) for k in program.kernels),
+                "stages": [kind_of(k).manifest(k) for k in program.kernels],
+                "workspace": bool(program.slots) or any(kind_of(k).needs_scratch(k) for k in program.kernels),
                 "sol": {"flops": flops(kernels[name]), "bytes": compulsory_bytes(kernels[name])},
             }
         )

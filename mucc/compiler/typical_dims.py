@@ -50,8 +50,8 @@ def check_promises(programs: Sequence[EntryOp], dims: Mapping[str, int]) -> None
 
 def _other_mainloops(program: EntryOp) -> tuple[str, ...]:
     """What to do where a pinned mainloop copies whole multiples of 16 bytes only, and another does not."""
-    from mucc.dialects.cutlass.ops import GemmOp
     from mucc.kernels.gemm.description import problem_of
+    from mucc.kernels.gemm.op import GemmOp
     from mucc.kernels.gemm.scheduling.multistage import can
 
     gemms = [op for op in program.body.block.ops if isinstance(op, GemmOp)]

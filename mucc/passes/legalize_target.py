@@ -16,6 +16,7 @@ from mucc.dialects.promises import promised_multiple
 from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.gemm.description import config_of, problem_of
 from mucc.kernels.gemm.granules import fixed_step, held, may_be_wide, multiple_of, unit_axis
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target, multistage
 from mucc.passes.select_schedule import settings_in
 
@@ -29,7 +30,7 @@ def _name(program: c.ProgramOp, value: SSAValue) -> str:
 
 
 def _check(
-    program: c.ProgramOp, gemm: c.GemmOp, value: SSAValue, op: Operation, granule: int
+    program: c.ProgramOp, gemm: GemmOp, value: SSAValue, op: Operation, granule: int
 ) -> c.RequirementAttr | Finding | None:
     """The requirement that a tensor's rows be whole granules, or what is wrong with them."""
     type = value.type
@@ -62,7 +63,7 @@ def _check(
 
 
 def _unaligned(
-    program: c.ProgramOp, gemm: c.GemmOp, op: Operation, name: str, what: str, multiple: int, help: str
+    program: c.ProgramOp, gemm: GemmOp, op: Operation, name: str, what: str, multiple: int, help: str
 ) -> Finding:
     """Rows that the mainloop cannot copy."""
     granule = gemm_target(program.target.data).copy_granule
@@ -93,7 +94,7 @@ def _shared_bytes(program: c.ProgramOp) -> dict[str, c.RequirementAttr]:
     return found
 
 
-def _copies(program: c.ProgramOp, gemm: c.GemmOp) -> Mapping[str, int]:
+def _copies(program: c.ProgramOp, gemm: GemmOp) -> Mapping[str, int]:
     """Operands that threads of a kernel copy, and by how many bytes."""
     if gemm.mainloop is None or gemm.mainloop.data is not Mainloop.CPASYNC:
         return {}
@@ -105,7 +106,7 @@ def _legalise(program: c.ProgramOp) -> list[Finding]:
     found = _shared_bytes(program)
     findings: list[Finding] = []
     for kernel in program.kernels:
-        if not isinstance(kernel, c.GemmOp):
+        if not isinstance(kernel, GemmOp):
             continue
         mainloop = kernel.mainloop.data if kernel.mainloop is not None else None
         if mainloop is Mainloop.SKINNY:

@@ -10,21 +10,22 @@ from xdsl.dialects.builtin import ModuleOp
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.gemm.description import config_of
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Violation
 from mucc.passes.select_schedule import settings_in
 
 
-def gemms(module: ModuleOp) -> Iterator[tuple[c.ProgramOp, c.GemmOp]]:
+def gemms(module: ModuleOp) -> Iterator[tuple[c.ProgramOp, GemmOp]]:
     """Every contraction with the program that launches it."""
     for program in module.body.block.ops:
         if isinstance(program, c.ProgramOp):
             for kernel in program.kernels:
-                if isinstance(kernel, c.GemmOp):
+                if isinstance(kernel, GemmOp):
                     yield program, kernel
 
 
-def finding_of(violation: Violation, program: c.ProgramOp, gemm: c.GemmOp) -> Finding:
+def finding_of(violation: Violation, program: c.ProgramOp, gemm: GemmOp) -> Finding:
     """A violation as a finding that blames the schedule setting."""
     return Finding(
         code=violation.code,

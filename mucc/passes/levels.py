@@ -21,6 +21,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp, StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.schedule import ScheduleOp
+from mucc.kernels.registry import kind_of
 
 VIEWS = (TransposeOp, PermuteOp, ExpandOp, RegroupOp, GatherOp)
 TENSOR_OPS = (
@@ -87,14 +88,14 @@ def _fused(op: Operation) -> str | None:
 
 
 def _scheduled(op: Operation) -> str | None:
-    if isinstance(op, c.GemmOp) and not (op.tile and op.cluster and op.mainloop and op.scheduler):
-        return "no schedule chosen"
+    if isinstance(op, c.DeviceKernelOp) and (reason := kind_of(op).unresolved(op)):
+        return reason
     return _fused(op)
 
 
 def _resolved(op: Operation) -> str | None:
-    if isinstance(op, c.GemmOp) and op.stages is None:
-        return "stage count not resolved"
+    if isinstance(op, c.DeviceKernelOp) and (reason := kind_of(op).uncounted(op)):
+        return reason
     return _scheduled(op)
 
 
@@ -104,7 +105,7 @@ def _planned(op: Operation) -> str | None:
     return _resolved(op)
 
 
-_PROGRAM = (c.WorkspaceOp, c.GemmOp, c.MapOp, c.ReduceOp, *VIEWS)
+_PROGRAM = (c.WorkspaceOp, c.DeviceKernelOp, *VIEWS)
 
 MU = Level("mu", (KernelOp, ScheduleOp), (*TENSOR_OPS, *COMPOSITE))
 DECOMPOSED = Level("decomposed", MU.top, MU.inner, _primitive)

@@ -22,15 +22,17 @@ from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_b
 from mucc.dialects.rewriting import Pass, locate
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.granules import held, program_of, unit_axis
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS
+from mucc.kernels.map.op import MapOp
 from mucc.passes.legalize_tile import gemms
 
 
 class _Preparation:
     """Inserts around one contraction what it needs."""
 
-    def __init__(self, gemm: c.GemmOp):
+    def __init__(self, gemm: GemmOp):
         self.gemm = gemm
         self.program = program_of(gemm)
         self.names: Counter[str] = Counter()
@@ -40,7 +42,7 @@ class _Preparation:
         self.program.body.block.insert_op_before(op, self.gemm)
         locate(op, self.gemm)
 
-    def replace(self, new: c.GemmOp) -> None:
+    def replace(self, new: GemmOp) -> None:
         """Puts another op in the place of the contraction."""
         self.add(new)
         self.gemm.detach()
@@ -55,16 +57,14 @@ class _Preparation:
         self.add(workspace := c.WorkspaceOp(TensorType.of(dims, like.element_type, layout)))
         return workspace.result
 
-    def map(
-        self, what: str, dims: Dims, source: SSAValue, store: Callable[[SSAValue], n.StoreNode]
-    ) -> c.MapOp:
+    def map(self, what: str, dims: Dims, source: SSAValue, store: Callable[[SSAValue], n.StoreNode]) -> MapOp:
         """A kernel that stores what it loads."""
         body = Block()
         body.add_op(load := n.LoadOp(source))
         body.add_op(store(load.result))
         name = f"{self.gemm.stage.data}.{what}{self.names[what] or ''}"
         self.names[what] += 1
-        return c.MapOp(name, dims, Region(body))
+        return MapOp(name, dims, Region(body))
 
     # Parts
 

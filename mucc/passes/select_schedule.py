@@ -24,6 +24,7 @@ from mucc.dialects.mu.schedule import (
 )
 from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.gemm.description import problem_of
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Problem, Schedule
@@ -79,7 +80,7 @@ def schedule_settings(choice: Schedule) -> dict[str, str]:
     return {name: setting_text(value) for name, value in settings_of(choice).items()}
 
 
-def settings_in(gemm: c.GemmOp) -> tuple[tuple[str, str], ...]:
+def settings_in(gemm: GemmOp) -> tuple[tuple[str, str], ...]:
     """The settings that a contraction has, with their texts."""
     names = ("tile", "cluster", "mainloop", "scheduler", "exchange", "epilogue", "pdl", "stages")
     return tuple((name, setting_text(gemm.properties[name])) for name in names if name in gemm.properties)
@@ -92,7 +93,7 @@ class Query(NamedTuple):
     stage: str
     target: GemmTarget
     problem: Problem
-    gemm: c.GemmOp
+    gemm: GemmOp
     fixed: Mapping[str, str]
 
 
@@ -104,9 +105,9 @@ def unknown_stages(schedules: list[ScheduleOp], programs: list[c.ProgramOp]) -> 
             continue
         stages = {k.stage.data: k for k in program.kernels}
         kernel = stages.get(schedule.stage.data)
-        if isinstance(kernel, c.GemmOp):
+        if isinstance(kernel, GemmOp):
             continue
-        contractions = [name for name, k in stages.items() if isinstance(k, c.GemmOp)]
+        contractions = [name for name, k in stages.items() if isinstance(k, GemmOp)]
         reason = "has no contraction to schedule" if kernel is not None else "does not exist"
         yield Finding(
             code="MU2001",
@@ -147,13 +148,13 @@ class SelectSchedule(Pass):
         sizes = {name: int(value) for name, _, value in words}
         for program in programs:
             for kernel in program.kernels:
-                if isinstance(kernel, c.GemmOp):
+                if isinstance(kernel, GemmOp):
                     self._select(program, kernel, pinned(schedules, program, kernel.stage.data), sizes)
 
     def _select(
         self,
         program: c.ProgramOp,
-        gemm: c.GemmOp,
+        gemm: GemmOp,
         settings: dict[str, Attribute],
         sizes: Mapping[str, int],
     ) -> None:

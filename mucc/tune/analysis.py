@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from mucc.analysis.bound import Rates
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
-from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
+from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.kernels.gemm.description import pointwise_digest, problem_of
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Problem

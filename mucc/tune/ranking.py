@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Source
-from mucc.dialects.cutlass.ops import DeviceKernelOp, GemmOp, ProgramOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.kernels.gemm.description import pointwise_digest, problem_of, schedule_of
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.choice import pinned_fields

@@ -32,8 +32,8 @@ from mucc.codegen.memory import EmissionError
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.core import Source
-from mucc.dialects.cutlass.ops import GemmOp
 from mucc.kernels.gemm.description import problem_of
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Schedule
 from mucc.kernels.gemm.scheduling.skinny import MAINLOOP as SKINNY

@@ -9,11 +9,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 
 from mucc.diagnostics.core import DiagnosticSink, Source
-from mucc.dialects.cutlass import Cutlass
 from mucc.dialects.mu.dialect import Mu
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import DTYPES, Dim, LayoutAttr, TensorType
 from mucc.frontend import lower, parse
+from mucc.kernels.dialect import Cutlass
 from mucc.passes import get_all_passes
 
 

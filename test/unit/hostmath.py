@@ -17,7 +17,8 @@ from mucc.codegen.body import compute_body
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp, are_bits
-from mucc.dialects.cutlass.ops import MapOp, ProgramOp
+from mucc.dialects.cutlass.ops import ProgramOp
+from mucc.kernels.map.op import MapOp
 
 
 def kernels_of(expressions: Sequence[str], dtype: str) -> Compilation:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from mucc.codegen.memory import CUTLASS_TYPES, VIEW_TYPES
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import DiagnosticError, Source
-from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.arrays import INTEGERS, NARROW_FLOATS, NumpyArrays
 from mucc.dialects.mu.types import DTYPES, STORABLE, dtype_bytes
 from mucc.frontend import parser
 from mucc.kernels.gemm.description import config_of
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import sm90_memory
 from mucc.library.signature import ITEM_BYTES
 

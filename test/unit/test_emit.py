@@ -15,13 +15,13 @@ from xdsl.parser import Parser
 
 from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Product
 from mucc.codegen.names import KEYWORDS, Namer, float_literal, raw_string_literal
-from mucc.compiler.emit import emit
 from mucc.compiler.driver import Options, compile_text
+from mucc.compiler.emit import emit
 from mucc.compiler.host import argument_alignments
 from mucc.diagnostics import Source
-from mucc.dialects.cutlass import Cutlass
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.dialect import Mu
+from mucc.kernels.dialect import Cutlass
 from mucc.kernels.map.packing import Move, check_move
 
 LINEAR = """kernel linear[M, N, K=4096](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N]

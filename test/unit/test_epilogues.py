@@ -13,9 +13,10 @@ import pytest
 from bench.epilogues import EPILOGUES, FAMILIES, Epilogue, write
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import Source
-from mucc.dialects.cutlass.ops import GemmOp, ProgramOp
+from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu import ops
 from mucc.frontend.functions import FUNCTIONS
+from mucc.kernels.gemm.op import GemmOp
 from mucc.library.signature import Manifest
 
 MATH = Path(__file__).parents[2] / "mucc" / "support" / "include" / "mucc" / "math.cuh"

@@ -16,8 +16,8 @@ from on_host import Program, run
 
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Source
-from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.schedule import Mainloop
+from mucc.kernels.gemm.op import GemmOp
 from mucc.library.dims import holds
 
 EXTENTS = (1, 2, 3, 5, 7, 8, 15, 16, 17)

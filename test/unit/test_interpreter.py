@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.interpreter import interpret_program
 from mucc.dialects.mu.arrays import NumpyArrays, TorchArrays, arrays_for
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Shaped
+from mucc.kernels.interpreter import interpret_program
 
 # Rounding
 

@@ -14,6 +14,7 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.schedule import Mainloop
+from mucc.kernels.gemm.op import GemmOp
 from mucc.library.signature import Manifest
 from mucc.runtime import lists
 from mucc.runtime.errors import MuccValueError
@@ -189,7 +190,7 @@ def test_which_programs_are_one_launch(result: str, body: str, schedule: str, li
         text, *PASSES, "convert-to-cutlass", "fuse-epilogue", "select-schedule"
     ).body.block.first_op
     assert isinstance(found, c.ProgramOp)
-    assert any(isinstance(k, c.GemmOp) and k.is_listed for k in found.kernels) is listed
+    assert any(isinstance(k, GemmOp) and k.is_listed for k in found.kernels) is listed
 
 
 @pytest.mark.parametrize("result", ["M, N", "N, M"])
@@ -198,5 +199,5 @@ def test_lists_of_products_that_no_kernel_computes_in_one_launch(result: str) ->
     value = "matmul(x, w.T, compute=f32)" + (".T" if result == "N, M" else "")
     text = f"kernel each f[M, N, K](x: f32[M, K], w: f32[N, K]) -> f32[{result}] {{\n    return {value}\n}}\n"
     module = compile_text(Source("f.mcu", text)).cutlass
-    (gemm,) = (op for op in module.walk() if isinstance(op, c.GemmOp))
+    (gemm,) = (op for op in module.walk() if isinstance(op, GemmOp))
     assert not gemm.is_listed and gemm.mainloop and gemm.mainloop.data is Mainloop.MULTISTAGE

@@ -13,11 +13,12 @@ from rulelib import check_explanation, mend
 import mucc
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import DiagnosticError, Source
-from mucc.dialects.cutlass.ops import GemmOp, MapOp
 from mucc.dialects.mu.arrays import NumpyArrays
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Mixed, Problem, Schedule
 from mucc.kernels.gemm.scheduling.sm90_rules import mixes_group
+from mucc.kernels.map.op import MapOp
 from mucc.runtime.errors import MuccValueError
 
 ARRAYS = NumpyArrays()

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.interpreter import interpret_program
+from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.interpreter import interpret_program
 
 PASSES = ("mu-canonicalize", "decompose", "mu-canonicalize", "form-stages", "pair-contractions")
 
@@ -23,7 +24,7 @@ def program(mcu: str) -> c.ProgramOp:
 def kinds(mcu: str) -> list[str]:
     """Each kernel of the first program in a word."""
     return [
-        "pair" if isinstance(k, c.GemmOp) and k.is_pair else k.name.removeprefix("cutlass.")
+        "pair" if isinstance(k, GemmOp) and k.is_pair else k.name.removeprefix("cutlass.")
         for k in program(mcu).kernels
     ]
 
@@ -61,7 +62,7 @@ def test_a_gated_unit_is_one_kernel_with_the_same_meaning(
         f"(x: f16[{left}], g: f16[{right}], u: f16[{right}], b: f32[N]) -> f32[{result}] {{ return {body} }}"
     )
     (gemm,) = found.kernels
-    assert isinstance(gemm, c.GemmOp)
+    assert isinstance(gemm, GemmOp)
     assert gemm.is_pair
 
     rng = np.random.default_rng(seed)
@@ -153,7 +154,7 @@ def test_residuals_reductions_and_further_results_are_part_of_the_kernel(
         f" gate = x @ g.T y = tanh(gate) * (x @ u.T){f' + {residual}' * bool(residual)} return {values} }}"
     )
     (gemm,) = found.kernels
-    assert isinstance(gemm, c.GemmOp)
+    assert isinstance(gemm, GemmOp)
     assert gemm.is_pair
 
     rng = np.random.default_rng(seed)

@@ -19,13 +19,14 @@ from xdsl.printer import Printer
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.interpreter import interpret_program
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Dim, TensorType
 from mucc.dialects.rewriting import PassError
+from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.interpreter import interpret_program
 from mucc.passes.levels import Level
 from mucc.passes.pipeline import pipeline
 
@@ -187,11 +188,11 @@ def test_gemm_tensors_lie_as_tma_reads_them(sample: Sample) -> None:
     program = sample.module.body.block.first_op
     assert isinstance(program, c.ProgramOp)
     for gemm in program.kernels:
-        if isinstance(gemm, c.GemmOp):
+        if isinstance(gemm, GemmOp):
             check_gemm(gemm)
 
 
-def check_gemm(gemm: c.GemmOp) -> None:
+def check_gemm(gemm: GemmOp) -> None:
     ms, ns, ks, batches = ([size(d) for d in part] for part in gemm.shape.extents)
     rank = len(ms) + len(ns) + len(batches)
     rows = len(ms)

@@ -32,8 +32,8 @@ from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:
+    from mucc.codegen.kernel_code import Skeleton
     from mucc.compiler.emit import Image, Parts
-    from mucc.kernels.gemm.emission.gemm import Skeleton
 
 OBJECT_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
 """Of g++ for what holds no CUTLASS; argument checks take a fifth longer at -O2."""
@@ -194,7 +194,7 @@ class Assembly:
 
     def _ptx(self, image: Image, devices: Mapping[str, Future[bytes]]) -> str:
         """The PTX of an image, with the bodies in their places."""
-        from mucc.kernels.gemm.emission.gemm import ENTRY
+        from mucc.codegen.kernel_code import ENTRY
 
         own = self._small_ptx(image) if image.source else ""
         if image.skeleton is None:

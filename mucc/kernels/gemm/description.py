@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.cutlass import nodes
-from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits, dtype_bytes
 from mucc.kernels.gemm.granules import granules_of, unit_axis
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS, Epilogue, GemmConfig, Mixed, Problem, Schedule
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -25,15 +25,15 @@ def _bytes(type: Attribute) -> int:
     return dtype_bytes(Shaped.of(type).element_type)
 
 
-def _is_row_major(gemm: c.GemmOp, value: SSAValue) -> bool:
+def _is_row_major(gemm: GemmOp, value: SSAValue) -> bool:
     return unit_axis(gemm, value) == len(Shaped.of(value.type).dims) - 1
 
 
-_DESCRIBED: WeakKeyDictionary[c.GemmOp, Problem] = WeakKeyDictionary()
+_DESCRIBED: WeakKeyDictionary[GemmOp, Problem] = WeakKeyDictionary()
 """What is known of gemms whatever the sizes: passes that ask for it change neither operands nor nodes."""
 
 
-def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
+def problem_of(gemm: GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
     """What the schedule of a gemm is chosen for. `sizes` are typical values of dims that are open."""
     if (described := _DESCRIBED.get(gemm)) is None:
         described = _DESCRIBED[gemm] = _described(gemm)
@@ -47,14 +47,14 @@ def problem_of(gemm: c.GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
     return described._replace(m=m, n=n, k=k, batch=batch, granules=granules)
 
 
-def _suits_tma(gemm: c.GemmOp, value: SSAValue, sizes: Mapping[str, int]) -> bool:
+def _suits_tma(gemm: GemmOp, value: SSAValue, sizes: Mapping[str, int]) -> bool:
     """Whether rows of a matrix are whole multiples of 16 bytes at typical sizes."""
     dims, element = Shaped.of(value.type)
     extent = sizes.get(str(dims[unit_axis(gemm, value)]), 0)
     return extent * dtype_bytes(element) % WIDEST_ACCESS == 0
 
 
-def _described(gemm: c.GemmOp) -> Problem:
+def _described(gemm: GemmOp) -> Problem:
     """The problem without extents."""
     return Problem(
         compute=gemm.compute.data.value,
@@ -73,7 +73,7 @@ def _described(gemm: c.GemmOp) -> Problem:
     )
 
 
-def _mixed_of(gemm: c.GemmOp) -> Mixed | None:
+def _mixed_of(gemm: GemmOp) -> Mixed | None:
     """What the kernel converts, if anything."""
     if (side := gemm.narrow) is None:
         return None
@@ -87,7 +87,7 @@ def _extent(dims: Dims, sizes: Mapping[str, int]) -> int | None:
     return None if None in known else prod(d for d in known if d is not None)
 
 
-def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
+def _epilogue_of(gemm: GemmOp) -> Epilogue:
     """What a gemm's epilogue moves."""
     loads: dict[type[Operation], list[int]] = defaultdict(list)
     stores: dict[type[Operation], list[int]] = defaultdict(list)
@@ -123,12 +123,12 @@ def _epilogue_of(gemm: c.GemmOp) -> Epilogue:
     )
 
 
-def config_of(gemm: c.GemmOp) -> GemmConfig:
+def config_of(gemm: GemmOp) -> GemmConfig:
     """The whole description, once the schedule is chosen."""
     return problem_of(gemm).config(schedule_of(gemm))
 
 
-def schedule_of(gemm: c.GemmOp) -> Schedule:
+def schedule_of(gemm: GemmOp) -> Schedule:
     """The schedule that a gemm has."""
     assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler
     return Schedule(
@@ -146,7 +146,7 @@ def schedule_of(gemm: c.GemmOp) -> Schedule:
     )
 
 
-def pointwise_digest(gemm: c.GemmOp) -> str:
+def pointwise_digest(gemm: GemmOp) -> str:
     """Tells the pointwise work of epilogues apart, whatever their values are called."""
     import hashlib
 

@@ -12,6 +12,7 @@ from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.dialects.promises import may_be_multiple, promised_multiple
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS, Granules
 
 
@@ -22,7 +23,7 @@ def program_of(gemm: Operation) -> c.ProgramOp:
     return program
 
 
-def unit_axis(gemm: c.GemmOp, value: SSAValue) -> int:
+def unit_axis(gemm: GemmOp, value: SSAValue) -> int:
     """The axis along which a kernel takes a matrix for contiguous: of an operand K where that is one."""
     type = value.type
     assert isinstance(type, TensorType) and type.unit_axis is not None
@@ -30,7 +31,7 @@ def unit_axis(gemm: c.GemmOp, value: SSAValue) -> int:
     return k if value in gemm.operands_given and type.is_contiguous(k) else type.unit_axis
 
 
-def held(gemm: c.GemmOp, value: SSAValue) -> int:
+def held(gemm: GemmOp, value: SSAValue) -> int:
     """Bytes that every row of a matrix starts and ends at a multiple of, at most 16.
 
     Strides that are free are no limit: each call is checked for them.
@@ -80,7 +81,7 @@ def may_be_wide(entry: EntryOp, type: Attribute, unit: int | None = None) -> boo
     return may_be_multiple(promises, entry.dim_names, extent, multiple)
 
 
-def _may_be_wide(program: c.ProgramOp, gemm: c.GemmOp, value: SSAValue) -> bool:
+def _may_be_wide(program: c.ProgramOp, gemm: GemmOp, value: SSAValue) -> bool:
     """Whether rows of a kernel's matrix can be whole multiples of 16 bytes, and lie so far apart."""
     type = value.type
     assert isinstance(type, TensorType)
@@ -89,7 +90,7 @@ def _may_be_wide(program: c.ProgramOp, gemm: c.GemmOp, value: SSAValue) -> bool:
     return may_be_wide(program, type, unit_axis(gemm, value))
 
 
-def granules_of(gemm: c.GemmOp) -> Granules:
+def granules_of(gemm: GemmOp) -> Granules:
     """What a schedule is chosen with."""
     program, split = program_of(gemm), gemm.compute.data is Compute.TF32X3
     outer = [value for value, op in gemm.matrices if op is not gemm]

@@ -22,6 +22,7 @@ from mucc.kernels.lowering.access import (
     through_views,
     transposed,
 )
+from mucc.kernels.map.op import MapOp
 
 
 class ViewError(Exception):
@@ -179,7 +180,7 @@ class ProgramBuilder:
         view = build_view(access, rank, self.block)
         body.add_op(load := nodes.LoadOp(view))
         body.add_op(nodes.StoreOp(load.result, workspace.result))
-        self.block.add_op(c.MapOp(self.helper(stage, "copy"), dims, Region(body)))
+        self.block.add_op(MapOp(self.helper(stage, "copy"), dims, Region(body)))
         return Access(workspace.result, identity(dims, rank - len(dims)))
 
     def vector(self, stage: StageOp, value: SSAValue) -> SSAValue:

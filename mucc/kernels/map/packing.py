@@ -10,9 +10,9 @@ from mucc.codegen.names import comment_text, string_literal
 from mucc.codegen.pointwise import THREADS, Operand, Space
 from mucc.codegen.texts import INDICES, Entry, Texts, used_locals
 from mucc.dialects.cutlass.nodes import LoadOp, Part, StoreOp, StorePartsOp
-from mucc.dialects.cutlass.ops import MapOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import TensorType, dtype_bytes, is_packed
+from mucc.kernels.map.op import MapOp
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,8 @@ def _is_worth(move: Move) -> bool:
     return move.source_strides.index(ONE) != move.target_strides.index(ONE)
 
 
-def pack_texts(op: MapOp, places: Places, entry: str) -> Texts | None:
-    """The parts of a kernel that moves a tensor; None where the map is none."""
-    if (move := move_of(op, places)) is None:
-        return None
+def pack_texts(op: MapOp, places: Places, entry: str, move: Move) -> Texts:
+    """The parts of a kernel that moves a tensor."""
     extents = [places.extent(d) for d in op.extents]
     lines, turned = _lines(move, extents)
     check_move(move, turned, lines)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import ONE, ZERO, Memory
 from mucc.codegen.names import string_literal
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.gemm.description import config_of
-from mucc.kernels.gemm.emission.gemm import Headers
 from mucc.kernels.gemm.emission.graph import Matrix
 from mucc.kernels.gemm.emission.grouped import GroupedGemm
 from mucc.kernels.gemm.emission.sm90 import Sm90Gemm

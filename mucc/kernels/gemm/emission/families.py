@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 
 from mucc.codegen.memory import EmissionError, Places
-from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.kernels.gemm.emission.gemm import Gemm
+from mucc.kernels.gemm.op import GemmOp
 
 FAMILIES: dict[Mainloop, tuple[str, str]] = {
     Mainloop.COOPERATIVE: ("mucc.kernels.gemm.emission.sm90", "Sm90Gemm"),

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from abc import abstractmethod
 
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
 from mucc.codegen.body import Body
+from mucc.codegen.kernel_code import ENTRY, Headers, KernelCode, Skeleton
 from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Product
 from mucc.codegen.names import Namer, comment_text, string_literal, words
-from mucc.codegen.texts import Texts, used_locals
-from mucc.dialects.cutlass.ops import GemmOp
+from mucc.codegen.texts import used_locals
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
     Mainloop,
@@ -32,6 +31,7 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits
 from mucc.kernels.gemm.description import problem_of
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Problem
 from mucc.kernels.gemm.granules import unit_axis
+from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 
 # What the kernel's namespace defines besides the nodes of its epilogue.
@@ -66,68 +66,29 @@ def shape_type(*sizes: int) -> str:
     return "cute::Shape<" + ", ".join(f"cute::Int<{s}>" for s in sizes) + ">"
 
 
-ENTRY = "mucc_gemm"
-"""What the kernel is called in a skeleton's code; in a program's it gets the program's name for it."""
+def skeleton_of(headers: Headers, types: str, arguments: str) -> Skeleton:
+    """From the kernel's headers, its types, and the function that fills in arguments."""
+    types = f"namespace fusion = cutlass::epilogue::fusion;\n\n{types}" if "fusion::" in types else types
+    digest = hashlib.sha256(f"{headers}\n{types}\n{arguments}".encode()).hexdigest()[:16]
+    symbol = f"mucc_skeleton_{digest}"
+    device = (
+        f"{headers.lines(headers.device)}\n"
+        f"namespace mucc_skeleton {{\n\n{types}\n\n"
+        f"}}  // namespace mucc_skeleton\n\nMUCC_GEMM_CODE({ENTRY}, mucc_skeleton::Kernel)\n"
+    )
+    # Nameless, since the types of another skeleton may have the same names.
+    host = (
+        f"{headers.lines(headers.host)}\n"
+        f"namespace mucc_skeleton {{\nnamespace {{\n\n{types}\n\n"
+        f"{arguments}\n\n}}  // namespace\n}}  // namespace mucc_skeleton\n\n"
+        f'extern "C" mucc::gemm::Skeleton const {symbol};\n'
+        f"mucc::gemm::Skeleton const {symbol} =\n"
+        f"    {headers.driver}<mucc_skeleton::Kernel, mucc_skeleton::arguments>::skeleton;\n"
+    )
+    return Skeleton(symbol, device, host)
 
 
-@dataclass(frozen=True, slots=True)
-class Headers:
-    """What the text of a family's kernels stands on.
-
-    `device` comes first, then `more` and `kernel`; in the host's half, `host` stands for `device` and
-    includes it. `defines` are macros that all of them see.
-    `driver` is the class template that runs kernels: `driver<Kernel, arguments>::skeleton`.
-    """
-
-    kernel: str
-    device: str = "mucc/gemm.cuh"
-    host: str = "mucc/gemm_launch.h"
-    driver: str = "mucc::gemm::Host"
-    more: tuple[str, ...] = ()
-    defines: tuple[str, ...] = ()
-
-    def lines(self, first: str) -> str:
-        """The lines that the text begins with: macros, then headers, of which `first` is the first."""
-        macros = "".join(f"#define {macro}\n" for macro in self.defines)
-        return macros + "".join(f"#include <{header}>\n" for header in (first, *self.more, self.kernel))
-
-
-@dataclass(frozen=True, slots=True)
-class Skeleton:
-    """A contraction kernel without its pointwise work, as texts of C++ that no program's names are in.
-
-    `device` compiles to PTX with a place for each body of pointwise work (`// mucc.body`), `host` to an
-    object that defines `symbol`, a `mucc::gemm::Skeleton`.
-    """
-
-    symbol: str
-    device: str
-    host: str
-
-    @staticmethod
-    def of(headers: Headers, types: str, arguments: str) -> Skeleton:
-        """From the kernel's headers, its types, and the function that fills in arguments."""
-        types = f"namespace fusion = cutlass::epilogue::fusion;\n\n{types}" if "fusion::" in types else types
-        digest = hashlib.sha256(f"{headers}\n{types}\n{arguments}".encode()).hexdigest()[:16]
-        symbol = f"mucc_skeleton_{digest}"
-        device = (
-            f"{headers.lines(headers.device)}\n"
-            f"namespace mucc_skeleton {{\n\n{types}\n\n"
-            f"}}  // namespace mucc_skeleton\n\nMUCC_GEMM_CODE({ENTRY}, mucc_skeleton::Kernel)\n"
-        )
-        # Nameless, since the types of another skeleton may have the same names.
-        host = (
-            f"{headers.lines(headers.host)}\n"
-            f"namespace mucc_skeleton {{\nnamespace {{\n\n{types}\n\n"
-            f"{arguments}\n\n}}  // namespace\n}}  // namespace mucc_skeleton\n\n"
-            f'extern "C" mucc::gemm::Skeleton const {symbol};\n'
-            f"mucc::gemm::Skeleton const {symbol} =\n"
-            f"    {headers.driver}<mucc_skeleton::Kernel, mucc_skeleton::arguments>::skeleton;\n"
-        )
-        return Skeleton(symbol, device, host)
-
-
-class Gemm(ABC):
+class Gemm(KernelCode):
     """The text of one contraction kernel: what shapes CUTLASS's types, and what one program does with it.
 
     With `canonical` the types are named and commented for no program in particular.
@@ -171,6 +132,10 @@ class Gemm(ABC):
     def headers(self) -> Headers:
         """The headers that the kernel's text needs."""
 
+    @property
+    def device_header(self) -> str:
+        return self.headers.device
+
     @abstractmethod
     def build_epilogue(self) -> Epilogue:
         """The epilogue, written out. All other members are set by then."""
@@ -190,13 +155,6 @@ class Gemm(ABC):
     def schedule(self) -> list[str]:
         """What `describe` says of the scheduler: assignments to members of a problem `p`."""
         return []
-
-    def texts(self, entry: str) -> Texts | None:
-        """The parts of a kernel that is light enough to be compiled as one with its bodies.
-
-        `entry` is how the names of its kernels begin. None where the kernel is built from a skeleton.
-        """
-        return None
 
     # What all have in common
 
@@ -268,7 +226,7 @@ class Gemm(ABC):
         assert self.canonical
         markers = [body.marker(i) for i, body in enumerate(self.bodies)]
         types = "\n".join([*(f"{m}\n" for m in markers), *self.types()])
-        return Skeleton.of(self.headers, types, "\n".join(self.arguments()))
+        return skeleton_of(self.headers, types, "\n".join(self.arguments()))
 
     def kernel(self, entry: str) -> list[str]:
         """The definitions of the kernel's namespace where everything is one file; `entry` is its name."""

@@ -27,8 +27,8 @@ from mucc.dialects.cutlass.nodes import (
     StoreDOp,
     StoreNode,
 )
-from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.kernels.gemm.op import GemmOp
 
 EXACT = "mucc::gemm::Exact"
 """The node that passes on sums of integers: a body would see them as floats."""

@@ -28,11 +28,11 @@ from mucc.dialects.cutlass.nodes import (
     SrcFetchOp,
     StoreDOp,
 )
-from mucc.dialects.cutlass.ops import GemmOp
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Node, ordered
+from mucc.kernels.gemm.op import GemmOp
 
 _NODES = AccFetchOp | RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp | ComputeOp | StoreDOp
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mucc.kernels.gemm.emission.gemm import Headers
+from mucc.codegen.kernel_code import Headers
 from mucc.kernels.gemm.emission.lean import LeanEpilogue
 from mucc.kernels.gemm.emission.sm90 import Sm90Gemm
 

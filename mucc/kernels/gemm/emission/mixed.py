@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import VIEW_TYPES, EmissionError
 from mucc.dialects.mu.types import Shaped
-from mucc.kernels.gemm.emission.gemm import Headers
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix
 from mucc.kernels.gemm.emission.sm90 import Sm90Gemm
 

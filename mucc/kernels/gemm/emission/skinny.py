@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mucc.codegen.body import compute_body
+from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import ONE, VIEW_TYPES, ZERO, EmissionError, Memory, Product, Scalar
 from mucc.codegen.names import Namer, comment_text, string_literal, words
 from mucc.codegen.reductions import REDUCTIONS, identity
@@ -18,7 +19,7 @@ from mucc.dialects.cutlass.nodes import AccFetchOp, ComputeOp, LoadNode, Reducti
 from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.gemm.description import config_of
-from mucc.kernels.gemm.emission.gemm import Gemm, Headers
+from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, ordered
 from mucc.kernels.gemm.scheduling.skinny import SPLITS, WARPS, form_of, weights_are_a
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 from xdsl.ir import Operation
 
+from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import CUTLASS_TYPES, EmissionError
 from mucc.codegen.names import string_literal
 from mucc.dialects.mu.schedule import Raster, SchedulerKind
 from mucc.dialects.mu.types import dtype_bytes
-from mucc.kernels.gemm.emission.gemm import Gemm, Headers, needs_scratch, wrapped
+from mucc.kernels.gemm.emission.gemm import Gemm, needs_scratch, wrapped
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix
 from mucc.kernels.gemm.emission.vectors import MatrixNode, VectorEpilogue
 from mucc.kernels.gemm.scheduling import multistage

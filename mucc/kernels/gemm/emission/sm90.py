@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import CUTLASS_TYPES, ZERO, EmissionError, Memory
 from mucc.codegen.names import string_literal
 from mucc.dialects.cutlass.views import view_of
@@ -11,7 +12,7 @@ from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.rules import BLOCK
 from mucc.dialects.mu.schedule import Mainloop, Raster, SchedulerKind
 from mucc.kernels.gemm.description import config_of
-from mucc.kernels.gemm.emission.gemm import Gemm, Headers, needs_scratch, shape_type, wrapped
+from mucc.kernels.gemm.emission.gemm import Gemm, needs_scratch, shape_type, wrapped
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, stride_parts, stride_type
 from mucc.kernels.gemm.emission.lean import LeanEpilogue, is_lean, warpgroups
 from mucc.kernels.gemm.scheduling.sm90_memory import stage_bytes

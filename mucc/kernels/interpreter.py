@@ -6,7 +6,7 @@ the interpretation of the `mu` program it checks every decision of the compiler 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from xdsl.interpreter import (
     impl_terminator,
     register_impls,
 )
+from xdsl.ir import Operation
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
@@ -28,7 +29,6 @@ from mucc.dialects.mu.interpreter import (
     argument_values,
     by_group,
     gathered,
-    grouped_product,
     scattered,
     sizes_of,
     wrapped,
@@ -36,6 +36,7 @@ from mucc.dialects.mu.interpreter import (
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
+from mucc.kernels.registry import kind_of, kinds
 
 
 @dataclass
@@ -51,6 +52,19 @@ class _Launch:
 
     space: tuple[int, ...]
     accumulators: tuple[Any, ...] = ()
+    axes: Sequence[int] = ()
+    """The axes of the space that a kernel reduces."""
+
+
+def _run_kernel(
+    functions: CutlassFunctions, interpreter: Interpreter, op: Operation, args: PythonValues
+) -> Any:
+    from xdsl.interpreter import OpImplResult
+
+    assert isinstance(op, c.DeviceKernelOp)
+    kind_of(op).interpret(functions, op, args)
+    interpreter.run_ssacfg_region(op.body, (), op.stage.data)
+    return OpImplResult((), None)
 
 
 @register_impls
@@ -60,6 +74,14 @@ class CutlassFunctions(MuFunctions):
     def __init__(self, arrays: Arrays, sizes: dict[str, int]):
         super().__init__(arrays, sizes)
         self.launch = _Launch(())
+        self.ends: Any = None
+        """The ends of groups of rows, where the kernel has some."""
+
+    @classmethod
+    def _impls(cls) -> Iterable[Any]:
+        yield from super()._impls()
+        for kind in kinds():
+            yield kind.op, _run_kernel
 
     @staticmethod
     def read(value: Any) -> Any:
@@ -102,42 +124,10 @@ class CutlassFunctions(MuFunctions):
     def workspace(self, interpreter: Interpreter, op: c.WorkspaceOp, args: PythonValues) -> PythonValues:
         return (Buffer(),)
 
-    @impl(c.GemmOp)
-    def gemm(self, interpreter: Interpreter, op: c.GemmOp, args: PythonValues) -> PythonValues:
-        values = [self.read(v) for v in args[: len(args) - len(op.prepared)]]
-        scales = values[len(values) - len(op.scales) :]
-        a, b, *more = values[: len(values) - len(scales)]
-        if op.prepared:
-            a, b, *more[: len(op.prepared) - 2] = (self.read(v) for v in args[len(args) - len(op.prepared) :])
-        if op.parts > 1:
-            a, b = (v.reshape(*v.shape[:-2], -1) for v in (a, b))
-            b = self.arrays.xp.swapaxes(b, -1, -2)
-        m, n, _, batch = op.shape.extents
-        space = self.extents((*batch, *m, *n))
-        # Where no operand has batch axes, every batch has the same product.
-        if op.is_grouped:
-            products = [grouped_product(self.arrays, a, b, more[0])]
-            self.ends = more[0]
-        elif (side := op.narrow) is not None:
-            wide = op.b.type if side == 0 else op.a.type
-            products = [self.mixed_product(a, b, scales, op.group, side, Shaped.of(wide).element_type)]
-        else:
-            products = [self.product(a, right, scales, op.blocks) for right in (b, *more)]
-        self.launch = _Launch(space, tuple(self.arrays.xp.broadcast_to(p, space) for p in products))
-        interpreter.run_ssacfg_region(op.body, (), op.stage.data)
-        return ()
-
-    @impl(c.MapOp)
-    def map(self, interpreter: Interpreter, op: c.MapOp, args: PythonValues) -> PythonValues:
-        self.launch = _Launch(self.extents(op.extents))
-        interpreter.run_ssacfg_region(op.body, (), op.stage.data)
-        return ()
-
-    @impl(c.ReduceOp)
-    def reduce_kernel(self, interpreter: Interpreter, op: c.ReduceOp, args: PythonValues) -> PythonValues:
-        self.launch = _Launch(self.extents(op.extents))
-        interpreter.run_ssacfg_region(op.body, (), op.stage.data)
-        return ()
+    def begin(self, dims: Dims, *accumulators: Any, axes: Sequence[int] = ()) -> None:
+        """Begin a device kernel over a space, with values of its accumulators, or `axes` that it reduces."""
+        space = self.extents(dims)
+        self.launch = _Launch(space, tuple(self.arrays.xp.broadcast_to(v, space) for v in accumulators), axes)
 
     @impl(nodes.AccFetchOp)
     def acc_fetch(self, interpreter: Interpreter, op: nodes.AccFetchOp, args: PythonValues) -> PythonValues:
@@ -272,9 +262,7 @@ class CutlassFunctions(MuFunctions):
     def reduce_store(
         self, interpreter: Interpreter, op: nodes.ReduceStoreOp, args: PythonValues
     ) -> PythonValues:
-        kernel = op.parent_op()
-        assert isinstance(kernel, c.ReduceOp)
-        return self.reduced(op, args, kernel.axes.get_values())
+        return self.reduced(op, args, self.launch.axes)
 
 
 def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:

@@ -8,10 +8,11 @@ from typing import Literal, NamedTuple
 from xdsl.ir import BlockArgument, SSAValue
 
 from mucc.dialects.cutlass.nodes import LoadOp, ScatterNode, StoreOp
-from mucc.dialects.cutlass.ops import GemmOp, ProgramOp, WorkspaceOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.types import Dim, Shaped
+from mucc.kernels.registry import kind_of
 
 
 class IndexUse(NamedTuple):
@@ -34,8 +35,10 @@ def index_uses(program: ProgramOp) -> tuple[IndexUse, ...]:
 def _uses(program: ProgramOp) -> Iterator[IndexUse]:
     for op in program.walk():
         match op:
-            case GemmOp() if op.offsets is not None and (i := _argument(program, op.offsets)) is not None:
-                yield IndexUse(i, "ends", op.shape.extents[0][0])
+            case DeviceKernelOp():
+                for index in kind_of(op).index_tensors(op):
+                    if (i := _argument(program, index.value)) is not None:
+                        yield IndexUse(i, index.kind, index.rows, index.once)
             case GatherOp() if (i := _argument(program, op.rows)) is not None:
                 yield IndexUse(i, "rows", Shaped.of(op.operand.type).dims[0])
             case ScatterNode() if (i := _argument(program, op.rows)) is not None:

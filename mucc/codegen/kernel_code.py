@@ -1,0 +1,120 @@
+"""The C++ of one device kernel, as emission asks for it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mucc.codegen.body import Body
+from mucc.codegen.texts import Texts
+
+ENTRY = "mucc_gemm"
+"""What the kernel is called in a skeleton's code; in a program's it gets the program's name for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """The headers that the text of a kernel includes.
+
+    `device` comes first, then `more` and `kernel`; in the host's half, `host` stands for `device` and
+    includes it. `defines` are macros that all of them see.
+    `driver` is the class template that runs kernels: `driver<Kernel, arguments>::skeleton`.
+    """
+
+    kernel: str
+    device: str = "mucc/gemm.cuh"
+    host: str = "mucc/gemm_launch.h"
+    driver: str = "mucc::gemm::Host"
+    more: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+
+    def lines(self, first: str) -> str:
+        """The lines that the text begins with: macros, then headers, of which `first` is the first."""
+        macros = "".join(f"#define {macro}\n" for macro in self.defines)
+        return macros + "".join(f"#include <{header}>\n" for header in (first, *self.more, self.kernel))
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """A kernel without its pointwise work, as texts of C++ that no program's names are in.
+
+    `device` compiles to PTX with a place for each body of pointwise work (`// mucc.body`), `host` to an
+    object that defines `symbol`, a `mucc::gemm::Skeleton`.
+    """
+
+    symbol: str
+    device: str
+    host: str
+
+
+class KernelCode(ABC):
+    """The C++ of a device kernel: whole, for reading, or in parts that are compiled apart."""
+
+    @property
+    def headers(self) -> Headers | None:
+        """The headers of CUTLASS's kernels that the text needs; None where it needs none of them."""
+        return None
+
+    @property
+    def light_headers(self) -> tuple[str, ...]:
+        """Further headers, of kernels without CUTLASS."""
+        return ()
+
+    @property
+    @abstractmethod
+    def device_header(self) -> str:
+        """The header that the device code of `texts` includes."""
+
+    @abstractmethod
+    def summary(self) -> str:
+        """One line about the kernel."""
+
+    @abstractmethod
+    def kernel(self, entry: str) -> list[str]:
+        """All definitions of the kernel's namespace; its kernels' names begin with `entry`."""
+
+    def texts(self, entry: str) -> Texts | None:
+        """The parts of a kernel that is compiled together with its bodies.
+
+        `entry` is how the names of its kernels begin. None where the kernel is built from a skeleton.
+        """
+        return None
+
+    # Of kernels that are built from a skeleton
+
+    @property
+    def bodies(self) -> Sequence[Body]:
+        """The pointwise work that is put into the skeleton's code."""
+        raise NotImplementedError
+
+    def skeleton(self) -> Skeleton:
+        """All but the pointwise work, for any program that it fits."""
+        raise NotImplementedError
+
+    def launch(self, skeleton: str) -> list[str]:
+        """What the program does with the kernel; `skeleton` is the C++ name of its skeleton."""
+        raise NotImplementedError
+
+
+class LightCode(KernelCode):
+    """A kernel without CUTLASS, which compiles together with its bodies."""
+
+    HEADER: ClassVar[str]
+    """The header that its code includes."""
+
+    @property
+    def light_headers(self) -> tuple[str, ...]:
+        return (self.HEADER,)
+
+    @property
+    def device_header(self) -> str:
+        return self.HEADER
+
+    @abstractmethod
+    def texts(self, entry: str) -> Texts: ...
+
+    def kernel(self, entry: str) -> list[str]:
+        texts = self.texts(entry)
+        return [texts.device, "", texts.codes(None), "", texts.launch]

@@ -1,0 +1,14 @@
+"""The `cutlass` dialect: resolved device kernels and the host program that launches them."""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+
+from mucc.dialects.cutlass.attributes import GemmShapeAttr, RequirementAttr
+from mucc.dialects.cutlass.nodes import NODES
+from mucc.dialects.cutlass.ops import OPERATIONS
+from mucc.kernels.registry import kinds
+
+Cutlass = Dialect(
+    "cutlass", [*OPERATIONS, *(kind.op for kind in kinds()), *NODES], [GemmShapeAttr, RequirementAttr]
+)

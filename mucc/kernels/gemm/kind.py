@@ -1,0 +1,88 @@
+"""Contraction kernels as a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.mu.ops.stage import StageKind, StageOp
+from mucc.dialects.mu.schedule import Mainloop, SchedulerKind
+from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.interface import IndexTensor, Kind
+
+if TYPE_CHECKING:
+    from mucc.codegen.kernel_code import KernelCode
+    from mucc.codegen.memory import Places
+    from mucc.kernels.interpreter import CutlassFunctions
+    from mucc.kernels.lowering.program import ProgramBuilder
+
+
+class GemmKind(Kind[GemmOp]):
+    """Kernels that multiply matrices, with an epilogue."""
+
+    name = "gemm"
+    op = GemmOp
+    stages = (StageKind.CONTRACTION,)
+
+    def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
+        from mucc.kernels.gemm.lower import lower_contraction
+
+        lower_contraction(builder, stage)
+
+    def unresolved(self, op: GemmOp) -> str | None:
+        return None if op.tile and op.cluster and op.mainloop and op.scheduler else "no schedule chosen"
+
+    def uncounted(self, op: GemmOp) -> str | None:
+        return "stage count not resolved" if op.stages is None else None
+
+    def manifest(self, op: GemmOp) -> dict[str, Any]:
+        assert op.tile and op.cluster and op.mainloop and op.scheduler and op.stages
+        return {
+            **super().manifest(op),
+            "compute": op.compute.data.value,
+            "tile": str(op.tile),
+            "cluster": str(op.cluster),
+            "mainloop": op.mainloop.data.value,
+            "stages": op.stages.value.data,
+            "scheduler": str(op.scheduler),
+            "exchange": op.is_exchanged,
+            "epilogue": str(op.epilogue) if op.epilogue else None,
+            "pdl": op.is_dependent,
+        }
+
+    def alignments(self, op: GemmOp, granule: int) -> Iterator[tuple[SSAValue, int]]:
+        """Of operands and full matrices, which TMA copies; skinny kernels look at each call's addresses."""
+        if op.mainloop and op.mainloop.data is Mainloop.SKINNY:
+            return
+        matrices = [value for value, _ in op.matrices]
+        granules = op.granules.get_values() if op.granules else [granule] * len(matrices)
+        yield from zip(matrices, granules, strict=True)
+
+    def index_tensors(self, op: GemmOp) -> Iterator[IndexTensor]:
+        if op.offsets is not None:
+            yield IndexTensor(op.offsets, "ends", op.shape.extents[0][0])
+
+    def takes_scratch(self, op: GemmOp) -> bool:
+        return True
+
+    def needs_scratch(self, op: GemmOp) -> bool:
+        """Where several blocks share an output tile, but for skinny ones: these share it by other means."""
+        assert op.mainloop and op.scheduler
+        if op.mainloop.data is Mainloop.SKINNY:
+            return False
+        return op.scheduler.kind.data != SchedulerKind.PERSISTENT
+
+    def launches_lists(self, op: GemmOp) -> bool:
+        return op.is_listed
+
+    def interpret(self, functions: CutlassFunctions, op: GemmOp, args: tuple[Any, ...]) -> None:
+        from mucc.kernels.gemm.meaning import interpret
+
+        interpret(functions, op, args)
+
+    def code(self, op: GemmOp, places: Places, *, canonical: bool = False) -> KernelCode:
+        from mucc.kernels.gemm.emission.families import gemm_of
+
+        return gemm_of(op, places, canonical=canonical)

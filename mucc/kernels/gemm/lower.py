@@ -1,0 +1,145 @@
+"""Lower contractions to their kernels."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Region, SSAValue
+
+from mucc.dialects.cutlass import nodes
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.attributes import GemmShapeAttr
+from mucc.dialects.mu import rules
+from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, MatmulOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_bytes
+from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.lowering.access import (
+    identity,
+    is_inside,
+    lhs_access,
+    pointwise_roots,
+    problem_of,
+    rhs_access,
+    root_axes,
+)
+from mucc.kernels.lowering.bodies import Body
+from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.map.lower import clear, lower_map, row_numbers
+
+
+def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
+    matmul = stage.anchor
+    if isinstance(matmul, GroupedMatmulOp):
+        _grouped(builder, stage, matmul)
+        return
+    assert isinstance(matmul, MatmulOp)
+    rank = len(stage.space)
+    problem = problem_of(stage)
+    # Beside a sparse operand of 32 bits, or one that is converted, no other passes through registers.
+    is_sparse = rules.is_sparse(matmul.lhs.type) or rules.is_sparse(matmul.rhs.type)
+    along = matmul.mixed is not None or (
+        is_sparse and dtype_bytes(Shaped.of(matmul.lhs.type).element_type) == 4
+    )
+    left = lhs_access(stage, matmul)
+    picks = _picks(builder, matmul) and len(stage.contractions) == 1 and not (along or is_sparse)
+    dims = Shaped.of(matmul.lhs.type).dims
+    a = builder.operand(stage, left, problem, dims, k_major=along, picks=picks)
+    b, *second = (
+        builder.operand(stage, right, problem, Shaped.of(op.rhs.type).dims, is_right=True, k_major=along)
+        for op in stage.contractions
+        for right in [rhs_access(stage, op)]
+    )
+    places = [builder.destinations(r) for r in stage.outputs]
+    body = Body(builder, stage, problem)
+    values: list[tuple[SSAValue, SSAValue]] = []
+    last = stage.body.block.last_op
+    assert last is not None
+    for stored, targets in zip(last.operands, places, strict=True):
+        owner = stored.owner
+        for target in targets:
+            if isinstance(owner, ReduceOp) and is_inside(stored, stage):
+                _epilogue_reduction(body, owner, target, rank)
+            else:
+                value = body.scalar(stored, root_axes(stored, stage))
+                values.append((body.without_cast(value, target), target))
+    for i, (value, target) in enumerate(values):
+        body.add((nodes.AuxStoreOp if i else nodes.StoreDOp)(value, target))
+    gemm = GemmOp(
+        stage.stage_name.data,
+        matmul.compute,
+        a,
+        b,
+        GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch),
+        Region(body.block),
+        b2=next(iter(second), None),
+        scales=[(builder.group_scale if matmul.mixed else builder.scale)(stage, v) for v in matmul.scales],
+    )
+    gemm.acc = matmul.acc
+    gemm.location = matmul.location
+    builder.block.add_op(gemm)
+
+
+def _grouped(builder: ProgramBuilder, stage: StageOp, product: GroupedMatmulOp) -> None:
+    """A grouped contraction.
+
+    Its kernel stores one matrix. Where a stage stores several it writes the bare product, in f32 or s32,
+    and a map does the rest.
+    """
+    name = stage.stage_name.data
+    lhs, rhs = Shaped.of(product.lhs.type).dims, Shaped.of(product.rhs.type).dims
+    wide = dtype_bytes(Shaped.of(product.lhs.type).element_type) == 4
+    problem = problem_of(stage)
+    picks = _picks(builder, product)
+    # Groups begin at any row. Where rows are the contiguous axis, boxes of TMA cannot: tiles of more than
+    # 64 rows are several of them, and end in an illegal instruction on an H200.
+    a = builder.operand(stage, lhs_access(stage, product), problem, lhs, k_major=True, picks=picks)
+    right = rhs_access(stage, product)
+    b = builder.operand(stage, right, problem, rhs, is_right=True, groups=True, k_major=wide)
+    offsets = builder.vector(stage, product.offsets)
+    body = Body(builder, stage, problem)
+    roots, rows = list(pointwise_roots(stage)), list(row_numbers(stage))
+    wanted = [builder.outputs[i] for i, r in enumerate(builder.returned) if r in stage.outputs]
+    # Integers leave the kernel as they are added up, or as f32.
+    integers = Shaped.of(product.result.type).element_type == DTYPES["s32"]
+    rounds = Shaped.of(stage.outputs[0].type).element_type == DTYPES["s32"] and roots[0] is not product.result
+    single = len(roots) == 1 and len(wanted) <= 1 and not rounds
+    if single:
+        (target,) = builder.destinations(stage.outputs[0])
+        value = body.without_cast(body.scalar(roots[0], root_axes(roots[0], stage)), target)
+        if rows[0] is not None:
+            clear(builder, stage, target)
+            body.add(nodes.ScatterDOp(value, target, builder.vector(stage, rows[0])))
+        else:
+            body.add(nodes.StoreDOp(value, target))
+    else:
+        bare = TensorType.of(stage.space, DTYPES["s32"] if integers else f32)
+        builder.block.add_op(workspace := c.WorkspaceOp(bare))
+        target = workspace.result
+        value = body.scalar(product.result, identity(stage.space))
+        body.add(nodes.StoreDOp(value, target))
+    shape = GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch)
+    gemm = GemmOp(name, product.compute, a, b, shape, Region(body.block), offsets=offsets)
+    gemm.location = product.location
+    builder.block.add_op(gemm)
+    if not single:
+        builder.memory[product.result] = target
+        lower_map(builder, stage, Body(builder, stage, None), builder.helper(stage, "rest"))
+
+
+def _picks(builder: ProgramBuilder, product: ContractionOp) -> bool:
+    """Whether the target has kernels that pick rows of a product's left operand by number."""
+    return gemm_target(builder.target).picks(product.compute.data.value)
+
+
+def _epilogue_reduction(body: Body, op: ReduceOp, target: SSAValue, rank: int) -> None:
+    axes = set(op.axes.get_values())
+    value = body.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))
+    if axes == {rank - 1}:
+        node = nodes.ColReductionOp
+    elif rank - 1 in axes:
+        node = nodes.ScalarReductionOp
+    else:
+        node = nodes.RowReductionOp
+    body.add(node(op.kind, value, target))

@@ -1,0 +1,100 @@
+"""What the compiler asks of a kind of device kernel.
+
+A kind is one folder beside this file, with a `Kind`, and one line in `registry`. Nothing outside
+`mucc/kernels` knows a kind by name: passes, emission, manifest and interpreter ask the kind of the op.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.mu.ops.stage import StageKind, StageOp
+from mucc.dialects.mu.types import Dim
+
+if TYPE_CHECKING:
+    from mucc.codegen.kernel_code import KernelCode
+    from mucc.codegen.memory import Places
+    from mucc.kernels.interpreter import CutlassFunctions
+    from mucc.kernels.lowering.program import ProgramBuilder
+
+Op = TypeVar("Op", bound=DeviceKernelOp)
+
+
+class IndexTensor(NamedTuple):
+    """An s32 tensor whose values divide `rows` rows into groups (`ends`), or name them (`rows`).
+
+    With `once` no row may be named twice.
+    """
+
+    value: SSAValue
+    kind: Literal["ends", "rows"]
+    rows: Dim
+    once: bool = False
+
+
+class Kind(ABC, Generic[Op]):
+    """A kind of device kernel, of which `op` is one kernel."""
+
+    name: ClassVar[str]
+    """What manifests call it."""
+    op: type[Op]
+    stages: ClassVar[tuple[StageKind, ...]]
+    """The kinds of stages that become such kernels."""
+
+    # Lowering
+
+    @abstractmethod
+    def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
+        """Append the kernel of a stage to the program, after what it needs before it."""
+
+    def unresolved(self, op: Op) -> str | None:
+        """What select-schedule should have set of a kernel, and has not."""
+        return None
+
+    def uncounted(self, op: Op) -> str | None:
+        """What legalize-pipeline should have set of a kernel, and has not."""
+        return None
+
+    # Facts about a kernel
+
+    def manifest(self, op: Op) -> dict[str, Any]:
+        """What the manifest says of it: JSON."""
+        return {"name": op.stage.data, "kind": self.name}
+
+    def alignments(self, op: Op, granule: int) -> Iterator[tuple[SSAValue, int]]:
+        """Tensors whose data and free strides must be multiples of so many bytes, `granule` of a copy engine.
+
+        Other tensors need what their elements need.
+        """
+        return iter(())
+
+    def index_tensors(self, op: Op) -> Iterator[IndexTensor]:
+        """The index tensors that the kernel itself reads, besides those of its nodes and views."""
+        return iter(())
+
+    def takes_scratch(self, op: Op) -> bool:
+        """Whether `run` has a parameter for memory that kernels use one after the other."""
+        return False
+
+    def needs_scratch(self, op: Op) -> bool:
+        """Whether the kernel uses such memory; then it has a function `scratch_bytes`."""
+        return False
+
+    def launches_lists(self, op: Op) -> bool:
+        """Whether one launch computes all problems that a call lists; then it has a function `run_list`."""
+        return False
+
+    # Meaning and code
+
+    @abstractmethod
+    def interpret(self, functions: CutlassFunctions, op: Op, args: tuple[Any, ...]) -> None:
+        """Set `functions.launch`, the space and the sums over which the kernel's nodes are interpreted."""
+
+    @abstractmethod
+    def code(self, op: Op, places: Places, *, canonical: bool = False) -> KernelCode:
+        """Its C++. With `canonical` types are named and commented for no program in particular."""

@@ -1,0 +1,54 @@
+"""Lower stages to pointwise kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Block, Region, SSAValue
+
+from mucc.dialects.cutlass import nodes
+from mucc.dialects.mu.ops.elementwise import ConstantOp
+from mucc.dialects.mu.ops.indexed import ScatterOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import TensorType
+from mucc.kernels.lowering.access import (
+    is_inside,
+    pointwise_roots,
+    root_axes,
+)
+from mucc.kernels.lowering.bodies import Body
+from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.map.op import MapOp
+
+
+def lower_map(builder: ProgramBuilder, stage: StageOp, body: Body, name: str) -> None:
+    """A pointwise kernel that stores what the stage yields."""
+    places = [builder.destinations(r) for r in stage.outputs]
+    for root, rows, targets in zip(pointwise_roots(stage), row_numbers(stage), places, strict=True):
+        value = body.scalar(root, root_axes(root, stage))
+        for target in targets:
+            given = body.without_cast(value, target)
+            if rows is None:
+                body.add(nodes.StoreOp(given, target))
+            else:
+                clear(builder, stage, target)
+                body.add(nodes.ScatterStoreOp(given, target, builder.outside(rows)))
+    builder.block.add_op(MapOp(name, stage.space, Region(body.block)))
+
+
+def clear(builder: ProgramBuilder, stage: StageOp, target: SSAValue) -> None:
+    """Zeros for the rows that a scatter leaves out."""
+    assert isinstance(target.type, TensorType)
+    body = Block()
+    body.add_op(zero := ConstantOp(0.0))
+    body.add_op(nodes.StoreOp(zero.result, target))
+    builder.block.add_op(MapOp(builder.helper(stage, "zero"), target.type.dims, Region(body)))
+
+
+def row_numbers(stage: StageOp) -> Iterator[SSAValue | None]:
+    """For each value that a stage stores, the tensor that says where its rows go; None where they stay."""
+    last = stage.body.block.last_op
+    assert last is not None
+    for value in last.operands:
+        scatter = value.owner if is_inside(value, stage) else None
+        yield scatter.rows if isinstance(scatter, ScatterOp) else None

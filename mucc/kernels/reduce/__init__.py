@@ -1,0 +1,1 @@
+"""Reductions, with pointwise work before them."""

@@ -1,0 +1,36 @@
+"""Reduction kernels as a kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mucc.dialects.mu.ops.stage import StageKind, StageOp
+from mucc.kernels.interface import Kind
+from mucc.kernels.reduce.op import ReduceKernelOp
+
+if TYPE_CHECKING:
+    from mucc.codegen.kernel_code import KernelCode
+    from mucc.codegen.memory import Places
+    from mucc.kernels.interpreter import CutlassFunctions
+    from mucc.kernels.lowering.program import ProgramBuilder
+
+
+class ReduceKind(Kind[ReduceKernelOp]):
+    """Kernels that reduce what they compute over some axes of a space."""
+
+    name = "reduce"
+    op = ReduceKernelOp
+    stages = (StageKind.REDUCTION,)
+
+    def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
+        from mucc.kernels.reduce.lower import lower_reduction
+
+        lower_reduction(builder, stage)
+
+    def interpret(self, functions: CutlassFunctions, op: ReduceKernelOp, args: tuple[Any, ...]) -> None:
+        functions.begin(op.extents, axes=op.axes.get_values())
+
+    def code(self, op: ReduceKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
+        from mucc.kernels.reduce.emission import ReduceCode
+
+        return ReduceCode(op, places)

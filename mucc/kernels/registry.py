@@ -1,0 +1,43 @@
+"""The kinds of device kernels. A further kind is a folder, and a line here."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.kernels.interface import Kind
+
+KINDS: dict[str, str] = {
+    "gemm": "mucc.kernels.gemm.kind:GemmKind",
+    "map": "mucc.kernels.map.kind:MapKind",
+    "reduce": "mucc.kernels.reduce.kind:ReduceKind",
+}
+"""By name, the module and class of a kind."""
+
+
+@cache
+def kinds() -> tuple[Kind[Any], ...]:
+    """All kinds, in the order of the table."""
+    found: list[Kind[Any]] = []
+    for place in KINDS.values():
+        module, _, name = place.partition(":")
+        found.append(getattr(import_module(module), name)())
+    return tuple(found)
+
+
+@cache
+def _by_op() -> dict[type[DeviceKernelOp], Kind[Any]]:
+    return {kind.op: kind for kind in kinds()}
+
+
+def kind_of(op: DeviceKernelOp) -> Kind[Any]:
+    """The kind of a device kernel."""
+    return _by_op()[type(op)]
+
+
+def kind_of_stage(stage: StageOp) -> Kind[Any]:
+    """The kind of kernel that a stage becomes."""
+    return next(kind for kind in kinds() if stage.kind.data in kind.stages)
