@@ -14,7 +14,7 @@ from mucc.diagnostics import DiagnosticError, Source
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Problem, Schedule
-from mucc.passes.select_schedule import schedule_settings
+from mucc.kernels.gemm.select import schedule_settings
 from mucc.tune import Program, results
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.choosing import candidate_id, varied

@@ -16,7 +16,8 @@ from mucc.kernels.gemm.description import problem_of, schedule_of
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Candidate, Estimate, Problem, Schedule
-from mucc.passes.select_schedule import pinned, setting_text, settings_of
+from mucc.kernels.gemm.select import settings_of
+from mucc.kernels.settings import pinned, setting_text
 
 if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation

@@ -7,14 +7,17 @@ A kind is one folder beside this file, with a `Kind`, and one line in `registry`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
-from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.cutlass.attributes import RequirementAttr
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
 from mucc.dialects.mu.types import Dim
+from mucc.dialects.rewriting import Finding
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -35,6 +38,19 @@ class IndexTensor(NamedTuple):
     kind: Literal["ends", "rows"]
     rows: Dim
     once: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """A kernel whose schedule is to be chosen; `fixed` has the text of settings that are pinned."""
+
+    kernel: str
+    stage: str
+    fixed: Mapping[str, str]
+
+
+Measured = Callable[[Query], Mapping[str, str]]
+"""Settings that were measured to suit a kernel best; they agree with what is pinned."""
 
 
 class Kind(ABC, Generic[Op]):
@@ -59,6 +75,36 @@ class Kind(ABC, Generic[Op]):
     def uncounted(self, op: Op) -> str | None:
         """What legalize-pipeline should have set of a kernel, and has not."""
         return None
+
+    # Schedules: kinds without one leave all of this as it is
+
+    has_schedule: ClassVar[bool] = False
+    """Whether `schedule NAME` may set something for such a kernel."""
+
+    def select(
+        self,
+        program: ProgramOp,
+        op: Op,
+        settings: Mapping[str, Attribute],
+        sizes: Mapping[str, int],
+        measured: Measured,
+    ) -> None:
+        """Set the schedule. `settings` are pinned, `sizes` are typical values of open dims."""
+
+    def schedule_findings(self, program: ProgramOp, op: Op) -> Iterable[Finding]:
+        """What is wrong with the schedule, but for its stage count."""
+        return ()
+
+    def resolve_pipeline(self, program: ProgramOp, op: Op) -> Iterable[Finding]:
+        """Set how many stages the pipeline has where that is left open; what is wrong with it."""
+        return ()
+
+    def prepare(self, program: ProgramOp, op: Op) -> None:
+        """Insert kernels around this one for tensors that it cannot read or write where they lie."""
+
+    def requirements(self, program: ProgramOp, op: Op) -> Iterable[RequirementAttr | Finding]:
+        """What the kernel demands of dims, as promises of the caller, or as errors."""
+        return ()
 
     # Facts about a kernel
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-from mucc.dialects.cutlass.ops import DeviceKernelOp
+from xdsl.dialects.builtin import ModuleOp
+
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Kind
 
@@ -41,3 +44,11 @@ def kind_of(op: DeviceKernelOp) -> Kind[Any]:
 def kind_of_stage(stage: StageOp) -> Kind[Any]:
     """The kind of kernel that a stage becomes."""
     return next(kind for kind in kinds() if stage.kind.data in kind.stages)
+
+
+def kernels_of(module: ModuleOp) -> Iterator[tuple[ProgramOp, DeviceKernelOp]]:
+    """Every device kernel of a module, with the program that launches it."""
+    for program in module.body.block.ops:
+        if isinstance(program, ProgramOp):
+            for kernel in program.kernels:
+                yield program, kernel

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.rewriting import Finding, Pass, PassError
-from mucc.kernels.gemm.description import config_of
-from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.passes.legalize_tile import finding_of, gemms
+from mucc.kernels.registry import kernels_of, kind_of
 
 
 class LegalizePipeline(Pass):
@@ -18,12 +16,7 @@ class LegalizePipeline(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         findings: list[Finding] = []
-        for program, gemm in gemms(op):
-            target = gemm_target(program.target.data)
-            config = config_of(gemm)
-            if gemm.stages is None:
-                gemm.stages = IntegerAttr(target.max_stages(config), i64)
-            violations = target.violations(config, gemm.stages.value.data)
-            findings.extend(finding_of(v, program, gemm) for v in violations)
+        for program, kernel in kernels_of(op):
+            findings.extend(kind_of(kernel).resolve_pipeline(program, kernel))
         if findings:
             raise PassError(findings)

@@ -1,141 +1,41 @@
-"""Legalise for the architecture: what its copy engine demands of shapes becomes promises or errors."""
+"""Legalise for the architecture: what its kernels demand of shapes becomes promises or errors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, ModuleOp, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
-from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.schedule import Mainloop
-from mucc.dialects.mu.types import TensorType, dtype_bits, is_packed
-from mucc.dialects.promises import promised_multiple
+from mucc.dialects.cutlass.attributes import RequirementAttr
+from mucc.dialects.cutlass.ops import ProgramOp
+from mucc.dialects.mu.types import TensorType, is_packed
 from mucc.dialects.rewriting import Finding, Pass, PassError
-from mucc.kernels.gemm.description import config_of, problem_of
-from mucc.kernels.gemm.granules import fixed_step, held, may_be_wide, multiple_of, unit_axis
-from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.gemm.scheduling import gemm_target, multistage
-from mucc.passes.select_schedule import settings_in
+from mucc.kernels.registry import kind_of
 
 
-def _name(program: c.ProgramOp, value: SSAValue) -> str:
-    base = view_of(value).base
-    for arg, name in zip(program.body.block.args, program.arg_names, strict=True):
-        if arg is base:
-            return f"'{name.data}'"
-    return "an intermediate"
-
-
-def _check(
-    program: c.ProgramOp, gemm: GemmOp, value: SSAValue, op: Operation, granule: int
-) -> c.RequirementAttr | Finding | None:
-    """The requirement that a tensor's rows be whole granules, or what is wrong with them."""
-    type = value.type
-    assert isinstance(type, TensorType)
-    unit = unit_axis(gemm, value)
-    extent = type.dims[unit]
-    if type.layout.padding > 1:
-        return None
-    bits = dtype_bits(type.element_type)
-    multiple = multiple_of(type, granule)
-    name = _name(program, value)
-    if (step := fixed_step(type)) % multiple:
-        help = f"declare strides that are multiples of {multiple}, or leave them free: `_`"
-        return _unaligned(program, gemm, op, name, f"lie {step} elements apart", multiple, help)
-    if isinstance(extent, int):
-        if extent % multiple == 0:
-            return None
-        padded = -(-extent // multiple) * multiple
-        size_text = f"have {extent} {type.dtype} elements, {extent * bits // 8} bytes"
-        return _unaligned(program, gemm, op, name, size_text, multiple, f"pad the extent to {padded}")
-    promises = program.promises.data if program.promises else None
-    if not may_be_wide(program, value.type, unit):
-        size_text = f"are never a multiple of {multiple} {type.dtype} elements, as is promised of {extent}"
-        return _unaligned(program, gemm, op, name, size_text, multiple, "promise otherwise")
-    if promised_multiple(promises, program.dim_names, extent) % multiple == 0:
-        return None
-    what = "stored halves of rows" if type.is_sparse else "rows"
-    reason = f"{what} of {name} are copied in multiples of {granule} bytes"
-    return c.RequirementAttr.of(extent, multiple, reason)
-
-
-def _unaligned(
-    program: c.ProgramOp, gemm: GemmOp, op: Operation, name: str, what: str, multiple: int, help: str
-) -> Finding:
-    """Rows that the mainloop cannot copy."""
-    granule = gemm_target(program.target.data).copy_granule
-    return Finding(
-        code="MU3101",
-        message=f"rows of {name} {what}, but TMA copies whole multiples of {granule} bytes",
-        location=op.location,
-        kernel=program.sym_name.data,
-        stage=gemm.stage.data,
-        setting="mainloop",
-        notes=(f"rows must be a multiple of {multiple} elements long, and as far apart",),
-        helps=(help,),
-        fix=Mainloop.MULTISTAGE.value if multistage.can(problem_of(gemm)) else None,
-        settings=settings_in(gemm),
-    )
-
-
-def _shared_bytes(program: c.ProgramOp) -> dict[str, c.RequirementAttr]:
+def _shared_bytes(program: ProgramOp) -> dict[str, RequirementAttr]:
     """What tensors whose elements share bytes ask of dims: whole bytes, which they have in any case."""
-    found: dict[str, c.RequirementAttr] = {}
+    found: dict[str, RequirementAttr] = {}
     for arg, name in zip(program.body.block.args, program.arg_names, strict=True):
         type = arg.type
         if not isinstance(type, TensorType) or not is_packed(type.element_type):
             continue
         if isinstance(extent := type.dims[-1], str):
             reason = f"two {type.dtype} of '{name.data}' share a byte"
-            found[extent] = c.RequirementAttr.of(extent, 2, reason)
+            found[extent] = RequirementAttr.of(extent, 2, reason)
     return found
 
 
-def _copies(program: c.ProgramOp, gemm: GemmOp) -> Mapping[str, int]:
-    """Operands that threads of a kernel copy, and by how many bytes."""
-    if gemm.mainloop is None or gemm.mainloop.data is not Mainloop.CPASYNC:
-        return {}
-    return gemm_target(program.target.data).copies(config_of(gemm))
-
-
-def _legalise(program: c.ProgramOp) -> list[Finding]:
-    granule = gemm_target(program.target.data).copy_granule
+def _legalise(program: ProgramOp) -> list[Finding]:
     found = _shared_bytes(program)
     findings: list[Finding] = []
     for kernel in program.kernels:
-        if not isinstance(kernel, GemmOp):
-            continue
-        mainloop = kernel.mainloop.data if kernel.mainloop is not None else None
-        if mainloop is Mainloop.SKINNY:
-            continue  # it looks at the addresses of each call
-        if mainloop is Mainloop.MULTISTAGE:
-            kernel.granules = DenseArrayBase.from_list(i64, [held(kernel, v) for v, _ in kernel.matrices])
-            continue
-        copies = _copies(program, kernel)
-        if any(size < granule for size in copies.values()):
-            sizes = [copies.get(name, granule) for name in ("a", "b")]
-            sizes += [granule] * (len(list(kernel.matrices)) - len(sizes))
-            kernel.granules = DenseArrayBase.from_list(i64, sizes)
-        narrow = [
-            value
-            for name, value in zip("ab", kernel.read, strict=False)
-            if copies.get(name, granule) < granule
-        ]
-        for value, op in kernel.matrices:
-            if value in narrow:
+        for demand in kind_of(kernel).requirements(program, kernel):
+            if isinstance(demand, Finding):
+                findings.append(demand)
                 continue
-            match _check(program, kernel, value, op, granule):
-                case Finding() as finding:
-                    findings.append(finding)
-                case c.RequirementAttr() as requirement:
-                    known = found.get(requirement.dim.data)
-                    if known is None or known.multiple.data < requirement.multiple.data:
-                        found[requirement.dim.data] = requirement
-                case None:
-                    continue
+            known = found.get(demand.dim.data)
+            if known is None or known.multiple.data < demand.multiple.data:
+                found[demand.dim.data] = demand
     if found:
         program.requirements = ArrayAttr(list(found.values()))
     return findings
@@ -149,7 +49,7 @@ class LegalizeTarget(Pass):
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         findings: list[Finding] = []
         for program in op.body.block.ops:
-            if isinstance(program, c.ProgramOp):
+            if isinstance(program, ProgramOp):
                 findings.extend(_legalise(program))
         if findings:
             raise PassError(findings)

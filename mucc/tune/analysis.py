@@ -17,9 +17,9 @@ from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Problem
+from mucc.kernels.settings import pinned, setting_text
 from mucc.library.dims import fault
 from mucc.library.signature import KernelInfo, Manifest, evaluate
-from mucc.passes.select_schedule import pinned, setting_text
 from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
 from mucc.target.facts import Device
 from mucc.tune.plans import Kernel, Program, Size

@@ -13,7 +13,7 @@ from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Candidate as Proposal
 from mucc.kernels.gemm.scheduling.config import Problem, Schedule
-from mucc.passes.select_schedule import schedule_settings
+from mucc.kernels.gemm.select import schedule_settings
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.plans import Candidate, Kernel, Plan, Program
 from mucc.tune.records import Choice, Settings, canonical, support_digest

@@ -11,7 +11,9 @@ from xdsl.dialects.builtin import ModuleOp
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Severity
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.kernels.gemm.description import pointwise_digest
-from mucc.passes.select_schedule import Query, SelectSchedule
+from mucc.kernels.gemm.select import GemmQuery
+from mucc.kernels.interface import Query
+from mucc.passes.select_schedule import SelectSchedule
 from mucc.tune.records import Record, Settings, best, canonical, kernel_digest, signature, support_digest
 from mucc.tune.store import Store
 
@@ -40,6 +42,8 @@ class SelectMeasured(SelectSchedule):
 
     def measured(self, query: Query) -> Mapping[str, str]:
         """The settings of the best measurement, and a note of it in `used`."""
+        if not isinstance(query, GemmQuery):
+            return {}
         if None in (query.problem.m, query.problem.n, query.problem.k, query.problem.batch):
             return {}
         problem = signature(query.problem)
@@ -113,7 +117,7 @@ def preferred(records: Iterable[Record], wanted: Wanted, cards: list[str]) -> li
     return found
 
 
-def is_legal(query: Query, settings: Settings) -> bool:
+def is_legal(query: GemmQuery, settings: Settings) -> bool:
     """Whether the target still allows what was measured: its rules, or how settings are written, may have
     changed since."""
     try:

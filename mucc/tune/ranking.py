@@ -27,7 +27,7 @@ from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.choice import pinned_fields
 from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.cost import Extents
-from mucc.passes.select_schedule import schedule_settings
+from mucc.kernels.gemm.select import schedule_settings
 from mucc.target.facts import Device
 from mucc.tune.analysis import kernel_text
 from mucc.tune.plans import schedule_block

@@ -22,7 +22,7 @@ from mucc.agent.propose.offline import Offline
 from mucc.agent.propose.offline.ideas import groups
 from mucc.agent.propose.offline.surveys import Sketch, Surveys, Version
 from mucc.kernels.gemm.scheduling.config import Schedule
-from mucc.passes.select_schedule import schedule_settings
+from mucc.kernels.gemm.select import schedule_settings
 from mucc.tune.ranking import Contraction, Move
 
 RESULTS = Path(__file__).parents[2] / "bench/results/h200"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
+from mucc.dialects.cutlass.attributes import RequirementAttr
+from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
 from mucc.dialects.mu.schedule import Mainloop, SchedulerKind
+from mucc.dialects.rewriting import Finding
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.interface import IndexTensor, Kind
+from mucc.kernels.interface import IndexTensor, Kind, Measured
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -36,6 +39,40 @@ class GemmKind(Kind[GemmOp]):
 
     def uncounted(self, op: GemmOp) -> str | None:
         return "stage count not resolved" if op.stages is None else None
+
+    has_schedule = True
+
+    def select(
+        self,
+        program: ProgramOp,
+        op: GemmOp,
+        settings: Mapping[str, Attribute],
+        sizes: Mapping[str, int],
+        measured: Measured,
+    ) -> None:
+        from mucc.kernels.gemm.select import select
+
+        select(program, op, settings, sizes, measured)
+
+    def schedule_findings(self, program: ProgramOp, op: GemmOp) -> Iterable[Finding]:
+        from mucc.kernels.gemm.legalize import tile_findings
+
+        return tile_findings(program, op)
+
+    def resolve_pipeline(self, program: ProgramOp, op: GemmOp) -> Iterable[Finding]:
+        from mucc.kernels.gemm.legalize import resolve_pipeline
+
+        return resolve_pipeline(program, op)
+
+    def prepare(self, program: ProgramOp, op: GemmOp) -> None:
+        from mucc.kernels.gemm.prepare import prepare
+
+        prepare(program, op)
+
+    def requirements(self, program: ProgramOp, op: GemmOp) -> Iterable[RequirementAttr | Finding]:
+        from mucc.kernels.gemm.requirements import requirements
+
+        return requirements(program, op)
 
     def manifest(self, op: GemmOp) -> dict[str, Any]:
         assert op.tile and op.cluster and op.mainloop and op.scheduler and op.stages

@@ -1,0 +1,39 @@
+"""The settings that a program's schedules pin for its kernels."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute
+
+from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.schedule import (
+    MainloopAttr,
+    ScheduleOp,
+    SwitchAttr,
+)
+
+
+def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
+    """What the user set for a stage; settings for the stage win over those for the kernel."""
+    settings: dict[str, Attribute] = {}
+    matching = [
+        s
+        for s in schedules
+        if s.kernel.data == program.sym_name.data
+        and s.target.data == program.target.data
+        and (s.stage is None or s.stage.data == stage)
+    ]
+    for schedule in sorted(matching, key=lambda s: s.stage is not None):
+        settings |= schedule.settings.data
+    return settings
+
+
+def setting_text(value: Attribute) -> str:
+    """A setting's value as source text."""
+    match value:
+        case MainloopAttr() | SwitchAttr():
+            return value.data.value
+        case IntegerAttr():
+            return str(value.value.data)
+        case _:
+            return str(value)
