@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from mucc.cli.parsing import Parser, add_diagnostics
 from mucc.cli.reporting import Reporter
-from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
-from mucc.target import target_names
+from mucc.kernels.interface import Offer
+from mucc.kernels.registry import kinds
+from mucc.target import get_target, target_names
+from mucc.target.facts import Target
 
 
 @dataclass
@@ -35,7 +36,7 @@ def parser() -> Parser:
 def main(argv: list[str], reporter: Reporter) -> int:
     """Print each target with its mainloops, the formats that they multiply in, the schedulers they take."""
     args = parser().parse(argv, Arguments())
-    targets = [gemm_target(name) for name in sorted(target_names(), key=_number)]
+    targets = [get_target(name) for name in sorted(target_names(), key=_number)]
     if args.json:
         import json
 
@@ -50,27 +51,18 @@ def _number(name: str) -> int:
     return int(name.removeprefix("sm_").rstrip("af"))
 
 
-def _computes(target: GemmTarget, family: Family) -> list[str]:
-    """The formats that a family's kernels multiply in on a target."""
-    return [c for c in target.facts.multiprocessor.computes if c in family.computes]
+def _offers(target: Target) -> list[Offer]:
+    return [offer for kind in kinds() for offer in kind.offers(target.name)]
 
 
-def _families(target: GemmTarget) -> Iterator[str]:
-    for family in target.families:
-        formats = " ".join(_computes(target, family))
-        more = "; sparse operands" if family.takes_sparse else ""
-        yield f"    {', '.join(family.mainloops)}: {formats}; {', '.join(family.schedulers)}{more}"
+def _families(target: Target) -> Iterator[str]:
+    for offer in _offers(target):
+        more = "; sparse operands" if offer.sparse else ""
+        mainloops, schedulers = ", ".join(offer.mainloops), ", ".join(offer.schedulers)
+        yield f"    {mainloops}: {' '.join(offer.computes)}; {schedulers}{more}"
 
 
-def _as_json(target: GemmTarget) -> dict[str, object]:
-    families = [
-        {
-            "mainloops": list(family.mainloops),
-            "computes": _computes(target, family),
-            "schedulers": list(family.schedulers),
-            "sparse": family.takes_sparse,
-        }
-        for family in target.families
-    ]
+def _as_json(target: Target) -> dict[str, object]:
     cards = [{"key": device.key, "name": device.name} for device in target.facts.devices]
+    families = [offer._asdict() for offer in _offers(target)]
     return {"name": target.name, "title": target.facts.title, "cards": cards, "families": families}

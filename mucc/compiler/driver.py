@@ -25,8 +25,8 @@ from mucc.diagnostics import (
     Span,
 )
 from mucc.dialects.rewriting import Finding, PassError
+from mucc.kernels.gemm.mix_operands import MixOperands, kept_apart
 from mucc.passes.levels import STAGED, LevelError
-from mucc.passes.mix_operands import MixOperands, kept_apart
 from mucc.passes.pipeline import pipeline
 
 if TYPE_CHECKING:
@@ -180,26 +180,19 @@ def schedule_text(
     programs: Sequence[ProgramOp], measured: Mapping[tuple[str, str], str] = MappingProxyType({})
 ) -> str:
     """The chosen schedules as source that can be pasted back, with a comment on each that was `measured`."""
-    from mucc.kernels.gemm.op import GemmOp
+    from mucc.kernels.registry import kind_of
 
     blocks: list[str] = []
     for program in programs:
-        gemms = [k for k in program.kernels if isinstance(k, GemmOp)]
-        for gemm in gemms:
-            assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler and gemm.stages
-            name = program.sym_name.data if len(gemms) == 1 else f"{program.sym_name.data}.{gemm.stage.data}"
-            origin = measured.get((program.sym_name.data, gemm.stage.data))
+        scheduled = [k for k in program.kernels if kind_of(k).has_schedule]
+        for kernel in scheduled:
+            name, stage = program.sym_name.data, kernel.stage.data
+            origin = measured.get((name, stage))
+            settings = kind_of(kernel).schedule(kernel)
             lines = [
                 *([f"// measured: {origin}"] if origin else []),
-                f"schedule {name} for {program.target.data} {{",
-                f"    tile      = {gemm.tile}",
-                f"    cluster   = {gemm.cluster}",
-                f"    mainloop  = {gemm.mainloop.data.value}",
-                f"    stages    = {gemm.stages.value.data}",
-                f"    scheduler = {gemm.scheduler}",
-                *(["    exchange  = on"] if gemm.is_exchanged else []),
-                *([f"    epilogue  = {gemm.epilogue}"] if gemm.epilogue else []),
-                *(["    pdl       = on"] if gemm.is_dependent else []),
+                f"schedule {name if len(scheduled) == 1 else f'{name}.{stage}'} for {program.target.data} {{",
+                *(f"    {setting:<9} = {value}" for setting, value in settings.items()),
                 "}",
             ]
             blocks.append("\n".join(lines) + "\n")

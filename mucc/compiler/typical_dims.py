@@ -50,11 +50,11 @@ def check_promises(programs: Sequence[EntryOp], dims: Mapping[str, int]) -> None
 
 def _other_mainloops(program: EntryOp) -> tuple[str, ...]:
     """What to do where a pinned mainloop copies whole multiples of 16 bytes only, and another does not."""
-    from mucc.kernels.gemm.description import problem_of
-    from mucc.kernels.gemm.op import GemmOp
-    from mucc.kernels.gemm.scheduling.multistage import can
+    from mucc.dialects.cutlass.ops import DeviceKernelOp
+    from mucc.kernels.registry import kind_of
 
-    gemms = [op for op in program.body.block.ops if isinstance(op, GemmOp)]
-    if not gemms or not all(can(problem_of(op)) for op in gemms):
+    kernels = [op for op in program.body.block.ops if isinstance(op, DeviceKernelOp)]
+    found = {kind_of(op).taking_any_rows(op) for op in kernels if kind_of(op).has_schedule}
+    if len(found) != 1 or (setting := found.pop()) is None:
         return ()
-    return ("or write `mainloop = multistage` in the schedule: it takes rows of any length",)
+    return (f"or write `{setting}` in the schedule: it takes rows of any length",)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from xdsl.ir import Attribute, SSAValue
@@ -17,7 +18,7 @@ from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
 from mucc.dialects.mu.types import Dim
-from mucc.dialects.rewriting import Finding
+from mucc.dialects.rewriting import Finding, Pass
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from mucc.kernels.lowering.program import ProgramBuilder
 
 Op = TypeVar("Op", bound=DeviceKernelOp)
+
+
+class Offer(NamedTuple):
+    """Kernels that a target has of a kind, by the settings and formats that they take."""
+
+    mainloops: tuple[str, ...]
+    computes: tuple[str, ...]
+    schedulers: tuple[str, ...]
+    sparse: bool
 
 
 class IndexTensor(NamedTuple):
@@ -62,6 +72,19 @@ class Kind(ABC, Generic[Op]):
     stages: ClassVar[tuple[StageKind, ...]]
     """The kinds of stages that become such kernels."""
 
+    # Rewrites of the program
+
+    passes: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Passes of the kind's own by name, each as `module:class`."""
+
+    def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        """Those that prepare operations for kernels of this kind, before composites are taken apart."""
+        return ()
+
+    def stage_passes(self, target: str) -> tuple[Pass, ...]:
+        """Those that rewrite stages, once these are formed."""
+        return ()
+
     # Lowering
 
     @abstractmethod
@@ -80,6 +103,18 @@ class Kind(ABC, Generic[Op]):
 
     has_schedule: ClassVar[bool] = False
     """Whether `schedule NAME` may set something for such a kernel."""
+
+    def offers(self, target: str) -> tuple[Offer, ...]:
+        """The kernels of a target whose schedules may be set."""
+        return ()
+
+    def schedule(self, op: Op) -> Mapping[str, str]:
+        """The settings of the kernel's schedule, in the order in which source lists them."""
+        return {}
+
+    def taking_any_rows(self, op: Op) -> str | None:
+        """The setting, as source, with which the kernel would take rows of any length; None without one."""
+        return None
 
     def select(
         self,

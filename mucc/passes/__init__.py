@@ -1,4 +1,4 @@
-"""The compiler's passes, one per file; `pipeline` lists them in order."""
+"""The compiler's passes, one per file; `pipeline` lists them in order. Kinds of kernels have further ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ _MODULES = {
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
     "contract-sums": ("contract_sums", "ContractSums"),
     "narrow-operands": ("narrow_operands", "NarrowOperands"),
-    "mix-operands": ("mix_operands", "MixOperands"),
     "decompose": ("decompose", "Decompose"),
     "check-lowering": ("check_lowering", "CheckLowering"),
     "form-stages": ("form_stages", "FormStages"),
-    "pair-contractions": ("pair_contractions", "PairContractions"),
     "convert-to-cutlass": ("convert_to_cutlass", "ConvertToCutlass"),
     "fuse-epilogue": ("fuse_epilogue", "FuseEpilogue"),
     "select-schedule": ("select_schedule", "SelectSchedule"),
@@ -44,6 +42,10 @@ def get_all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     """Every pass by its name on the command line; importing it is left to the caller."""
 
     def loader(module: str, name: str) -> Callable[[], type[ModulePass]]:
-        return lambda: _module_pass(getattr(import_module(f"mucc.passes.{module}"), name))
+        return lambda: _module_pass(getattr(import_module(module), name))
 
-    return {key: loader(*where) for key, where in _MODULES.items()}
+    from mucc.kernels.registry import kinds
+
+    own = {key: (f"mucc.passes.{module}", name) for key, (module, name) in _MODULES.items()}
+    theirs = {key: place.split(":") for kind in kinds() for key, place in kind.passes.items()}
+    return {key: loader(*where) for key, where in (*own.items(), *theirs.items())}

@@ -17,7 +17,7 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_name
 from mucc.dialects.rewriting import Pass, rewrite
-from mucc.passes.widening import Narrow, element, is_widening
+from mucc.kernels.lowering.widening import Narrow, element, is_widening
 from mucc.target import get_target
 
 OWN = ""

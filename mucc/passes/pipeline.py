@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mucc.dialects.rewriting import Pass
+from mucc.kernels.registry import kinds
 from mucc.passes import levels
 from mucc.passes.check_lowering import CheckLowering
 from mucc.passes.contract_sums import ContractSums
@@ -17,10 +18,8 @@ from mucc.passes.legalize_pipeline import LegalizePipeline
 from mucc.passes.legalize_target import LegalizeTarget
 from mucc.passes.legalize_tile import LegalizeTile
 from mucc.passes.levels import Level
-from mucc.passes.mix_operands import MixOperands
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.narrow_operands import NarrowOperands
-from mucc.passes.pair_contractions import PairContractions
 from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.select_schedule import SelectSchedule
@@ -34,12 +33,12 @@ def staging(target: str) -> tuple[Step, ...]:
         (MuCanonicalize(), levels.MU),
         (ContractSums(), levels.MU),
         (NarrowOperands(target), levels.MU),
-        (MixOperands(target), levels.MU),
+        *((p, levels.MU) for kind in kinds() for p in kind.operand_passes(target)),
         (Decompose(), levels.DECOMPOSED),
         (CheckLowering(), levels.PRIMITIVE),
         (MuCanonicalize(), levels.PRIMITIVE),
         (FormStages(), levels.STAGED),
-        (PairContractions(target), levels.STAGED),
+        *((p, levels.STAGED) for kind in kinds() for p in kind.stage_passes(target)),
     )
 
 

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS
 from mucc.runtime.errors import MuccError
+from mucc.target.facts import WIDEST_ACCESS
 
 torch: Any = importlib.import_module("torch")
 

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 DATA = Path(__file__).parent / "data"
 """Where the data files are: `<target>.toml`, and `devices/<card>.toml` for the cards that these name."""
 
+WIDEST_ACCESS = 16
+"""Bytes of the widest access to memory that there is."""
+
 
 class Limits(NamedTuple):
     """What bounds a schedule. Sizes in bytes unless the name says otherwise."""

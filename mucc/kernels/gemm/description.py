@@ -15,7 +15,8 @@ from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits, dtype_bytes
 from mucc.kernels.gemm.granules import granules_of, unit_axis
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS, Epilogue, GemmConfig, Mixed, Problem, Schedule
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Mixed, Problem, Schedule
+from mucc.target.facts import WIDEST_ACCESS
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 

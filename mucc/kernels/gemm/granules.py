@@ -13,7 +13,8 @@ from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.dialects.promises import may_be_multiple, promised_multiple
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS, Granules
+from mucc.kernels.gemm.scheduling.config import Granules
+from mucc.target.facts import WIDEST_ACCESS
 
 
 def program_of(gemm: Operation) -> c.ProgramOp:

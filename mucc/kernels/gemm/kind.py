@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Attribute, SSAValue
@@ -11,9 +12,9 @@ from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
 from mucc.dialects.mu.schedule import Mainloop, SchedulerKind
-from mucc.dialects.rewriting import Finding
+from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.interface import IndexTensor, Kind, Measured
+from mucc.kernels.interface import IndexTensor, Kind, Measured, Offer
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -29,6 +30,23 @@ class GemmKind(Kind[GemmOp]):
     op = GemmOp
     stages = (StageKind.CONTRACTION,)
 
+    passes = MappingProxyType(
+        {
+            "mix-operands": "mucc.kernels.gemm.mix_operands:MixOperands",
+            "pair-contractions": "mucc.kernels.gemm.pair_contractions:PairContractions",
+        }
+    )
+
+    def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.gemm.mix_operands import MixOperands
+
+        return (MixOperands(target),)
+
+    def stage_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.gemm.pair_contractions import PairContractions
+
+        return (PairContractions(target),)
+
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.gemm.lower import lower_contraction
 
@@ -41,6 +59,40 @@ class GemmKind(Kind[GemmOp]):
         return "stage count not resolved" if op.stages is None else None
 
     has_schedule = True
+
+    def offers(self, target: str) -> tuple[Offer, ...]:
+        from mucc.kernels.gemm.scheduling import gemm_target
+
+        found = gemm_target(target)
+        computes = found.facts.multiprocessor.computes
+        return tuple(
+            Offer(
+                family.mainloops,
+                tuple(c for c in computes if c in family.computes),
+                family.schedulers,
+                family.takes_sparse,
+            )
+            for family in found.families
+        )
+
+    def schedule(self, op: GemmOp) -> Mapping[str, str]:
+        assert op.tile and op.cluster and op.mainloop and op.scheduler and op.stages
+        return {
+            "tile": str(op.tile),
+            "cluster": str(op.cluster),
+            "mainloop": op.mainloop.data.value,
+            "stages": str(op.stages.value.data),
+            "scheduler": str(op.scheduler),
+            **({"exchange": "on"} if op.is_exchanged else {}),
+            **({"epilogue": str(op.epilogue)} if op.epilogue else {}),
+            **({"pdl": "on"} if op.is_dependent else {}),
+        }
+
+    def taking_any_rows(self, op: GemmOp) -> str | None:
+        from mucc.kernels.gemm.description import problem_of
+        from mucc.kernels.gemm.scheduling.multistage import can
+
+        return "mainloop = multistage" if can(problem_of(op)) else None
 
     def select(
         self,

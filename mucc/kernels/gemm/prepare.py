@@ -22,8 +22,8 @@ from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.granules import held, program_of, unit_axis
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS
 from mucc.kernels.map.op import MapOp
+from mucc.target.facts import WIDEST_ACCESS
 
 
 class _Preparation:

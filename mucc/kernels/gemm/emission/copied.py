@@ -13,8 +13,8 @@ from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.graph import Matrix
 from mucc.kernels.gemm.emission.grouped import GroupedGemm
 from mucc.kernels.gemm.emission.sm90 import Sm90Gemm
-from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS
 from mucc.kernels.gemm.scheduling.copied_rules import kernel
+from mucc.target.facts import WIDEST_ACCESS
 
 
 class CopiedGemm(Sm90Gemm):

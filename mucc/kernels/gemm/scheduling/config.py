@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
+from mucc.target.facts import WIDEST_ACCESS
+
 
 @dataclass(frozen=True)
 class Epilogue:
@@ -53,10 +55,6 @@ class Epilogue:
 
 def _turned(by_columns: tuple[bool, ...], matrices: tuple[int, ...]) -> tuple[bool, ...]:
     return tuple(not turned for turned, _ in zip_longest(by_columns, matrices, fillvalue=False))
-
-
-WIDEST_ACCESS = 16
-"""Bytes of the widest access that there is."""
 
 
 class Granules(NamedTuple):

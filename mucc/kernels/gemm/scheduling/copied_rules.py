@@ -12,9 +12,9 @@ from functools import partial
 
 from mucc.kernels.gemm.scheduling import rules, sm90_rules
 from mucc.kernels.gemm.scheduling import sm90_memory as memory
-from mucc.kernels.gemm.scheduling.config import WIDEST_ACCESS, GemmConfig, Granules, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Granules, Violation
 from mucc.kernels.gemm.scheduling.rules import Broken, Fix, nearest_tiles
-from mucc.target.facts import Limits
+from mucc.target.facts import WIDEST_ACCESS, Limits
 
 MAINLOOP = "cpasync"
 MAINLOOPS = (MAINLOOP,)

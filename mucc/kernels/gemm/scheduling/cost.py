@@ -10,16 +10,8 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import (
-    ALIGNED,
-    WIDEST_ACCESS,
-    Epilogue,
-    Estimate,
-    Problem,
-    Schedule,
-    operand_bytes,
-)
-from mucc.target.facts import Device, Facts
+from mucc.kernels.gemm.scheduling.config import ALIGNED, Epilogue, Estimate, Problem, Schedule, operand_bytes
+from mucc.target.facts import WIDEST_ACCESS, Device, Facts
 
 LARGE, DEEP = 8192, 4096
 """Extents assumed for M and N, and for K, where they are known only at run time."""

@@ -21,7 +21,7 @@ from mucc.dialects.rewriting import Finding, Pass, rewrite
 from mucc.kernels.gemm.granules import may_be_wide
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.passes.widening import Narrow, is_widening
+from mucc.kernels.lowering.widening import Narrow, is_widening
 
 COLUMNS = 16
 """What a fixed extent of the result must be a multiple of, so that TMA can store it at any dtype."""
