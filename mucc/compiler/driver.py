@@ -25,7 +25,6 @@ from mucc.diagnostics import (
     Span,
 )
 from mucc.dialects.rewriting import Finding, PassError
-from mucc.kernels.gemm.mix_operands import MixOperands, kept_apart
 from mucc.passes.levels import STAGED, LevelError
 from mucc.passes.pipeline import pipeline
 
@@ -234,8 +233,8 @@ class _Compiler:
             self.measured = select.used
         for step, level in pipeline(self.options.target, self.options.dims, select):
             self.step(step, module)
-            if isinstance(step, MixOperands):
-                self.explain_conversions(module)
+            for finding in step.notes(module):
+                self.sink.emit(dataclasses.replace(self.diagnostic(finding), severity=Severity.NOTE))
             if self.options.verify:
                 self.verify(level, module, step.name)
             if level is STAGED and self.options.keep_levels:
@@ -265,11 +264,6 @@ class _Compiler:
             for finding in e.findings:
                 self.sink.emit(self.diagnostic(finding))
             self.sink.raise_if_errors()
-
-    def explain_conversions(self, module: ModuleOp) -> None:
-        """Note where weights are converted by a kernel of their own, which costs what they save."""
-        for finding in kept_apart(module, self.options.target):
-            self.sink.emit(dataclasses.replace(self.diagnostic(finding), severity=Severity.NOTE))
 
     def verify(self, level: Any, module: ModuleOp, after: str) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
@@ -26,6 +26,10 @@ class Pass(ABC):
     @abstractmethod
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         """Rewrite the module in place. Raises PassError where the program is at fault."""
+
+    def notes(self, op: ModuleOp) -> Iterable[Finding]:
+        """What a user may want to know of what the pass left as it was."""
+        return ()
 
 
 class Finding(NamedTuple):

@@ -102,7 +102,7 @@ class _Mix(RewritePattern):
                 return
 
 
-def kept_apart(module: ModuleOp, target: str) -> Iterator[Finding]:
+def _kept_apart(module: ModuleOp, target: str) -> Iterator[Finding]:
     """What a map kernel dequantises before a product, and why, in a module that `mix-operands` has seen."""
     for op in module.walk():
         for side in (1, 0) if isinstance(op, MatmulOp) and op.mixed is None else ():
@@ -146,3 +146,7 @@ class MixOperands(Pass):
         products = (inner for inner in op.walk() if isinstance(inner, MatmulOp))
         if any(Weights.of(product, side) for product in products for side in (0, 1)):
             rewrite(op, [_Mix(gemm_target(self.target))])
+
+    def notes(self, op: ModuleOp) -> Iterator[Finding]:
+        """Where weights are converted by a kernel of their own, which costs what they save."""
+        return _kept_apart(op, self.target)
