@@ -28,8 +28,9 @@ from bench.common import ROOT, cpu_label, run_main, versions, write_result
 from bench.kernelbench.records import Records
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
-from mucc.build.cache.keys import digest, package_fingerprint
+from mucc.build.cache.keys import package_fingerprint
 from mucc.diagnostics.core import DiagnosticError
+from mucc.files.digest import digest
 
 COMPILED = """
 

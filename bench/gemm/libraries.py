@@ -15,12 +15,12 @@ from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Problem, Schedule
 from mucc.kernels.gemm.select import schedule_settings
+from mucc.measured.records import Choice, canonical, support_digest
 from mucc.tune import Program, results
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.choosing import candidate_id, varied
 from mucc.tune.folder import Folder
 from mucc.tune.plans import Candidate, Kernel, Plan, Size, compact
-from mucc.tune.records import Choice, canonical, support_digest
 from mucc.version import __version__
 
 TARGET = "sm_90a"

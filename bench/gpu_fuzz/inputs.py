@@ -11,10 +11,10 @@ from typing import Any
 from bench.gpu_fuzz.drafts import EXTENTS, FEW, Env, Param, Program
 from bench.gpu_fuzz.reference import Bounded, exact
 from mucc.library.dims import holds
+from mucc.library.packing import pack_s4, pack_u4
 from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, quotient
+from mucc.library.sparse import densify, sparsify
 from mucc.runtime.indices import draw_indices
-from mucc.runtime.packing import pack_s4, pack_u4
-from mucc.runtime.sparse import densify, sparsify
 from mucc.runtime.torch_glue import DTYPES
 
 torch: Any = importlib.import_module("torch")

@@ -22,8 +22,8 @@ from mucc.build.artefact import Request, build
 from mucc.build.pool import Pool
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.library.errors import MuccError
 from mucc.library.signature import KernelInfo, Manifest
-from mucc.runtime.errors import MuccError
 from mucc.runtime.verify import against, references
 
 torch: Any = importlib.import_module("torch")

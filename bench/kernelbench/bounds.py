@@ -24,8 +24,9 @@ from bench.kernelbench.records import Records
 from bench.kernelbench.run import load_torch
 from mucc.agent.importing.problems import Problem, find_problems
 from mucc.agent.report.figures import geomean
-from mucc.build.cache.keys import digest, package_fingerprint
+from mucc.build.cache.keys import package_fingerprint
 from mucc.diagnostics.core import DiagnosticError
+from mucc.files.digest import digest
 from mucc.torch.importer.child import serve
 
 TIMES = {"default_ms": "sol_ms", "tf32_ms": "sol_tf32_ms", "compile_tf32_ms": "sol_tf32_ms"}

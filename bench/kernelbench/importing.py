@@ -17,10 +17,10 @@ from typing import Any
 from bench.kernelbench.options import Options
 from mucc.agent.importing.imports import share, weights_of
 from mucc.agent.importing.problems import Problem
-from mucc.analysis.program import analyse_import
 from mucc.analysis.sol import Sol
 from mucc.diagnostics.core import DiagnosticError
 from mucc.files.atomic import replace_file
+from mucc.sol.program import analyse_import
 from mucc.target.devices import get_card
 from mucc.torch.importer.child import serve
 from mucc.torch.importer.request import Answer, Request, kernel_name

@@ -18,9 +18,10 @@ from bench.kernelbench.options import Options
 from bench.kernelbench.records import Records
 from bench.kernelbench.rows import figures, row_of
 from mucc.agent.importing.problems import Problem
-from mucc.build.cache.keys import digest, package_fingerprint
+from mucc.build.cache.keys import package_fingerprint
 from mucc.build.toolchain.doctor import gpu_memory
 from mucc.files.atomic import replace_file
+from mucc.files.digest import digest
 from mucc.process.gpu_memory import Room, wanted_by
 from mucc.torch.importer.child import TORCH
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from mucc.build.cache import Cache, Entry, artefact_key, makers_key, request_key
-from mucc.build.toolchain.discover import MISSING, SUPPORT, Toolchain, find_toolchain, present_versions
+from mucc.build.toolchain.discover import MISSING, Toolchain, find_toolchain, present_versions
 from mucc.build.toolchain.flags import Kind, ambient_flags, flags
 from mucc.compiler.program import compile_source, placed
 from mucc.compiler.source import decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity
+from mucc.files.package import SUPPORT
 from mucc.library.checksum import seal
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def build(
 
 def _measurements(request: Request) -> tuple[str, ...]:
     """What measured schedules a request would take: changes when one is added; none where there are none."""
-    from mucc.tune.home import fingerprint
+    from mucc.measured.home import fingerprint
 
     return fingerprint() if request.tuned else ()
 

@@ -83,10 +83,10 @@ def main(argv: list[str], reporter: Reporter) -> int:
     from mucc.build.artefact import Request, compile_source
     from mucc.compiler.source import decode
     from mucc.library.dims import fault, parse_dims
+    from mucc.library.errors import MuccError
     from mucc.library.signature import Manifest
     from mucc.runtime import run
     from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
-    from mucc.runtime.errors import MuccError
 
     given = parse_dims(args.dims or [])
     data = files.read_bytes(args.file)

@@ -72,8 +72,8 @@ def main(argv: list[str], reporter: Reporter) -> int:
     if args.plot is not None:
         files.check_output(args.plot, (args.file,))
     from mucc.analysis import sol_report
-    from mucc.analysis.program import analyse_import, analyse_source
     from mucc.library.dims import parse_dims
+    from mucc.sol.program import analyse_import, analyse_source
     from mucc.target.devices import get_card
     from mucc.torch.importer.request import kernel_name
 
@@ -103,7 +103,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
 
 def _imported(path: str, reporter: Reporter) -> Answer:
     """What is imported of a PyTorch problem file. The reporter gets a note on what is not bounded."""
-    from mucc.analysis.program import calls_of
+    from mucc.sol.program import calls_of
     from mucc.torch.importer.request import Request
     from mucc.torch.importer.sandbox import run
 

@@ -13,7 +13,7 @@ from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.cli.tune_options import Arguments
-    from mucc.tune.records import Record
+    from mucc.measured.records import Record
 
 
 def run(action: str, args: Arguments, reporter: Reporter) -> int:
@@ -62,8 +62,8 @@ def _measure_only(args: Arguments, reporter: Reporter) -> int:
 
 
 def _collect(args: Arguments) -> int:
+    from mucc.measured.store import Store
     from mucc.tune.folder import Folder
-    from mucc.tune.store import Store
 
     assert args.collect is not None
     folder = Folder(args.collect)
@@ -99,8 +99,8 @@ def _show(path: str, args: Arguments, *, failed: bool = False) -> None:
 
 
 def _list(args: Arguments) -> int:
+    from mucc.measured.store import Store
     from mucc.tune.report import listing
-    from mucc.tune.store import Store
 
     with Store() as store:
         records = _named(store.all(), args.kernel)
@@ -112,7 +112,7 @@ def _list(args: Arguments) -> int:
 
 
 def _forget(args: Arguments) -> int:
-    from mucc.tune.store import Store
+    from mucc.measured.store import Store
 
     with Store() as store:
         count = store.forget(name=args.kernel)
@@ -121,7 +121,7 @@ def _forget(args: Arguments) -> int:
 
 
 def _export(args: Arguments) -> int:
-    from mucc.tune.store import Store
+    from mucc.measured.store import Store
 
     assert args.export is not None
     with Store() as store:
@@ -135,8 +135,8 @@ def _export(args: Arguments) -> int:
 
 
 def _import(args: Arguments) -> int:
-    from mucc.tune.records import Record
-    from mucc.tune.store import Store
+    from mucc.measured.records import Record
+    from mucc.measured.store import Store
 
     assert args.import_ is not None
     path = args.import_

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mucc.dialects.mu.entry import EntryOp
     from mucc.dialects.mu.ops.kernel import KernelOp
     from mucc.frontend import ast
-    from mucc.tune.lookup import SelectMeasured
+    from mucc.measured.lookup import SelectMeasured
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Compilation:
 def _dense(entry: EntryOp, inputs: Sequence[Any]) -> list[Any]:
     """Inputs as interpreters know them: sparse matrices with their zeros."""
     from mucc.dialects.mu.rules import is_sparse
-    from mucc.runtime.sparse import densify, is_packed
+    from mucc.library.sparse import densify, is_packed
 
     types = [arg.type for arg in entry.body.block.args]
     return [
@@ -248,11 +248,11 @@ class _Compiler:
 
     def select(self, module: ModuleOp) -> SelectMeasured | None:
         """What chooses schedules where some were measured."""
-        from mucc.tune.home import database_path
+        from mucc.measured.home import database_path
 
         if not self.options.tuned or not os.path.exists(database_path()):
             return None
-        from mucc.tune.lookup import SelectMeasured
+        from mucc.measured.lookup import SelectMeasured
 
         return SelectMeasured.of(module, self.options.dims, self.sink)
 

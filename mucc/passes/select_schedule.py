@@ -49,7 +49,7 @@ class SelectSchedule(Pass):
     def measured(self, query: Query) -> Mapping[str, str]:
         """Settings that were measured to suit a kernel best; there are none here.
 
-        `mucc.tune.lookup` has a pass that knows some. They agree with what is pinned.
+        `mucc.measured.lookup` has a pass that knows some. They agree with what is pinned.
         """
         return {}
 

@@ -13,12 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mucc.library.errors import MuccError, MuccRuntimeError, MuccTypeError, MuccValueError
+    from mucc.library.packing import pack_s4, pack_u4, unpack_s4, unpack_u4
+    from mucc.library.sparse import densify, sparsify
     from mucc.runtime.build import CompileError, MuccWarning, check, compile
-    from mucc.runtime.errors import MuccError, MuccRuntimeError, MuccTypeError, MuccValueError
     from mucc.runtime.kernel import Kernel
     from mucc.runtime.module import Module, load
-    from mucc.runtime.packing import pack_s4, pack_u4, unpack_s4, unpack_u4
-    from mucc.runtime.sparse import densify, sparsify
 
 __all__ = [
     "CompileError",
@@ -41,23 +41,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CompileError": "build",
-    "Kernel": "kernel",
-    "Module": "module",
-    "MuccWarning": "build",
-    "check": "build",
-    "compile": "build",
-    "densify": "sparse",
-    "load": "module",
-    "pack_s4": "packing",
-    "pack_u4": "packing",
-    "unpack_s4": "packing",
-    "unpack_u4": "packing",
-    "sparsify": "sparse",
+    "mucc.runtime.build": ("CompileError", "MuccWarning", "check", "compile"),
+    "mucc.runtime.kernel": ("Kernel",),
+    "mucc.runtime.module": ("Module", "load"),
+    "mucc.library.errors": ("MuccError", "MuccRuntimeError", "MuccTypeError", "MuccValueError"),
+    "mucc.library.packing": ("pack_s4", "pack_u4", "unpack_s4", "unpack_u4"),
+    "mucc.library.sparse": ("densify", "sparsify"),
 }
+"""The names by the modules that define them."""
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'mucc.runtime' has no attribute {name!r}")
-    return getattr(import_module(f"mucc.runtime.{_HOMES.get(name, 'errors')}"), name)
+    home = next(module for module, names in _HOMES.items() if name in names)
+    return getattr(import_module(home), name)

@@ -13,7 +13,7 @@ from functools import cache as once
 from pathlib import Path
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
-from mucc.runtime.errors import MuccError
+from mucc.library.errors import MuccError
 from mucc.runtime.module import Module, load
 
 DEFAULT_TARGET = "sm_90a"

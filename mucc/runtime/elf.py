@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mucc.library.checksum import seal_state
+from mucc.library.errors import MuccRuntimeError
 from mucc.library.signature import Manifest, ManifestError
-from mucc.runtime.errors import MuccRuntimeError
 
 _MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64le", 3: "i386", 40: "arm"}
 _SHARED_OBJECT = 3

@@ -9,8 +9,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from mucc.library.errors import MuccTypeError, MuccValueError
 from mucc.runtime.arguments import overlap, taken
-from mucc.runtime.errors import MuccTypeError, MuccValueError
 from mucc.runtime.views import call_anyhow
 
 torch: Any = importlib.import_module("torch")

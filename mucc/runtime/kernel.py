@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mucc.library.errors import MuccRuntimeError, MuccTypeError, translated
 from mucc.library.signature import KernelInfo
-from mucc.runtime.errors import MuccRuntimeError, MuccTypeError, translated
 from mucc.runtime.lists import flattened, has_lists, is_list
 
 if TYPE_CHECKING:

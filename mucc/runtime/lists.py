@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mucc.runtime.errors import MuccValueError
+from mucc.library.errors import MuccValueError
 
 if TYPE_CHECKING:
     from mucc.library.signature import KernelInfo

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mucc.library.errors import MuccRuntimeError
 from mucc.library.signature import Manifest
 from mucc.runtime.elf import read_manifest
-from mucc.runtime.errors import MuccRuntimeError
 from mucc.runtime.kernel import Kernel
 
 

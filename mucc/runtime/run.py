@@ -107,7 +107,7 @@ def _pruned(values: Any, dtype: str) -> Any:
     import numpy as np
 
     from mucc.dialects.mu.arrays import NumpyArrays
-    from mucc.runtime.sparse import prune
+    from mucc.library.sparse import prune
 
     stored = np.float32 if dtype == "f32" else np.int8 if dtype in ("s8", "u8") else np.float16
     rounded = NumpyArrays().round_to(values, dtype)

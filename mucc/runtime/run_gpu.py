@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from mucc.build.artefact import build
 from mucc.dialects.mu.arrays import TorchArrays
+from mucc.library.packing import pack_s4, pack_u4
 from mucc.library.signature import PACKED, Arg, KernelInfo, evaluate
+from mucc.library.sparse import sparsify
 from mucc.runtime.indices import draw_indices
-from mucc.runtime.packing import pack_s4, pack_u4
 from mucc.runtime.report import Report
-from mucc.runtime.sparse import sparsify
 from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 from mucc.runtime.verify import against, input_scales, references

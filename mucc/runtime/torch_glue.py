@@ -7,8 +7,8 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mucc.library.errors import MuccTypeError, translated
 from mucc.library.signature import ITEM_BYTES, PACKED, Arg
-from mucc.runtime.errors import MuccTypeError, translated
 from mucc.runtime.lists import has_lists, is_list, problems
 
 if TYPE_CHECKING:

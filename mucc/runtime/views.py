@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mucc.runtime.errors import MuccError
+from mucc.library.errors import MuccError
 from mucc.target.facts import WIDEST_ACCESS
 
 torch: Any = importlib.import_module("torch")

@@ -5,7 +5,7 @@
 * `measure`: every library on random inputs, checked and timed, in child processes; needs a GPU, no nvcc
 * `survey`: every legal schedule of a program's contractions, with what the model says of it
 * `results`: what a folder's measurements say
-* `store`, `lookup`: measurements in a database that later compilations consult
+* `mucc.measured`: measurements in a database that later compilations consult
 
     plan = mucc.tune.plan([Program(source, [{"M": 4096, "N": 4096, "K": 4096}])], budget=12)
     mucc.tune.build(plan, folder)       # where nvcc is
@@ -21,30 +21,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mucc.measured.records import Record, Run
     from mucc.tune.building import build
     from mucc.tune.choosing import plan
     from mucc.tune.folder import results
     from mucc.tune.measuring import measure
     from mucc.tune.plans import Plan, Program
     from mucc.tune.ranking import survey
-    from mucc.tune.records import Record, Run
 
 __all__ = ["Plan", "Program", "Record", "Run", "build", "measure", "plan", "results", "survey"]
 
 _HOMES = {
-    "Plan": "plans",
-    "Program": "plans",
-    "Record": "records",
-    "Run": "records",
-    "build": "building",
-    "measure": "measuring",
-    "plan": "choosing",
-    "results": "folder",
-    "survey": "ranking",
+    "Plan": "mucc.tune.plans",
+    "Program": "mucc.tune.plans",
+    "Record": "mucc.measured.records",
+    "Run": "mucc.measured.records",
+    "build": "mucc.tune.building",
+    "measure": "mucc.tune.measuring",
+    "plan": "mucc.tune.choosing",
+    "results": "mucc.tune.folder",
+    "survey": "mucc.tune.ranking",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'mucc.tune' has no attribute {name!r}")
-    return getattr(import_module(f"mucc.tune.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

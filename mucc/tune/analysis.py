@@ -20,10 +20,10 @@ from mucc.kernels.gemm.scheduling.config import Problem
 from mucc.kernels.settings import pinned, setting_text
 from mucc.library.dims import fault
 from mucc.library.signature import KernelInfo, Manifest, evaluate
+from mucc.measured.records import Settings, kernel_digest, signature
 from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
 from mucc.target.facts import Device
 from mucc.tune.plans import Kernel, Program, Size
-from mucc.tune.records import Settings, kernel_digest, signature
 
 if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation

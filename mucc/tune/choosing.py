@@ -14,9 +14,9 @@ from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Candidate as Proposal
 from mucc.kernels.gemm.scheduling.config import Problem, Schedule
 from mucc.kernels.gemm.select import schedule_settings
+from mucc.measured.records import Choice, Settings, canonical, support_digest
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.plans import Candidate, Kernel, Plan, Program
-from mucc.tune.records import Choice, Settings, canonical, support_digest
 from mucc.version import __version__
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def candidate_of(analysis: Analysis, stage: str, choice: Choice) -> Candidate:
 
 def candidate_id(kernel: Kernel, choice: Choice) -> str:
     """Names a library: equal for equal programs, schedules and support code."""
-    from mucc.build.cache.keys import digest
+    from mucc.files.digest import digest
 
     chosen = canonical({stage: dict(settings) for stage, settings in choice.items()})
     return digest(kernel.digest, kernel.name, kernel.target, support_digest(), __version__, chosen)[:16]

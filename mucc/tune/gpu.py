@@ -14,8 +14,9 @@ from typing import Any
 
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Source
+from mucc.library.errors import MuccError
 from mucc.library.signature import KernelInfo, Manifest
-from mucc.runtime.errors import MuccError
+from mucc.measured.records import Status
 from mucc.runtime.kernel import Kernel
 from mucc.runtime.module import load
 from mucc.runtime.run_gpu import poison, random_inputs
@@ -23,7 +24,6 @@ from mucc.runtime.timing import interleaved_us
 from mucc.runtime.torch_glue import DTYPES, TorchKernel
 from mucc.runtime.verify import Reference, against, references
 from mucc.tune.bench import Trial
-from mucc.tune.records import Status
 
 torch: Any = importlib.import_module("torch")
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mucc.build.pool import Pool
+from mucc.measured.records import Choice, Record, Settings, support_digest
+from mucc.measured.store import Store
 from mucc.process import reaper
 from mucc.tune.analysis import analyse
 from mucc.tune.building import Built, Toolset, build_each
 from mucc.tune.folder import Result, result_of
 from mucc.tune.measuring import TIMEOUT, Session, check_card
 from mucc.tune.plans import Candidate, Kernel, Program
-from mucc.tune.records import Choice, Record, Settings, support_digest
 from mucc.tune.search import Limits, Search, Silent, Watcher
-from mucc.tune.store import Store
 from mucc.tune.worker import Worker
 
 

@@ -9,12 +9,12 @@ from statistics import median
 from typing import Any, Protocol
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.measured.records import Record, Run, Status, skeleton_text, support_digest, today
+from mucc.measured.store import Store
 from mucc.process.gpu_lock import exclusive_gpu
 from mucc.tune.choosing import varied
 from mucc.tune.folder import Folder, build_failure
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
-from mucc.tune.records import Record, Run, Status, skeleton_text, support_digest, today
-from mucc.tune.store import Store
 from mucc.tune.worker import Died, Refused, Worker
 from mucc.version import __version__
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
-from mucc.tune.records import Choice, Settings, Stage
+from mucc.measured.records import Choice, Settings, Stage
 
 FORMAT = 1
 """Of plan.json."""

@@ -28,10 +28,10 @@ from mucc.kernels.gemm.scheduling.choice import pinned_fields
 from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.cost import Extents
 from mucc.kernels.gemm.select import schedule_settings
+from mucc.measured.records import Settings, canonical, signature
 from mucc.target.facts import Device
 from mucc.tune.analysis import kernel_text
 from mucc.tune.plans import schedule_block
-from mucc.tune.records import Settings, canonical, signature
 
 RASTERS = ("heuristic", "along_m", "along_n")
 """Orders of tiles; with swizzles they are arguments at run time, so another one costs no nvcc."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mucc.diagnostics.core import Diagnostic
+from mucc.measured.records import Choice, Record, choice_text
 from mucc.tune.folder import Result
 from mucc.tune.plans import Kernel, compact
-from mucc.tune.records import Choice, Record, choice_text
 
 TOP = 8
 """Candidates that a table lists for each size."""
@@ -134,7 +134,7 @@ def _candidate(record: Record, estimates: Mapping[str, float | None]) -> dict[st
 
 def listing(records: Sequence[Record]) -> str:
     """What a database holds: for each kernel, card and size how much was measured, and the best."""
-    from mucc.tune.records import best, canonical
+    from mucc.measured.records import best, canonical
 
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in records:

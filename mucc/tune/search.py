@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import NamedTuple, Protocol
 
+from mucc.measured.records import Choice, Record, Run, Settings, Status, best, canonical, choice_text
 from mucc.tune.analysis import Analysis
 from mucc.tune.building import Built
 from mucc.tune.choosing import BUDGET, FACTOR, candidate_of, candidates_of, first_choice, split_budget
 from mucc.tune.folder import build_failure
 from mucc.tune.measuring import Measurer, Sink, entrants_of, race, record_of
 from mucc.tune.plans import Candidate, Kernel, Size
-from mucc.tune.records import Choice, Record, Run, Settings, Status, best, canonical, choice_text
 
 EPSILON = 0.05
 """A time within this part of the bound ends the search."""

@@ -8,9 +8,9 @@ import time
 from typing import TextIO
 
 from mucc.build.progress import clock, is_terminal
+from mucc.measured.records import Record
 from mucc.tune.building import Built
 from mucc.tune.plans import Candidate, Kernel, Size, compact
-from mucc.tune.records import Record
 from mucc.tune.search import Silent, Watcher
 
 CLEAR = "\r\x1b[2K"

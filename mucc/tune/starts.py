@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mucc.measured.records import Choice, best
+from mucc.measured.store import Store
 from mucc.tune.analysis import analyse
 from mucc.tune.plans import Program
-from mucc.tune.records import Choice, best
-from mucc.tune.store import Store
 
 
 def starts(program: Program, target: str) -> dict[str, Choice]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mucc.diagnostics.core import Source
+from mucc.measured.records import Choice
 from mucc.tune.plans import Kernel
-from mucc.tune.records import Choice
 
 
 def with_schedules(source: Source, found: Sequence[tuple[Kernel, Choice]]) -> str:

@@ -15,7 +15,7 @@ from mucc.diagnostics.core import DiagnosticError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.runtime.errors import MuccError  # noqa: E402
+from mucc.library.errors import MuccError  # noqa: E402
 from mucc.torch.importer import from_torch  # noqa: E402
 from mucc.torch.importer.verify import _with_own_values  # noqa: E402  # pyright: ignore[reportPrivateUsage]
 

@@ -15,9 +15,9 @@ from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.kernels.gemm.op import GemmOp
+from mucc.library.errors import MuccValueError
 from mucc.library.signature import Manifest
 from mucc.runtime import lists
-from mucc.runtime.errors import MuccValueError
 
 _LINEAR = json.loads(json.dumps(MANIFEST))["kernels"][0]
 INFO = Manifest.parse({**MANIFEST, "kernels": [{**_LINEAR, "each": True}]}).kernels[0]

@@ -19,7 +19,7 @@ from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Mixed, Problem, Schedule
 from mucc.kernels.gemm.scheduling.sm90_rules import mixes_group
 from mucc.kernels.map.op import MapOp
-from mucc.runtime.errors import MuccValueError
+from mucc.library.errors import MuccValueError
 
 ARRAYS = NumpyArrays()
 TARGET = gemm_target("sm_90a")

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from mucc.analysis import sol_report
 from mucc.analysis.bound import DRAM, Rates
-from mucc.analysis.program import analyse_module, analyse_source
 from mucc.analysis.sol import Sol
 from mucc.analysis.structure import Pattern, Structure, product_share
 from mucc.cli.main import main
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.frontend import lower, parse
+from mucc.sol.program import analyse_module, analyse_source
 from mucc.target.devices import Card, calibration_path, cards, get_card, store
 
 H200 = cards()["h200"]

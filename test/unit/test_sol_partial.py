@@ -18,10 +18,10 @@ from mucc.agent.profile.classes import classify
 from mucc.agent.propose.llm import sol_text
 from mucc.analysis import sol_report
 from mucc.analysis.bound import DRAM
-from mucc.analysis.program import analyse_import
 from mucc.analysis.sol import Sol
 from mucc.cli.main import main
 from mucc.diagnostics import DiagnosticError
+from mucc.sol.program import analyse_import
 from mucc.target.devices import cards
 from mucc.torch.importer.request import Answer
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from mucc.analysis.program import analyse_source
 from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -14,6 +13,7 @@ from mucc.frontend import lower, parse
 from mucc.library.signature import quotient
 from mucc.passes import levels
 from mucc.passes.pipeline import pipeline
+from mucc.sol.program import analyse_source
 from mucc.target.devices import cards
 
 ROOT = Path(__file__).resolve().parents[2]

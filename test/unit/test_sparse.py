@@ -21,9 +21,9 @@ from mucc.diagnostics import Source
 from mucc.diagnostics.core import DiagnosticError
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, operand_bytes
+from mucc.library.errors import MuccError
 from mucc.library.signature import Manifest, evaluate
-from mucc.runtime.errors import MuccError
-from mucc.runtime.sparse import Form, densify, is_packed, prune, sparsify
+from mucc.library.sparse import Form, densify, is_packed, prune, sparsify
 
 HARNESS = Path(__file__).with_name("sparse_compressor.cpp")
 

@@ -321,8 +321,8 @@ def test_or_an_error(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_kernel_that_refuses_a_call(monkeypatch: pytest.MonkeyPatch):
     import mucc
+    from mucc.library.errors import MuccValueError
     from mucc.runtime.build import MuccWarning
-    from mucc.runtime.errors import MuccValueError
     from mucc.torch.backend import backend as module
 
     def refusing(kernel: Any) -> Any:
@@ -346,7 +346,7 @@ def test_a_kernel_that_refuses_a_call(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_views_that_begin_anywhere_are_copied(strict: bool):
-    from mucc.runtime.errors import MuccValueError
+    from mucc.library.errors import MuccValueError
     from mucc.torch.backend.launch import Launch, Result
 
     def relu(x: Any) -> Any:

@@ -153,7 +153,7 @@ def test_work_is_counted():
 
 
 def test_a_driver_checks_its_arguments():
-    from mucc.runtime.errors import MuccError
+    from mucc.library.errors import MuccError
     from mucc.torch.importer import from_torch
 
     layer = torch.nn.Linear(8, 4)
@@ -196,7 +196,7 @@ class Halves(torch.nn.Module):
 
 
 def test_open_extents_are_dims():
-    from mucc.runtime.errors import MuccError
+    from mucc.library.errors import MuccError
     from mucc.torch.importer import from_torch
 
     def inputs(n: int, m: int) -> tuple[Any, Any]:

@@ -15,8 +15,8 @@ import mucc.tune.building
 import mucc.tune.local
 import mucc.tune.worker
 from mucc.cli.main import main
+from mucc.measured.home import database_path
 from mucc.tune.building import Built
-from mucc.tune.home import database_path
 
 DIMS = ("--dims", "M=4096,N=4096,K=4096", "--dims", "M=128,N=4096,K=4096")
 ALL_BUILT = re.compile(r": (\d+) of \1 built: ")

@@ -16,12 +16,12 @@ import tunelib
 from processes import gone, wait_for
 
 from mucc.diagnostics.core import DiagnosticError
+from mucc.measured.records import Status, choice_text
+from mucc.measured.store import Store
 from mucc.tune.child import UNFIT
 from mucc.tune.folder import Folder, results
 from mucc.tune.measuring import Progress, measure
 from mucc.tune.plans import Plan
-from mucc.tune.records import Status, choice_text
-from mucc.tune.store import Store
 from mucc.tune.worker import Died, Worker
 
 

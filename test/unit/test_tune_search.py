@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.measured.records import Record, Run, Status, best, canonical, choice_text
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.building import Built
 from mucc.tune.choosing import plan, varied
 from mucc.tune.folder import Failure
 from mucc.tune.measuring import record_of
 from mucc.tune.plans import Candidate, Kernel, Plan, Program, Size
-from mucc.tune.records import Record, Run, Status, best, canonical, choice_text
 from mucc.tune.search import Limits, Search, overall
 
 Time = Callable[[Size, Candidate], float | Status]

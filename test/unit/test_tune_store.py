@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.measured.records import Record, Run, Stage, Status, best
+from mucc.measured.store import VERSION, Store
 from mucc.tune.measuring import after_final, finalists
-from mucc.tune.records import Record, Run, Stage, Status, best
-from mucc.tune.store import VERSION, Store
 
 
 @pytest.fixture
@@ -285,14 +285,14 @@ def test_without_a_database_nothing_is_loaded(tmp_path: Path) -> None:
         "import sys; from mucc.compiler.driver import compile_text, Options\n"
         "from mucc.diagnostics.core import Source\n"
         f"compile_text(Source('f', {tunelib.TEXT!r}), Options(dims={dict(tunelib.SIZES[0])!r}))\n"
-        "assert not {'sqlite3', 'mucc.tune.store'} & set(sys.modules)"
+        "assert not {'sqlite3', 'mucc.measured.store'} & set(sys.modules)"
     )
     environment = {**os.environ, "MUCC_TUNING_DB": str(tmp_path / "none.db")}
     subprocess.run((sys.executable, "-c", program), env=environment, check=True)
 
 
 def test_a_build_is_asked_for_anew_when_something_was_measured(store: Store) -> None:
-    from mucc.tune.home import fingerprint
+    from mucc.measured.home import fingerprint
 
     assert fingerprint() == ()
     store.add(records())

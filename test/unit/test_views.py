@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mucc.runtime.errors import MuccValueError
+from mucc.library.errors import MuccValueError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from mucc.diagnostics.core import Source
+from mucc.measured.records import Record, Run, Status
 from mucc.tune.bench import Trial
 from mucc.tune.child import main
 from mucc.tune.choosing import plan
 from mucc.tune.folder import Folder
 from mucc.tune.measuring import record_of
 from mucc.tune.plans import Candidate, Kernel, Plan, Program, Size
-from mucc.tune.records import Record, Run, Status
 
 CARD = "NVIDIA H200"
 TEXT = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return relu(x @ w.T)\n}\n"

@@ -19,9 +19,9 @@ from mucc.agent.isolation.zygote import Zygote
 from mucc.build.toolchain.doctor import gpu
 from mucc.cli import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.library.errors import MuccError
 from mucc.library.signature import KernelInfo
 from mucc.runtime.elf import read_manifest
-from mucc.runtime.errors import MuccError
 from mucc.torch.importer.request import Answer, Request
 
 

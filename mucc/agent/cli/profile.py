@@ -111,9 +111,9 @@ def _program(args: Arguments, dims: Mapping[str, int]) -> Task:
     """A program by itself as a task: its bound is that of what it computes."""
     from mucc.agent.core.tasks import Compiled, Imported, Task
     from mucc.agent.profile.classes import together
-    from mucc.analysis.program import analyse_source
     from mucc.analysis.sol_report import as_json
     from mucc.cli import files
+    from mucc.sol.program import analyse_source
     from mucc.target.devices import get_card
 
     assert args.file is not None

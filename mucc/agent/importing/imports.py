@@ -13,9 +13,9 @@ from mucc.agent.core.codec import to_json
 from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Compiled, Imported
 from mucc.analysis import sol_report
 from mucc.analysis.bound import DRAM, FP32, Rates
-from mucc.analysis.program import analyse_import
 from mucc.analysis.sol import Sol
 from mucc.diagnostics.core import DiagnosticError
+from mucc.sol.program import analyse_import
 from mucc.target.devices import get_card
 from mucc.torch.importer.child import serve
 from mucc.torch.importer.request import Answer, Request, kernel_name

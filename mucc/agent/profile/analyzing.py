@@ -18,10 +18,10 @@ from mucc.agent.profile.evidence import TIME, Evidence
 from mucc.agent.profile.sources import Reading, Request, Source, sources
 from mucc.agent.profile.tools import advice, tools_for
 from mucc.diagnostics.core import DiagnosticError
+from mucc.library.errors import MuccError
 from mucc.library.signature import KernelInfo, Manifest, ManifestError, quotient
 from mucc.runtime.dims import complete_dims
 from mucc.runtime.elf import read_manifest
-from mucc.runtime.errors import MuccError
 from mucc.target.devices import get_card
 
 P = ParamSpec("P")

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from mucc.agent.profile.driver import Driver, DriverError
+from mucc.library.errors import MuccError
 from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo
 from mucc.runtime.elf import read_manifest
-from mucc.runtime.errors import MuccError
 from mucc.runtime.indices import draw_indices
 
 CUDA, CPU = 2, 1

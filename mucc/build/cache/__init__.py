@@ -19,16 +19,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mucc.build.cache.keys import (
-    FORMAT,
-    artefact_key,
-    content_key,
-    digest,
-    makers_key,
-    request_key,
-    tree_contents,
-)
+from mucc.build.cache.keys import artefact_key, content_key, makers_key, request_key
 from mucc.diagnostics.core import Diagnostic, Severity
+from mucc.files.digest import FORMAT, digest, tree_contents
 from mucc.files.user_folders import cache_folder
 
 if TYPE_CHECKING:

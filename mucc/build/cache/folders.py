@@ -12,9 +12,9 @@ import os
 import shutil
 
 from mucc.build.cache import locks
-from mucc.build.cache.keys import FORMAT
 from mucc.files import unfinished
 from mucc.files.atomic import temporary_name
+from mucc.files.digest import FORMAT
 
 CHECKSUM = "checksum.mucc"
 """The file that holds the checksum of the others; its time is that of the last use."""

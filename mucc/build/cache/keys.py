@@ -7,38 +7,11 @@ machine.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-from collections.abc import Iterator
-from typing import TypeAlias
 
+from mucc.files.digest import Part, digest, files_below, tree_contents
 from mucc.files.package import PACKAGE
 from mucc.version import __version__
-
-FORMAT = "mucc-cache 2"
-"""Changes when the layout of entries does; keys hold it, so entries of another format are never found."""
-
-Part: TypeAlias = "str | bytes | tuple[Part, ...]"
-"""What a key is made from."""
-
-
-def digest(*parts: Part) -> str:
-    """A hash of nested sequences of texts, 64 hexadecimal digits; where each one ends counts."""
-    state = hashlib.blake2b(FORMAT.encode(), digest_size=32)
-
-    def add(part: Part) -> None:
-        if isinstance(part, tuple):
-            state.update(b"(%d:" % len(part))
-            for inner in part:
-                add(inner)
-            return
-        data = part.encode() if isinstance(part, str) else part
-        state.update(b"%d:" % len(data))
-        state.update(data)
-
-    add(parts)
-    return state.hexdigest()
 
 
 def content_key(level: str, *parts: Part) -> str:
@@ -57,29 +30,7 @@ def request_key(source: bytes, flags: tuple[str, ...], toolchain: tuple[str, ...
 
 def package_fingerprint() -> str:
     """Changes when a file of the installed mucc does; made from names, sizes and times."""
-    return digest(*(f"{path} {size} {time}" for path, size, time in sorted(_files(PACKAGE))))
-
-
-def tree_contents(directory: str) -> tuple[Part, ...]:
-    """The names and contents of all files below a directory, as parts of a key. Raises OSError."""
-    parts: list[Part] = []
-    for path, _, _ in sorted(_files(directory)):
-        with open(path, "rb") as file:
-            parts.append((os.path.relpath(path, directory), file.read()))
-    return tuple(parts)
-
-
-def _files(directory: str) -> Iterator[tuple[str, int, int]]:
-    """The path, the size and the time of every file below a directory."""
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name == "__pycache__" or entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                yield from _files(entry.path)
-            else:
-                info = entry.stat()
-                yield entry.path, info.st_size, info.st_mtime_ns
+    return digest(*(f"{path} {size} {time}" for path, size, time in sorted(files_below(PACKAGE))))
 
 
 _COMMENT = re.compile(r"^[ \t]*//.*\n|^[ \t]*\n", re.MULTILINE)

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from mucc.build.cache import LEVELS, SUFFIX, count, counted, folders, locks, unpack
-from mucc.build.cache.keys import FORMAT
 from mucc.files import unfinished
+from mucc.files.digest import FORMAT
 
 BLOCK = 4096
 """The unit of room in bytes: a file takes a multiple of this on most disks."""

@@ -22,14 +22,16 @@ from typing import TYPE_CHECKING
 
 from mucc.build import messages
 from mucc.build.cache import Cache, Entry
-from mucc.build.cache.keys import Part, content_key, tree_contents
+from mucc.build.cache.keys import content_key
 from mucc.build.jobs import Job, Kind, Result
 from mucc.build.pool import Cancelled, Pool, awaited
-from mucc.build.toolchain.discover import SUPPORT, SUPPORT_INCLUDE, Toolchain
+from mucc.build.toolchain.discover import SUPPORT_INCLUDE, Toolchain
 from mucc.build.toolchain.flags import flags, is_portable
 from mucc.build.toolchain.nvcc import Built
 from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.digest import Part, tree_contents
+from mucc.files.package import SUPPORT
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import Skeleton

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.files.package import PACKAGE
+from mucc.files.package import SUPPORT
 
 INSTALL_NVCC = "pip install 'mucc[nvcc]'"
 """Brings nvcc, its parts and the CUTLASS headers."""
@@ -23,9 +23,6 @@ INSTALL_NVCC = "pip install 'mucc[nvcc]'"
 NVCC_PLACES = "the pip packages, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*"
 
 INSTALL_HOST = "apt-get install g++"
-
-SUPPORT = os.path.join(PACKAGE, "support")
-"""Our own C++: `include`, `src`, and `shim`, which stands in for nvcc where g++ compiles CUTLASS."""
 
 SUPPORT_INCLUDE = os.path.join(SUPPORT, "include")
 """Where `mucc/host.h` lies."""

@@ -12,8 +12,8 @@ from typing import Any
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.names import Names
 from mucc.frontend.source import kernel_text
+from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning, compile_programs
-from mucc.runtime.errors import MuccError
 from mucc.target import TARGETS
 from mucc.torch.backend.graphs import graph_of
 from mucc.torch.backend.options import Options

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mucc.library.errors import MuccError
 from mucc.runtime.build import MuccWarning
-from mucc.runtime.errors import MuccError
 from mucc.runtime.views import call_anyhow
 
 

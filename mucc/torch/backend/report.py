@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.analysis.bound import Rates
-from mucc.analysis.program import analyse_module
+from mucc.sol.program import analyse_module
 from mucc.target.devices import Card, get_card
 from mucc.torch.backend.backend import Backend
 from mucc.torch.backend.graphs import tensors_of

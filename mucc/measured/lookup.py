@@ -13,9 +13,9 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.kernels.gemm.description import pointwise_digest
 from mucc.kernels.gemm.select import GemmQuery
 from mucc.kernels.interface import Query
+from mucc.measured.records import Record, Settings, best, canonical, kernel_digest, signature, support_digest
+from mucc.measured.store import Store
 from mucc.passes.select_schedule import SelectSchedule
-from mucc.tune.records import Record, Settings, best, canonical, kernel_digest, signature, support_digest
-from mucc.tune.store import Store
 
 PATIENCE = 2.0
 """Seconds that a compilation waits for a database that another process keeps locked."""

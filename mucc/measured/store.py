@@ -10,8 +10,8 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.tune.home import database_path
-from mucc.tune.records import Record, Stage, Status
+from mucc.measured.home import database_path
+from mucc.measured.records import Record, Stage, Status
 
 VERSION = 1
 """Of the tables; kept in the database as `user_version`."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from mucc.runtime.errors import MuccTypeError, MuccValueError
+from mucc.library.errors import MuccTypeError, MuccValueError
 
 Array = Any
 

@@ -185,7 +185,7 @@ def skeleton_text(choice: Choice) -> str:
 
 def kernel_digest(text: str) -> str:
     """Tells kernels apart, whatever their schedules; `text` is the kernel's `mu` operation."""
-    from mucc.build.cache.keys import digest
+    from mucc.files.digest import digest
 
     return digest(text)[:16]
 
@@ -193,8 +193,8 @@ def kernel_digest(text: str) -> str:
 @cache
 def support_digest() -> str:
     """Tells versions of mucc apart whose kernels may differ in speed: a hash of its own device code."""
-    from mucc.build.cache.keys import digest, tree_contents
-    from mucc.build.toolchain.discover import SUPPORT
+    from mucc.files.digest import digest, tree_contents
+    from mucc.files.package import SUPPORT
 
     return digest(tree_contents(SUPPORT))[:16]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -36,7 +37,9 @@ from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.pipeline import staging
 from mucc.target.devices import Card
-from mucc.torch.importer.request import Answer
+
+if TYPE_CHECKING:
+    from mucc.torch.importer.request import Answer
 
 ARITHMETIC = {
     "declared": DECLARED,

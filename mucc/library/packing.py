@@ -6,7 +6,7 @@ import importlib
 import math
 from typing import Any
 
-from mucc.runtime.errors import MuccValueError
+from mucc.library.errors import MuccValueError
 
 
 def pack_s4(values: Any) -> Any:

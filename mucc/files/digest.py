@@ -1,0 +1,54 @@
+"""Hashes of texts and of folders, from which keys are made."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import TypeAlias
+
+FORMAT = "mucc-cache 2"
+"""Changes when the layout of entries does; keys hold it, so entries of another format are never found."""
+
+Part: TypeAlias = "str | bytes | tuple[Part, ...]"
+"""What a key is made from."""
+
+
+def digest(*parts: Part) -> str:
+    """A hash of nested sequences of texts, 64 hexadecimal digits; where each one ends counts."""
+    state = hashlib.blake2b(FORMAT.encode(), digest_size=32)
+
+    def add(part: Part) -> None:
+        if isinstance(part, tuple):
+            state.update(b"(%d:" % len(part))
+            for inner in part:
+                add(inner)
+            return
+        data = part.encode() if isinstance(part, str) else part
+        state.update(b"%d:" % len(data))
+        state.update(data)
+
+    add(parts)
+    return state.hexdigest()
+
+
+def tree_contents(directory: str) -> tuple[Part, ...]:
+    """The names and contents of all files below a directory, as parts of a key. Raises OSError."""
+    parts: list[Part] = []
+    for path, _, _ in sorted(files_below(directory)):
+        with open(path, "rb") as file:
+            parts.append((os.path.relpath(path, directory), file.read()))
+    return tuple(parts)
+
+
+def files_below(directory: str) -> Iterator[tuple[str, int, int]]:
+    """The path, the size and the time of every file below a directory."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name == "__pycache__" or entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                yield from files_below(entry.path)
+            else:
+                info = entry.stat()
+                yield entry.path, info.st_size, info.st_mtime_ns

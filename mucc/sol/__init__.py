@@ -1,0 +1,1 @@
+"""Speed-of-light bounds of whole programs: of source files, and of imported modules."""
