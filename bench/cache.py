@@ -28,7 +28,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from bench.common import cpu_label, run_main, write_result
-from mucc.build.cache import Cache, Entry, counted, digest
+from mucc.build.cache import Cache, Entry, digest
+from mucc.build.cache.entries import counted
 from mucc.build.cache.upkeep import BLOCK, DAY, parse_size
 
 COUNTERS = (

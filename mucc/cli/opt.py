@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from typing import IO, NoReturn
+from typing import IO
 
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.targets import get_all_targets
@@ -18,7 +18,6 @@ from xdsl.transforms import get_all_passes as get_xdsl_passes
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from mucc.cli import start
 from mucc.cli.files import LARGEST
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, bounded
@@ -121,7 +120,7 @@ def _check_size(path: str | None) -> None:
         raise ValueError(f"{path} holds more than {LARGEST >> 20} MiB, the most that is read")
 
 
-def run(args: Sequence[str] | None = None) -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """One command line to an exit status; what is wrong with the input goes to stderr."""
     try:
         OptMain("mucc-opt: the passes of mucc on textual IR and on .mcu files", args).run()
@@ -132,8 +131,3 @@ def run(args: Sequence[str] | None = None) -> int:
         print(bounded(f"mucc-opt: error: {error}"), file=sys.stderr)
         return 2
     return 0
-
-
-def main() -> NoReturn:
-    """Run `mucc-opt` as a process of its own."""
-    start.run(run)

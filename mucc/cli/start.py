@@ -41,13 +41,7 @@ def mucc_agent() -> NoReturn:
 
 def mucc_opt() -> NoReturn:
     """`mucc-opt`."""
-
-    def command() -> int:
-        from mucc.cli.opt import run
-
-        return run()
-
-    run(command)
+    run(lambda: _tool("mucc.cli.opt"))
 
 
 def _tool(module: str) -> int:

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 from processes import HANG, wait_for
 
 from bench.signals import KERNEL, environment, finished, make_compilers
-from mucc.build.cache import SUFFIX
+from mucc.build.cache.entries import SUFFIX
 from mucc.process import processes
 from mucc.process.processes import Process
 
@@ -67,6 +68,8 @@ class Place:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # The tests may run under nohup, whose children ignore SIGHUP.
+            preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
         )
         self.started.append(process)
         return process

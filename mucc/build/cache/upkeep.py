@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from mucc.build.cache import LEVELS, SUFFIX, count, counted, folders, locks, unpack
+from mucc.build.cache import folders, locks
+from mucc.build.cache.entries import LEVELS, SUFFIX, count, counted, unpack
 from mucc.files import unfinished
 from mucc.files.digest import FORMAT
 

@@ -2,6 +2,7 @@
 
 from xdsl.ir import Dialect
 
+from mucc.dialects.mu import canonicalization
 from mucc.dialects.mu.ops import attributes, operations
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
@@ -29,3 +30,6 @@ Mu = Dialect(
         SwitchAttr,
     ],
 )
+
+# Loading them gives the operations their patterns.
+PATTERNS = canonicalization.PATTERNS

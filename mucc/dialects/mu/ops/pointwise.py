@@ -36,6 +36,7 @@ from mucc.dialects.mu.types import DTYPES, Shaped, TensorType
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
+    from xdsl.pattern_rewriter import RewritePattern
     from xdsl.printer import Printer
 
 ValueConstraint = (
@@ -74,13 +75,13 @@ def _is_whole(value: SSAValue) -> bool:
 
 
 class CanonicalizationTrait(HasCanonicalizationPatternsTrait):
-    """Looks the patterns up lazily, so that loading the dialect stays cheap."""
+    """Canonicalised by `patterns`, which `mucc.dialects.mu.canonicalization` sets when it is loaded."""
+
+    patterns: ClassVar[tuple[RewritePattern, ...]] = ()
 
     @classmethod
-    def get_canonicalization_patterns(cls):
-        from mucc.dialects.mu.canonicalization import PATTERNS
-
-        return PATTERNS
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        return cls.patterns
 
 
 class ElementwiseOp(IRDLOperation, ABC):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
 from mucc.kernels.gemm.scheduling.config import Candidate, Problem, Schedule
 from mucc.target.facts import Device
+
+if TYPE_CHECKING:
+    from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
 
 
 def candidates(

@@ -8,23 +8,13 @@ Sources, below `cutlass/gemm/threadblock/`: `default_mma_core_{sm80,sm75,simt}.h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import product
-from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.base import Family
 from mucc.kernels.gemm.scheduling.config import (
-    Estimate,
     GemmConfig,
     Problem,
-    Schedule,
-    Violation,
     operand_bytes,
 )
-from mucc.kernels.gemm.scheduling.cost import Extents, with_gather
-from mucc.target.facts import Device, Facts
 
 MAINLOOP = "multistage"
 
@@ -188,113 +178,3 @@ def can(problem: Problem) -> bool:
     """Whether the family has a kernel for a problem, with some schedule."""
     plain = problem.rights == 1 and not problem.grouped and not problem.sparse
     return problem.compute in COMPUTES and plain
-
-
-_TILES = (
-    *((m, n) for m, n in ((128, 256), (256, 128), (128, 128), (256, 64), (64, 256))),
-    *((m, n) for m, n in ((128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64))),
-)
-
-
-class Multistage(Family):
-    """Kernels of CUTLASS 2.x mainloops."""
-
-    mainloops = (MAINLOOP,)
-    computes = COMPUTES
-    schedulers = ("persistent", "stream_k", "split_k")
-
-    def __init__(self, beside: tuple[str, ...] = ()):
-        """`beside` are the formats of faster kernels, which are chosen instead where rows are aligned."""
-        self.beside = beside
-
-    def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
-        """Every tile at both depths, with as many stages as hide loads, up to four."""
-        others = problem.compute in self.beside and (problem.granules.wide or not can(problem))
-        if others and pinned.get("mainloop") != MAINLOOP:
-            return
-        for (m, n), depth in product(_TILES, depths(problem.compute)):
-            schedule = replace(Schedule((m, n, depth), mainloop=MAINLOOP, swizzle=4), **pinned)
-            config = problem.config(schedule)
-            fitting = max_stages(config, facts.limits.shared_memory)
-            if problem.compute == "f32" and (config.a_k_major or config.b_k_major):
-                wanted = (2,)
-            else:
-                wanted = (3, 4)
-            for stages in wanted:
-                yield replace(schedule, stages=max(min(stages, fitting), least_stages(config)))
-
-    def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
-        """Rounds of tiles, each bound by arithmetic, by reading shared memory, or by loads."""
-        config = problem.config(schedule)
-        sm = facts.multiprocessor
-        m, n, k = (max(x, 1) for x in config.tile)
-        warp = warp_tile(config.compute, config.tile) or (32, 32)
-        warps = max(1, m // warp[0]) * max(1, n // warp[1])
-        stages = schedule.stages or 2
-        resident = _resident(facts, config, stages, warps)
-        share = 1.0 if config.compute == "f32" else sm.mma_sync_share
-        if config.compute == "tf32x3":
-            share *= SPLITTING
-        math = 2.0 * m * n / (sm.flops_per_cycle(config.compute) * share)
-        size = config.element_bytes
-        if config.compute == "f32":
-            # 4x8 lanes read neighbours 16 bytes at a time, many the same: two cycles for each such read.
-            shared = warps * (warp[0] / 4 + warp[1] / 8) / 2
-        else:
-            shared = (m * max(1, n // warp[1]) + n * max(1, m // warp[0])) * size / SHARED_BANDWIDTH
-        load = (m + n) * size / sm.l2_bytes_per_cycle
-        single = m * (config.granules.a == 2) + n * (config.granules.b == 2)
-        if config.compute == "f32":
-            single = 2 * (m + n)  # to registers and on to shared memory
-        times = {"math": math, "shared memory": shared, "L2": load, "loads": single / LOADS_PER_CYCLE}
-        limit = max(times, key=lambda name: times[name])
-        step = (1 - EXPOSED) * times[limit] + EXPOSED * sum(times.values())
-        extents = Extents.of(problem)
-        tiles = ceil(extents.m / m) * ceil(extents.n / n) * extents.batch * max(config.splits, 1)
-        depth = ceil(ceil(extents.k / k) / max(config.splits, 1)) * k
-        places = device.multiprocessors * resident
-        waves = tiles / places
-        rounds = ceil(waves) if extents.exact else max(waves, 1.0)
-        if config.scheduler == "stream_k":
-            rounds = max(waves, 1.0 / max(1, depth // k))
-        # In the last round fewer blocks share a multiprocessor.
-        busy = min(resident, ceil(tiles / device.multiprocessors))
-        clock = device.clock(sm)
-        slack = 1.0 + 0.1 / max(stages - 1, 1) / busy
-        parts = {
-            "mainloop": rounds * busy * depth * step * slack / clock,
-            "fill": rounds * LATENCY / clock,
-        }
-        if config.scheduler == "stream_k" and waves % 1:
-            # Each block writes the sums of two tiles, which others read.
-            parts["reduction"] = 4 * 4 * m * n * resident / sm.l2_bytes_per_cycle / clock
-        moved = extents.moved(size, config.epilogue)
-        estimate = Estimate.of(parts, limit, waves, rounds, places, extents.flops, moved)
-        return with_gather(facts, device, problem, estimate)
-
-    def smem_bytes(self, config: GemmConfig, stages: int) -> int:
-        return smem_bytes(config, stages)
-
-    def max_stages(self, facts: Facts, config: GemmConfig) -> int:
-        return max_stages(config, facts.limits.shared_memory)
-
-    def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
-        from mucc.kernels.gemm.scheduling import multistage_rules
-
-        return multistage_rules.violations(facts.limits, config, stages)
-
-    def is_legal(self, facts: Facts, config: GemmConfig, stages: int | None) -> bool:
-        from mucc.kernels.gemm.scheduling import multistage_rules
-
-        return next(multistage_rules.broken(facts.limits, config, stages), None) is None
-
-
-def _resident(facts: Facts, config: GemmConfig, stages: int, warps: int) -> int:
-    """Blocks that run on a multiprocessor at the same time."""
-    if warp_tile(config.compute, config.tile) is None:
-        return 1
-    m, n, _ = config.tile
-    registers = min(255, m * n // (32 * warps) + 120)
-    by_registers = facts.multiprocessor.registers // (registers * 32 * warps)
-    by_memory = facts.multiprocessor.shared_memory // (smem_bytes(config, stages) + 1024)
-    return max(1, min(by_registers, by_memory))

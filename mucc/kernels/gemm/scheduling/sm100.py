@@ -5,9 +5,10 @@ No kernel of this target has run yet.
 
 from __future__ import annotations
 
-from mucc.kernels.gemm.scheduling import multistage, skinny
+from mucc.kernels.gemm.scheduling import skinny
 from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
 from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.multistage_family import Multistage
 
 
 class Sm100(GemmTarget):
@@ -23,4 +24,4 @@ class Sm100(GemmTarget):
         from mucc.kernels.gemm.scheduling.sm100_rules import COMPUTES
         from mucc.kernels.gemm.scheduling.sm100_schedule import Sm100Tma
 
-        return Sm100Tma(), multistage.Multistage(beside=COMPUTES), skinny.Skinny()
+        return Sm100Tma(), Multistage(beside=COMPUTES), skinny.Skinny()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mucc.kernels.gemm.scheduling import multistage, skinny
 from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
 from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.multistage_family import Multistage
 
 
 class Sm80(GemmTarget):
@@ -24,4 +25,4 @@ class Sm80(GemmTarget):
 
     @property
     def families(self) -> tuple[Family, ...]:
-        return multistage.Multistage(), skinny.Skinny()
+        return Multistage(), skinny.Skinny()

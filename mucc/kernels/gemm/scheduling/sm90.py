@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mucc.kernels.gemm.scheduling import multistage, skinny
 from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
 from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.multistage_family import Multistage
 
 _CONVERTS = (
     "`stage h = dequantize(...)` or a `cast` has a kernel of its own convert them, which suits every mainloop"
@@ -48,7 +49,7 @@ class Sm90(GemmTarget):
         from mucc.kernels.gemm.scheduling.sm90_rules import COMPUTES
         from mucc.kernels.gemm.scheduling.sm90_schedule import TMA
 
-        return TMA, COPIED, multistage.Multistage(beside=COMPUTES), skinny.Skinny()
+        return TMA, COPIED, Multistage(beside=COMPUTES), skinny.Skinny()
 
     def picks(self, compute: str) -> bool:
         from mucc.kernels.gemm.scheduling.copied_rules import COMPUTES
