@@ -54,12 +54,12 @@ class KernelCode(ABC):
 
     @property
     def headers(self) -> Headers | None:
-        """The headers of CUTLASS's kernels that the text needs; None where it needs none of them."""
+        """The headers of a CUTLASS kernel; None for a kernel without CUTLASS."""
         return None
 
     @property
     def light_headers(self) -> tuple[str, ...]:
-        """Further headers, of kernels without CUTLASS."""
+        """The headers of a kernel without CUTLASS."""
         return ()
 
     @property
@@ -82,20 +82,25 @@ class KernelCode(ABC):
         """
         return None
 
-    # Of kernels that are built from a skeleton
+
+class SkeletonCode(KernelCode):
+    """A kernel that may be built from a skeleton, whose code pointwise bodies are put into."""
 
     @property
+    @abstractmethod
     def bodies(self) -> Sequence[Body]:
         """The pointwise work that is put into the skeleton's code."""
-        raise NotImplementedError
 
+    @abstractmethod
     def skeleton(self) -> Skeleton:
         """All but the pointwise work, for any program that it fits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def launch(self, skeleton: str) -> list[str]:
-        """What the program does with the kernel; `skeleton` is the C++ name of its skeleton."""
-        raise NotImplementedError
+        """Return the C++ lines that describe a call to the kernel and launch it.
+
+        `skeleton` is the C++ name of the kernel's skeleton.
+        """
 
 
 class LightCode(KernelCode):

@@ -12,9 +12,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation
 
-from mucc.codegen.kernel_code import KernelCode, Skeleton
+from mucc.codegen.kernel_code import KernelCode, Skeleton, SkeletonCode
 from mucc.codegen.memory import Places
 from mucc.codegen.names import Namer, comment_text, raw_string_literal, words
+from mucc.codegen.texts import Texts
 from mucc.compiler.host import host_side, launches_lists, workspace_struct
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
@@ -179,8 +180,9 @@ class _Apart(_Stages):
 
     def write(self, op: DeviceKernelOp, places: Places, scope: str, entry: str) -> str:
         written = kind_of(op).code(op, places, canonical=True)
-        if written.texts(entry):
-            return self._light(op, places, scope, written, entry)
+        if (texts := written.texts(entry)) is not None:
+            return self._light(op, places, scope, written, texts, entry)
+        assert isinstance(written, SkeletonCode)
         skeleton = written.skeleton()
         if skeleton.symbol not in self.skeletons:
             self.skeletons.append(skeleton.symbol)
@@ -190,15 +192,16 @@ class _Apart(_Stages):
         table = f'mucc::Code code{{"{code.entry}", &{code.image}}};'
         return _namespace(scope, [*own, table, "", *written.launch(skeleton.symbol)])
 
-    def _light(self, op: DeviceKernelOp, places: Places, scope: str, written: KernelCode, entry: str) -> str:
+    def _light(
+        self, op: DeviceKernelOp, places: Places, scope: str, written: KernelCode, texts: Texts, entry: str
+    ) -> str:
         """A stage whose kernels are compiled with their bodies."""
-        texts = written.texts(entry)
-        assert texts is not None
         source = f"#include <{written.device_header}>\n\n{texts.device}\n"
         code, own = self._code(op, places, scope, source, entry)
         if code.entry != entry:
-            texts = written.texts(code.entry)
-            assert texts is not None
+            renamed = written.texts(code.entry)
+            assert renamed is not None
+            texts = renamed
         return _namespace(scope, [*own, texts.data, "", texts.codes(code.image), "", texts.launch])
 
     def _code(

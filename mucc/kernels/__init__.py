@@ -1,1 +1,1 @@
-"""The kinds of device kernel, a folder each."""
+"""Device kernels: an interface, a registry, and one folder for each kind (gemm, map, reduce)."""

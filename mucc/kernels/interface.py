@@ -109,7 +109,7 @@ class Kind(ABC, Generic[Op]):
         return ()
 
     def schedule(self, op: Op) -> Mapping[str, str]:
-        """The settings of the kernel's schedule, in the order in which source lists them."""
+        """Return the schedule's settings as source text by name, in the order of `schedule` blocks."""
         return {}
 
     def taking_any_rows(self, op: Op) -> str | None:

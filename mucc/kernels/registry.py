@@ -1,4 +1,4 @@
-"""The kinds of device kernels. A further kind is a folder, and a line here."""
+"""Registry of the kinds of device kernels: a new kind is a folder of `mucc/kernels` and a line here."""
 
 from __future__ import annotations
 

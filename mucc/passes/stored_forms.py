@@ -97,7 +97,7 @@ def _element(value: SSAValue) -> Attribute:
 
 def _is_exact(op: Operation, exact: set[SSAValue]) -> bool:
     """Whether the result is a number of its dtype already, as parameters are: storing it rounds nothing."""
-    if isinstance(op, CastOp | StoredOp):
+    if isinstance(op, CastOp):
         return True
     moves = (*VIEWS, GatherOp, ScatterOp, RetypeOp, NegOp, AbsOp, MinOp, MaxOp)
     return isinstance(op, moves) and all(
@@ -150,7 +150,7 @@ def _widen(op: ElementwiseOp | ContractionOp, forms: StoredForms, needed: bool) 
 
 
 def _round(op: ElementwiseOp | ContractionOp) -> None:
-    """Have all who read a value read what is stored of it."""
+    """Insert `mu.stored` after a value, and let every use read the rounded number."""
     rounded = StoredOp(op.result, _element(op.result))
     rounded.location = op.location
     rounded.result.name_hint = op.result.name_hint

@@ -48,7 +48,7 @@ _HOMES = {
     "mucc.library.packing": ("pack_s4", "pack_u4", "unpack_s4", "unpack_u4"),
     "mucc.library.sparse": ("densify", "sparsify"),
 }
-"""The names by the modules that define them."""
+"""By module, the names of this package that it defines; each is imported on first use."""
 
 
 def __getattr__(name: str) -> object:

@@ -44,7 +44,7 @@ class Multiprocessor(NamedTuple):
     fp32_per_cycle: int
     special_per_cycle: int
     tensor_flops_per_cycle: Mapping[str, int]
-    """Dense tensor-core operations per cycle by compute type; a multiply-add is two."""
+    """Dense tensor-core FLOPs per cycle of one multiprocessor, by compute type; a multiply-add is two."""
     l2_bytes_per_cycle: int
     """What a multiprocessor can load from L2."""
     mma_sync_share: float = 1.0

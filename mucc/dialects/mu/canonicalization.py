@@ -10,7 +10,6 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
@@ -165,5 +164,3 @@ PATTERNS: tuple[RewritePattern, ...] = (
     FoldConstants(),
     SquareOfPow(),
 )
-
-CanonicalizationTrait.patterns = PATTERNS

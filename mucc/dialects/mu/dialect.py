@@ -2,8 +2,9 @@
 
 from xdsl.ir import Dialect
 
-from mucc.dialects.mu import canonicalization
+from mucc.dialects.mu.canonicalization import PATTERNS
 from mucc.dialects.mu.ops import attributes, operations
+from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait
 from mucc.dialects.mu.schedule import (
     ClusterAttr,
     EpilogueTileAttr,
@@ -31,5 +32,4 @@ Mu = Dialect(
     ],
 )
 
-# Loading them gives the operations their patterns.
-PATTERNS = canonicalization.PATTERNS
+CanonicalizationTrait.patterns = PATTERNS

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.ops.stage import StageKind, StageOp
-from mucc.dialects.mu.schedule import Mainloop, SchedulerKind
+from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.interface import IndexTensor, Kind, Measured, Offer
@@ -76,17 +76,11 @@ class GemmKind(Kind[GemmOp]):
         )
 
     def schedule(self, op: GemmOp) -> Mapping[str, str]:
-        assert op.tile and op.cluster and op.mainloop and op.scheduler and op.stages
-        return {
-            "tile": str(op.tile),
-            "cluster": str(op.cluster),
-            "mainloop": op.mainloop.data.value,
-            "stages": str(op.stages.value.data),
-            "scheduler": str(op.scheduler),
-            **({"exchange": "on"} if op.is_exchanged else {}),
-            **({"epilogue": str(op.epilogue)} if op.epilogue else {}),
-            **({"pdl": "on"} if op.is_dependent else {}),
-        }
+        from mucc.kernels.gemm.select import settings_in
+
+        settings = dict(settings_in(op))
+        order = ("tile", "cluster", "mainloop", "stages", "scheduler", "exchange", "epilogue", "pdl")
+        return {name: settings[name] for name in order if settings.get(name, "off") != "off"}
 
     def taking_any_rows(self, op: GemmOp) -> str | None:
         from mucc.kernels.gemm.description import problem_of
@@ -157,11 +151,7 @@ class GemmKind(Kind[GemmOp]):
         return True
 
     def needs_scratch(self, op: GemmOp) -> bool:
-        """Where several blocks share an output tile, but for skinny ones: these share it by other means."""
-        assert op.mainloop and op.scheduler
-        if op.mainloop.data is Mainloop.SKINNY:
-            return False
-        return op.scheduler.kind.data != SchedulerKind.PERSISTENT
+        return op.needs_scratch
 
     def launches_lists(self, op: GemmOp) -> bool:
         return op.is_listed

@@ -1,4 +1,4 @@
-"""The device kernel of a contraction."""
+"""`cutlass.gemm`: the op of a contraction kernel."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class GemmOp(DeviceKernelOp):
 
     @property
     def is_grouped(self) -> bool:
-        """Whether groups of rows have a matrix B each."""
+        """Whether the GEMM is grouped: each group of rows of A is multiplied by a B of its own."""
         return self.offsets is not None
 
     @property
@@ -216,6 +216,13 @@ class GemmOp(DeviceKernelOp):
     def is_dependent(self) -> bool:
         """Whether the kernel starts while the one before it still runs."""
         return self.pdl is not None and self.pdl.data is Switch.ON
+
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether blocks share output tiles through the workspace, as those of a skinny kernel never do."""
+        if self.mainloop is None or self.scheduler is None or self.mainloop.data is Mainloop.SKINNY:
+            return False
+        return self.scheduler.kind.data != SchedulerKind.PERSISTENT
 
     @property
     def destination(self) -> StoreDOp | ScatterDOp | None:

@@ -1,4 +1,4 @@
-"""What a contraction's kernel demands of rows: promises about dims, or errors."""
+"""Derive which extents must be multiples of a copy's width: promises about dims, or errors."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def is_rounded(value: SSAValue) -> bool:
             continue
         seen.add(value)
         match owner := value.owner:
-            case e.CastOp() | e.StoredOp() | PinOp():
+            case e.CastOp() | PinOp():
                 continue
             case e.ConstantOp() if owner.value.value.data in (0.0, 1.0):
                 continue

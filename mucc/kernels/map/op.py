@@ -1,4 +1,4 @@
-"""The device kernel of pointwise work."""
+"""`cutlass.map`: the op of a pointwise kernel."""
 
 from __future__ import annotations
 

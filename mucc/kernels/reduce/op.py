@@ -1,4 +1,4 @@
-"""The device kernel of a reduction."""
+"""`cutlass.reduce`: the op of a reduction kernel."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _is_whole(value: SSAValue) -> bool:
 
 
 class CanonicalizationTrait(HasCanonicalizationPatternsTrait):
-    """Canonicalised by `patterns`, which `mucc.dialects.mu.canonicalization` sets when it is loaded."""
+    """Canonicalised by `patterns`, which `mucc.dialects.mu.dialect` sets for xDSL's tools."""
 
     patterns: ClassVar[tuple[RewritePattern, ...]] = ()
 

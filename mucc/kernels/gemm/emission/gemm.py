@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
 from mucc.codegen.body import Body
-from mucc.codegen.kernel_code import ENTRY, Headers, KernelCode, Skeleton
+from mucc.codegen.kernel_code import ENTRY, Headers, Skeleton, SkeletonCode
 from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Product
 from mucc.codegen.names import Namer, comment_text, string_literal, words
 from mucc.codegen.texts import used_locals
@@ -24,7 +24,6 @@ from mucc.dialects.mu.schedule import (
     Mainloop,
     MainloopAttr,
     SchedulerAttr,
-    SchedulerKind,
     TileAttr,
 )
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits
@@ -49,16 +48,6 @@ def scheduler_of(op: GemmOp) -> SchedulerAttr:
     if op.scheduler is None:
         raise EmissionError("a gemm without a scheduler: select-schedule has not run")
     return op.scheduler
-
-
-def needs_scratch(op: GemmOp) -> bool:
-    """Whether the kernel itself wants workspace: where several blocks share an output tile.
-
-    Those of a skinny kernel share it through their own memory.
-    """
-    if op.mainloop is not None and op.mainloop.data is Mainloop.SKINNY:
-        return False
-    return scheduler_of(op).kind.data != SchedulerKind.PERSISTENT
 
 
 def shape_type(*sizes: int) -> str:
@@ -88,7 +77,7 @@ def skeleton_of(headers: Headers, types: str, arguments: str) -> Skeleton:
     return Skeleton(symbol, device, host)
 
 
-class Gemm(KernelCode):
+class Gemm(SkeletonCode):
     """The text of one contraction kernel: what shapes CUTLASS's types, and what one program does with it.
 
     With `canonical` the types are named and commented for no program in particular.
@@ -244,7 +233,7 @@ class Gemm(KernelCode):
         ]
 
     def launch(self, skeleton: str) -> list[str]:
-        """What the program does with the kernel; `skeleton` is the C++ name of its skeleton."""
+        """Return the C++ lines that describe a call to the kernel and launch it, through this `skeleton`."""
         return [*self._describe(), "", *self._run(skeleton)]
 
     def tensor_comment(self, matrix: Matrix) -> str:
@@ -303,7 +292,7 @@ class Gemm(KernelCode):
         lines += [f"  return {skeleton}.run(c, stage, scratch);", "}"]
         if self.op.is_listed:
             lines += ["", *self._run_list(skeleton)]
-        if needs_scratch(self.op):
+        if self.op.needs_scratch:
             lines += [
                 "",
                 "int64_t scratch_bytes(mucc::Call const& c) {",

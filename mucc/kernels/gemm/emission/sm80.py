@@ -16,7 +16,7 @@ from mucc.codegen.memory import CUTLASS_TYPES, EmissionError
 from mucc.codegen.names import string_literal
 from mucc.dialects.mu.schedule import Raster, SchedulerKind
 from mucc.dialects.mu.types import dtype_bytes
-from mucc.kernels.gemm.emission.gemm import Gemm, needs_scratch, wrapped
+from mucc.kernels.gemm.emission.gemm import Gemm, wrapped
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix
 from mucc.kernels.gemm.emission.vectors import MatrixNode, VectorEpilogue
 from mucc.kernels.gemm.scheduling import multistage
@@ -94,7 +94,7 @@ class Sm80Gemm(Gemm):
             *self.vectors.struct(),
             "",
             f"using Kernel = mucc::multistage::Kernel<Mainloop, {units}, Visitor, "
-            f"{'true' if needs_scratch(self.op) else 'false'}{', true' * self.streams}>;",
+            f"{'true' if self.op.needs_scratch else 'false'}{', true' * self.streams}>;",
             f"static_assert(Kernel::kShared <= {self.target.smem_bytes}, {string_literal(too_much)});",
         ]
 
@@ -123,7 +123,7 @@ class Sm80Gemm(Gemm):
         lines = [f"  p.swizzle = {self.scheduler.swizzle.data};"]
         if raster is not Raster.HEURISTIC:
             lines.append(f"  p.raster = mucc::gemm::Raster::{_RASTERS[raster]};")
-        if needs_scratch(self.op):
+        if self.op.needs_scratch:
             lines.append(f"  p.splits = {self.scheduler.splits.data};")
         return lines
 

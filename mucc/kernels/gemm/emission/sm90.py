@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.rules import BLOCK
 from mucc.dialects.mu.schedule import Mainloop, Raster, SchedulerKind
 from mucc.kernels.gemm.description import config_of
-from mucc.kernels.gemm.emission.gemm import Gemm, needs_scratch, shape_type, wrapped
+from mucc.kernels.gemm.emission.gemm import Gemm, shape_type, wrapped
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, stride_parts, stride_type
 from mucc.kernels.gemm.emission.lean import LeanEpilogue, is_lean, warpgroups
 from mucc.kernels.gemm.scheduling.sm90_memory import stage_bytes
@@ -271,7 +271,7 @@ class Sm90Gemm(Gemm):
     @property
     def tile_scheduler(self) -> str:
         """The C++ type that tells the kernel how to walk over tiles."""
-        return f"cutlass::gemm::{'StreamK' if needs_scratch(self.op) else 'Persistent'}Scheduler"
+        return f"cutlass::gemm::{'StreamK' if self.op.needs_scratch else 'Persistent'}Scheduler"
 
     @property
     def mainloop_wrapper(self) -> str:
@@ -309,7 +309,7 @@ class Sm90Gemm(Gemm):
             lines.append(f"to.epilogue.thread = {given};")
         if self.mainloop is not Mainloop.WARPSPECIALIZED:
             lines.append("mucc::gemm::set_raster<Kernel>(p, to);")
-        if needs_scratch(self.op):
+        if self.op.needs_scratch:
             lines.append("mucc::gemm::set_splits<Kernel>(p, to);")
         return [
             "// What CUTLASS makes of a problem.",
@@ -325,7 +325,7 @@ class Sm90Gemm(Gemm):
         lines = [f"  p.swizzle = {scheduler.swizzle.data};"]
         if raster is not Raster.HEURISTIC:
             lines.append(f"  p.raster = mucc::gemm::Raster::{_RASTERS[raster]};")
-        if needs_scratch(self.op):
+        if self.op.needs_scratch:
             lines.append(f"  p.splits = {scheduler.splits.data};")
             if scheduler.kind.data == SchedulerKind.SPLIT_K:
                 lines.append("  p.split_k = true;")

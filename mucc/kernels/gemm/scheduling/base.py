@@ -67,7 +67,7 @@ class Family(ABC):
 
 
 class GemmTarget(Target, ABC):
-    """A target with its families of contraction kernels: what fits it, and what suits it."""
+    """A target's contraction kernels: which schedules are legal on it, and which are fastest."""
 
     def __init__(self, name: str):
         super().__init__(name)
