@@ -10,5 +10,7 @@ from mucc.dialects.cutlass.ops import OPERATIONS
 from mucc.kernels.registry import kinds
 
 Cutlass = Dialect(
-    "cutlass", [*OPERATIONS, *(kind.op for kind in kinds()), *NODES], [GemmShapeAttr, RequirementAttr]
+    "cutlass",
+    [*OPERATIONS, *(kind.op for kind in kinds()), *NODES, *(node for kind in kinds() for node in kind.nodes)],
+    [GemmShapeAttr, RequirementAttr],
 )

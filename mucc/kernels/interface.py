@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
@@ -76,6 +76,9 @@ class FormingStage(Protocol):
         ...
 
 
+Meaning = Callable[["CutlassFunctions", Any, tuple[Any, ...]], tuple[Any, ...]]
+"""What a node computes in float64, of its operands' values."""
+
 Measured = Callable[[Query], Mapping[str, str]]
 """Settings that were measured to suit a kernel best; they agree with what is pinned."""
 
@@ -86,6 +89,9 @@ class Kind(ABC, Generic[Op]):
     name: ClassVar[str]
     """What manifests call it."""
     op: type[Op]
+
+    nodes: ClassVar[tuple[type[Operation], ...]] = ()
+    """The nodes that only kernels of this kind have."""
 
     # Stages: which operations such a kernel computes
 
@@ -214,6 +220,10 @@ class Kind(ABC, Generic[Op]):
     @abstractmethod
     def interpret(self, functions: CutlassFunctions, op: Op, args: tuple[Any, ...]) -> None:
         """Set `functions.launch`, the space and the sums over which the kernel's nodes are interpreted."""
+
+    def meanings(self) -> Mapping[type[Operation], Meaning]:
+        """What each of the kind's nodes computes."""
+        return {}
 
     @abstractmethod
     def code(self, op: Op, places: Places, *, canonical: bool = False) -> KernelCode:

@@ -21,13 +21,21 @@ from xdsl.interpreter import (
 )
 from xdsl.ir import Operation
 
-from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.arrays import Arrays, arrays_for, to_tf32
+from mucc.dialects.cutlass.nodes import (
+    BitsOp,
+    ComputeOp,
+    LoadOp,
+    ReductionNode,
+    ScatterNode,
+    StoreOp,
+    YieldOp,
+    are_bits,
+)
+from mucc.dialects.mu.arrays import Arrays, arrays_for
 from mucc.dialects.mu.interpreter import (
     MuFunctions,
     argument_values,
-    by_group,
     gathered,
     scattered,
     sizes_of,
@@ -35,7 +43,8 @@ from mucc.dialects.mu.interpreter import (
 )
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
-from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.mu.types import Dims
+from mucc.kernels.interface import Meaning
 from mucc.kernels.registry import kind_of, kinds
 
 
@@ -47,7 +56,7 @@ class Buffer:
 
 
 @dataclass
-class _Launch:
+class Launch:
     """The device kernel being interpreted: its space, its accumulators."""
 
     space: tuple[int, ...]
@@ -67,13 +76,22 @@ def _run_kernel(
     return OpImplResult((), None)
 
 
+def _run_node(meaning: Meaning) -> Any:
+    def run(functions: CutlassFunctions, interpreter: Interpreter, op: Operation, args: PythonValues) -> Any:
+        from xdsl.interpreter import OpImplResult
+
+        return OpImplResult(meaning(functions, op, args), None)
+
+    return run
+
+
 @register_impls
 class CutlassFunctions(MuFunctions):
     """Implementations of the `cutlass` ops, on top of those of `mu`."""
 
     def __init__(self, arrays: Arrays, sizes: dict[str, int]):
         super().__init__(arrays, sizes)
-        self.launch = _Launch(())
+        self.launch = Launch(())
         self.ends: Any = None
         """The ends of groups of rows, where the kernel has some."""
 
@@ -82,6 +100,8 @@ class CutlassFunctions(MuFunctions):
         yield from super()._impls()
         for kind in kinds():
             yield kind.op, _run_kernel
+            for node, meaning in kind.meanings().items():
+                yield node, _run_node(meaning)
 
     @staticmethod
     def read(value: Any) -> Any:
@@ -96,6 +116,7 @@ class CutlassFunctions(MuFunctions):
         return tuple(self.sizes[d] if isinstance(d, str) else d for d in dims)
 
     def store(self, buffer: Any, type: Any, value: Any) -> None:
+        """Write a value for each element of the launch's space to a buffer of a type."""
         shape = self.shape(type)
         full = value + self.arrays.full(self.launch.space, 0.0)
         buffer.value = self.stored(full.reshape(shape), type)
@@ -127,142 +148,46 @@ class CutlassFunctions(MuFunctions):
     def begin(self, dims: Dims, *accumulators: Any, axes: Sequence[int] = ()) -> None:
         """Begin a device kernel over a space, with values of its accumulators, or `axes` that it reduces."""
         space = self.extents(dims)
-        self.launch = _Launch(space, tuple(self.arrays.xp.broadcast_to(v, space) for v in accumulators), axes)
+        self.launch = Launch(space, tuple(self.arrays.xp.broadcast_to(v, space) for v in accumulators), axes)
 
-    @impl(nodes.AccFetchOp)
-    def acc_fetch(self, interpreter: Interpreter, op: nodes.AccFetchOp, args: PythonValues) -> PythonValues:
-        return (self.launch.accumulators[op.second is not None],)
-
-    @impl(nodes.SrcFetchOp)
-    def src_fetch(self, interpreter: Interpreter, op: nodes.SrcFetchOp, args: PythonValues) -> PythonValues:
+    @impl(LoadOp)
+    def load(self, interpreter: Interpreter, op: LoadOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
 
-    @impl(nodes.AuxLoadOp)
-    def aux_load(self, interpreter: Interpreter, op: nodes.AuxLoadOp, args: PythonValues) -> PythonValues:
-        return (self.read(args[0]),)
-
-    @impl(nodes.RowBroadcastOp)
-    def row(self, interpreter: Interpreter, op: nodes.RowBroadcastOp, args: PythonValues) -> PythonValues:
-        return (self.read(args[0]),)
-
-    @impl(nodes.ColBroadcastOp)
-    def col(self, interpreter: Interpreter, op: nodes.ColBroadcastOp, args: PythonValues) -> PythonValues:
-        return (self.read(args[0]),)
-
-    @impl(nodes.GroupRowOp)
-    def group_row(self, interpreter: Interpreter, op: nodes.GroupRowOp, args: PythonValues) -> PythonValues:
-        return (by_group(self.read(args[0]), self.ends),)
-
-    @impl(nodes.GroupScalarOp)
-    def group_scalar(
-        self, interpreter: Interpreter, op: nodes.GroupScalarOp, args: PythonValues
-    ) -> PythonValues:
-        return (by_group(self.read(args[0]), self.ends)[:, None],)
-
-    @impl(nodes.ScalarBroadcastOp)
-    def scalar(
-        self, interpreter: Interpreter, op: nodes.ScalarBroadcastOp, args: PythonValues
-    ) -> PythonValues:
-        return (self.read(args[0]),)
-
-    @impl(nodes.LoadOp)
-    def load(self, interpreter: Interpreter, op: nodes.LoadOp, args: PythonValues) -> PythonValues:
-        return (self.read(args[0]),)
-
-    @impl(nodes.BitsOp)
-    def bits(self, interpreter: Interpreter, op: nodes.BitsOp, args: PythonValues) -> PythonValues:
+    @impl(BitsOp)
+    def bits(self, interpreter: Interpreter, op: BitsOp, args: PythonValues) -> PythonValues:
         return (args[0],)
 
-    @impl(nodes.ComputeOp)
-    def compute(self, interpreter: Interpreter, op: nodes.ComputeOp, args: PythonValues) -> PythonValues:
+    @impl(ComputeOp)
+    def compute(self, interpreter: Interpreter, op: ComputeOp, args: PythonValues) -> PythonValues:
         return interpreter.run_ssacfg_region(op.body, args, "compute")
 
-    @impl_terminator(nodes.YieldOp)
-    def yield_scalar(self, interpreter: Interpreter, op: nodes.YieldOp, args: PythonValues):
+    @impl_terminator(YieldOp)
+    def yield_scalar(self, interpreter: Interpreter, op: YieldOp, args: PythonValues):
         return ReturnedValues(args), ()
 
-    @impl(nodes.StoreDOp)
-    def store_d(self, interpreter: Interpreter, op: nodes.StoreDOp, args: PythonValues) -> PythonValues:
+    @impl(StoreOp)
+    def map_store(self, interpreter: Interpreter, op: StoreOp, args: PythonValues) -> PythonValues:
         self.store(args[1], op.destination.type, args[0])
         return ()
 
-    @impl(nodes.AuxStoreOp)
-    def aux_store(self, interpreter: Interpreter, op: nodes.AuxStoreOp, args: PythonValues) -> PythonValues:
-        self.store(args[1], op.destination.type, args[0])
-        return ()
-
-    @impl(nodes.StoreOp)
-    def map_store(self, interpreter: Interpreter, op: nodes.StoreOp, args: PythonValues) -> PythonValues:
-        self.store(args[1], op.destination.type, args[0])
-        return ()
-
-    @impl(nodes.StorePartsOp)
-    def store_parts(
-        self, interpreter: Interpreter, op: nodes.StorePartsOp, args: PythonValues
-    ) -> PythonValues:
-        """Parts of each element, side by side before the last axis."""
-        full = args[0] + self.arrays.full(self.launch.space, 0.0)
-        high = to_tf32(self.arrays, full)
-        parts = {nodes.Part.HIGH: high, nodes.Part.LOW: to_tf32(self.arrays, full - high)}
-        value = self.arrays.xp.stack([parts[kind] for kind in op.kinds], -2)
-        args[1].value = self.stored(value.reshape(self.shape(op.destination.type)), op.destination.type)
-        return ()
-
-    @impl(nodes.ScatterDOp)
-    def scatter_d(self, interpreter: Interpreter, op: nodes.ScatterDOp, args: PythonValues) -> PythonValues:
-        return self.scatter_store(op, args)
-
-    @impl(nodes.ScatterStoreOp)
-    def map_scatter(
-        self, interpreter: Interpreter, op: nodes.ScatterStoreOp, args: PythonValues
-    ) -> PythonValues:
-        return self.scatter_store(op, args)
-
-    def scatter_store(self, op: nodes.ScatterNode, args: PythonValues) -> PythonValues:
+    def scatter_store(self, op: ScatterNode, args: PythonValues) -> PythonValues:
         """Store rows over what a buffer holds already."""
         full = self.stored(args[0] + self.arrays.full(self.launch.space, 0.0), op.destination.type)
         before = self.read(args[1]) + 0.0
         args[1].value = scattered(before, full, self.read(args[2]))
         return ()
 
-    def reduced(self, op: nodes.ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:
+    def reduced(self, op: ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:
         """Store a reduction over the launch's space, shaped as the destination."""
         full = args[0] + self.arrays.full(self.launch.space, 0.0)
         kind = op.kind.data.value
-        if nodes.are_bits(op.value):
+        if are_bits(op.value):
             value = wrapped(self.arrays, self.arrays.reduce(kind, self.arrays.whole(full), tuple(axes)))
         else:
             value = self.arrays.reduce(kind, full, tuple(axes))
         args[1].value = self.stored(value.reshape(self.shape(op.destination.type)), op.destination.type)
         return ()
-
-    @impl(nodes.RowReductionOp)
-    def row_reduction(
-        self, interpreter: Interpreter, op: nodes.RowReductionOp, args: PythonValues
-    ) -> PythonValues:
-        rank = len(self.launch.space)
-        kept = len(Shaped.of(op.destination.type).dims)
-        return self.reduced(op, args, (rank - 2,) if kept == rank - 1 else range(rank - 1))
-
-    @impl(nodes.ColReductionOp)
-    def col_reduction(
-        self, interpreter: Interpreter, op: nodes.ColReductionOp, args: PythonValues
-    ) -> PythonValues:
-        return self.reduced(op, args, (len(self.launch.space) - 1,))
-
-    @impl(nodes.ScalarReductionOp)
-    def scalar_reduction(
-        self, interpreter: Interpreter, op: nodes.ScalarReductionOp, args: PythonValues
-    ) -> PythonValues:
-        rank = len(self.launch.space)
-        kept = len(Shaped.of(op.destination.type).dims)
-        return self.reduced(op, args, range(rank) if not kept else (rank - 2, rank - 1))
-
-    @impl(nodes.ReduceStoreOp)
-    def reduce_store(
-        self, interpreter: Interpreter, op: nodes.ReduceStoreOp, args: PythonValues
-    ) -> PythonValues:
-        return self.reduced(op, args, self.launch.axes)
 
 
 def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:

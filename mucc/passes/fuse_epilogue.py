@@ -8,13 +8,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, StoreNode, ValueNode, YieldOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.rewriting import Pass
 from mucc.dialects.walk import postorder
 
 Pointwise = ElementwiseOp | ConstantOp
+
+
+_AFTER_ALL = 1 << 30
 
 
 def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[list[SSAValue], list[Operation]]:
@@ -34,17 +37,17 @@ def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[lis
             inputs.append(value)
         elif isinstance(owner := value.owner, Pointwise):
             inside.append(owner)
-    # Accumulators come first, so that a reader finds them where he expects them.
+    # Accumulators come first, as a reader expects them.
     inputs.sort(key=_rank)
     return inputs, list(inside)
 
 
 def _rank(value: SSAValue) -> int:
     owner = value.owner
-    return int(owner.second is not None) if isinstance(owner, nodes.AccFetchOp) else 2
+    return owner.number if isinstance(owner, ValueNode) else _AFTER_ALL
 
 
-def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> nodes.ComputeOp:
+def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> ComputeOp:
     inputs, inside = _inputs_and_ops(root, done)
     block = Block(arg_types=[f32] * len(inputs))
     mapping: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
@@ -52,8 +55,8 @@ def _body(root: SSAValue, done: dict[SSAValue, SSAValue]) -> nodes.ComputeOp:
         new = op.clone(mapping)
         block.add_op(new)
         mapping[op.results[0]] = new.results[0]
-    block.add_op(yielded := nodes.YieldOp(mapping[root]))
-    compute = nodes.ComputeOp([done.get(v, v) for v in inputs], Region(block))
+    block.add_op(yielded := YieldOp(mapping[root]))
+    compute = ComputeOp([done.get(v, v) for v in inputs], Region(block))
     yielded.location = compute.location = inside[-1].location
     return compute
 
@@ -68,14 +71,19 @@ def _fuse(kernel: c.DeviceKernelOp) -> None:
     order = {op: i for i, op in enumerate(block.ops)}
     done: dict[SSAValue, SSAValue] = {}
     # Values that others are computed from come first, so that nothing is computed twice.
-    computed = {s.value: order[s.value.owner] for s in stores if isinstance(s.value.owner, Pointwise)}
-    for value in sorted(computed, key=lambda v: computed[v]):
-        block.insert_op_before(compute := _body(value, done), stores[0])
+    values = [op for op in order if isinstance(op, ValueNode)]
+    takers: dict[SSAValue, Operation] = {}
+    for op in (*values, *stores):
+        for operand in op.operands[: 1 if isinstance(op, StoreNode) else None]:
+            if isinstance(operand.owner, Pointwise):
+                takers.setdefault(operand, op if isinstance(op, ValueNode) else stores[0])
+    for value in sorted(takers, key=lambda v: order[v.owner] if isinstance(v.owner, Operation) else -1):
+        block.insert_op_before(compute := _body(value, done), takers[value])
         done[value] = compute.result
-    for store in stores:
-        store.operands[0] = done.get(store.value, store.value)
+    for op in (*values, *stores):
+        op.operands = [done.get(v, v) for v in op.operands]
     for op in reversed(list(block.ops)):
-        if isinstance(op, Pointwise | nodes.LoadNode | nodes.AccFetchOp) and op.results[0].first_use is None:
+        if isinstance(op, Pointwise | LoadNode | ValueNode) and op.results[0].first_use is None:
             op.detach()
             op.erase()
 

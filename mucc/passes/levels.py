@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.nodes import ComputeOp
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp
@@ -74,7 +74,7 @@ def _lowerable(op: Operation) -> str | None:
 
 
 def _fused(op: Operation) -> str | None:
-    if isinstance(op, ElementwiseOp | ConstantOp) and not isinstance(op.parent_op(), nodes.ComputeOp):
+    if isinstance(op, ElementwiseOp | ConstantOp) and not isinstance(op.parent_op(), ComputeOp):
         return "outside of a compute body"
     return _primitive(op)
 

@@ -12,8 +12,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.nodes import LoadNode
 from mucc.dialects.mu.types import Dims, TensorType, dtype_bytes
 from mucc.dialects.rewriting import Pass
 
@@ -54,7 +54,7 @@ def _launches(value: SSAValue, kernels: list[Operation]) -> list[int]:
     for use in value.uses:
         op: Operation | None = use.operation
         while op is not None and op not in kernels:
-            if op.results and not isinstance(op, nodes.LoadNode):
+            if op.results and not isinstance(op, LoadNode):
                 found.extend(_launches(op.results[0], kernels))
             op = op.parent_op()
         if op is not None:

@@ -23,7 +23,7 @@ from numpy.lib.stride_tricks import as_strided
 from mucc.build.toolchain.discover import SUPPORT_INCLUDE
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Places, Product
 from mucc.compiler.driver import Compilation
-from mucc.dialects.cutlass.nodes import AuxLoadOp, LoadNode, SrcFetchOp
+from mucc.dialects.cutlass.nodes import LoadNode
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
@@ -31,6 +31,7 @@ from mucc.kernels.gemm.emission.families import gemm_of
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import Matrix, ordered
 from mucc.kernels.gemm.emission.lean import LeanEpilogue
+from mucc.kernels.gemm.nodes import AuxLoadOp, SrcFetchOp
 from mucc.kernels.gemm.op import GemmOp
 from mucc.library.signature import Arg, KernelInfo, Manifest
 

@@ -14,12 +14,12 @@ from builders import kernel, lowered, parsed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.arrays import NumpyArrays, TorchArrays, arrays_for
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Shaped
+from mucc.kernels.gemm.nodes import LOADS, STORES, AccFetchOp, GroupRowOp, GroupScalarOp, ScatterDOp
 from mucc.kernels.interpreter import interpret_program
 
 # Rounding
@@ -327,8 +327,8 @@ def test_every_node_of_an_epilogue() -> None:
     )
     (gemm,) = found.kernels
     # Grouped contractions only scatter rows and load rows and numbers of groups: test_indexed.py.
-    grouped = {nodes.ScatterDOp, nodes.GroupRowOp, nodes.GroupScalarOp}
-    for node in {*nodes.GEMM_LOADS, *nodes.GEMM_STORES, nodes.AccFetchOp} - grouped:
+    grouped = {ScatterDOp, GroupRowOp, GroupScalarOp}
+    for node in {*LOADS, *STORES, AccFetchOp} - grouped:
         assert any(isinstance(op, node) for op in gemm.nodes), node.name
     h = x @ w * s + b + col[:, None]
     y = h + r * q

@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.printer import Printer
 
-from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.arrays import NumpyArrays
@@ -25,6 +24,7 @@ from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Dim, TensorType
 from mucc.dialects.rewriting import PassError
+from mucc.kernels.gemm.nodes import AuxLoadOp, ColBroadcastOp, RowBroadcastOp, ScalarBroadcastOp, SrcFetchOp
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.interpreter import interpret_program
 from mucc.passes.levels import Level
@@ -207,18 +207,18 @@ def check_node(op: Operation, space: list[int], rows: int) -> None:
     rank = len(space)
     m, n = range(rank - 1 - rows, rank - 1), rank - 1
     match op:
-        case nodes.SrcFetchOp() | nodes.AuxLoadOp():
+        case SrcFetchOp() | AuxLoadOp():
             check_matrix(view_strides(op.source, rank), space, rows)
-        case nodes.RowBroadcastOp():
+        case RowBroadcastOp():
             strides = view_strides(op.source, rank)
             assert strides[n] in (0, 1) and not any(strides[i] for i in m)
             assert folds(strides[: m[0]], space[: m[0]]) or not any(strides[: m[0]])
-        case nodes.ColBroadcastOp():
+        case ColBroadcastOp():
             strides = view_strides(op.source, rank)
             assert strides[n] == 0 and strides[m[-1]] in (0, 1)
             assert folds([strides[i] for i in m], [space[i] for i in m])
             assert folds(strides[: m[0]], space[: m[0]]) or not any(strides[: m[0]])
-        case nodes.ScalarBroadcastOp() if isinstance(op.source.type, TensorType):
+        case ScalarBroadcastOp() if isinstance(op.source.type, TensorType):
             strides = view_strides(op.source, rank)
             assert not any(strides[m[0] :])
             assert folds(strides[: m[0]], space[: m[0]]) or not any(strides[: m[0]])

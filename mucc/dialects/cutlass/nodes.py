@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
-    ArrayAttr,
     Float32Type,
-    StringAttr,
-    UnitAttr,
     f32,
 )
 from xdsl.ir import Attribute, Operation, Region, SSAValue
@@ -22,7 +19,6 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
-    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -31,7 +27,6 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import S32, ElementwiseOp, ValueConstraint
@@ -81,70 +76,17 @@ class StoreNode(FormattedOp, ABC):
         super().__init__(operands=[value, destination])
 
 
-@irdl_op_definition
-class AccFetchOp(FormattedOp):
-    """The accumulator (Sm90AccFetch), of a pair the first or `second` one."""
+class ValueNode(FormattedOp, ABC):
+    """A value for each element that the kernel computes across elements: an accumulator, a running sum."""
 
-    name = "cutlass.acc_fetch"
-
-    second = opt_prop_def(UnitAttr)
     result = result_def(Float32Type)
-
-    FORMAT: ClassVar[str] = "(`second` $second^)? attr-dict"
 
     traits = traits_def(Pure())
 
-    def __init__(self, *, second: bool = False):
-        super().__init__(result_types=[f32], properties={"second": UnitAttr() if second else None})
-
-
-@irdl_op_definition
-class SrcFetchOp(LoadNode):
-    """The source matrix C, loaded by TMA beside the output tiles (Sm90SrcFetch)."""
-
-    name = "cutlass.src_fetch"
-
-
-@irdl_op_definition
-class AuxLoadOp(LoadNode):
-    """A further full matrix (Sm90AuxLoad)."""
-
-    name = "cutlass.aux_load"
-
-
-@irdl_op_definition
-class RowBroadcastOp(LoadNode):
-    """A vector along N, the same for every row (Sm90RowBroadcast)."""
-
-    name = "cutlass.row_broadcast"
-
-
-@irdl_op_definition
-class ColBroadcastOp(LoadNode):
-    """A vector along M, the same for every column (Sm90ColBroadcast)."""
-
-    name = "cutlass.col_broadcast"
-
-
-@irdl_op_definition
-class ScalarBroadcastOp(LoadNode):
-    """One number for the whole matrix: a run-time scalar, a rank-0 tensor, or one per batch."""
-
-    name = "cutlass.scalar_broadcast"
-
-
-@irdl_op_definition
-class GroupRowOp(LoadNode):
-    """Of a grouped contraction a vector along N for each group, [groups, N]."""
-
-    name = "cutlass.group_row"
-
-
-@irdl_op_definition
-class GroupScalarOp(LoadNode):
-    """Of a grouped contraction a number for each group."""
-
-    name = "cutlass.group_scalar"
+    @property
+    def number(self) -> int:
+        """Its place among several such values: bodies take them in this order, before what is loaded."""
+        return 0
 
 
 @irdl_op_definition
@@ -211,13 +153,6 @@ class YieldOp(FormattedOp):
         super().__init__(operands=[SSAValue.get(value)])
 
 
-@irdl_op_definition
-class StoreDOp(StoreNode):
-    """The main result D, stored by TMA."""
-
-    name = "cutlass.store_d"
-
-
 class ScatterNode(StoreNode, ABC):
     """Writes rows of values where `rows`, an s32 tensor, says."""
 
@@ -234,72 +169,10 @@ class ScatterNode(StoreNode, ABC):
 
 
 @irdl_op_definition
-class ScatterDOp(ScatterNode):
-    """The main result D of a grouped contraction, each row where `rows` says."""
-
-    name = "cutlass.scatter_d"
-
-
-@irdl_op_definition
-class ScatterStoreOp(ScatterNode):
-    """In map kernels: a row of an output, the one that `rows` names for it."""
-
-    name = "cutlass.scatter_store"
-
-
-@irdl_op_definition
-class AuxStoreOp(StoreNode):
-    """A further full matrix (Sm90AuxStore)."""
-
-    name = "cutlass.aux_store"
-
-
-@irdl_op_definition
 class StoreOp(StoreNode):
     """In map kernels: an element of an output."""
 
     name = "cutlass.store"
-
-
-class Part(StrEnum):
-    """A part of an f32: what tf32 holds of it, or what tf32 holds of the rest."""
-
-    HIGH = "high"
-    LOW = "low"
-
-
-PARTS = (Part.LOW, Part.HIGH, Part.HIGH), (Part.HIGH, Part.LOW, Part.HIGH)
-"""The parts of A and of B that `tf32x3` multiplies: small products are added up before large ones."""
-
-
-@irdl_op_definition
-class StorePartsOp(StoreNode):
-    """In map kernels: parts of an element, along an axis of the output before its last one."""
-
-    name = "cutlass.store_parts"
-
-    parts = prop_def(ArrayAttr[StringAttr])
-
-    FORMAT: ClassVar[str] = "$value `,` $destination `parts` $parts attr-dict `:` type($destination)"
-
-    def __init__(self, value: SSAValue, destination: SSAValue, parts: Sequence[Part]):
-        IRDLOperation.__init__(
-            self,
-            operands=[value, destination],
-            properties={"parts": ArrayAttr([StringAttr(p.value) for p in parts])},
-        )
-
-    @property
-    def kinds(self) -> tuple[Part, ...]:
-        return tuple(Part(p.data) for p in self.parts)
-
-    def verify_(self) -> None:
-        type = self.destination.type
-        assert isinstance(type, TensorType)
-        if any(p.data not in set(Part) for p in self.parts):
-            raise VerifyException(f"parts are {' and '.join(Part)}")
-        if type.rank < 2 or type.dims[-2] != len(self.parts):
-            raise VerifyException(f"{len(self.parts)} parts do not fill {type}")
 
 
 class ReductionNode(StoreNode, ABC):
@@ -311,44 +184,5 @@ class ReductionNode(StoreNode, ABC):
         IRDLOperation.__init__(self, operands=[value, destination], properties={"kind": kind})
 
 
-@irdl_op_definition
-class RowReductionOp(ReductionNode):
-    """Reduce over M into a vector along N (Sm90RowReduction)."""
-
-    name = "cutlass.row_reduction"
-
-
-@irdl_op_definition
-class ColReductionOp(ReductionNode):
-    """Reduce over N into a vector along M (Sm90ColReduction)."""
-
-    name = "cutlass.col_reduction"
-
-
-@irdl_op_definition
-class ScalarReductionOp(ReductionNode):
-    """Reduce over M and N into one number, per batch or over all batches (Sm90ScalarReduction)."""
-
-    name = "cutlass.scalar_reduction"
-
-
-@irdl_op_definition
-class ReduceStoreOp(ReductionNode):
-    """In reduce kernels: the reduction of the value over the kernel's axes."""
-
-    name = "cutlass.reduce_store"
-
-
-GEMM_LOADS = (
-    SrcFetchOp,
-    AuxLoadOp,
-    RowBroadcastOp,
-    ColBroadcastOp,
-    ScalarBroadcastOp,
-    GroupRowOp,
-    GroupScalarOp,
-)
-GEMM_STORES = (StoreDOp, ScatterDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
-GEMM_NODES = (AccFetchOp, ComputeOp, *GEMM_LOADS, *GEMM_STORES)
-
-NODES = (*GEMM_NODES, LoadOp, StoreOp, StorePartsOp, ScatterStoreOp, ReduceStoreOp, YieldOp)
+NODES = (LoadOp, StoreOp, ComputeOp, BitsOp, YieldOp)
+"""The nodes that kernels of several kinds have."""

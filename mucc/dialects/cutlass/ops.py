@@ -27,11 +27,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass.attributes import RequirementAttr
-from mucc.dialects.cutlass.nodes import (
-    ComputeOp,
-    LoadNode,
-    StoreNode,
-)
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, StoreNode
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp

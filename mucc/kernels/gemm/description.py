@@ -10,10 +10,24 @@ from weakref import WeakKeyDictionary
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from mucc.dialects.cutlass import nodes
+from mucc.dialects.cutlass.nodes import LoadNode, StoreNode
 from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits, dtype_bytes
 from mucc.kernels.gemm.granules import granules_of, unit_axis
+from mucc.kernels.gemm.nodes import (
+    AuxLoadOp,
+    AuxStoreOp,
+    ColBroadcastOp,
+    ColReductionOp,
+    GroupRowOp,
+    RowBroadcastOp,
+    RowReductionOp,
+    ScalarBroadcastOp,
+    ScalarReductionOp,
+    ScatterDOp,
+    SrcFetchOp,
+    StoreDOp,
+)
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Mixed, Problem, Schedule
 from mucc.target.facts import WIDEST_ACCESS
@@ -93,33 +107,32 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
     loads: dict[type[Operation], list[int]] = defaultdict(list)
     stores: dict[type[Operation], list[int]] = defaultdict(list)
     for op in gemm.nodes:
-        if isinstance(op, nodes.LoadNode):
+        if isinstance(op, LoadNode):
             loads[type(op)].append(_bytes(op.source.type))
-        elif isinstance(op, nodes.StoreNode):
+        elif isinstance(op, StoreNode):
             stores[type(op)].append(_bytes(op.destination.type))
     destination = gemm.destination
-    source = next((op.source for op in gemm.nodes if isinstance(op, nodes.SrcFetchOp)), None)
+    source = next((op.source for op in gemm.nodes if isinstance(op, SrcFetchOp)), None)
     return Epilogue(
-        destination=next(iter([*stores[nodes.StoreDOp], *stores[nodes.ScatterDOp]]), None),
-        source=next(iter(loads[nodes.SrcFetchOp]), None),
-        aux_loads=tuple(loads[nodes.AuxLoadOp]),
-        aux_stores=tuple(stores[nodes.AuxStoreOp]),
-        row_broadcasts=(*loads[nodes.RowBroadcastOp], *loads[nodes.GroupRowOp]),
-        row_reductions=len(stores[nodes.RowReductionOp]),
-        col_reductions=len(stores[nodes.ColReductionOp]),
-        scalar_reductions=len(stores[nodes.ScalarReductionOp]),
+        destination=next(iter([*stores[StoreDOp], *stores[ScatterDOp]]), None),
+        source=next(iter(loads[SrcFetchOp]), None),
+        aux_loads=tuple(loads[AuxLoadOp]),
+        aux_stores=tuple(stores[AuxStoreOp]),
+        row_broadcasts=(*loads[RowBroadcastOp], *loads[GroupRowOp]),
+        row_reductions=len(stores[RowReductionOp]),
+        col_reductions=len(stores[ColReductionOp]),
+        scalar_reductions=len(stores[ScalarReductionOp]),
         destination_is_col_major=destination is not None and not _is_row_major(gemm, destination.destination),
-        col_broadcasts=tuple(loads[nodes.ColBroadcastOp]),
+        col_broadcasts=tuple(loads[ColBroadcastOp]),
         scalars=sum(
-            isinstance(op, nodes.ScalarBroadcastOp) and isinstance(op.source.type, TensorType)
-            for op in gemm.nodes
+            isinstance(op, ScalarBroadcastOp) and isinstance(op.source.type, TensorType) for op in gemm.nodes
         ),
         source_is_col_major=source is not None and not _is_row_major(gemm, source),
         aux_loads_by_columns=tuple(
-            not _is_row_major(gemm, op.source) for op in gemm.nodes if isinstance(op, nodes.AuxLoadOp)
+            not _is_row_major(gemm, op.source) for op in gemm.nodes if isinstance(op, AuxLoadOp)
         ),
         aux_stores_by_columns=tuple(
-            not _is_row_major(gemm, op.destination) for op in gemm.nodes if isinstance(op, nodes.AuxStoreOp)
+            not _is_row_major(gemm, op.destination) for op in gemm.nodes if isinstance(op, AuxStoreOp)
         ),
     )
 

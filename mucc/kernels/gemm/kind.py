@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import ProgramOp
@@ -15,8 +15,9 @@ from mucc.dialects.mu.ops.contraction import ContractionOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.rewriting import Finding, Pass
+from mucc.kernels.gemm.nodes import NODES
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.interface import FormingStage, IndexTensor, Kind, Measured, Offer
+from mucc.kernels.interface import FormingStage, IndexTensor, Kind, Meaning, Measured, Offer
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -30,6 +31,7 @@ class GemmKind(Kind[GemmOp]):
 
     name = "gemm"
     op = GemmOp
+    nodes = NODES
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return isinstance(anchor, ContractionOp)
@@ -177,6 +179,11 @@ class GemmKind(Kind[GemmOp]):
         from mucc.kernels.gemm.meaning import interpret
 
         interpret(functions, op, args)
+
+    def meanings(self) -> Mapping[type[Operation], Meaning]:
+        from mucc.kernels.gemm.meaning import MEANINGS
+
+        return MEANINGS
 
     def code(self, op: GemmOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.gemm.emission.families import gemm_of

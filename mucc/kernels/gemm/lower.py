@@ -5,7 +5,6 @@ from __future__ import annotations
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Region, SSAValue
 
-from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.attributes import GemmShapeAttr
 from mucc.dialects.mu import rules
@@ -13,6 +12,15 @@ from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, Mat
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_bytes
+from mucc.kernels.gemm.bodies import EpilogueBody
+from mucc.kernels.gemm.nodes import (
+    AuxStoreOp,
+    ColReductionOp,
+    RowReductionOp,
+    ScalarReductionOp,
+    ScatterDOp,
+    StoreDOp,
+)
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.lowering.access import (
@@ -52,7 +60,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
         for right in [rhs_access(stage, op)]
     )
     places = [builder.destinations(r) for r in stage.outputs]
-    body = Body(builder, stage, problem)
+    body = EpilogueBody(builder, stage, problem)
     values: list[tuple[SSAValue, SSAValue]] = []
     last = stage.body.block.last_op
     assert last is not None
@@ -65,7 +73,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
                 value = body.scalar(stored, root_axes(stored, stage))
                 values.append((body.without_cast(value, target), target))
     for i, (value, target) in enumerate(values):
-        body.add((nodes.AuxStoreOp if i else nodes.StoreDOp)(value, target))
+        body.add((AuxStoreOp if i else StoreDOp)(value, target))
     gemm = GemmOp(
         stage.stage_name.data,
         matmul.compute,
@@ -98,7 +106,7 @@ def _grouped(builder: ProgramBuilder, stage: StageOp, product: GroupedMatmulOp) 
     right = rhs_access(stage, product)
     b = builder.operand(stage, right, problem, rhs, is_right=True, groups=True, k_major=wide)
     offsets = builder.vector(stage, product.offsets)
-    body = Body(builder, stage, problem)
+    body = EpilogueBody(builder, stage, problem)
     roots, rows = list(pointwise_roots(stage)), list(row_numbers(stage))
     wanted = [builder.outputs[i] for i, r in enumerate(builder.returned) if r in stage.outputs]
     # Integers leave the kernel as they are added up, or as f32.
@@ -110,22 +118,22 @@ def _grouped(builder: ProgramBuilder, stage: StageOp, product: GroupedMatmulOp) 
         value = body.without_cast(body.scalar(roots[0], root_axes(roots[0], stage)), target)
         if rows[0] is not None:
             clear(builder, stage, target)
-            body.add(nodes.ScatterDOp(value, target, builder.vector(stage, rows[0])))
+            body.add(ScatterDOp(value, target, builder.vector(stage, rows[0])))
         else:
-            body.add(nodes.StoreDOp(value, target))
+            body.add(StoreDOp(value, target))
     else:
         bare = TensorType.of(stage.space, DTYPES["s32"] if integers else f32)
         builder.block.add_op(workspace := c.WorkspaceOp(bare))
         target = workspace.result
         value = body.scalar(product.result, identity(stage.space))
-        body.add(nodes.StoreDOp(value, target))
+        body.add(StoreDOp(value, target))
     shape = GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch)
     gemm = GemmOp(name, product.compute, a, b, shape, Region(body.block), offsets=offsets)
     gemm.location = product.location
     builder.block.add_op(gemm)
     if not single:
         builder.memory[product.result] = target
-        lower_map(builder, stage, Body(builder, stage, None), builder.helper(stage, "rest"))
+        lower_map(builder, stage, Body(builder, stage), builder.helper(stage, "rest"))
 
 
 def _picks(builder: ProgramBuilder, product: ContractionOp) -> bool:
@@ -137,9 +145,9 @@ def _epilogue_reduction(body: Body, op: ReduceOp, target: SSAValue, rank: int) -
     axes = set(op.axes.get_values())
     value = body.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))
     if axes == {rank - 1}:
-        node = nodes.ColReductionOp
+        node = ColReductionOp
     elif rank - 1 in axes:
-        node = nodes.ScalarReductionOp
+        node = ScalarReductionOp
     else:
-        node = nodes.RowReductionOp
+        node = RowReductionOp
     body.add(node(op.kind, value, target))

@@ -1,12 +1,33 @@
-"""What a contraction kernel computes before its epilogue, in float64."""
+"""What a contraction kernel and the nodes of its epilogue compute, in float64."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from mucc.dialects.mu.interpreter import grouped_product
+from xdsl.ir import Operation
+
+from mucc.dialects.cutlass.nodes import LoadNode, StoreNode
+from mucc.dialects.mu.interpreter import by_group, grouped_product
 from mucc.dialects.mu.types import Shaped
+from mucc.kernels.gemm.nodes import (
+    AccFetchOp,
+    AuxLoadOp,
+    AuxStoreOp,
+    ColBroadcastOp,
+    ColReductionOp,
+    GroupRowOp,
+    GroupScalarOp,
+    RowBroadcastOp,
+    RowReductionOp,
+    ScalarBroadcastOp,
+    ScalarReductionOp,
+    ScatterDOp,
+    SrcFetchOp,
+    StoreDOp,
+)
 from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.interface import Meaning
 from mucc.kernels.interpreter import CutlassFunctions
 
 
@@ -34,3 +55,56 @@ def interpret(functions: CutlassFunctions, op: GemmOp, args: tuple[Any, ...]) ->
     else:
         products = [functions.product(a, right, scales, op.blocks) for right in (b, *more)]
     functions.begin((*batch, *m, *n), *products)
+
+
+Values = tuple[Any, ...]
+
+
+def _accumulator(functions: CutlassFunctions, op: AccFetchOp, args: Values) -> Values:
+    return (functions.launch.accumulators[op.number],)
+
+
+def _load(functions: CutlassFunctions, op: LoadNode, args: Values) -> Values:
+    return (functions.read(args[0]),)
+
+
+def _row_of_group(functions: CutlassFunctions, op: GroupRowOp, args: Values) -> Values:
+    return (by_group(functions.read(args[0]), functions.ends),)
+
+
+def _number_of_group(functions: CutlassFunctions, op: GroupScalarOp, args: Values) -> Values:
+    return (by_group(functions.read(args[0]), functions.ends)[:, None],)
+
+
+def _store(functions: CutlassFunctions, op: StoreNode, args: Values) -> Values:
+    functions.store(args[1], op.destination.type, args[0])
+    return ()
+
+
+def _reduce_rows(functions: CutlassFunctions, op: RowReductionOp, args: Values) -> Values:
+    rank = len(functions.launch.space)
+    kept = len(Shaped.of(op.destination.type).dims)
+    return functions.reduced(op, args, (rank - 2,) if kept == rank - 1 else range(rank - 1))
+
+
+def _reduce_columns(functions: CutlassFunctions, op: ColReductionOp, args: Values) -> Values:
+    return functions.reduced(op, args, (len(functions.launch.space) - 1,))
+
+
+def _reduce_all(functions: CutlassFunctions, op: ScalarReductionOp, args: Values) -> Values:
+    rank = len(functions.launch.space)
+    kept = len(Shaped.of(op.destination.type).dims)
+    return functions.reduced(op, args, range(rank) if not kept else (rank - 2, rank - 1))
+
+
+MEANINGS: Mapping[type[Operation], Meaning] = {
+    AccFetchOp: _accumulator,
+    **dict.fromkeys((SrcFetchOp, AuxLoadOp, RowBroadcastOp, ColBroadcastOp, ScalarBroadcastOp), _load),
+    GroupRowOp: _row_of_group,
+    GroupScalarOp: _number_of_group,
+    **dict.fromkeys((StoreDOp, AuxStoreOp), _store),
+    ScatterDOp: CutlassFunctions.scatter_store,
+    RowReductionOp: _reduce_rows,
+    ColReductionOp: _reduce_columns,
+    ScalarReductionOp: _reduce_all,
+}

@@ -24,16 +24,6 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass.attributes import GemmShapeAttr
-from mucc.dialects.cutlass.nodes import (
-    GEMM_NODES,
-    PARTS,
-    AccFetchOp,
-    AuxLoadOp,
-    AuxStoreOp,
-    ScatterDOp,
-    SrcFetchOp,
-    StoreDOp,
-)
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.contraction import AccumulationAttr, Compute, ComputeAttr
@@ -50,6 +40,16 @@ from mucc.dialects.mu.schedule import (
     TileAttr,
 )
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.kernels.gemm.nodes import (
+    NODES,
+    AccFetchOp,
+    AuxLoadOp,
+    AuxStoreOp,
+    ScatterDOp,
+    SrcFetchOp,
+    StoreDOp,
+)
+from mucc.kernels.map.nodes import PARTS
 
 
 @irdl_op_definition
@@ -285,4 +285,4 @@ class GemmOp(DeviceKernelOp):
             raise VerifyException("only a grouped contraction scatters its result")
         if self.is_grouped and len(self.stores) != 1:
             raise VerifyException("a grouped contraction stores one matrix")
-        self.verify_nodes(GEMM_NODES)
+        self.verify_nodes(NODES)

@@ -13,15 +13,17 @@ from functools import partial
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.cutlass import nodes as n
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.nodes import LoadOp, StoreNode, StoreOp
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
 from mucc.dialects.rewriting import locate
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.granules import held, program_of, unit_axis
+from mucc.kernels.gemm.nodes import AuxLoadOp, AuxStoreOp, SrcFetchOp, StoreDOp
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.map.nodes import PARTS, Part, StorePartsOp
 from mucc.kernels.map.op import MapOp
 from mucc.target.facts import WIDEST_ACCESS
 
@@ -54,10 +56,10 @@ class _Preparation:
         self.add(workspace := c.WorkspaceOp(TensorType.of(dims, like.element_type, layout)))
         return workspace.result
 
-    def map(self, what: str, dims: Dims, source: SSAValue, store: Callable[[SSAValue], n.StoreNode]) -> MapOp:
+    def map(self, what: str, dims: Dims, source: SSAValue, store: Callable[[SSAValue], StoreNode]) -> MapOp:
         """A kernel that stores what it loads."""
         body = Block()
-        body.add_op(load := n.LoadOp(source))
+        body.add_op(load := LoadOp(source))
         body.add_op(store(load.result))
         name = f"{self.gemm.stage.data}.{what}{self.names[what] or ''}"
         self.names[what] += 1
@@ -65,19 +67,19 @@ class _Preparation:
 
     # Parts
 
-    def split(self, value: SSAValue, parts: tuple[n.Part, ...], what: str) -> SSAValue:
+    def split(self, value: SSAValue, parts: tuple[Part, ...], what: str) -> SSAValue:
         """The parts of the numbers of `value`, [.., rows, K], as [.., rows, parts, K]."""
         type = value.type
         assert isinstance(type, TensorType)
         place = self.workspace((*type.dims[:-1], len(parts), type.dims[-1]), type)
-        self.add(self.map(what, type.dims, value, lambda x: n.StorePartsOp(x, place, parts)))
+        self.add(self.map(what, type.dims, value, lambda x: StorePartsOp(x, place, parts)))
         return place
 
     def split_operands(self) -> None:
         """`A @ B` -> `[low, high, high] of A @ [high, low, high] of B`, along a K three times as long."""
         self.add(turned := TransposeOp(self.gemm.b))
         operands = ((self.gemm.a, "split_a"), (turned.result, "split_b"))
-        a, b = (self.split(v, parts, what) for (v, what), parts in zip(operands, n.PARTS, strict=True))
+        a, b = (self.split(v, parts, what) for (v, what), parts in zip(operands, PARTS, strict=True))
         self.replace(self.gemm.reading((a, b)))
 
     # Rows by number
@@ -86,7 +88,7 @@ class _Preparation:
         """A copy of A's rows that an index names, with padded rows."""
         place = self.place(self.gemm.a)
         dims = Shaped.of(self.gemm.a.type).dims
-        self.add(self.map("pick", dims, self.gemm.a, lambda x: n.StoreOp(x, place)))
+        self.add(self.map("pick", dims, self.gemm.a, lambda x: StoreOp(x, place)))
         return place
 
     # Padding
@@ -106,7 +108,7 @@ class _Preparation:
         if not self.is_narrow(value):
             return value
         place = self.place(value)
-        self.add(self.map(what, Shaped.of(value.type).dims, value, lambda x: n.StoreOp(x, place)))
+        self.add(self.map(what, Shaped.of(value.type).dims, value, lambda x: StoreOp(x, place)))
         return place
 
     def copy_operands(self, pads: bool, own: Collection[str]) -> None:
@@ -130,13 +132,13 @@ class _Preparation:
         """The matrices of the epilogue: copies of what it loads, and copies of what it stores."""
         last: Operation = self.gemm
         for node in self.gemm.nodes:
-            if isinstance(node, n.SrcFetchOp | n.AuxLoadOp):
+            if isinstance(node, SrcFetchOp | AuxLoadOp):
                 node.operands[0] = self.copied(node.source, "pad_c")
-            elif isinstance(node, n.StoreDOp | n.AuxStoreOp) and self.is_narrow(node.destination):
+            elif isinstance(node, StoreDOp | AuxStoreOp) and self.is_narrow(node.destination):
                 target = node.destination
                 place = node.operands[1] = self.place(target)
                 move = self.map(
-                    "unpad", Shaped.of(target.type).dims, place, partial(n.StoreOp, destination=target)
+                    "unpad", Shaped.of(target.type).dims, place, partial(StoreOp, destination=target)
                 )
                 locate(move, self.gemm)
                 self.program.body.block.insert_op_after(move, last)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Block, Operation, SSAValue
 
-from mucc.dialects.cutlass import nodes
-from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
+from mucc.dialects.cutlass.nodes import BitsOp, LoadOp, are_bits
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import (
-    AddOp,
     CastOp,
     ConstantOp,
     ElementwiseOp,
-    MulOp,
     RetypeOp,
     StoredOp,
 )
@@ -20,34 +20,24 @@ from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.pointwise import S32, types_of
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
-from mucc.dialects.mu.types import Dims, TensorType
+from mucc.dialects.mu.types import TensorType
 from mucc.dialects.walk import postorder
-from mucc.kernels.lowering.access import (
-    Access,
-    Axes,
-    Pattern,
-    Problem,
-    classify,
-    is_inside,
-    operand_axes,
-)
+from mucc.kernels.lowering.access import Access, Axes, is_inside, operand_axes
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
-
-LOADS = {
-    Pattern.ROW: nodes.RowBroadcastOp,
-    Pattern.COL: nodes.ColBroadcastOp,
-    Pattern.SCALAR: nodes.ScalarBroadcastOp,
-}
 
 
 class Body:
-    """The nodes of one device kernel: loads, scalar operations, stores."""
+    """The nodes of one device kernel: loads, scalar operations, stores.
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp, problem: Problem | None):
+    What an anchor of the stage computes is loaded from memory; kernels that have it in flight say so in a
+    subclass.
+    """
+
+    takes_integers: ClassVar[bool] = True
+
+    def __init__(self, program: ProgramBuilder, stage: StageOp):
         self.program = program
         self.stage = stage
-        self.problem = problem
-        self.is_grouped = isinstance(stage.anchor, GroupedMatmulOp)
         self.block = Block()
         self.values: dict[tuple[SSAValue, Axes], SSAValue] = {}
         self.loads: dict[Access, SSAValue] = {}
@@ -59,7 +49,7 @@ class Body:
         return op.results[0] if op.results else None
 
     def scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
-        """One element of a value of the stage: an f32, a bool, or where no contraction is an s32."""
+        """One element of a value of the stage: an f32, a bool, or where the kernel takes integers an s32."""
         for key in postorder((value, axes), self._elements, self.values):
             self.values[key] = self._scalar(*key)
         return self.values[value, axes]
@@ -79,14 +69,10 @@ class Body:
         if not is_inside(value, self.stage):
             return self.load(self.program.at(Access(value, axes)))
         match op := value.owner:
-            case ContractionOp() if self.problem is None:
-                return self.load(self.program.at(Access(value, axes)))
+            case AnchorOp():
+                return self.anchor(op, axes)
             case GatherOp():
                 return self.load(self.program.at(Access(value, axes)))
-            case ContractionOp():
-                self.block.add_op(node := nodes.AccFetchOp(second=op is not self.stage.anchor))
-                node.location = op.location
-                return self.of_groups(op, node.result) if isinstance(op, GroupedMatmulOp) else node.result
             case ConstantOp():
                 self.block.add_op(constant := ConstantOp(op.value))
                 return constant.result
@@ -107,20 +93,9 @@ class Body:
             case _:
                 raise AssertionError(f"{op} in a stage")
 
-    def of_groups(self, op: GroupedMatmulOp, value: SSAValue) -> SSAValue:
-        """The product with the scale and the bias of the element's group."""
-        found: list[Operation] = []
-        if op.scale is not None:
-            found.append(load := nodes.GroupScalarOp(self.program.plain(self.stage, op.scale)))
-            found.append(scaled := MulOp(value, load.result))
-            value = scaled.result
-        if op.bias is not None:
-            found.append(load := nodes.GroupRowOp(self.program.plain(self.stage, op.bias)))
-            found.append(added := AddOp(value, load.result))
-            value = added.result
-        for new in found:
-            self.add(new, op)
-        return value
+    def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
+        """One element of what an anchor of the stage computes."""
+        return self.load(self.program.at(Access(op.results[0], axes)))
 
     def number(self, value: SSAValue, op: ElementwiseOp) -> SSAValue:
         """The number that an operation computes with: an s32 where it computes with integers, else an f32."""
@@ -129,7 +104,7 @@ class Body:
         wanted = S32 if op.computes_integers else f32
         if value.type == wanted:
             return value
-        assert self.problem is None or wanted == f32, f"{op.name} of integers beside a contraction"
+        assert self.takes_integers or wanted == f32, f"{op.name} of integers in a kernel without them"
         self.block.add_op(cast := CastOp(value, wanted))
         cast.location = op.location
         return cast.result
@@ -138,7 +113,7 @@ class Body:
         """Round to a narrower dtype and come back to f32; to f32 there is nothing to do."""
         if value.type == op.element_type and value.type in (f32, S32):
             return value
-        if self.problem is None and op.element_type == S32:
+        if self.takes_integers and op.element_type == S32:
             self.block.add_op(whole := CastOp(value, S32))
             whole.location = op.location
             return whole.result
@@ -167,11 +142,11 @@ class Body:
 
     def bits(self, value: SSAValue) -> SSAValue:
         """What stores an s32."""
-        if isinstance(op := value.owner, nodes.BitsOp):
+        if isinstance(op := value.owner, BitsOp):
             return op.operand
         if isinstance(op, CastOp) and op.operand.type == f32:
             return op.operand
-        self.block.add_op(bits := nodes.BitsOp(value))
+        self.block.add_op(bits := BitsOp(value))
         return bits.result
 
     def load(self, access: Access) -> SSAValue:
@@ -181,33 +156,8 @@ class Body:
         return self.loads[access]
 
     def _load(self, access: Access, rank: int) -> SSAValue:
-        outer = self.program.block
-        if self.problem is None:
-            node: nodes.LoadNode = nodes.LoadOp(build_view(access, rank, outer))
-        else:
-            space, folded = self.stage.space, self.problem.folded
-            pattern = classify(access, space, folded)
-            if pattern is Pattern.MATRIX and self.is_grouped and access.unit_axis != rank - 1:
-                pattern = None
-            if pattern is None:
-                access = self.program.copy(self.stage, access, rank, self._seen(access, rank))
-                pattern = classify(access, space, folded)
-                assert pattern is not None
-            if pattern is Pattern.MATRIX:
-                has_source = any(isinstance(op, nodes.SrcFetchOp) for op in self.block.ops)
-                kind = nodes.AuxLoadOp if has_source else nodes.SrcFetchOp
-            else:
-                kind = LOADS[pattern]
-            node = kind(build_view(access, rank, outer))
-        self.block.add_op(node)
-        if self.problem is not None or not nodes.are_bits(node.result):
+        self.block.add_op(node := LoadOp(build_view(access, rank, self.program.block)))
+        if not are_bits(node.result):
             return node.result
-        self.block.add_op(number := nodes.BitsOp(node.result))
+        self.block.add_op(number := BitsOp(node.result))
         return number.result
-
-    def _seen(self, access: Access, rank: int) -> Dims:
-        """The space, with extent 1 for rows, columns and batches along which an access does not vary."""
-        assert self.problem is not None
-        first, space = rank - 2 - self.problem.folded, self.stage.space
-        groups = (range(first), range(first, rank - 1), range(rank - 1, rank))
-        return tuple(space[i] if access.walked & set(group) else 1 for group in groups for i in group)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
 from mucc.dialects.cutlass.views import Indexed, view_of
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
@@ -178,8 +178,8 @@ class ProgramBuilder:
         self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(dims, element, layout)))
         body = Block()
         view = build_view(access, rank, self.block)
-        body.add_op(load := nodes.LoadOp(view))
-        body.add_op(nodes.StoreOp(load.result, workspace.result))
+        body.add_op(load := LoadOp(view))
+        body.add_op(StoreOp(load.result, workspace.result))
         self.block.add_op(MapOp(self.helper(stage, "copy"), dims, Region(body)))
         return Access(workspace.result, identity(dims, rank - len(dims)))
 

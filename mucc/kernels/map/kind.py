@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.kernels.interface import Kind
+from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.map.nodes import ScatterStoreOp, StorePartsOp
 from mucc.kernels.map.op import MapOp
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class MapKind(Kind[MapOp]):
 
     name = "map"
     op = MapOp
+    nodes = (ScatterStoreOp, StorePartsOp)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return anchor is None or isinstance(anchor, ScatterOp)
@@ -36,10 +38,15 @@ class MapKind(Kind[MapOp]):
         from mucc.kernels.lowering.bodies import Body
         from mucc.kernels.map.lower import lower_map
 
-        lower_map(builder, stage, Body(builder, stage, None), stage.stage_name.data)
+        lower_map(builder, stage, Body(builder, stage), stage.stage_name.data)
 
     def interpret(self, functions: CutlassFunctions, op: MapOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents)
+
+    def meanings(self) -> Mapping[type[Operation], Meaning]:
+        from mucc.kernels.map.meaning import MEANINGS
+
+        return MEANINGS
 
     def code(self, op: MapOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.map.emission import MapCode, PackCode

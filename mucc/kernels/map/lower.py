@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xdsl.ir import Block, Region, SSAValue
 
-from mucc.dialects.cutlass import nodes
+from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -18,6 +18,7 @@ from mucc.kernels.lowering.access import (
 )
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.map.nodes import ScatterStoreOp
 from mucc.kernels.map.op import MapOp
 
 
@@ -29,10 +30,10 @@ def lower_map(builder: ProgramBuilder, stage: StageOp, body: Body, name: str) ->
         for target in targets:
             given = body.without_cast(value, target)
             if rows is None:
-                body.add(nodes.StoreOp(given, target))
+                body.add(StoreOp(given, target))
             else:
                 clear(builder, stage, target)
-                body.add(nodes.ScatterStoreOp(given, target, builder.outside(rows)))
+                body.add(ScatterStoreOp(given, target, builder.outside(rows)))
     builder.block.add_op(MapOp(name, stage.space, Region(body.block)))
 
 
@@ -41,7 +42,7 @@ def clear(builder: ProgramBuilder, stage: StageOp, target: SSAValue) -> None:
     assert isinstance(target.type, TensorType)
     body = Block()
     body.add_op(zero := ConstantOp(0.0))
-    body.add_op(nodes.StoreOp(zero.result, target))
+    body.add_op(StoreOp(zero.result, target))
     builder.block.add_op(MapOp(builder.helper(stage, "zero"), target.type.dims, Region(body)))
 
 

@@ -17,14 +17,10 @@ from xdsl.irdl import (
 )
 
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
-from mucc.dialects.cutlass.nodes import (
-    LoadOp,
-    ScatterStoreOp,
-    StoreOp,
-    StorePartsOp,
-)
+from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.types import Dim, Dims
+from mucc.kernels.map.nodes import ScatterStoreOp, StorePartsOp
 
 
 @irdl_op_definition

@@ -9,9 +9,10 @@ from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Produc
 from mucc.codegen.names import comment_text, string_literal
 from mucc.codegen.pointwise import THREADS, Operand, Space
 from mucc.codegen.texts import INDICES, Entry, Texts, used_locals
-from mucc.dialects.cutlass.nodes import LoadOp, Part, StoreOp, StorePartsOp
+from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import TensorType, dtype_bytes, is_packed
+from mucc.kernels.map.nodes import Part, StorePartsOp
 from mucc.kernels.map.op import MapOp
 
 

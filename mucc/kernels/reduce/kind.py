@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Operation
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.kernels.interface import Kind
-from mucc.kernels.reduce.op import ReduceKernelOp
+from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.reduce.op import ReduceKernelOp, ReduceStoreOp
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -25,6 +28,7 @@ class ReduceKind(Kind[ReduceKernelOp]):
 
     name = "reduce"
     op = ReduceKernelOp
+    nodes = (ReduceStoreOp,)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return isinstance(anchor, ReduceOp) and anchor.kind.data in REDUCTIONS
@@ -36,6 +40,12 @@ class ReduceKind(Kind[ReduceKernelOp]):
 
     def interpret(self, functions: CutlassFunctions, op: ReduceKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents, axes=op.axes.get_values())
+
+    def meanings(self) -> Mapping[type[Operation], Meaning]:
+        def reduce(functions: CutlassFunctions, op: ReduceStoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            return functions.reduced(op, args, functions.launch.axes)
+
+        return {ReduceStoreOp: reduce}
 
     def code(self, op: ReduceKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.reduce.emission import ReduceCode

@@ -19,12 +19,16 @@ from xdsl.irdl import (
 )
 
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
-from mucc.dialects.cutlass.nodes import (
-    LoadOp,
-    ReduceStoreOp,
-)
+from mucc.dialects.cutlass.nodes import LoadOp, ReductionNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.types import Dim, Dims
+
+
+@irdl_op_definition
+class ReduceStoreOp(ReductionNode):
+    """In reduce kernels: the reduction of the value over the kernel's axes."""
+
+    name = "cutlass.reduce_store"
 
 
 @irdl_op_definition

@@ -11,23 +11,20 @@ from mucc.codegen.body import Body, compute_body, identity_body
 from mucc.codegen.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Memory, Places, Product, Scalar
 from mucc.codegen.names import Namer
 from mucc.codegen.reductions import REDUCTIONS, identity
-from mucc.dialects.cutlass.nodes import (
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, ReductionNode, StoreNode
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.kernels.gemm.nodes import (
     AccFetchOp,
     AuxLoadOp,
     AuxStoreOp,
     ColBroadcastOp,
     ColReductionOp,
-    ComputeOp,
-    LoadNode,
-    ReductionNode,
     RowBroadcastOp,
     RowReductionOp,
     ScalarBroadcastOp,
     SrcFetchOp,
     StoreDOp,
-    StoreNode,
 )
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.kernels.gemm.op import GemmOp
 
 EXACT = "mucc::gemm::Exact"

@@ -12,11 +12,11 @@ from xdsl.ir import SSAValue
 from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import CUTLASS_TYPES, ONE, ZERO, EmissionError, Memory
 from mucc.codegen.names import string_literal
-from mucc.dialects.cutlass.nodes import GroupRowOp, GroupScalarOp, ScatterDOp
 from mucc.dialects.mu.types import TensorType
 from mucc.kernels.gemm.emission.graph import Node
 from mucc.kernels.gemm.emission.lean import LeanEpilogue
 from mucc.kernels.gemm.emission.sm90 import Sm90Gemm
+from mucc.kernels.gemm.nodes import GroupRowOp, GroupScalarOp, ScatterDOp
 
 
 @dataclass

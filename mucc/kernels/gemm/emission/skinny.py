@@ -15,12 +15,13 @@ from mucc.codegen.memory import ONE, VIEW_TYPES, ZERO, EmissionError, Memory, Pr
 from mucc.codegen.names import Namer, comment_text, string_literal, words
 from mucc.codegen.reductions import REDUCTIONS, identity
 from mucc.codegen.texts import Entry, Texts, used_locals
-from mucc.dialects.cutlass.nodes import AccFetchOp, ComputeOp, LoadNode, ReductionNode, StoreNode
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, ReductionNode, StoreNode
 from mucc.dialects.mu.schedule import SchedulerKind
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, ordered
+from mucc.kernels.gemm.nodes import AccFetchOp
 from mucc.kernels.gemm.scheduling.skinny import SPLITS, WARPS, form_of, weights_are_a
 
 _MEMBERS = words(

@@ -9,21 +9,19 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.memory import CUTLASS_TYPES, ZERO, EmissionError, Scalar
 from mucc.codegen.reductions import REDUCTIONS
-from mucc.dialects.cutlass.nodes import (
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, ReductionNode
+from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Node, operand_value, ordered
+from mucc.kernels.gemm.nodes import (
     AccFetchOp,
     AuxLoadOp,
     AuxStoreOp,
     ColBroadcastOp,
-    ComputeOp,
-    LoadNode,
-    ReductionNode,
     RowBroadcastOp,
     ScatterDOp,
     SrcFetchOp,
     StoreDOp,
 )
-from mucc.dialects.mu.types import TensorType, dtype_bytes
-from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Node, operand_value, ordered
 
 WIDEST, USUAL = 8, 4
 """Elements of a vector: the most, and how many where no matrix says how many are aligned."""

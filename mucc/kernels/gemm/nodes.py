@@ -1,0 +1,132 @@
+"""The nodes of an epilogue, a graph of visitors that are named after CUTLASS's own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import UnitAttr, f32
+from xdsl.irdl import irdl_op_definition, opt_prop_def
+
+from mucc.dialects.cutlass.nodes import LoadNode, ReductionNode, ScatterNode, StoreNode, ValueNode
+
+
+@irdl_op_definition
+class AccFetchOp(ValueNode):
+    """The accumulator (Sm90AccFetch), of a pair the first or `second` one."""
+
+    name = "cutlass.acc_fetch"
+
+    second = opt_prop_def(UnitAttr)
+
+    FORMAT: ClassVar[str] = "(`second` $second^)? attr-dict"
+
+    def __init__(self, *, second: bool = False):
+        super().__init__(result_types=[f32], properties={"second": UnitAttr() if second else None})
+
+    @property
+    def number(self) -> int:
+        return int(self.second is not None)
+
+
+@irdl_op_definition
+class SrcFetchOp(LoadNode):
+    """The source matrix C, loaded by TMA beside the output tiles (Sm90SrcFetch)."""
+
+    name = "cutlass.src_fetch"
+
+
+@irdl_op_definition
+class AuxLoadOp(LoadNode):
+    """A further full matrix (Sm90AuxLoad)."""
+
+    name = "cutlass.aux_load"
+
+
+@irdl_op_definition
+class RowBroadcastOp(LoadNode):
+    """A vector along N, the same for every row (Sm90RowBroadcast)."""
+
+    name = "cutlass.row_broadcast"
+
+
+@irdl_op_definition
+class ColBroadcastOp(LoadNode):
+    """A vector along M, the same for every column (Sm90ColBroadcast)."""
+
+    name = "cutlass.col_broadcast"
+
+
+@irdl_op_definition
+class ScalarBroadcastOp(LoadNode):
+    """One number for the whole matrix: a run-time scalar, a rank-0 tensor, or one per batch."""
+
+    name = "cutlass.scalar_broadcast"
+
+
+@irdl_op_definition
+class GroupRowOp(LoadNode):
+    """Of a grouped contraction a vector along N for each group, [groups, N]."""
+
+    name = "cutlass.group_row"
+
+
+@irdl_op_definition
+class GroupScalarOp(LoadNode):
+    """Of a grouped contraction a number for each group."""
+
+    name = "cutlass.group_scalar"
+
+
+@irdl_op_definition
+class StoreDOp(StoreNode):
+    """The main result D, stored by TMA."""
+
+    name = "cutlass.store_d"
+
+
+@irdl_op_definition
+class ScatterDOp(ScatterNode):
+    """The main result D of a grouped contraction, each row where `rows` says."""
+
+    name = "cutlass.scatter_d"
+
+
+@irdl_op_definition
+class AuxStoreOp(StoreNode):
+    """A further full matrix (Sm90AuxStore)."""
+
+    name = "cutlass.aux_store"
+
+
+@irdl_op_definition
+class RowReductionOp(ReductionNode):
+    """Reduce over M into a vector along N (Sm90RowReduction)."""
+
+    name = "cutlass.row_reduction"
+
+
+@irdl_op_definition
+class ColReductionOp(ReductionNode):
+    """Reduce over N into a vector along M (Sm90ColReduction)."""
+
+    name = "cutlass.col_reduction"
+
+
+@irdl_op_definition
+class ScalarReductionOp(ReductionNode):
+    """Reduce over M and N into one number, per batch or over all batches (Sm90ScalarReduction)."""
+
+    name = "cutlass.scalar_reduction"
+
+
+LOADS = (
+    SrcFetchOp,
+    AuxLoadOp,
+    RowBroadcastOp,
+    ColBroadcastOp,
+    ScalarBroadcastOp,
+    GroupRowOp,
+    GroupScalarOp,
+)
+STORES = (StoreDOp, ScatterDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
+NODES = (AccFetchOp, *LOADS, *STORES)
