@@ -22,7 +22,7 @@ from mucc.build.toolchain.flags import Kind, ambient_flags, flags
 from mucc.compiler.program import compile_source, placed
 from mucc.compiler.source import decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity
-from mucc.files.package import SUPPORT
+from mucc.files.package import HEADERS
 from mucc.library.checksum import seal
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _made_before(
     if request.save_temps or not missing or any(d.code not in MISSING for d in missing.diagnostics):
         return None
     texts = _decisive_texts(request, compilation, None if request.plain else compilation.parts())
-    return cache.find_made(makers_key(*texts, SUPPORT), present_versions(request.nvcc))
+    return cache.find_made(makers_key(*texts, HEADERS), present_versions(request.nvcc))
 
 
 def _decisive_texts(
@@ -188,7 +188,7 @@ class _Builder:
         else:
             texts = _decisive_texts(request, self.compilation, parts)
             versions = self.toolchain.versions()
-            key = artefact_key(*texts, versions, SUPPORT)
+            key = artefact_key(*texts, versions, HEADERS)
             waiting = f"another mucc is compiling the same as {request.name}: waiting for it"
             entry = self.cache.build(
                 "artefacts",
@@ -197,7 +197,7 @@ class _Builder:
                 fresh=request.save_temps is not None,
                 waiting=lambda: self.progress(waiting),
             )
-            self.cache.add_maker(makers_key(*texts, SUPPORT), versions, key)
+            self.cache.add_maker(makers_key(*texts, HEADERS), versions, key)
         return Artefact(entry.data, entry.warnings, cached=not fresh), key
 
     def _check(self) -> None:

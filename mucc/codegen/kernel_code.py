@@ -63,6 +63,11 @@ class KernelCode(ABC):
         return ()
 
     @property
+    def launch_headers(self) -> tuple[str, ...]:
+        """The headers with what launches the kernel, as far as <mucc/program.h> lacks it."""
+        return ()
+
+    @property
     @abstractmethod
     def device_header(self) -> str:
         """The header that the device code of `texts` includes."""
@@ -108,10 +113,16 @@ class LightCode(KernelCode):
 
     HEADER: ClassVar[str]
     """The header that its code includes."""
+    LAUNCH_HEADER: ClassVar[str | None] = None
+    """The header with the function that its `run` calls; None for one of <mucc/program.h>."""
 
     @property
     def light_headers(self) -> tuple[str, ...]:
         return (self.HEADER,)
+
+    @property
+    def launch_headers(self) -> tuple[str, ...]:
+        return () if self.LAUNCH_HEADER is None else (self.LAUNCH_HEADER,)
 
     @property
     def device_header(self) -> str:

@@ -99,7 +99,8 @@ def emit_parts(module: ModuleOp, manifest: Mapping[str, object]) -> Parts:
     texts = _all(_programs(module), stages)
     names = [f"extern mucc::gemm::Skeleton const {s};" for s in stages.skeletons]
     names += [f"extern unsigned char const {i.symbol}[];" for i in stages.images]
-    head = "\n".join(["#include <mucc/program.h>", "", 'extern "C" {', *names, "}"])
+    headers = ["#include <mucc/program.h>", *(f"#include <{h}>" for h in sorted(stages.headers))]
+    head = "\n".join([*headers, "", 'extern "C" {', *names, "}"])
     return Parts("\n\n".join([head, *texts]) + "\n", manifest_text(manifest), tuple(stages.images))
 
 
@@ -131,6 +132,9 @@ def _includes(codes: list[KernelCode]) -> Iterator[str]:
     headers = [h for code in codes if (h := code.headers) is not None]
     yield from (f"#define {macro}" for macro in sorted({m for h in headers for m in h.defines}))
     yield "#include <mucc/launch.h>"
+    yield from (
+        f"#include <{header}>" for header in sorted({h for code in codes for h in code.launch_headers})
+    )
     yield from (f"#include <{header}>" for header in sorted({h.host for h in headers}))
     yield from (f"#include <{header}>" for header in sorted({m for h in headers for m in h.more}))
     yield from (f"#include <{header}>" for header in sorted({h.kernel for h in headers}))
@@ -176,10 +180,13 @@ class _Apart(_Stages):
 
     images: list[Image] = field(default_factory=list[Image])
     skeletons: list[str] = field(default_factory=list[str])
+    headers: set[str] = field(default_factory=set[str])
+    """The headers that launch kernels, besides <mucc/program.h>."""
     _codes: dict[tuple[str, str], _Code] = field(default_factory=dict[tuple[str, str], _Code])
 
     def write(self, op: DeviceKernelOp, places: Places, scope: str, entry: str) -> str:
         written = kind_of(op).code(op, places, canonical=True)
+        self.headers.update(written.launch_headers)
         if (texts := written.texts(entry)) is not None:
             return self._light(op, places, scope, written, texts, entry)
         assert isinstance(written, SkeletonCode)

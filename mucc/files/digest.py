@@ -32,12 +32,13 @@ def digest(*parts: Part) -> str:
     return state.hexdigest()
 
 
-def tree_contents(directory: str) -> tuple[Part, ...]:
-    """The names and contents of all files below a directory, as parts of a key. Raises OSError."""
+def tree_contents(*directories: str) -> tuple[Part, ...]:
+    """The names and contents of all files below directories, as parts of a key. Raises OSError."""
     parts: list[Part] = []
-    for path, _, _ in sorted(files_below(directory)):
-        with open(path, "rb") as file:
-            parts.append((os.path.relpath(path, directory), file.read()))
+    for directory in directories:
+        for path, _, _ in sorted(files_below(directory)):
+            with open(path, "rb") as file:
+                parts.append((os.path.relpath(path, directory), file.read()))
     return tuple(parts)
 
 

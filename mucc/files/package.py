@@ -9,3 +9,11 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 SUPPORT = os.path.join(PACKAGE, "support")
 """Our own C++: `include`, `src`, and `shim`, which stands in for nvcc where g++ compiles CUTLASS."""
+
+_OF_KINDS = (os.path.join(e.path, "include") for e in os.scandir(os.path.join(PACKAGE, "kernels")))
+
+INCLUDES = (os.path.join(SUPPORT, "include"), *sorted(path for path in _OF_KINDS if os.path.isdir(path)))
+"""The folders with mucc's own headers: those that kernels share, and those of kinds of kernels."""
+
+HEADERS = (SUPPORT, *INCLUDES[1:])
+"""The folders with the C++ that artefacts are built from."""

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mucc.build.toolchain.assembly import host_flags
-from mucc.build.toolchain.discover import Toolchain, find_toolchain
+from mucc.build.toolchain.discover import INCLUDE_FLAGS, Toolchain, find_toolchain
 from mucc.build.toolchain.flags import flags
 from mucc.codegen.memory import EmissionError
 from mucc.compiler.driver import Compilation, Options, compile_text
@@ -200,7 +200,7 @@ def compile_case(case: Case, toolchain: Toolchain, target: str, nvcc: bool) -> s
     with tempfile.TemporaryDirectory() as folder:
         if nvcc:
             Path(folder, "k.cu").write_text(case.device)
-            includes = ("-ccbin", "{cxx}", "-I{support}/include", "-I{cutlass}")
+            includes = ("-ccbin", "{cxx}", *INCLUDE_FLAGS, "-I{cutlass}")
             command = ("{nvcc}", *flags("ptx", target), *includes, "k.cu", "-o", "k.ptx")
         else:
             Path(folder, "k.cpp").write_text(case.host)

@@ -20,13 +20,13 @@ import pytest
 from hostlib import CPU, CUDA, DTYPES, Device, DType, Tensor
 from numpy.lib.stride_tricks import as_strided
 
-from mucc.build.toolchain.discover import SUPPORT_INCLUDE
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Places, Product
 from mucc.compiler.driver import Compilation
 from mucc.dialects.cutlass.nodes import LoadNode
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
+from mucc.files.package import SUPPORT
 from mucc.kernels.gemm.emission.families import gemm_of
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import Matrix, ordered
@@ -185,13 +185,15 @@ class Program:
         headers.mkdir()
         texts: dict[str, str] = {}
         for name, pattern, text in _ON_HOST:
-            source = texts.get(name) or (Path(SUPPORT_INCLUDE) / "mucc" / name).read_text(encoding="utf-8")
+            source = texts.get(name) or (Path(SUPPORT) / "include" / "mucc" / name).read_text(
+                encoding="utf-8"
+            )
             texts[name], count = re.subn(pattern, text, source, flags=re.DOTALL)
             assert count == 1, (name, pattern)
         for name, text in texts.items():
             (headers / name).write_text(text, encoding="utf-8")
         (folder / "k.cpp").write_text(_text(compilation), encoding="utf-8")
-        includes = [f"-I{folder}", f"-I{HERE}", f"-I{SUPPORT_INCLUDE}"]
+        includes = [f"-I{folder}", f"-I{HERE}", f"-I{SUPPORT}/include"]
         flags = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-ffp-contract=off"]
         command = [gxx, *flags, *includes, str(folder / "k.cpp"), "-o", str(folder / "k.so")]
         built = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@ def key_of(
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    return artefact_key(ir, code, (flags,), (version,), str(tmp_path))
+    return artefact_key(ir, code, (flags,), (version,), (str(tmp_path),))
 
 
 def test_an_artefact_key_holds_what_decides(tmp_path: Path):
@@ -32,7 +32,7 @@ def test_an_artefact_key_holds_what_decides(tmp_path: Path):
     }
     assert base not in changed and len(changed) == 4
     (tmp_path / "mucc/host.h").write_text("#pragma once\nint z;\n")
-    assert artefact_key("ir", "int x;\n", ("-O3",), ("13.0",), str(tmp_path)) != base
+    assert artefact_key("ir", "int x;\n", ("-O3",), ("13.0",), (str(tmp_path),)) != base
 
 
 def test_an_artefact_key_holds_nothing_else(tmp_path: Path):

@@ -101,7 +101,7 @@ def test_a_complete_toolchain_takes_nothing_of_another(machine: Machine):
 
 def test_an_older_artefact_answers_where_the_latest_was_evicted(tmp_path: Path):
     cache = Cache(str(tmp_path))
-    key = makers_key("ir", "code", (), str(tmp_path))
+    key = makers_key("ir", "code", (), (str(tmp_path),))
     cache.store("artefacts", "a" * 64, Entry(b"old"))
     cache.add_maker(key, ("1", "2", "3"), "a" * 64)
     cache.add_maker(key, ("2", "2", "3"), "b" * 64)
@@ -112,7 +112,7 @@ def test_an_older_artefact_answers_where_the_latest_was_evicted(tmp_path: Path):
 
 def test_what_is_known_of_toolchains_stays_small(tmp_path: Path):
     cache = Cache(str(tmp_path))
-    key = makers_key("ir", "code", (), str(tmp_path))
+    key = makers_key("ir", "code", (), (str(tmp_path),))
     for number in range(20):
         cache.store("artefacts", f"{number:064}", Entry(b"%d" % number))
         cache.add_maker(key, (str(number), "", ""), f"{number:064}")

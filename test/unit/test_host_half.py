@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mucc.build.toolchain.assembly import host_flags
-from mucc.build.toolchain.discover import find_toolchain
+from mucc.build.toolchain.discover import INCLUDE_FLAGS, find_toolchain
 from mucc.build.toolchain.flags import flags
 from mucc.compiler.program import compile_source
 from mucc.compiler.source import decode
@@ -92,12 +92,12 @@ def test_the_parameter_block_is_that_of_nvcc(name: str, tmp_path: Path) -> None:
     defines = (f"-DSKELETON={skeleton.symbol}", f"-DBATCH={batch}")
     # What is never set would be what happens to lie on the stack: both compilers zero it.
     clean = "-ftrivial-auto-var-init=zero"
-    harness = ("-std=c++17", "-O1", clean, "-I{support}/include", "-I{cuda}", *defines)
+    harness = ("-std=c++17", "-O1", clean, *INCLUDE_FLAGS, "-I{cuda}", *defines)
     run("{cxx}", *harness, "-c", str(HARNESS), "-o", "harness.o")
     half = ("-include", "mucc_shim.h", "-c", "skeleton.cpp", "-o", "plain.o")
     run("{cxx}", *host_flags(toolchain), clean, *half)
     whole = [f for f in flags("so", "sm_90a") if f not in ("-shared", "-O3")]
-    paths_of = ("-ccbin", "{cxx}", "-I{support}/include", "-I{cutlass}")
+    paths_of = ("-ccbin", "{cxx}", *INCLUDE_FLAGS, "-I{cutlass}")
     run(
         "{nvcc}",
         "-x",

@@ -22,6 +22,7 @@ from mucc.build.toolchain.flags import flags
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
+from mucc.files.package import INCLUDES
 from mucc.kernels.gemm.scheduling import gemm_target, multistage
 from mucc.kernels.gemm.scheduling.config import (
     Epilogue,
@@ -353,7 +354,7 @@ def test_what_is_legal_compiles_and_shared_memory_is_counted_exactly(tmp_path: P
     for i, (config, stages) in enumerate([*SIZES, *sample(30)]):
         lines += _counted(f"k{i}", config, stages)
     command = [discover.find_toolchain().tools()["nvcc"], *flags("ptx", "sm_80"), "k.cu", "-o", "k.ptx"]
-    includes = [f"-I{discover.SUPPORT_INCLUDE}", f"-I{discover.find_toolchain().cutlass.path}"]
+    includes = [*(f"-I{path}" for path in INCLUDES), f"-I{discover.find_toolchain().cutlass.path}"]
     (tmp_path / "k.cu").write_text("\n".join(lines) + "\n")
     done = subprocess.run([*command, *includes], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

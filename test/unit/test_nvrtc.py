@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from mucc.build.toolchain import nvrtc
-from mucc.build.toolchain.discover import SUPPORT_INCLUDE, find_nvcc, nvcc_version
+from mucc.build.toolchain.discover import find_nvcc, nvcc_version
 from mucc.build.toolchain.splice import read_bodies
 from mucc.diagnostics.core import DiagnosticError, Severity
+from mucc.files.package import INCLUDES
 
 BODY = """\
 #include <mucc/math.cuh>
@@ -57,7 +58,7 @@ def real() -> None:
 
 def compile_body(expression: str) -> nvrtc.Compiled:
     source = BODY.replace("EXPRESSION", expression)
-    return nvrtc.compile_ptx(source, target="sm_90a", include=[SUPPORT_INCLUDE])
+    return nvrtc.compile_ptx(source, target="sm_90a", include=INCLUDES)
 
 
 def diagnostic(error: pytest.ExceptionInfo[DiagnosticError]) -> tuple[str, str]:
@@ -92,7 +93,7 @@ def test_the_ptx_is_that_of_nvcc(tmp_path: Path):
         pytest.skip("needs nvcc and NVRTC of one release")
     (tmp_path / "b.cu").write_text(BODY.replace("EXPRESSION", EVERYTHING))
     command = [nvcc.path, "-std=c++17", "-O3", "-DNDEBUG", "-gencode=arch=compute_90a,code=compute_90a"]
-    subprocess.run([*command, f"-I{SUPPORT_INCLUDE}", "-ptx", "b.cu"], check=True, cwd=tmp_path)
+    subprocess.run([*command, *(f"-I{path}" for path in INCLUDES), "-ptx", "b.cu"], check=True, cwd=tmp_path)
     assert read_bodies((tmp_path / "b.ptx").read_text()) == read_bodies(compile_body(EVERYTHING).ptx)
 
 
@@ -235,7 +236,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
     )
     (folder / "r.cpp").write_text(f"#include <mucc/math.cuh>\n{loops}")
     command = [gxx, "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([*command, f"-I{SUPPORT_INCLUDE}", "r.cpp", "-o", "r.so"], check=True, cwd=folder)
+    subprocess.run(
+        [*command, *(f"-I{path}" for path in INCLUDES), "r.cpp", "-o", "r.so"], check=True, cwd=folder
+    )
     return ct.CDLL(str(folder / "r.so"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mucc.build.toolchain.discover import SUPPORT_INCLUDE
+from mucc.files.package import SUPPORT
 
 PROGRAM = Path(__file__).parent / "pack.cpp"
 
@@ -17,12 +17,12 @@ PROGRAM = Path(__file__).parent / "pack.cpp"
 def test_tensors_are_moved_whatever_their_alignment(tmp_path: Path) -> None:
     if not (gxx := shutil.which("g++")):
         pytest.skip("needs g++")
-    text = (Path(SUPPORT_INCLUDE) / "mucc" / "pack.cuh").read_text(encoding="utf-8")
+    text = (Path(SUPPORT) / "include" / "mucc" / "pack.cuh").read_text(encoding="utf-8")
     text, replaced = re.subn(r"MUCC_DEVICE void read_aligned.*?\n}\n", "", text, flags=re.DOTALL)
     assert replaced == 1
     header, binary = tmp_path / "pack.cuh", tmp_path / "pack"
     header.write_text(text.replace("#include <mucc/view.cuh>", ""), encoding="utf-8")
-    command = [gxx, "-std=c++20", "-O1", "-pthread", "-Wno-unknown-pragmas", f"-I{SUPPORT_INCLUDE}"]
+    command = [gxx, "-std=c++20", "-O1", "-pthread", "-Wno-unknown-pragmas", f"-I{SUPPORT}/include"]
     built = subprocess.run(
         [*command, f'-DPACK="{header}"', str(PROGRAM), "-o", str(binary)],
         capture_output=True,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rulelib import check_explanation, mend
 
 from mucc.build.toolchain import nvrtc
-from mucc.build.toolchain.discover import SUPPORT_INCLUDE
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
+from mucc.files.package import INCLUDES
 from mucc.kernels.gemm.scheduling import gemm_target, skinny
 from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Violation, operand_bytes
 
@@ -288,7 +288,7 @@ def test_nvrtc_compiles_kernels_with_their_bodies(name: str, target: str) -> Non
     for image in parts.images:
         if "skinny" not in image.source:
             continue
-        made = nvrtc.compile_ptx(image.source, target=target, include=[SUPPORT_INCLUDE])
+        made = nvrtc.compile_ptx(image.source, target=target, include=INCLUDES)
         assert made.ptx.count(".entry") == 3
         assert "cp.async.cg.shared.global.L2::256B" in made.ptx
         assert ("mma.sync" in made.ptx) != ("kExact = true" in image.source)

@@ -8,6 +8,7 @@ machine.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from mucc.files.digest import Part, digest, files_below, tree_contents
 from mucc.files.package import PACKAGE
@@ -37,22 +38,24 @@ _COMMENT = re.compile(r"^[ \t]*//.*\n|^[ \t]*\n", re.MULTILINE)
 _PROVENANCE = re.compile(r'"(?:(?:source|source_hash)": *"[^"]*"|typical": *\{[^}]*\}),? *')
 
 
-def artefact_key(ir: str, code: str, flags: tuple[str, ...], versions: tuple[str, ...], headers: str) -> str:
+def artefact_key(
+    ir: str, code: str, flags: tuple[str, ...], versions: tuple[str, ...], headers: Sequence[str]
+) -> str:
     """The key of an artefact.
 
-    `ir` is the canonical IR, `code` the emitted C++, `headers` the directory of mucc's own headers. Comment
+    `ir` is the canonical IR, `code` the emitted C++, `headers` the folders of mucc's own headers. Comment
     lines of the code and the file name in its manifest do not count: an artefact's manifest names
     the text and the typical sizes that it was first made from.
     """
     return content_key("artefacts", *_built(ir, code, flags, headers), versions)
 
 
-def makers_key(ir: str, code: str, flags: tuple[str, ...], headers: str) -> str:
+def makers_key(ir: str, code: str, flags: tuple[str, ...], headers: Sequence[str]) -> str:
     """The key of what is known of the toolchains that made an artefact; arguments as `artefact_key`'s."""
     return content_key("makers", *_built(ir, code, flags, headers))
 
 
-def _built(ir: str, code: str, flags: tuple[str, ...], headers: str) -> tuple[Part, ...]:
+def _built(ir: str, code: str, flags: tuple[str, ...], headers: Sequence[str]) -> tuple[Part, ...]:
     """All that decides an artefact but the toolchain."""
     ir, code = (_PROVENANCE.sub("", text) for text in (ir, _COMMENT.sub("", code)))
-    return ir, code, flags, tree_contents(headers)
+    return ir, code, flags, tree_contents(*headers)

@@ -25,13 +25,13 @@ from mucc.build.cache import Cache, Entry
 from mucc.build.cache.keys import content_key
 from mucc.build.jobs import Job, Kind, Result
 from mucc.build.pool import Cancelled, Pool, awaited
-from mucc.build.toolchain.discover import SUPPORT_INCLUDE, Toolchain
+from mucc.build.toolchain.discover import INCLUDE_FLAGS, Toolchain
 from mucc.build.toolchain.flags import flags, is_portable
 from mucc.build.toolchain.nvcc import Built
 from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.files.digest import Part, tree_contents
-from mucc.files.package import SUPPORT
+from mucc.files.package import HEADERS, INCLUDES
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import Skeleton
@@ -82,7 +82,7 @@ def host_flags(toolchain: Toolchain) -> tuple[str, ...]:
     # By nvcc's version CUTLASS decides which types exist, and so how a parameter block is laid out.
     major, minor, *_ = [*re.findall(r"\d+", toolchain.versions()[0]), "0", "0"]
     macros = (f"-D__CUDACC_VER_MAJOR__={major}", f"-D__CUDACC_VER_MINOR__={minor}")
-    includes = ("-I{support}/shim", "-I{support}/include", "-I{cutlass}", "-I{cuda}", "-I{cuda}/cccl")
+    includes = ("-I{support}/shim", *INCLUDE_FLAGS, "-I{cutlass}", "-I{cuda}", "-I{cuda}/cccl")
     return (*HOST_FLAGS, *macros, *includes)
 
 
@@ -214,7 +214,7 @@ class Assembly:
         if reason := nvrtc_worker.shared.why_unusable(self._versions[0]):
             self.notes.append(nvrtc.fallback(reason))
             name = image.symbol
-            command = ("{nvcc}", *flags("ptx", self.target), "-I{support}/include")
+            command = ("{nvcc}", *flags("ptx", self.target), *INCLUDE_FLAGS)
             result = self._run(
                 f"pointwise work of stage {image.title}",
                 Kind.OBJECT,
@@ -224,16 +224,14 @@ class Assembly:
             )
             return result.files[f"{name}.ptx"].decode()
         name = f"{image.title}.cu"
-        made = nvrtc_worker.shared.compile_ptx(
-            image.source, self.target, (SUPPORT_INCLUDE,), name, self.timeout
-        )
+        made = nvrtc_worker.shared.compile_ptx(image.source, self.target, INCLUDES, name, self.timeout)
         return made.ptx
 
     def _device(self, skeleton: Skeleton) -> bytes:
         """The PTX of a skeleton."""
         given = tuple(flags("ptx", self.target))
         name = skeleton.symbol
-        command = ("{nvcc}", *given, "-I{support}/include", "-I{cutlass}", f"{name}.cu", "-o", f"{name}.ptx")
+        command = ("{nvcc}", *given, *INCLUDE_FLAGS, "-I{cutlass}", f"{name}.cu", "-o", f"{name}.ptx")
         return self._step(
             "device",
             (skeleton.device, given, self._versions, self._support),
@@ -322,7 +320,7 @@ class Assembly:
 
     def _program(self, text: str) -> bytes:
         """The object of the program's own code."""
-        command = ("{cxx}", *OBJECT_FLAGS, "-I{support}/include", "-c", "program.cpp", "-o", "program.o")
+        command = ("{cxx}", *OBJECT_FLAGS, *INCLUDE_FLAGS, "-c", "program.cpp", "-o", "program.o")
         return self._step(
             "objects",
             (_COMMENT.sub("", text), OBJECT_FLAGS, self._versions, self._support),
@@ -339,7 +337,7 @@ class Assembly:
     def _runtime(self) -> bytes:
         """The object that all libraries share."""
         source = "{support}/src/runtime.cpp"
-        command = ("{cxx}", *OBJECT_FLAGS, "-I{support}/include", "-I{cuda}", "-c", source, "-o", "runtime.o")
+        command = ("{cxx}", *OBJECT_FLAGS, *INCLUDE_FLAGS, "-I{cuda}", "-c", source, "-o", "runtime.o")
         return self._step(
             "objects",
             ("runtime", OBJECT_FLAGS, self._versions, self._support),
@@ -397,7 +395,7 @@ class Assembly:
 
     @cached_property
     def _support(self) -> tuple[Part, ...]:
-        return tree_contents(SUPPORT)
+        return tree_contents(*HEADERS)
 
 
 def _reservation(room: Mapping[str, int]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.files.package import SUPPORT
+from mucc.files.package import INCLUDES, PACKAGE, SUPPORT
 
 INSTALL_NVCC = "pip install 'mucc[nvcc]'"
 """Brings nvcc, its parts and the CUTLASS headers."""
@@ -24,8 +24,8 @@ NVCC_PLACES = "the pip packages, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*"
 
 INSTALL_HOST = "apt-get install g++"
 
-SUPPORT_INCLUDE = os.path.join(SUPPORT, "include")
-"""Where `mucc/host.h` lies."""
+INCLUDE_FLAGS = tuple(f"-I{{mucc}}/{os.path.relpath(path, PACKAGE)}" for path in INCLUDES)
+"""The flags with which the commands of jobs find mucc's own headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Toolchain:
             "fatbinary": os.path.join(cuda, "bin", "fatbinary"),
             "cxx": self.host.path,
             "cutlass": self.cutlass.path,
+            "mucc": PACKAGE,
             "support": SUPPORT,
             "cuda": os.path.join(cuda, "include"),
             "cudart": library_directory(self.nvcc) or "",

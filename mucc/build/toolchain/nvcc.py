@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mucc.build import jobs, messages
 from mucc.build.jobs import Job
 from mucc.build.pool import Pool
-from mucc.build.toolchain.discover import Toolchain
+from mucc.build.toolchain.discover import INCLUDE_FLAGS, Toolchain
 from mucc.build.toolchain.flags import Kind, flags
 from mucc.diagnostics.core import Diagnostic
 
@@ -44,7 +44,7 @@ def build(
     children have ended and the temporary files are gone.
     """
     libraries = ("-L{cudart}",) if kind == "so" else ()
-    paths = ("-ccbin", "{cxx}", "-I{support}/include", "-I{cutlass}", *libraries)
+    paths = ("-ccbin", "{cxx}", *INCLUDE_FLAGS, "-I{cutlass}", *libraries)
     extra = () if save_temps is None else ("--keep", "--keep-dir", os.path.abspath(save_temps))
     source, output = f"{name}.cu", f"{name}.{kind}"
     job = Job(
