@@ -365,7 +365,7 @@ def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
             whole = evaluate([tensor_bytes(value.type)], dims)
             picked = _picked(value, stage.body.block.ops)
             moved += min(whole, evaluate(picked, dims)) if picked else whole
-    return StageBound(stage.stage_name.data, stage.kind.data.value, moved, rates.bound(counts, moved))
+    return StageBound(stage.stage_name.data, stage.kind.data, moved, rates.bound(counts, moved))
 
 
 def _hints(counter: _Counter, rates: Rates, bound: Bound, moved: int) -> Iterable[Hint]:

@@ -7,17 +7,18 @@ A kind is one folder beside this file, with a `Kind`, and one line in `registry`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from xdsl.ir import Attribute, SSAValue
 
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
-from mucc.dialects.mu.ops.stage import StageKind, StageOp
-from mucc.dialects.mu.types import Dim
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import Dim, Dims
 from mucc.dialects.rewriting import Finding, Pass
 
 if TYPE_CHECKING:
@@ -59,6 +60,22 @@ class Query:
     fixed: Mapping[str, str]
 
 
+class FormingStage(Protocol):
+    """A stage that is being formed."""
+
+    @property
+    def anchor(self) -> AnchorOp | None: ...
+    @property
+    def space(self) -> Dims:
+        """The extents of its pointwise work."""
+        ...
+
+    @property
+    def stored(self) -> Sequence[SSAValue]:
+        """Its values that others read from memory, as far as they are known."""
+        ...
+
+
 Measured = Callable[[Query], Mapping[str, str]]
 """Settings that were measured to suit a kernel best; they agree with what is pinned."""
 
@@ -69,8 +86,30 @@ class Kind(ABC, Generic[Op]):
     name: ClassVar[str]
     """What manifests call it."""
     op: type[Op]
-    stages: ClassVar[tuple[StageKind, ...]]
-    """The kinds of stages that become such kernels."""
+
+    # Stages: which operations such a kernel computes
+
+    @abstractmethod
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        """Whether such kernels of a target, or of any where None, compute an operation whole.
+
+        None as anchor stands for pointwise work alone. What a kind claims `decompose` leaves as it is.
+        """
+
+    def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
+        """The operands that are read from memory, at their own dtype; the kernel computes the others."""
+        return ()
+
+    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
+        """Whether pointwise work on the result may join the stage; if not it reads the result from memory."""
+        return False
+
+    takes_integers: ClassVar[bool] = True
+    """Whether pointwise work in the kernel may compute with integers."""
+
+    def takes(self, stage: FormingStage, op: AnchorOp) -> bool:
+        """Whether the kernel of a stage takes a further anchor, whose operand it has in flight."""
+        return False
 
     # Rewrites of the program
 

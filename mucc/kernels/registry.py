@@ -10,6 +10,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Kind
 
@@ -41,9 +42,16 @@ def kind_of(op: DeviceKernelOp) -> Kind[Any]:
     return _by_op()[type(op)]
 
 
-def kind_of_stage(stage: StageOp) -> Kind[Any]:
-    """The kind of kernel that a stage becomes."""
-    return next(kind for kind in kinds() if stage.kind.data in kind.stages)
+def claimant(anchor: AnchorOp | None, target: str | None = None) -> Kind[Any] | None:
+    """The first kind whose kernels for a target, or for any, compute an operation; None where none does."""
+    return next((kind for kind in kinds() if kind.claims(anchor, target)), None)
+
+
+def kind_of_stage(stage: StageOp, target: str) -> Kind[Any]:
+    """The kind of kernel that a stage becomes. Raises ValueError where no kind claims its anchor."""
+    if (kind := claimant(stage.anchor, target)) is None:
+        raise ValueError(f"no kind of kernel claims a {stage.kind.data} stage on {target}")
+    return kind
 
 
 def kernels_of(module: ModuleOp) -> Iterator[tuple[ProgramOp, DeviceKernelOp]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from mucc.dialects.mu.ops.base import InferredOp
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.shape_rules import whole
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Finding, Pass, PassError
-from mucc.passes.levels import REDUCTIONS, TENSOR_OPS
+from mucc.kernels.registry import claimant
+from mucc.passes.levels import PRIMITIVES
 
 _INSTEAD: dict[str, str] = {
     "attention": "without `causal`, and with the mask as a parameter, it has kernels",
@@ -24,11 +27,11 @@ _INSTEAD: dict[str, str] = {
 _ELSE = "compute it outside of the kernel, and pass the result as a parameter"
 
 
-def lowers(op: Operation) -> bool:
+def lowers(op: Operation, target: str) -> bool:
     """Whether the passes behind `decompose` can make kernels of an operation of a `mu.kernel`."""
-    if isinstance(op, ReduceOp):
-        return op.kind.data in REDUCTIONS
-    return isinstance(op, TENSOR_OPS)
+    if isinstance(op, AnchorOp):
+        return claimant(op, target) is not None
+    return isinstance(op, PRIMITIVES)
 
 
 def function_of(op: Operation) -> str:
@@ -42,10 +45,13 @@ def function_of(op: Operation) -> str:
             return op.name.removeprefix("mu.")
 
 
+@dataclass(frozen=True)
 class CheckLowering(Pass):
     """Refuse operations of kernels that no pass lowers, once for each function and advice."""
 
     name = "check-lowering"
+
+    target: str = "sm_90a"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         found: dict[tuple[str, str], Finding] = {}
@@ -53,7 +59,7 @@ class CheckLowering(Pass):
             if not isinstance(kernel, KernelOp):
                 continue
             for inner in kernel.body.block.ops:
-                if not lowers(inner):
+                if not lowers(inner, self.target):
                     name = function_of(inner)
                     instead = _instead(name, inner)
                     found.setdefault((name, instead), _finding(name, instead, inner))

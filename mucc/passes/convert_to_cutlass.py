@@ -25,7 +25,7 @@ def _convert(kernel: KernelOp, target: str) -> ProgramOp:
     for op in kernel.body.block.ops:
         if isinstance(op, StageOp):
             before = builder.block.last_op
-            kind_of_stage(op).lower(builder, op)
+            kind_of_stage(op, target).lower(builder, op)
             new = builder.block.first_op if before is None else before.next_op
             while new is not None:
                 locate(new, op)

@@ -7,6 +7,7 @@ code generation) knows a small set.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
@@ -15,12 +16,14 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Emit, Pass, rewrite
+from mucc.kernels.registry import claimant
 from mucc.passes.check_lowering import lowers
 from mucc.passes.levels import COMPOSITE
 
@@ -111,20 +114,36 @@ class MixedProduct(RewritePattern):
             return
 
 
+@dataclass(frozen=True)
+class Unclaimed(RewritePattern):
+    """A pattern for the operations that no kind of kernel computes whole on a target."""
+
+    pattern: RewritePattern
+    target: str
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, AnchorOp) or claimant(op, self.target) is None:
+            self.pattern.match_and_rewrite(op, rewriter)
+
+
+@dataclass(frozen=True)
 class Decompose(Pass):
-    """Rewrite every composite operation into primitive ones."""
+    """Rewrite every composite operation that no kernel of the target computes whole into primitive ones."""
 
     name = "decompose"
 
+    target: str = "sm_90a"
+
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        rewrite(op, [Expand(), MixedProduct(), *_composites(op)])
+        composites = [Unclaimed(pattern, self.target) for pattern in _composites(op, self.target)]
+        rewrite(op, [Expand(), MixedProduct(), *composites])
 
 
-def _composites(module: ModuleOp) -> Sequence[RewritePattern]:
+def _composites(module: ModuleOp, target: str) -> Sequence[RewritePattern]:
     """The patterns for operations on whole tensors, which load what most programs have none of."""
     kernels = (kernel for kernel in module.body.block.ops if isinstance(kernel, KernelOp))
     inner = (op for kernel in kernels for op in kernel.body.block.ops)
-    if not any(isinstance(op, COMPOSITE) or not lowers(op) for op in inner):
+    if not any(isinstance(op, COMPOSITE) or not lowers(op, target) for op in inner):
         return ()
     from mucc.passes.composites import COMPOSITES
 

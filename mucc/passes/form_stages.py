@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 
 from xdsl.context import Context
@@ -10,7 +11,7 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from mucc.dialects.mu.ops.contraction import ContractionOp
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import CastOp, RetypeOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
@@ -31,7 +32,8 @@ class _StageBuilder:
         self.block = Block()
         self.inner: dict[SSAValue, SSAValue] = {}
         self.typed: dict[tuple[SSAValue, Attribute], SSAValue] = {}
-        self.is_factor = False
+        self.is_narrow = False
+        """Whether what is read is read at its own dtype."""
 
     def value(self, old: SSAValue) -> SSAValue:
         """The new value for an old one, computed in the region or captured."""
@@ -51,7 +53,7 @@ class _StageBuilder:
     def captured(self, value: SSAValue) -> SSAValue | None:
         """What the stage reads for a settled value that another stage stores; None where it reads nothing."""
         wide = self.partition.forms.wide.get(value)
-        if wide is not None and wide in self.stage.reads and not self.is_factor:
+        if wide is not None and wide in self.stage.reads and not self.is_narrow:
             return self.outer[wide]
         return self.outer[value] if value in self.stage.reads else None
 
@@ -98,13 +100,13 @@ class _StageBuilder:
             self.value(operand)
         return self.copy(op)
 
-    def anchor(self, op: Operation) -> None:
-        self.is_factor = isinstance(op, ContractionOp)
+    def anchor(self, op: AnchorOp) -> None:
+        self.is_narrow = len(self.stage.kind.memory_operands(op)) == len(op.operands)
         result = self.whole(op)
-        if self.is_factor and self.partition.forms.wide:
-            # The views that the product reads look at narrow forms.
+        if self.is_narrow and self.partition.forms.wide:
+            # The views that the anchor reads look at narrow forms.
             self.inner = {op.results[0]: result}
-        self.is_factor = False
+        self.is_narrow = False
 
     def build(self, name: str, last: ReturnOp) -> StageOp:
         stage = self.stage
@@ -116,7 +118,7 @@ class _StageBuilder:
         values = [self.stored(v) for v in stage.stored]
         self.block.add_op(yielded := YieldOp(values))
         types = [_stored_type(v) for v in values]
-        result = StageOp(name, stage.kind, types, Region(self.block), pinned=stage.name is not None)
+        result = StageOp(name, types, Region(self.block), pinned=stage.name is not None)
         result.location = next(_locations(stage), last.location)
         yielded.location = result.location
         # A bool of this stage that only others need is computed there.
@@ -171,10 +173,10 @@ def _name_stages(stages: list[Stage], kernel: KernelOp, partition: Partition) ->
     return {s: names[s] if s in names else next(free) for s in stages}
 
 
-def _form(kernel: KernelOp) -> None:
+def _form(kernel: KernelOp, target: str) -> None:
     block = kernel.body.block
-    before = Partition.of(block)
-    partition = Partition.of(block, stored_forms(block, before.beside))
+    before = Partition.of(block, target=target)
+    partition = Partition.of(block, stored_forms(block, before.beside), target)
     stages = partition.in_order()
     names = _name_stages(stages, kernel, partition)
     old_ops = list(block.ops)
@@ -191,8 +193,9 @@ def _form(kernel: KernelOp) -> None:
         op.erase()
 
 
+@dataclass(frozen=True)
 class FormStages(Pass):
-    """Partition each kernel into stages.
+    """Partition each kernel into stages, whose anchors kinds of kernels claim on a target.
 
     ```
     %0 = mu.matmul %x, %w          %y = mu.stage "y" contraction {
@@ -205,7 +208,9 @@ class FormStages(Pass):
 
     name = "form-stages"
 
+    target: str = "sm_90a"
+
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for kernel in op.body.block.ops:
             if isinstance(kernel, KernelOp):
-                _form(kernel)
+                _form(kernel, self.target)

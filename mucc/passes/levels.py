@@ -11,27 +11,19 @@ from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.ops.base import InferredOp
-from mucc.dialects.mu.ops.contraction import ContractionOp
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
-from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
-from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp, StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.schedule import ScheduleOp
-from mucc.kernels.registry import kind_of
+from mucc.kernels.registry import claimant, kind_of
 
 VIEWS = (TransposeOp, PermuteOp, ExpandOp, RegroupOp, GatherOp)
-TENSOR_OPS = (
-    *(ElementwiseOp, ConstantOp, ContractionOp, *VIEWS, ScatterOp, BroadcastOp, ReduceOp),
-    *(PinOp, ReturnOp),
-)
-"""What a `mu.kernel` may hold for its stages to become device kernels."""
-
-REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
-"""The kinds of reduction that device kernels have."""
+PRIMITIVES = (ElementwiseOp, ConstantOp, *VIEWS, BroadcastOp, PinOp, ReturnOp)
+"""What a `mu.kernel` may hold for its stages to become device kernels, besides anchors that a kind claims."""
 
 COMPOSITE = (DequantizeOp, InferredOp)
 """What `decompose` rewrites, or `check-lowering` refuses."""
@@ -76,8 +68,8 @@ def _primitive(op: Operation) -> str | None:
 
 
 def _lowerable(op: Operation) -> str | None:
-    if isinstance(op, ReduceOp) and op.kind.data not in REDUCTIONS:
-        return "no reduction of a kernel"
+    if isinstance(op, AnchorOp) and claimant(op) is None:
+        return "no kind of kernel claims it"
     return _primitive(op)
 
 
@@ -107,9 +99,9 @@ def _planned(op: Operation) -> str | None:
 
 _PROGRAM = (c.WorkspaceOp, c.DeviceKernelOp, *VIEWS)
 
-MU = Level("mu", (KernelOp, ScheduleOp), (*TENSOR_OPS, *COMPOSITE))
+MU = Level("mu", (KernelOp, ScheduleOp), (*PRIMITIVES, AnchorOp, *COMPOSITE))
 DECOMPOSED = Level("decomposed", MU.top, MU.inner, _primitive)
-PRIMITIVE = Level("primitive", MU.top, TENSOR_OPS, _lowerable)
+PRIMITIVE = Level("primitive", MU.top, (*PRIMITIVES, AnchorOp), _lowerable)
 STAGED = Level("stages", (KernelOp, ScheduleOp), (StageOp, ReturnOp), _primitive)
 LOWERED = Level("lowered", (c.ProgramOp, ScheduleOp), _PROGRAM, _primitive)
 FUSED = Level("fused", LOWERED.top, _PROGRAM, _fused)

@@ -1,32 +1,33 @@
 """Deciding which operation runs in which device kernel.
 
-The operations of a kernel are visited in order. A contraction opens a stage; a pointwise operation
-joins the stage of the newest contraction among its operands when its shape is the stage's and none
-of its other operands depends on that stage; a reduction of such a value joins as well, where an
-epilogue can reduce. What joins nothing floats: it is pulled into every stage that needs it, and gets
-a map stage of its own only where memory needs it (an operand of a contraction, a pinned or returned
-value).
+The operations of a kernel are visited in order. An anchor (a contraction, a reduction, a scan, ...) opens a
+stage of the kind of kernel that claims it, unless the kernel of a stage that has its operand in flight takes
+it as well. A pointwise operation joins the newest stage that has one of its operands in flight, when its
+shape is the stage's and none of its other operands depends on that stage. What joins nothing floats: it is
+pulled into every stage that needs it, and gets a map stage of its own only where memory needs it (an operand
+that a kernel reads from memory, a pinned or returned value).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
-from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
-from mucc.dialects.mu.ops.pointwise import S32
-from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
-from mucc.dialects.mu.ops.stage import PinOp, StageKind
+from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.dialects.walk import postorder
+from mucc.kernels.interface import Kind
+from mucc.kernels.registry import claimant
 from mucc.passes.stored_forms import StoredForms
 
 VIEWS = (*PLAIN_VIEWS, GatherOp)
@@ -40,8 +41,8 @@ def dims_of(value: SSAValue) -> Dims:
 class Stage:
     """A device kernel in the making: what it is built around, what joined it, what it reads and stores."""
 
-    kind: StageKind
-    anchor: Operation | None
+    kind: Kind[Any]
+    anchor: AnchorOp | None
     space: Dims
     name: str | None = None
     members: list[Operation] = field(default_factory=list[Operation])
@@ -75,19 +76,6 @@ class Stage:
                 self.reads[value] = stage
 
 
-def epilogue_can_reduce(op: ReduceOp, space: Dims) -> bool:
-    """Whether a contraction's epilogue can do this reduction over its output's axes.
-
-    CUTLASS reduces along N (one value per row), along M (one per column), or over both; with leading
-    axes, also over all axes, or over all but N. It has no minimum, and no integers.
-    """
-    if op.kind.data is Reduction.MIN or Shaped.of(op.result.type).element_type == S32:
-        return False
-    rank, axes = len(space), tuple(op.axes.get_values())
-    m, n = rank - 2, rank - 1
-    return axes in {(n,), (m,), (m, n), tuple(range(rank)), tuple(range(rank - 1))}
-
-
 @dataclass(eq=False)
 class Partition:
     """The stages of one kernel, and where each value lives."""
@@ -100,21 +88,18 @@ class Partition:
     pinned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """The result of a pin -> the value whose stored form it names."""
     forms: StoredForms = field(default_factory=StoredForms)
+    target: str | None = None
 
     @staticmethod
-    def of(block: Block, forms: StoredForms | None = None) -> Partition:
-        """Partition the operations of a kernel's block, whose values are stored in these forms."""
-        self = Partition(forms=forms or StoredForms())
+    def of(block: Block, forms: StoredForms | None = None, target: str | None = None) -> Partition:
+        """Partition the operations of a kernel's block for a target; `forms` are those of stored values."""
+        self = Partition(forms=forms or StoredForms(), target=target)
         for op in block.ops:
             match op:
-                case ContractionOp():
-                    self._contraction(op)
+                case AnchorOp():
+                    self._anchor(op)
                 case GatherOp():
                     self._gather(op)
-                case ScatterOp():
-                    self._scatter(op)
-                case ReduceOp():
-                    self._reduction(op)
                 case RegroupOp():
                     self._materialise(op.operand)
                 case PinOp():
@@ -158,11 +143,11 @@ class Partition:
         stage = self.home.get(value)
         return stage.members if stage is not None else []
 
-    def needs(self, value: SSAValue, *, is_factor: bool = False) -> dict[SSAValue, Stage]:
+    def needs(self, value: SSAValue, *, is_narrow: bool = False) -> dict[SSAValue, Stage]:
         """The values in memory that computing `value` afresh would read, with their writers.
 
         A bool has no form in memory: it is computed again wherever it is needed. What is stored in f32 too is
-        read so, but not as an operand of a product.
+        read so, but not by a kernel that takes it at its own dtype (`is_narrow`).
         """
         found: dict[SSAValue, Stage] = {}
         seen: set[SSAValue] = set()
@@ -174,7 +159,7 @@ class Partition:
                 continue
             seen.add(root)
             wide = self.forms.wide.get(root, root)
-            if not is_factor and self.writer(wide) is not None:
+            if not is_narrow and self.writer(wide) is not None:
                 root = wide
             stage = self.writer(root)
             if stage is not None and Shaped.of(root.type).element_type != i1:
@@ -185,25 +170,33 @@ class Partition:
 
     # One kind of operation each
 
-    def _contraction(self, op: ContractionOp) -> None:
-        stage = Stage(StageKind.CONTRACTION, op, dims_of(op.result))
-        for operand in op.operands:
-            self._materialise(operand)
-            stage.read(self.needs(operand, is_factor=True))
-        self.stages.append(stage)
-        self.home[op.result] = stage
+    def _kind(self, anchor: AnchorOp | None) -> Kind[Any]:
+        kind = claimant(anchor, self.target)
+        assert kind is not None, f"no kind of kernel claims {anchor}"
+        return kind
 
-    def _reduction(self, op: ReduceOp) -> None:
-        stage = self.home.get(op.operand)
-        grouped = stage is not None and isinstance(stage.anchor, GroupedMatmulOp)
-        if stage is not None and not grouped and epilogue_can_reduce(op, stage.space):
+    def _anchor(self, op: AnchorOp) -> None:
+        kind = self._kind(op)
+        in_memory = kind.memory_operands(op)
+        needs: dict[SSAValue, Stage] = {}
+        for operand in in_memory:
+            self._materialise(operand)
+            needs |= self.needs(operand, is_narrow=True)
+        stage = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
+        if stage is not None and stage.kind.takes(stage, op) and not _wait(needs, stage):
             stage.members.append(op)
         else:
-            stage = Stage(StageKind.REDUCTION, op, dims_of(op.operand))
-            stage.read(self.needs(op.operand))
+            stage = Stage(kind, op, op.space)
+            for operand in op.operands:
+                if operand not in in_memory:
+                    stage.read(self.needs(operand))
             self.stages.append(stage)
-        self.written[op.result] = stage
-        stage.store(op.result)
+            if kind.keeps_in_flight(op):
+                self.home[op.results[0]] = stage
+        stage.read(needs)
+        if op.results[0] not in self.home:
+            self.written[op.results[0]] = stage
+            stage.store(op.results[0])
 
     def _gather(self, op: GatherOp) -> None:
         """Rows are picked as they are read, from memory: what is computed, or gathered itself, goes there."""
@@ -216,42 +209,29 @@ class Partition:
                 return
             value = self.behind_pins(view.operand)
 
-    def _scatter(self, op: ScatterOp) -> None:
-        """Rows go where they belong as they are stored: by the contraction that computes them, or a map."""
-        self._materialise(op.rows)
-        stage, rows = self.home.get(op.operand), self.needs(op.rows)
-        if (
-            stage is not None
-            and isinstance(stage.anchor, GroupedMatmulOp)
-            and not stage.stored
-            and not any(s.waits_for(stage) for s in rows.values())
-        ):
-            stage.members.append(op)
-        else:
-            stage = Stage(StageKind.SCATTER, op, dims_of(op.operand))
-            stage.read(self.needs(op.operand))
-            self.stages.append(stage)
-        stage.read(rows)
-        self.written[op.result] = stage
-        stage.store(op.result)
-
     def _pointwise(self, op: ElementwiseOp) -> None:
         homes = {stage for v in op.operands if (stage := self.home.get(v)) is not None}
-        fitting = [s for s in homes if s.space == dims_of(op.result) and not op.computes_integers]
+        fitting = [s for s in homes if s.space == dims_of(op.result) and self._computes(s, op)]
         for stage in sorted(fitting, key=self.stages.index, reverse=True):
             needs: dict[SSAValue, Stage] = {}
             for operand in op.operands:
                 if self.home.get(operand) is not stage:
-                    self._integers(operand)
+                    if not stage.kind.takes_integers:
+                        self._integers(operand)
                     needs |= self.needs(operand)
-            if not any(s.waits_for(stage) for s in needs.values()):
+            if not _wait(needs, stage):
                 stage.members.append(op)
                 stage.read(needs)
                 self.home[op.result] = stage
                 return
 
+    @staticmethod
+    def _computes(stage: Stage, op: ElementwiseOp) -> bool:
+        """Whether the kernel of a stage computes with such numbers."""
+        return stage.kind.takes_integers or not op.computes_integers
+
     def _integers(self, value: SSAValue) -> None:
-        """Have maps store the integers that a value is computed from: contractions compute with floats."""
+        """Have maps store the integers that a value is computed from, for a kernel without integers."""
         pending, seen = [value], set[SSAValue]()
         while pending:
             root = self.root(pending.pop())
@@ -298,7 +278,7 @@ class Partition:
 
     def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:
         """A map stage that writes pointwise values, or copies of what is in memory."""
-        stage = Stage(StageKind.MAP, None, dims_of(values[0]))
+        stage = Stage(self._kind(None), None, dims_of(values[0]))
         for value in copies or values:
             stage.read(self.needs(value))
         for value in values:
@@ -315,6 +295,11 @@ class Partition:
         for stage in self.stages:
             done |= dict.fromkeys(postorder(stage, lambda s: s.reads.values(), done))
         return list(done)
+
+
+def _wait(needs: dict[SSAValue, Stage], stage: Stage) -> bool:
+    """Whether a value that is needed comes from a stage that waits for this one."""
+    return any(writer.waits_for(stage) for writer in needs.values())
 
 
 def _by_shape(values: Iterable[SSAValue]) -> list[list[SSAValue]]:

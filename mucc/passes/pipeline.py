@@ -34,10 +34,10 @@ def staging(target: str) -> tuple[Step, ...]:
         (ContractSums(), levels.MU),
         (NarrowOperands(target), levels.MU),
         *((p, levels.MU) for kind in kinds() for p in kind.operand_passes(target)),
-        (Decompose(), levels.DECOMPOSED),
-        (CheckLowering(), levels.PRIMITIVE),
+        (Decompose(target), levels.DECOMPOSED),
+        (CheckLowering(target), levels.PRIMITIVE),
         (MuCanonicalize(), levels.PRIMITIVE),
-        (FormStages(), levels.STAGED),
+        (FormStages(target), levels.STAGED),
         *((p, levels.STAGED) for kind in kinds() for p in kind.stage_passes(target)),
     )
 

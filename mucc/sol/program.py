@@ -132,7 +132,7 @@ def analyse_module(
         MuCanonicalize(),
         ContractSums(always=True),
         narrow,
-        Decompose(),
+        Decompose(card.target.name),
         narrow,
         MuCanonicalize(),
     ):

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from pathlib import Path
 
 import pytest
+from builders import lowered, tensor, value
 from xdsl.universe import Universe
 
 from mucc.dialects.cutlass.ops import DeviceKernelOp
-from mucc.dialects.mu.ops.stage import StageKind
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.indexed import ScatterOp
+from mucc.dialects.mu.ops.normalisation import SoftmaxOp
+from mucc.dialects.mu.ops.pointwise import S32
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import TensorType
 from mucc.kernels import registry
 from mucc.kernels.dialect import Cutlass
 from mucc.kernels.interface import Kind
+from mucc.kernels.map.kind import MapKind
 from mucc.passes import get_all_passes
+from mucc.passes.pipeline import staging
 
 FOLDER = Path(registry.__file__).parent
 SHARED = ("lowering",)
@@ -26,9 +35,53 @@ def test_every_folder_is_registered() -> None:
     assert folders - set(SHARED) == set(registry.KINDS)
 
 
-def test_each_kind_of_stage_becomes_one_kind_of_kernel() -> None:
-    claimed = Counter(stage for kind in registry.kinds() for stage in kind.stages)
-    assert claimed == Counter(StageKind)
+MATRIX = tensor("M", "M")
+
+ANCHORS: list[tuple[AnchorOp | None, str | None]] = [
+    (None, "map"),
+    (MatmulOp(value(MATRIX), value(MATRIX)), "gemm"),
+    (ScatterOp(value(MATRIX), value(TensorType.of(("M",), S32)), "N"), "map"),
+    *((ReduceOp(kind, value(MATRIX), (1,)), "reduce") for kind in ("sum", "max", "min", "amax")),
+    (ReduceOp("mean", value(MATRIX), (1,)), None),
+    (SoftmaxOp(value(MATRIX)), None),
+]
+
+
+@pytest.mark.parametrize("anchor,name", ANCHORS, ids=lambda x: getattr(x, "name", str(x)))
+def test_an_anchor_is_claimed_by_one_kind_at_most(anchor: AnchorOp | None, name: str | None) -> None:
+    found = [kind.name for kind in registry.kinds() if kind.claims(anchor)]
+    assert found == ([] if name is None else [name])
+
+
+class Softmaxes(MapKind):
+    """A kind that computes a softmax whole on one target, with pointwise work before and behind."""
+
+    name = "softmax"
+
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        return isinstance(anchor, SoftmaxOp) and target in (None, "sm_90a")
+
+    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
+        return True
+
+
+def staged(text: str, target: str) -> list[StageOp]:
+    module = lowered(text)
+    for step, level in staging(target):
+        step.apply(None, module)
+        level.verify(module)
+    return [op for op in module.walk() if isinstance(op, StageOp)]
+
+
+def test_a_composite_that_a_kind_claims_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "kernel k[M, N](x: bf16[M, N]) -> bf16[M, N] { return relu(2 * softmax(x + 1, axis=1)) }"
+    found = (*registry.kinds(), Softmaxes())
+    monkeypatch.setattr(registry, "kinds", lambda: found)
+    (stage,) = staged(text, "sm_90a")
+    assert stage.kind.data == "softmax" and isinstance(stage.anchor, SoftmaxOp)
+    names = [op.name for op in stage.body.block.ops]
+    assert names.index("mu.add") < names.index("mu.softmax") < names.index("mu.max")
+    assert [s.kind.data for s in staged(text, "sm_100a")] == ["reduction", "reduction", "map"]
 
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda k: k.name)

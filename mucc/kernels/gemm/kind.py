@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,13 @@ from xdsl.ir import Attribute, SSAValue
 
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import ProgramOp
-from mucc.dialects.mu.ops.stage import StageKind, StageOp
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.contraction import ContractionOp
+from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.interface import IndexTensor, Kind, Measured, Offer
+from mucc.kernels.interface import FormingStage, IndexTensor, Kind, Measured, Offer
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -28,7 +30,22 @@ class GemmKind(Kind[GemmOp]):
 
     name = "gemm"
     op = GemmOp
-    stages = (StageKind.CONTRACTION,)
+
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        return isinstance(anchor, ContractionOp)
+
+    def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
+        return anchor.operands
+
+    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
+        return True
+
+    takes_integers = False
+
+    def takes(self, stage: FormingStage, op: AnchorOp) -> bool:
+        from mucc.kernels.gemm.claims import takes
+
+        return takes(stage, op)
 
     passes = MappingProxyType(
         {

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
 from xdsl.ir import Attribute, SSAValue
 
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.stage import StageKind, StageOp, YieldOp
+from mucc.dialects.mu.ops.stage import StageOp, YieldOp
 from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.schedule import MainloopAttr, ScheduleOp
 from mucc.dialects.mu.types import TensorType, is_packed
@@ -33,7 +33,7 @@ from mucc.kernels.lowering.access import (
 
 def _is_single(stage: StageOp) -> bool:
     """Whether a stage has one contraction."""
-    return stage.kind.data is StageKind.CONTRACTION and len(stage.contractions) == 1
+    return len(stage.contractions) == 1
 
 
 def _stored(stage: StageOp) -> dict[SSAValue, SSAValue]:
@@ -144,7 +144,7 @@ def _merge(first: StageOp, second: StageOp) -> None:
     outputs = [*second.outputs, *kept]
     pinned = second.pinned is not None
     types = [output.type for output in outputs]
-    merged = StageOp(second.stage_name.data, second.kind.data, types, second.detach_region(0), pinned=pinned)
+    merged = StageOp(second.stage_name.data, types, second.detach_region(0), pinned=pinned)
     merged.location = yielded.location = second.location
     kernel = second.parent_block()
     assert kernel is not None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
@@ -192,7 +193,7 @@ def accesses(stage: StageOp) -> list[Access]:
         elif isinstance(owner, ElementwiseOp | TransposeOp | PermuteOp | ExpandOp | BroadcastOp):
             yield from ((operand, operand_axes(owner, operand, axes)) for operand in owner.operands)
         else:
-            assert isinstance(owner, ConstantOp | ContractionOp), owner
+            assert isinstance(owner, ConstantOp | AnchorOp), owner
 
     for root in pointwise_roots(stage):
         seen.update(postorder((root, root_axes(root, stage)), operands, seen))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mucc.dialects.mu.ops.stage import StageKind, StageOp
+from xdsl.ir import SSAValue
+
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.indexed import ScatterOp
+from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Kind
 from mucc.kernels.map.op import MapOp
 
@@ -20,7 +25,12 @@ class MapKind(Kind[MapOp]):
 
     name = "map"
     op = MapOp
-    stages = (StageKind.MAP, StageKind.SCATTER)
+
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        return anchor is None or isinstance(anchor, ScatterOp)
+
+    def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
+        return (anchor.rows,) if isinstance(anchor, ScatterOp) else ()
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.lowering.bodies import Body

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mucc.dialects.mu.ops.stage import StageKind, StageOp
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
+from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Kind
 from mucc.kernels.reduce.op import ReduceKernelOp
 
@@ -15,12 +17,17 @@ if TYPE_CHECKING:
     from mucc.kernels.lowering.program import ProgramBuilder
 
 
+REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
+
+
 class ReduceKind(Kind[ReduceKernelOp]):
     """Kernels that reduce what they compute over some axes of a space."""
 
     name = "reduce"
     op = ReduceKernelOp
-    stages = (StageKind.REDUCTION,)
+
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        return isinstance(anchor, ReduceOp) and anchor.kind.data in REDUCTIONS
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.reduce.lower import lower_reduction

@@ -514,7 +514,7 @@ mu.kernel @k(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
 
 // -----
 
-// CHECK: a reduction stage reduces nothing
+// CHECK: a reduction stage has no anchor
 mu.kernel @k(%x: !mu.tensor<[M, M], f32>) -> !mu.tensor<[M, M], f32>
     attributes {arg_names = ["x"], result_names = ["out"], dims = ["M", "N"]} {
   %h = mu.stage "h" reduction : !mu.tensor<[M, M], f32> {

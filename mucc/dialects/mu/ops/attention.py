@@ -11,15 +11,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def
 
 from mucc.dialects.mu import tensor_rules
-from mucc.dialects.mu.ops.base import InferredOp
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.shape_rules import fixed
 from mucc.dialects.mu.surface import NUMBER, VALUE, Function, Option, Parameter, is_on, switch
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 
 @irdl_op_definition
-class AttentionOp(InferredOp):
+class AttentionOp(InferredOp, AnchorOp):
     """`softmax(scale * q @ k.T + mask) @ v`, the softmax in f32.
 
     A mask of bools says which scores stay; the others are -infinity. With `causal` row i sees columns 0 to i.
@@ -39,6 +39,10 @@ class AttentionOp(InferredOp):
         "$query `,` $key `,` $value (`mask` $mask^)? `scale` $scale (`causal` $causal^)? attr-dict "
         "`:` functional-type(operands, results)"
     )
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
 from xdsl.ir import Attribute, Operation
@@ -12,7 +13,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 Ints = DenseArrayBase.constr(i64)
 """Integers, one for each axis or for each of some axes."""
@@ -31,6 +32,22 @@ def check_result(op: Operation, expected: Attribute) -> None:
     (result,) = op.results
     if result.type != expected:
         raise VerifyException(f"{op.name}: result type {result.type} should be {expected}")
+
+
+class AnchorOp(FormattedOp, ABC):
+    """An operation that a device kernel can be built around, with pointwise work beside it in one stage."""
+
+    STAGE: ClassVar[str] = ""
+    """What `mu.stage` calls a stage around such an operation; by default the operation's own name."""
+
+    @property
+    def stage(self) -> str:
+        return self.STAGE or self.name.removeprefix("mu.")
+
+    @property
+    def space(self) -> Dims:
+        """The extents that pointwise work beside the operation runs over: by default those of its operand."""
+        return Shaped.of(self.operands[0].type).dims
 
 
 class InferredOp(FormattedOp, ABC):

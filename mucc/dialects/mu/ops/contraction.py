@@ -25,10 +25,10 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import index_rules, rules
-from mucc.dialects.mu.ops.base import check_result
+from mucc.dialects.mu.ops.base import AnchorOp, check_result
 from mucc.dialects.mu.ops.views import views_alike
-from mucc.dialects.mu.syntax import FormattedOp, WordAttr
-from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+from mucc.dialects.mu.syntax import WordAttr
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_name
 
 if TYPE_CHECKING:
     pass
@@ -93,13 +93,19 @@ class AccumulationAttr(WordAttr[Accumulation]):
     name = "mu.accumulation"
 
 
-class ContractionOp(FormattedOp, ABC):
-    """Base of the contractions: what a stage of that kind is built around."""
+class ContractionOp(AnchorOp, ABC):
+    """Base of the contractions."""
+
+    STAGE: ClassVar[str] = "contraction"
 
     compute = prop_def(ComputeAttr)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
 
 
 @irdl_op_definition

@@ -12,19 +12,19 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import window_rules
-from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, Ints, integer, ints
 from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.surface import INTS, VALUE, WORD, Function, Option, Parameter, X, axes
 from mucc.dialects.mu.surface import integer as one
-from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_name
 from mucc.dialects.mu.windows import Window
 
 Numbers = int | Sequence[int]
 """A number for all spatial axes, or one for each."""
 
 
-class ConvolutionOp(InferredOp, ABC):
+class ConvolutionOp(InferredOp, AnchorOp, ABC):
     """Base of both convolutions."""
 
     compute = prop_def(ComputeAttr)
@@ -34,6 +34,10 @@ class ConvolutionOp(InferredOp, ABC):
     groups = prop_def(IntegerAttr)
     operand = operand_def(TensorType)
     weight = operand_def(TensorType)
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import index_rules, tensor_rules
-from mucc.dialects.mu.ops.base import InferredOp, check_result, integer
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, check_result, integer
 from mucc.dialects.mu.surface import AXES, VALUE, Function, Parameter, X
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.syntax import FormattedOp
@@ -41,7 +41,7 @@ class GatherOp(FormattedOp):
 
 
 @irdl_op_definition
-class ScatterOp(FormattedOp):
+class ScatterOp(AnchorOp):
     """A tensor of `extent` rows: `rows` says where each row of `operand` goes, the others are zero.
 
     Two rows must not go to the same place.

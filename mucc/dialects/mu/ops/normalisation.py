@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules, tensor_rules
-from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, Ints, integer, ints
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.reduction import kept
 from mucc.dialects.mu.ops.shape import ReshapeOp
@@ -25,7 +25,7 @@ from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Shaped, TensorType
 
 
-class AlongAxisOp(InferredOp, ABC):
+class AlongAxisOp(InferredOp, AnchorOp, ABC):
     """Base of what works along one axis and keeps the shape."""
 
     axis = prop_def(IntegerAttr)
@@ -61,7 +61,7 @@ class LogSoftmaxOp(AlongAxisOp):
 
 
 @irdl_op_definition
-class LogSumExpOp(InferredOp):
+class LogSumExpOp(InferredOp, AnchorOp):
     """log(sum(exp(x))) over `axes`, which are dropped, without overflow; the result is f32."""
 
     name = "mu.logsumexp"
@@ -102,7 +102,7 @@ class NormalisationAttr(WordAttr[Normalisation]):
 
 
 @irdl_op_definition
-class NormalizeOp(InferredOp):
+class NormalizeOp(InferredOp, AnchorOp):
     """`(x - mean) * rsqrt(var + eps)` over `axes`, var uncorrected; rms: `x * rsqrt(mean(x * x) + eps)`."""
 
     name = "mu.normalize"

@@ -12,10 +12,10 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import window_rules
-from mucc.dialects.mu.ops.base import InferredOp, Ints, ints
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, Ints, ints
 from mucc.dialects.mu.surface import INTS, Function, Option, Parameter, X, axes, is_on, switch
 from mucc.dialects.mu.syntax import WordAttr
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.mu.windows import Window
 
 Numbers = int | Sequence[int]
@@ -37,7 +37,7 @@ class PoolingAttr(WordAttr[Pooling]):
 
 
 @irdl_op_definition
-class PoolOp(InferredOp):
+class PoolOp(InferredOp, AnchorOp):
     """The largest element or the mean of each window; padding is no element of a maximum.
 
     With `ceil` the last window may reach behind the padding. A mean divides by what the window covers, or
@@ -59,6 +59,10 @@ class PoolOp(InferredOp):
         "$kind $operand `size` $size `stride` $stride `pad` $pad `dilation` $dilation "
         "(`ceil` $ceil^)? (`count_pad` $count_pad^)? attr-dict `:` functional-type(operands, results)"
     )
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
 
     def __init__(
         self,

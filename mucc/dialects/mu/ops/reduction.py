@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules, shape_rules
-from mucc.dialects.mu.ops.base import InferredOp, Ints, check_result, integer, ints
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, Ints, check_result, integer, ints
 from mucc.dialects.mu.ops.pointwise import ValueConstraint, number
 from mucc.dialects.mu.ops.views import ExpandOp
 from mucc.dialects.mu.surface import (
@@ -36,7 +36,7 @@ from mucc.dialects.mu.surface import (
 )
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.surface import number as real
-from mucc.dialects.mu.syntax import FormattedOp, WordAttr
+from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Shaped, TensorType
 
 
@@ -69,10 +69,11 @@ class ReductionAttr(WordAttr[Reduction]):
 
 
 @irdl_op_definition
-class ReduceOp(FormattedOp):
+class ReduceOp(AnchorOp):
     """Reduce over `axes`, which are dropped; the result is f32, s32 of s32, or a bool for any and all."""
 
     name = "mu.reduce"
+    STAGE: ClassVar[str] = "reduction"
 
     kind = prop_def(ReductionAttr)
     axes = prop_def(DenseArrayBase.constr(i64))
@@ -107,7 +108,7 @@ class ReduceOp(FormattedOp):
 
 
 @irdl_op_definition
-class VarianceOp(InferredOp):
+class VarianceOp(InferredOp, AnchorOp):
     """The mean squared distance from the mean over `axes`, which are dropped; divided by n - correction."""
 
     name = "mu.variance"
@@ -159,7 +160,7 @@ class ExtremeAttr(WordAttr[Extreme]):
 
 
 @irdl_op_definition
-class ArgReduceOp(InferredOp):
+class ArgReduceOp(InferredOp, AnchorOp):
     """The number of the largest or smallest element along an axis, which is dropped: the first of several.
 
     NaN counts as both the largest and the smallest, as in NumPy and torch.

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import tensor_rules
-from mucc.dialects.mu.ops.base import InferredOp, integer
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, integer
 from mucc.dialects.mu.surface import AXES, Function, Option, Parameter, X, is_on, switch
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.syntax import WordAttr
@@ -34,7 +34,7 @@ class ScanAttr(WordAttr[Scan]):
 
 
 @irdl_op_definition
-class ScanOp(InferredOp):
+class ScanOp(InferredOp, AnchorOp):
     """Each element with all before it along an axis: their sum or product.
 
     With `reverse` with all behind it; with `exclusive` without itself.

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnitAttr,
 )
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.ir import Data, Operation, Region, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
@@ -24,19 +24,17 @@ from xdsl.irdl import (
 )
 from xdsl.traits import HasParent, IsTerminator
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules
-from mucc.dialects.mu.ops.base import check_result
+from mucc.dialects.mu.ops.base import AnchorOp, check_result
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
-from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
-from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.syntax import FormattedOp, WordAttr
+from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 if TYPE_CHECKING:
-    pass
+    from xdsl.parser import AttrParser
+    from xdsl.printer import Printer
 
 
 @irdl_op_definition
@@ -65,20 +63,32 @@ class PinOp(FormattedOp):
         check_result(self, rules.stored(self.operand.type))
 
 
-class StageKind(StrEnum):
-    """What a stage's device kernel is built around."""
-
-    CONTRACTION = "contraction"
-    REDUCTION = "reduction"
-    MAP = "map"
-    SCATTER = "scatter"
+MAP = "map"
+"""What a stage without an anchor is called: it holds pointwise work alone."""
 
 
 @irdl_attr_definition
-class StageKindAttr(WordAttr[StageKind]):
-    """The anchor of a stage."""
+class StageKindAttr(Data[str], SpacedOpaqueSyntaxAttribute):
+    """What a stage is built around: the word of its anchor (`AnchorOp.stage`), or `map`."""
 
     name = "mu.stage_kind"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> str:
+        return parser.parse_identifier("a kind of stage")
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_identifier_or_string_literal(self.data)
+
+
+def anchor_of(body: Region) -> AnchorOp | None:
+    """The operation that the region of a stage is built around; None where it holds pointwise work alone."""
+    return next((op for op in body.block.ops if isinstance(op, AnchorOp)), None)
+
+
+def kind_of_body(body: Region) -> str:
+    """The word for a stage with this region."""
+    return MAP if (anchor := anchor_of(body)) is None else anchor.stage
 
 
 @irdl_op_definition
@@ -104,7 +114,6 @@ class StageOp(FormattedOp):
     def __init__(
         self,
         name: str,
-        kind: StageKind,
         result_types: Sequence[TensorType],
         body: Region,
         pinned: bool = False,
@@ -112,7 +121,7 @@ class StageOp(FormattedOp):
         super().__init__(
             properties={
                 "stage_name": StringAttr(name),
-                "kind": StageKindAttr(kind),
+                "kind": StageKindAttr(kind_of_body(body)),
                 "pinned": UnitAttr() if pinned else None,
             },
             result_types=[list(result_types)],
@@ -125,27 +134,16 @@ class StageOp(FormattedOp):
         return tuple(op for op in self.body.block.ops if isinstance(op, MatmulOp))
 
     @property
-    def anchor(self) -> Operation | None:
-        """The contraction, scatter, or the first reduction of a reduction stage; None for a map."""
-        wanted = {
-            StageKind.CONTRACTION: ContractionOp,
-            StageKind.REDUCTION: ReduceOp,
-            StageKind.SCATTER: ScatterOp,
-        }.get(self.kind.data)
-        if wanted is None:
-            return None
-        return next((op for op in self.body.block.ops if isinstance(op, wanted)), None)
+    def anchor(self) -> AnchorOp | None:
+        """The operation that the stage is built around, the first one of its sort; None for a map."""
+        return anchor_of(self.body)
 
     @property
     def space(self) -> Dims:
         """The extents that the stage's pointwise work runs over."""
-        match self.anchor:
-            case ContractionOp() as op:
-                return Shaped.of(op.result.type).dims
-            case ReduceOp() | ScatterOp() as op:
-                return Shaped.of(op.operand.type).dims
-            case _:
-                return rules.broadcast([Shaped.of(r.type).dims for r in self.outputs])
+        if (anchor := self.anchor) is not None:
+            return anchor.space
+        return rules.broadcast([Shaped.of(r.type).dims for r in self.outputs])
 
     def verify_(self) -> None:
         if not isinstance(last := self.body.block.last_op, YieldOp):
@@ -153,19 +151,17 @@ class StageOp(FormattedOp):
         if [Shaped.of(v.type) for v in last.operands] != [Shaped.of(r.type) for r in self.outputs]:
             raise VerifyException("yielded values do not match the stage's results")
         self._verify_contractions()
-        if self.kind.data is StageKind.REDUCTION and self.anchor is None:
-            raise VerifyException("a reduction stage reduces nothing")
-        if self.kind.data is StageKind.SCATTER and (self.anchor is None or len(self.outputs) != 1):
-            raise VerifyException("a scatter stage stores one scattered value")
+        if (held := kind_of_body(self.body)) != self.kind.data:
+            what = "has no anchor" if held == MAP else f"is built around a {held}"
+            raise VerifyException(f"a {self.kind.data} stage {what}")
 
     def _verify_contractions(self) -> None:
         held = sum(isinstance(op, ContractionOp) for op in self.body.block.ops)
         pair = self.contractions
-        allowed = (1, 2) if self.kind.data is StageKind.CONTRACTION else (0,)
+        allowed = (1, 2) if self.kind.data == ContractionOp.STAGE else (0,)
         if held not in allowed:
             raise VerifyException(
-                f"a {self.kind.data.value} stage holds {' or '.join(map(str, allowed))} contractions, "
-                f"not {held}"
+                f"a {self.kind.data} stage holds {' or '.join(map(str, allowed))} contractions, not {held}"
             )
         if held == 2 and not (len(pair) == 2 and pair[0].pairs_with(pair[1])):
             raise VerifyException("the contractions of a pair share their left operand and look alike")
