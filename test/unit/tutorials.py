@@ -2,9 +2,10 @@
 
 A block is one of three things, by the word behind its fence:
 
-* `diff`: `--- PATH`, then what changes, with lines around it that stand in the file exactly once; `@@` parts two
-  places of one file.
-* `console`: `$ COMMAND` and what it prints. A line `...` stands for any lines, `...` within a line for any text.
+* `diff`: `--- PATH`, then what changes, with lines around it that stand in the file exactly once; `@@`
+  parts two places of one file.
+* `console`: `$ COMMAND` and what it prints. A line `...` stands for any lines, `...` within a line for any
+  text.
 * any other word but `text`: a file, whose path is in a comment on the block's first line.
 """
 
