@@ -137,7 +137,9 @@ def _contraction(gemm: Gemm) -> str:
 
 def _text(compilation: Compilation) -> str:
     parts = compilation.parts()
-    lines = ['#include "on_host.h"', "#include <mucc/pack.cuh>", "#include <mucc/reduce.cuh>"]
+    light = "".join(image.source for image in parts.images if image.skeleton is None)
+    headers = sorted(set(re.findall(r"^#include <mucc/.*>$", light, re.MULTILINE)))
+    lines = ['#include "on_host.h"', "#include <mucc/view.cuh>", *headers]
     registered: list[str] = []
     for i, image in enumerate(parts.images):
         lines.append(f'extern "C" unsigned char const {image.symbol}[] = {{0}};')
