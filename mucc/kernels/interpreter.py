@@ -32,14 +32,13 @@ from mucc.dialects.cutlass.nodes import (
     YieldOp,
     are_bits,
 )
-from mucc.dialects.mu.arrays import Arrays, arrays_for
+from mucc.dialects.mu.arrays import Arrays, arrays_for, wrapped
 from mucc.dialects.mu.interpreter import (
     MuFunctions,
     argument_values,
     gathered,
     scattered,
     sizes_of,
-    wrapped,
 )
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp

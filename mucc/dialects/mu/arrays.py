@@ -85,6 +85,11 @@ class Arrays(Protocol):
         ...
 
 
+def wrapped(arrays: Arrays, value: Any) -> Any:
+    """Whole numbers as integers of 32 bits, which wrap around, in float64."""
+    return arrays.float64((arrays.whole(value) + 2**31) % 2**32 - 2**31)
+
+
 class NumpyArrays:
     """NumPy."""
 

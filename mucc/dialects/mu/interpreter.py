@@ -22,7 +22,7 @@ from xdsl.interpreter import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.mu import rules
-from mucc.dialects.mu.arrays import Arrays, arrays_for, unpacked
+from mucc.dialects.mu.arrays import Arrays, arrays_for, unpacked, wrapped
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
@@ -145,11 +145,6 @@ _RULES: dict[type[Operation], Rule] = {
     e.StoredOp: lambda a, op, v: _cast(a, op, v[0]),
 }
 """What each elementwise op computes from its operands' values."""
-
-
-def wrapped(arrays: Arrays, value: Any) -> Any:
-    """Whole numbers as integers of 32 bits, which wrap around, in float64."""
-    return arrays.float64((arrays.whole(value) + 2**31) % 2**32 - 2**31)
 
 
 def _run_elementwise(

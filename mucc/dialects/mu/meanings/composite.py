@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Operation
 
+from mucc.dialects.mu.arrays import Arrays, wrapped
 from mucc.dialects.mu.meanings.base import Machine, Meaning
 from mucc.dialects.mu.meanings.reduction import variance
 from mucc.dialects.mu.ops.attention import AttentionOp
@@ -19,6 +20,7 @@ from mucc.dialects.mu.ops.normalisation import (
     NormalizeOp,
     SoftmaxOp,
 )
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.scan import Scan, ScanOp
 from mucc.dialects.mu.types import Shaped
 
@@ -29,17 +31,26 @@ def kept(machine: Machine, kind: str, x: Any, axes: Sequence[int]) -> Any:
     return machine.arrays.reduce(kind, x, tuple(axes)).reshape(shape)
 
 
-def _scan(machine: Machine, op: ScanOp, x: Any) -> Any:
-    xp, axis = machine.arrays.xp, op.axis.value.data
-    if op.reverse:
+def scan(arrays: Arrays, kind: Scan, x: Any, axis: int, *, reverse: bool, exclusive: bool) -> Any:
+    """Running sums or products along an axis."""
+    xp = arrays.xp
+    if reverse:
         x = xp.flip(x, (axis,))
-    result = (xp.cumsum if op.kind.data is Scan.SUM else xp.cumprod)(x, axis)
-    if op.exclusive:
-        shape = tuple(1 if i == axis else int(n) for i, n in enumerate(x.shape))
-        first = machine.arrays.full(shape, 0.0 if op.kind.data is Scan.SUM else 1.0)
-        before = result[(slice(None),) * axis + (slice(0, int(x.shape[axis]) - 1),)]
-        result = xp.concatenate((first, before), axis)
-    return xp.flip(result, (axis,)) if op.reverse else result
+    result = (xp.cumsum if kind is Scan.SUM else xp.cumprod)(x, axis)
+    if exclusive:
+        outer = (slice(None),) * axis
+        ones = result[(*outer, slice(0, 1))] ** 0
+        before = result[(*outer, slice(0, int(x.shape[axis]) - 1))]
+        result = xp.concatenate((ones - 1 if kind is Scan.SUM else ones, before), axis)
+    return xp.flip(result, (axis,)) if reverse else result
+
+
+def _scan(machine: Machine, op: ScanOp, x: Any) -> Any:
+    flags = {"reverse": op.reverse is not None, "exclusive": op.exclusive is not None}
+    if Shaped.of(op.result.type).element_type != S32:
+        return scan(machine.arrays, op.kind.data, x, op.axis.value.data, **flags)
+    integers = scan(machine.arrays, op.kind.data, machine.arrays.whole(x), op.axis.value.data, **flags)
+    return wrapped(machine.arrays, integers)
 
 
 def softmax(machine: Machine, x: Any, axis: int) -> Any:
