@@ -34,8 +34,8 @@ THREADS = 256
 # What the generated struct and the functions in it define themselves.
 _MEMBERS = words(
     """
-    Op Work Kinds V P c p v kRank kKept kVector kThreads kRows kDense run fits store values fill shared result
-    count extents total rows length chunk codes
+    Op Work Kind Kinds V P c p v kRank kKept kVector kThreads kRows kDense run fits store values fill shared
+    result count extents total rows length chunk codes
     """
 )
 
@@ -110,6 +110,8 @@ class Parts:
 
     `constants` and `work` are members of `Op` and `Work`; `host` are functions before `run`, which calls
     `launcher` with further `arguments`. With `free_outputs` outputs are written one element at a time.
+    `scratch` is the function that says how many bytes of scratch memory a space takes; then `launcher` gets
+    that memory as its last argument.
     """
 
     fast: int
@@ -118,7 +120,7 @@ class Parts:
     entries: list[Entry]
     launcher: str
     arguments: Sequence[str] = ()
-    parameters: str = ""
+    scratch: str | None = None
     host: Sequence[str] = ()
     free_outputs: bool = False
 
@@ -252,19 +254,21 @@ class Pointwise(ABC):
         axes = [run for group in self.merged() for run in group]
         members, values, fitting = self._members(axes, parts.fast, parts.free_outputs)
         sizes = [str(product([self.extents[a] for a in run])) for run in axes]
+        extents = f"{{{{{', '.join(sizes)}}}}}"
         data = ["struct Op {", *(f"  {line}" for line in (*parts.constants, "", *members)), "};"]
         given = [
             "c",
             string_literal(self.op.stage.data),
             "codes",
             "op",
-            f"{{{{{', '.join(sizes)}}}}}",
+            extents,
             " && ".join(fitting) or "true",
             *parts.arguments,
+            *(["scratch"] if parts.scratch else []),
         ]
         launch = [
             *parts.host,
-            f"int run(mucc::Call const& c{parts.parameters}) {{",
+            f"int run(mucc::Call const& c{', void* scratch' if parts.scratch else ''}) {{",
             *used_locals(self.places, *values, *sizes),
             "  Op const op{",
             *(f"      {v}," for v in values),
@@ -272,6 +276,14 @@ class Pointwise(ABC):
             f"  return mucc::{parts.launcher}({', '.join(given)});",
             "}",
         ]
+        if parts.scratch:
+            launch += [
+                "",
+                "int64_t scratch_bytes(mucc::Call const& c) {",
+                *used_locals(self.places, *sizes),
+                f"  return mucc::{parts.scratch}<Op>(c, {extents});",
+                "}",
+            ]
         work = ["struct Work : Op {", *parts.work, "};"]
         return Texts("\n".join(data), self.bodies, "\n".join(work), parts.entries, "\n".join(launch))
 

@@ -18,6 +18,7 @@ KINDS: dict[str, str] = {
     "gemm": "mucc.kernels.gemm.kind:GemmKind",
     "map": "mucc.kernels.map.kind:MapKind",
     "reduce": "mucc.kernels.reduce.kind:ReduceKind",
+    "scan": "mucc.kernels.scan.kind:ScanKind",
 }
 """By name, the module and class of a kind."""
 

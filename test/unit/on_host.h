@@ -60,6 +60,8 @@ inline uint16_t to_f16(float x) {
   return std::signbit(x) ? best | 0x8000 : best;
 }
 
+inline int sm_count = 0;  // that plans are made for
+
 // ---- threads ----------------------------------------------------------------------------------------------
 
 constexpr int kMost = 256, kStack = 1 << 16;
@@ -148,6 +150,19 @@ inline float __shfl_down_sync(unsigned, float x, int lanes) {
   return self % 32 + lanes < 32 ? on_host::passed[parity][self + lanes] : x;
 }
 
+inline float exchange(float x, int from) {
+  int const self = int(threadIdx.x), parity = on_host::rounds[self] & 1;
+  on_host::passed[parity][self] = x;
+  on_host::wait();
+  return on_host::passed[parity][from];
+}
+inline float __shfl_up_sync(unsigned, float x, int lanes) {
+  int const self = int(threadIdx.x);
+  return exchange(x, self % 32 >= lanes ? self - lanes : self);
+}
+inline float __shfl_sync(unsigned, float x, int lane) { return exchange(x, int(threadIdx.x) / 32 * 32 + lane % 32); }
+inline float __shfl_xor_sync(unsigned, float x, int bits) { return exchange(x, int(threadIdx.x) ^ bits); }
+
 namespace mucc {
 
 inline int start(Call const&, char const*, Code& code, Geometry const& g, void** parameters) {
@@ -170,6 +185,7 @@ inline int fill(Call const&, float* data, float value, int64_t count, int64_t ro
 
 inline int call_c(const Kernel& k, const MuccTensor* args, int n, void*, size_t, void*) noexcept {
   Call c(k);
+  c.sm_count = on_host::sm_count;
   if (n != k.args.size) return fail_count(k, n);
   start_dims(c);
   int first = -1;
@@ -189,4 +205,5 @@ inline int workspace_ffi(const Kernel&, const ffi::Any*, int, ffi::Any*) noexcep
 
 }  // namespace mucc
 
+MUCC_DOOR void on_host_sm_count(int count) { on_host::sm_count = count; }
 MUCC_DOOR const char* mucc_last_error(void) { return mucc::last_error.text; }

@@ -26,7 +26,7 @@ from mucc.dialects.cutlass.nodes import LoadNode
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
-from mucc.files.package import SUPPORT
+from mucc.files.package import INCLUDES, SUPPORT
 from mucc.kernels.gemm.emission.families import gemm_of
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import Matrix, ordered
@@ -195,7 +195,7 @@ class Program:
         for name, text in texts.items():
             (headers / name).write_text(text, encoding="utf-8")
         (folder / "k.cpp").write_text(_text(compilation), encoding="utf-8")
-        includes = [f"-I{folder}", f"-I{HERE}", f"-I{SUPPORT}/include"]
+        includes = [f"-I{path}" for path in (folder, HERE, *INCLUDES)]
         flags = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-ffp-contract=off"]
         command = [gxx, *flags, *includes, str(folder / "k.cpp"), "-o", str(folder / "k.so")]
         built = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -60,6 +60,8 @@ def are_bits(value: SSAValue) -> bool:
         case ComputeOp():
             last = op.body.block.last_op
             return isinstance(last, YieldOp) and isinstance(last.value.owner, BitsOp)
+        case ValueNode() if op.operands:
+            return are_bits(op.operands[0])
         case _:
             return isinstance(op, BitsOp)
 

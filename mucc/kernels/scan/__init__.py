@@ -1,0 +1,1 @@
+"""Running sums and products along an axis, with pointwise work before and behind."""

@@ -1,0 +1,153 @@
+"""C++ of scan kernels (mucc/scan.cuh)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.codegen.kernel_code import LightCode
+from mucc.codegen.memory import Places
+from mucc.codegen.pointwise import THREADS, Parts, Pointwise
+from mucc.codegen.texts import Entry, Texts
+from mucc.dialects.cutlass.nodes import are_bits
+from mucc.dialects.mu.ops.scan import Scan
+from mucc.dialects.walk import postorder
+from mucc.kernels.scan.op import RunningOp, ScanKernelOp
+
+_KINDS = {
+    (Scan.SUM, False): "mucc::Sum",
+    (Scan.PROD, False): "mucc::Product",
+    (Scan.SUM, True): "mucc::IntegerSum",
+    (Scan.PROD, True): "mucc::IntegerProduct",
+}
+"""What combines elements, by the kind of scan and whether they are integers."""
+
+
+class ScanCode(LightCode):
+    """A kernel of mucc/scan.cuh."""
+
+    HEADER = "mucc/scan.cuh"
+    LAUNCH_HEADER: ClassVar[str | None] = "mucc/scan_launch.h"
+
+    def __init__(self, op: ScanKernelOp, places: Places):
+        self.op, self.places = op, places
+
+    def summary(self) -> str:
+        extents = ", ".join(map(str, self.op.extents))
+        return f"scan of [{extents}] along axis {self.op.axis.value.data}"
+
+    def texts(self, entry: str) -> Texts:
+        return ScanWork(self.op, self.places).texts(entry)
+
+
+class ScanWork(Pointwise):
+    """The text of a scan kernel: what goes into the scan of an element, and what is stored of its result."""
+
+    def __init__(self, op: ScanKernelOp, places: Places):
+        self.scan = op
+        self.axis = op.axis.value.data
+        self.lines: dict[Operation, str] = {}
+        super().__init__(op, op.extents, places)
+
+    def node(self, node: Operation) -> None:
+        before = len(self.statements)
+        if isinstance(node, RunningOp):
+            self.lanes[node.result] = self.namer("running_v")
+        else:
+            super().node(node)
+        self.lines[node] = "\n".join(self.statements[before:])
+
+    @property
+    def groups(self) -> Sequence[Sequence[int]]:
+        return [[a for a in range(len(self.space)) if a != self.axis], [self.axis]]
+
+    def texts(self, entry: str) -> Texts:
+        """The kernel's parts."""
+        kept, _ = self.merged()
+        walked = [a for a, extent in enumerate(self.extents) if not extent.is_one]
+        rows = not walked or walked[-1] == self.axis
+        rank = len(kept) + 1
+        vector = self.widest if rows else min(self.widest, 4)
+        values = {
+            "kRows": rows,
+            "kReverse": self.scan.reverse is not None,
+            "kExclusive": self.scan.exclusive is not None,
+        }
+        flags = ", ".join(f"{name} = {str(value).lower()}" for name, value in values.items())
+        return self.assemble(
+            Parts(
+                fast=rank - 1 if rows else len(kept) - 1,
+                constants=[
+                    f"static constexpr int kRank = {rank}, kVector = {vector}, kThreads = {THREADS};",
+                    f"static constexpr int kKept = {len(kept)};",
+                    f"static constexpr bool {flags};",
+                ],
+                work=self._work(),
+                entries=_entries(entry, rows),
+                launcher="launch_scan",
+                scratch="scan_scratch",
+            )
+        )
+
+    def _work(self) -> list[str]:
+        running = self.scan.running
+        scanned = f"mucc::Lanes<V> const& {self.lanes[running.result]}"
+        kind = _KINDS[self.scan.kind.data, are_bits(running.value)]
+        stores = [
+            f"    mucc::store({o.member}, p, {result});"
+            for o, result in zip(self.outputs, self.results, strict=True)
+        ]
+        return [
+            f"  using Kind = {kind};",
+            "",
+            "  template <int V, class P>",
+            "  MUCC_DEVICE mucc::Lanes<V> values(P const& p) const {",
+            *self._statements([running.value]),
+            f"    return {self.lanes[running.value]};",
+            "  }",
+            "  template <int V, class P>",
+            f"  MUCC_DEVICE void store(P const& p, {scanned}) const {{",
+            *self._statements([store.value for store in self.op.stores]),
+            *stores,
+            "  }",
+        ]
+
+    def _statements(self, wanted: Sequence[SSAValue]) -> list[str]:
+        """The statements that values are computed by, but for the scan."""
+
+        def operands(op: Operation) -> list[Operation]:
+            inputs = () if isinstance(op, RunningOp) else op.operands
+            return [v.owner for v in inputs if isinstance(v.owner, Operation) and v.owner in self.lines]
+
+        found: dict[Operation, None] = {}
+        for value in wanted:
+            if isinstance(value.owner, Operation):
+                found |= dict.fromkeys(postorder(value.owner, operands))
+        return [f"    {self.lines[op]}" for op in self.lines if op in found and self.lines[op]]
+
+
+def _entries(entry: str, rows: bool) -> list[Entry]:
+    """The kernels in the order of `launch_scan`: by how a row is shared, then elements and vectors."""
+    given = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::ScanShape const shape"
+    functions = (
+        (
+            ("warp", "warps<{}>"),
+            ("short", "rows<{}, 2>"),
+            ("medium", "rows<{}, 4>"),
+            ("block", "rows<{}>"),
+            ("split", "rows<{}, 0, true>"),
+        )
+        if rows
+        else (("columns", "columns<{}, false>"), ("split", "columns<{}, true>"))
+    )
+    return [
+        Entry(
+            f"{entry}_{name}{width}",
+            given,
+            f"mucc::scan_{function.format(vector)}(op, extents, shape)",
+        )
+        for name, function in functions
+        for width, vector in (("", "1"), ("_vector", "Op::kVector"))
+    ]
