@@ -25,7 +25,7 @@ from mucc.codegen.memory import VIEW_TYPES, ZERO, Places, Product
 from mucc.compiler.driver import Compilation
 from mucc.dialects.cutlass.nodes import AuxLoadOp, LoadNode, SrcFetchOp
 from mucc.dialects.cutlass.ops import ProgramOp
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.kernels.gemm.emission.families import gemm_of
 from mucc.kernels.gemm.emission.gemm import Gemm

@@ -29,7 +29,7 @@ from mucc.dialects.cutlass.nodes import (
     StoreDOp,
 )
 from mucc.dialects.mu.ops.contraction import Compute
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Node, ordered
 from mucc.kernels.gemm.op import GemmOp

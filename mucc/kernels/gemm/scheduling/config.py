@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
+from mucc.kernels.workload import Estimate
 from mucc.target.facts import WIDEST_ACCESS
 
 
@@ -275,6 +275,25 @@ class Problem(NamedTuple):
         )
 
 
+class Pinned(TypedDict, total=False):
+    """Fields of a `Schedule` that are chosen already. A scheduler fixes raster, swizzle and splits too."""
+
+    tile: tuple[int, int, int]
+    cluster: tuple[int, int]
+    mainloop: str
+    scheduler: str
+    raster: str
+    swizzle: int
+    splits: int
+    stages: int
+    exchanged: bool
+    epilogue_tile: tuple[int, int]
+    pdl: bool
+
+
+NOTHING: Pinned = {}
+
+
 @dataclass(frozen=True)
 class Schedule:
     """A chosen schedule. `stages` is None where as many are used as fit, `epilogue_tile` where
@@ -303,39 +322,6 @@ class Schedule:
 
 _SHARED = tuple(f.name for f in fields(Schedule) if f.name in {g.name for g in fields(GemmConfig)})
 """The fields that a schedule hands on to a kernel's description as they are."""
-
-
-class Estimate(NamedTuple):
-    """How long a schedule is expected to take for a problem, and why."""
-
-    seconds: float
-    parts: Mapping[str, float]
-    """Seconds by what takes them: they add up to `seconds`."""
-    limit: str
-    """What binds: the part that most of the time goes to, in a word."""
-    waves: float
-    """Rounds in which the blocks work; a part of one where fewer tiles than places are there."""
-    blocks: int
-    """Thread blocks that work at the same time in a full wave."""
-    tail: float
-    """The share of the places in all waves that has no work, 0 to 1."""
-    flops: float
-    """Operations of the problem, of padded tiles none; a multiply-add is two."""
-    bytes: float
-    """Bytes that the kernel is expected to move between DRAM and L2."""
-
-    @staticmethod
-    def of(
-        parts: Mapping[str, float],
-        limit: str,
-        waves: float,
-        rounds: float,
-        blocks: int,
-        flops: float,
-        moved: float,
-    ) -> Estimate:
-        """That of parts which add up, where `waves` full rounds of work take `rounds` of them."""
-        return Estimate(sum(parts.values()), parts, limit, waves, blocks, 1 - waves / rounds, flops, moved)
 
 
 class Candidate(NamedTuple):
