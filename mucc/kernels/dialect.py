@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
-from mucc.dialects.cutlass.attributes import GemmShapeAttr, RequirementAttr
+from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.nodes import NODES
 from mucc.dialects.cutlass.ops import OPERATIONS
 from mucc.kernels.registry import kinds
 
 Cutlass = Dialect(
-    "cutlass", [*OPERATIONS, *(kind.op for kind in kinds()), *NODES], [GemmShapeAttr, RequirementAttr]
+    "cutlass",
+    [*OPERATIONS, *(kind.op for kind in kinds()), *NODES],
+    [*(attribute for kind in kinds() for attribute in kind.attributes), RequirementAttr],
 )

@@ -72,6 +72,8 @@ class Kind(ABC, Generic[Op]):
     name: ClassVar[str]
     """What manifests call it."""
     op: type[Op]
+    attributes: ClassVar[tuple[type[Attribute], ...]] = ()
+    """Attributes that only kernels of this kind have."""
     stages: ClassVar[tuple[StageKind, ...]]
     """The kinds of stages that become such kernels."""
 

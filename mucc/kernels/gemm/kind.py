@@ -25,6 +25,7 @@ from mucc.dialects.mu.settings import (
 )
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.gemm.shape import GemmShapeAttr
 from mucc.kernels.interface import IndexTensor, Kind, Measured, Offer
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class GemmKind(Kind[GemmOp]):
 
     name = "gemm"
     op = GemmOp
+    attributes = (GemmShapeAttr,)
     stages = (StageKind.CONTRACTION,)
 
     passes = MappingProxyType(

@@ -7,7 +7,6 @@ from xdsl.ir import Region, SSAValue
 
 from mucc.dialects.cutlass import nodes
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.attributes import GemmShapeAttr
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
@@ -15,6 +14,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_bytes
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.shape import GemmShapeAttr
 from mucc.kernels.lowering.access import (
     identity,
     is_inside,

@@ -23,7 +23,6 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.cutlass.attributes import GemmShapeAttr
 from mucc.dialects.cutlass.nodes import (
     GEMM_NODES,
     PARTS,
@@ -50,6 +49,7 @@ from mucc.dialects.mu.schedule_attributes import (
     TileAttr,
 )
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.kernels.gemm.shape import GemmShapeAttr
 
 
 @irdl_op_definition

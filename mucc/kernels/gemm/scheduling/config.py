@@ -142,18 +142,7 @@ class GemmConfig:
     @property
     def transposed(self) -> GemmConfig:
         """The same product computed the other way round, by tiles of the same sizes."""
-        return replace(
-            self,
-            a_k_major=self.b_k_major,
-            b_k_major=self.a_k_major,
-            epilogue=self.epilogue.transposed,
-            exchanged=not self.exchanged,
-            blocks=self.blocks and self.blocks[::-1],
-            mixed=self.mixed and self.mixed.transposed,
-            granules=self.granules.transposed,
-            sparse=OTHER[self.sparse],
-            gathered=OTHER[self.gathered],
-        )
+        return replace(self, exchanged=not self.exchanged, **_transposed(self))
 
     @property
     def a_bytes(self) -> float:
@@ -175,6 +164,33 @@ class GemmConfig:
 
 OTHER = {"": "", "a": "b", "b": "a"}
 """What an operand is called in the transposed product."""
+
+
+class Transposed(TypedDict):
+    """The fields of a problem, and of a kernel for it, that differ in the transposed product."""
+
+    a_k_major: bool
+    b_k_major: bool
+    epilogue: Epilogue
+    blocks: tuple[int, int] | None
+    granules: Granules
+    sparse: str
+    mixed: Mixed | None
+    gathered: str
+
+
+def _transposed(product: Problem | GemmConfig) -> Transposed:
+    """What of a product is different where it is computed as Dᵀ = Bᵀ Aᵀ."""
+    return {
+        "a_k_major": product.b_k_major,
+        "b_k_major": product.a_k_major,
+        "epilogue": product.epilogue.transposed,
+        "blocks": (product.blocks[1], product.blocks[0]) if product.blocks else None,
+        "granules": product.granules.transposed,
+        "sparse": OTHER[product.sparse],
+        "mixed": product.mixed and product.mixed.transposed,
+        "gathered": OTHER[product.gathered],
+    }
 
 
 def stored_bytes(element_bytes: int, sparse: bool) -> float:
@@ -239,18 +255,7 @@ class Problem(NamedTuple):
     @property
     def transposed(self) -> Problem:
         """The problem of computing Dᵀ = Bᵀ Aᵀ."""
-        return self._replace(
-            a_k_major=self.b_k_major,
-            b_k_major=self.a_k_major,
-            epilogue=self.epilogue.transposed,
-            m=self.n,
-            n=self.m,
-            blocks=self.blocks and self.blocks[::-1],
-            granules=self.granules.transposed,
-            sparse=OTHER[self.sparse],
-            mixed=self.mixed and self.mixed.transposed,
-            gathered=OTHER[self.gathered],
-        )
+        return self._replace(m=self.n, n=self.m, **_transposed(self))
 
     def config(self, schedule: Schedule) -> GemmConfig:
         """The kernel that a schedule makes of the problem."""
