@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from bench.gemm.cases import Case
 from mucc.diagnostics import DiagnosticError, Source
-from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.kernels.gemm.scheduling.config import Problem, Schedule
-from mucc.kernels.gemm.select import schedule_settings
-from mucc.measured.records import Choice, canonical, support_digest
+from mucc.dialects.mu.settings import texts_of
+from mucc.files.json_text import canonical
+from mucc.kernels.gemm.scheduling.config import Schedule
+from mucc.kernels.gemm.settings import settings_of
+from mucc.kernels.workload import Workload
+from mucc.measured.records import Choice, Settings, support_digest
 from mucc.tune import Program, results
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.choosing import candidate_id, varied
@@ -78,29 +79,28 @@ def candidates_of(analysis: Analysis, budget: int) -> tuple[Candidate, ...]:
     Programs of one contraction only.
     """
     (stage,) = analysis.stages
-    target = gemm_target(analysis.kernel.target)
-    problems = analysis.problems[stage]
-    lists = [{c.schedule: c.estimate.seconds for c in islice(target.candidates(p), LONG)} for p in problems]
+    workloads: Sequence[Workload[Schedule]] = analysis.workloads[stage]
+    lists = [{c.schedule: c.estimate.seconds for c in islice(w.candidates(), LONG)} for w in workloads]
     chosen = skeletons(lists, budget)
     estimates: dict[Schedule, list[float | None]] = {}
-    for i, (problem, seconds) in enumerate(zip(problems, lists, strict=True)):
+    for i, (workload, seconds) in enumerate(zip(workloads, lists, strict=True)):
         kept = varied((s for s in seconds if s.compiled in chosen), lambda s: s.compiled, ORDERS)[:TRIED]
-        kept += others(target, problem, chosen - {s.compiled for s in kept}, FACTOR * min(seconds.values()))
-        default = target.default_schedule(problem)
+        kept += others(workload, chosen - {s.compiled for s in kept}, FACTOR * min(seconds.values()))
+        default = workload.default()
         for schedule in dict.fromkeys([default, *kept]):
-            found = estimates.setdefault(schedule, [None] * len(problems))
-            found[i] = 1e6 * (seconds.get(schedule) or target.estimate(problem, schedule).seconds)
+            found = estimates.setdefault(schedule, [None] * len(workloads))
+            found[i] = 1e6 * (seconds.get(schedule) or workload.estimate(schedule).seconds)
     made: list[Candidate] = []
     for schedule, times in estimates.items():
-        choice = {stage: schedule_settings(schedule)}
+        choice = {stage: texts_of(settings_of(schedule))}
         made.append(Candidate(candidate_id(analysis.kernel, choice), stage, choice, tuple(times)))
     return tuple(made)
 
 
-def others(target: GemmTarget, problem: Problem, chosen: set[Schedule], most: float) -> list[Schedule]:
+def others(workload: Workload[Schedule], chosen: set[Schedule], most: float) -> list[Schedule]:
     """Those of the skeletons that are legal for a problem and should take no more than so many seconds."""
-    legal = [s for s in chosen if target.is_legal(problem.config(s), s.stages)]
-    return sorted((s for s in legal if target.estimate(problem, s).seconds <= most), key=str)
+    legal = [s for s in chosen if workload.is_legal(s)]
+    return sorted((s for s in legal if workload.estimate(s).seconds <= most), key=str)
 
 
 def skeletons(lists: Sequence[Mapping[Schedule, float]], budget: int) -> set[Schedule]:
@@ -137,11 +137,11 @@ def known_plan(folder: str, cases: Sequence[Case]) -> Plan | None:
 
 def default_choice(analysis: Analysis, size: int) -> Choice:
     """What the compiler chooses by itself for one of the sizes."""
-    target = gemm_target(analysis.kernel.target)
-    return {
-        stage: schedule_settings(target.default_schedule(analysis.problems[stage][size]))
-        for stage in analysis.kernel.bodies
-    }
+    found: dict[str, Settings] = {}
+    for stage in analysis.kernel.bodies:
+        workload = analysis.workloads[stage][size]
+        found[stage] = texts_of(workload.settings(workload.default()))
+    return found
 
 
 def libraries(folder: str, cases: Sequence[Case]) -> dict[tuple[str, str], Found]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from mucc.diagnostics import (
     Source,
     Span,
 )
+from mucc.dialects.mu.settings import SETTINGS
 from mucc.dialects.rewriting import Finding, PassError
 from mucc.passes.levels import STAGED, LevelError
 from mucc.passes.pipeline import pipeline
@@ -187,11 +188,13 @@ def schedule_text(
         for kernel in scheduled:
             name, stage = program.sym_name.data, kernel.stage.data
             origin = measured.get((name, stage))
-            settings = kind_of(kernel).schedule(kernel)
+            kind = kind_of(kernel)
+            held = kind.schedule(kernel)
+            settings = [s for s in kind.settings if not s.is_unset(s.of(held))]
             lines = [
                 *([f"// measured: {origin}"] if origin else []),
                 f"schedule {name if len(scheduled) == 1 else f'{name}.{stage}'} for {program.target.data} {{",
-                *(f"    {setting:<9} = {value}" for setting, value in settings.items()),
+                *(f"    {s.name:<9} = {s.text(held[s.name])}" for s in settings),
                 "}",
             ]
             blocks.append("\n".join(lines) + "\n")
@@ -351,9 +354,9 @@ class _Compiler:
         is_measured = (finding.kernel, finding.stage) in self.measured
         who = "measured by `mucc tune`" if is_measured else "the compiler's choice"
         return tuple(
-            f"`{name} = {value}` is {who}: the program does not set it"
-            for name, value in finding.settings
-            if (name == finding.setting or _speaks_of(said, name, value))
+            f"`{name} = {SETTINGS[name].text(value)}` is {who}: the program does not set it"
+            for name, value in finding.settings.items()
+            if (name == finding.setting or _speaks_of(said, SETTINGS[name].mentions(value)))
             and self.setting_span(finding._replace(setting=name)) is None
         )
 
@@ -373,10 +376,8 @@ class _Compiler:
         return None
 
 
-def _speaks_of(text: str, name: str, value: str) -> bool:
-    """Whether a message names a setting's value: a word such as `pingpong`, or a shape such as 128x64x64."""
-    word = value.partition("(")[0]
-    forms = (f"{value} stage",) if name == "stages" else (word, word.rpartition("x")[0])
+def _speaks_of(text: str, forms: Iterable[str]) -> bool:
+    """Whether a message names a value by one of its forms, such as `pingpong` or `128x64x64`."""
     return any(re.search(rf"(?<![\w.]){re.escape(form)}(?!\w)", text) for form in forms if len(form) > 2)
 
 

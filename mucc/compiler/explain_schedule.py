@@ -1,4 +1,4 @@
-"""`--explain-schedule`: the schedule that each contraction has, what it should cost, and what else was near.
+"""`--explain-schedule`: the schedule that each kernel has, what it should cost, and what else was near.
 
 The estimates are those of the target's cost model: they order schedules, and say what to change.
 """
@@ -6,18 +6,16 @@ The estimates are those of the target's cost model: they order schedules, and sa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mucc.dialects.cutlass.ops import ProgramOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.schedule import ScheduleOp
-from mucc.kernels.gemm.description import problem_of, schedule_of
-from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Candidate, Estimate, Problem, Schedule
-from mucc.kernels.gemm.select import settings_of
-from mucc.kernels.settings import pinned, setting_text
+from mucc.dialects.mu.settings import texts_of
+from mucc.kernels.registry import kernels_of, kind_of
+from mucc.kernels.settings import pinned
+from mucc.kernels.workload import Estimate, Ranked, Workload
 
 if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation
@@ -28,36 +26,35 @@ OTHERS = 5
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a contraction has its schedule. `others` are the best of the schedules that it does not have.
+    """Why a kernel has its schedule. `others` are the best of the schedules that it does not have.
 
-    `measured` says where a schedule comes from that `mucc tune` found.
+    `schedule` is in the form of its kind. `measured` says where a schedule comes from that `mucc tune` found.
     """
 
     kernel: str
     stage: str
     device: str
-    problem: Problem
+    workload: Workload[Any]
     pinned: tuple[str, ...]
-    schedule: Schedule
+    schedule: Any
     estimate: Estimate
-    others: tuple[Candidate, ...]
+    others: tuple[Ranked[Any], ...]
     measured: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Times in seconds; extents that are not known are null."""
-        p = self.problem
         return {
             "kernel": self.kernel,
             "stage": self.stage,
             "device": self.device,
-            "compute": p.compute,
-            "extents": {"M": p.m, "N": p.n, "K": p.k, "batch": p.batch},
+            "compute": self.workload.compute,
+            "extents": dict(self.workload.extents),
             "pinned": list(self.pinned),
-            "schedule": _settings(self.schedule),
+            "schedule": self._settings(self.schedule),
             "measured": self.measured,
             "estimate": self.estimate._asdict() | {"parts": dict(self.estimate.parts)},
             "others": [
-                {"schedule": _settings(o.schedule), "seconds": o.estimate.seconds} for o in self.others
+                {"schedule": self._settings(o.schedule), "seconds": o.estimate.seconds} for o in self.others
             ],
         }
 
@@ -67,15 +64,11 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         e = self.estimate
-        extents = (("M", self.problem.m), ("N", self.problem.n), ("K", self.problem.k))
-        sizes = " ".join(f"{name}={'?' if x is None else x}" for name, x in extents)
-        if (self.problem.batch or 1) > 1:
-            sizes += f" batch={self.problem.batch}"
-        yield f"{self.kernel}, stage {self.stage}: {self.problem.compute} {sizes} on {self.device}"
+        yield f"{self.kernel}, stage {self.stage}: {self.workload.text} on {self.device}"
         yield f"  expected {_us(e.seconds)} us, {e.flops / e.seconds / 1e12:.0f} TFLOP/s; bound by {e.limit}"
         if self.measured:
             yield f"  measured {self.measured}"
-        for name, value in _settings(self.schedule).items():
+        for name, value in self._settings(self.schedule).items():
             yield f"    {name:<9} = {value}{'    (pinned)' if name in self.pinned else ''}"
         yield f"  {'part':<14} {'us':>9} {'share':>6}"
         for name, seconds in e.parts.items():
@@ -85,66 +78,48 @@ class Explanation:
             f"  {e.waves:.2f} waves of {e.blocks} blocks, {e.tail:.0%} of the places idle; "
             f"{e.bytes / 1e6:.1f} MB to and from DRAM"
         )
-        if None in (self.problem.m, self.problem.n, self.problem.k):
+        if "?" in self.workload.text:
             yield "  extents shown as ? are taken as large: name typical ones with --dims"
         if not self.others:
             yield "  nothing else is legal with what is pinned"
             return
         yield f"  {'instead':<58} {'us':>9} {'loses':>6}"
         for other in self.others:
-            loses = other.estimate.seconds / e.seconds - 1
-            yield f"  {_line(other.schedule):<58} {_us(other.estimate.seconds):>9} {loses:>6.0%}"
+            line, seconds = self.workload.brief(other.schedule), other.estimate.seconds
+            yield f"  {line:<58} {_us(seconds):>9} {seconds / e.seconds - 1:>6.0%}"
+
+    def _settings(self, schedule: Any) -> dict[str, str]:
+        return texts_of(self.workload.settings(schedule))
 
 
 def explain(compilation: Compilation) -> list[Explanation]:
-    """One explanation for each contraction of a program, in order."""
+    """One explanation for each kernel of a program that has a schedule, in order."""
     schedules = [op for op in compilation.stages.body.block.ops if isinstance(op, ScheduleOp)]
-    programs = [op for op in compilation.cutlass.body.block.ops if isinstance(op, ProgramOp)]
-    return [
-        _explain(schedules, program, gemm, compilation)
-        for program in programs
-        for gemm in program.kernels
-        if isinstance(gemm, GemmOp)
-    ]
+    found = (_explain(schedules, *kernel, compilation) for kernel in kernels_of(compilation.cutlass))
+    return [explanation for explanation in found if explanation is not None]
 
 
 def _explain(
-    schedules: list[ScheduleOp], program: ProgramOp, gemm: GemmOp, compilation: Compilation
-) -> Explanation:
-    target = gemm_target(program.target.data)
-    problem = problem_of(gemm, compilation.options.dims)
-    fixed = {n: setting_text(v) for n, v in pinned(schedules, program, gemm.stage.data).items()}
-    chosen = schedule_of(gemm)
-    others = (c for c in target.candidates(problem, fixed) if not _same(c.schedule, chosen))
+    schedules: list[ScheduleOp], program: ProgramOp, op: DeviceKernelOp, compilation: Compilation
+) -> Explanation | None:
+    kind, target = kind_of(op), program.target.data
+    if (workload := kind.workload(target, op, compilation.options.dims)) is None:
+        return None
+    name, stage = program.sym_name.data, op.stage.data
+    fixed = pinned(schedules, program, stage)
+    chosen = workload.completed(kind.schedule(op))
+    others = (c for c in workload.candidates(fixed) if workload.counted(c.schedule, chosen) != chosen)
     return Explanation(
-        program.sym_name.data,
-        gemm.stage.data,
-        target.facts.devices[0].name,
-        problem,
+        name,
+        stage,
+        workload.target.facts.devices[0].name,
+        workload,
         tuple(fixed),
         chosen,
-        target.estimate(problem, chosen),
+        workload.estimate(chosen),
         tuple(islice(others, OTHERS)),
-        compilation.measured.get((program.sym_name.data, gemm.stage.data)),
+        compilation.measured.get((name, stage)),
     )
-
-
-def _same(candidate: Schedule, chosen: Schedule) -> bool:
-    """Whether a candidate is the chosen schedule, whose stage count is settled."""
-    return replace(candidate, stages=candidate.stages or chosen.stages) == chosen
-
-
-def _settings(schedule: Schedule) -> dict[str, str]:
-    return {name: setting_text(value) for name, value in settings_of(schedule).items()}
-
-
-def _line(schedule: Schedule) -> str:
-    """A schedule in a line: what differs from the usual only."""
-    settings = _settings(schedule)
-    settings["scheduler"] = settings["scheduler"].replace("raster=heuristic, ", "").replace("swizzle=1", "")
-    settings["scheduler"] = settings["scheduler"].removesuffix("()")
-    extra = [f"{name}={settings.pop(name)}" for name in ("exchange", "stages") if name in settings]
-    return " ".join([*settings.values(), *extra])
 
 
 def _us(seconds: float) -> str:

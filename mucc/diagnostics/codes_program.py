@@ -130,7 +130,8 @@ _PROGRAM: dict[str, tuple[str, str]] = {
     ),
     "MU1043": entry(
         "unknown setting",
-        "The settings are `tile`, `cluster`, `mainloop`, `stages` and `scheduler`.",
+        "The settings are `tile`, `cluster`, `mainloop`, `stages`, `scheduler`, `exchange`, `epilogue` and "
+        "`pdl`.",
         schedule("tiles = 128x128x64"),
         schedule("tile = 128x128x64"),
     ),

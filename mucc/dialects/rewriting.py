@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
@@ -51,7 +52,7 @@ class Finding(NamedTuple):
     helps: tuple[str, ...] = ()
     fix: str | None = None
     function: str | None = None
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: Mapping[str, Attribute] = MappingProxyType({})
 
 
 class PassError(Exception):

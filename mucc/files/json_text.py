@@ -16,6 +16,11 @@ def json_text(value: Any, indent: int | None = 2) -> str:
         return json.dumps(_finite(value), indent=indent, allow_nan=False) + "\n"
 
 
+def canonical(value: object) -> str:
+    """JSON that equal values share."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -76,25 +76,7 @@ min, max of two values are elementwise, of one reduce. Reductions drop axes and 
 weights. No kernel yet: error MU2010.
 
 ## Schedules (optional; the default is good)
-`schedule KERNEL for sm_90a { ... }` for all contractions, KERNEL.STAGE for one. Tiles and clusters below:
-sm_90a's first three mainloops.
-* tile = MxNxK: M % 64 = 0 (cooperative: 128); N % 16 = 0 (f32: 32); K % 16 = 0 (8-bit: 32, 64, 128; f32: 8,
-  or 32 where an operand is not contiguous along K; sparse: 128, 256, f32 64); none above 256; M x N <= 49152
-  (cooperative) or 24576, half for 8-bit floats unless acc=fast. Good: 128x256x64, 128x128x64, 64x128x64; K 32
-  for f32, 128 for 8-bit.
-* cluster = MxN: blocks that share loads; powers of two, at most 8 in all.
-* mainloop = cooperative (two warpgroups a tile, M >= 128), pingpong (a tile each), warpspecialized (a tile a
-  block, no swizzle), cpasync (`gather(x, rows) @ w`), skinny (M or N up to 32: 8x32x64, few columns 32x8x64),
-  multistage (any rows, f32, tf32x3; not 8-bit: 128x128x32, no cluster). sm_80, sm_89, sm_120a: the last two;
-  sm_100a: also one_sm, two_sm.
-* stages = auto, or >= 2 of (M + N) x K x element bytes; 227 KB in all with the epilogue.
-* scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8); for few tiles and a long K
-  stream_k(splits=n) (cooperative), split_k(n) (also multistage, skinny).
-* exchange = on|off: compute the transpose, so a small M becomes the tile's N: for M <= 64 64x16x128 is 64 of
-  N, 16 of M. pdl = on|off: start before the last kernel ends. epilogue = MxN|auto: its piece of a tile
-  (sm_90a).
-* TMA: the contiguous extent must be a multiple of 16 bytes, so of 16 (8-bit), 8 (16-bit), 4 (f32) elements:
-  promise it in `where` or bind the dim, else matrices are copied first (or multistage). f32: best `x @ w.T`.
+`schedule KERNEL for sm_90a { ... }` for all contractions, KERNEL.STAGE for one. {schedules}
 
 ## Command line
 mucc f.mcu -o f.so (compile); mucc check f.mcu (errors only, fast); mucc fmt f.mcu; mucc explain MU1024; mucc
@@ -110,12 +92,14 @@ def card() -> str:
     Paragraphs and points are one line each: line breaks are tokens that say nothing.
     """
     from mucc.frontend.functions import FUNCTIONS
+    from mucc.kernels.registry import kinds
 
     alike: dict[str, list[str]] = {}
     for function in (f for overloads in FUNCTIONS.values() for f in overloads):
         alike.setdefault(", ".join(p.brief for p in function.params), []).append(function.name)
     functions = "; ".join(f"{' '.join(names)}({params})" for params, names in alike.items())
-    blocks = _CARD.replace("{functions}", functions).split("```")
+    schedules = "\n".join(kind.card().rstrip() for kind in kinds() if kind.has_schedule)
+    blocks = _CARD.replace("{functions}", functions).replace("{schedules}", schedules).split("```")
     return "```".join(block if i % 2 else _joined(block) for i, block in enumerate(blocks))
 
 
@@ -128,6 +112,14 @@ def function_table() -> str:
         cells = (f"`{function.signature}`", function.doc.rstrip("."))
         lines.append(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def settings_table() -> str:
+    """Every setting of schedules with its values, as a Markdown table: the one in docs/language.md."""
+    from mucc.dialects.mu.settings import SETTINGS
+
+    rows = (f"| `{setting.name}` | {setting.meaning} |\n" for setting in SETTINGS.values())
+    return "| setting | values |\n|---|---|\n" + "".join(rows)
 
 
 def _joined(text: str) -> str:

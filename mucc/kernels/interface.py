@@ -18,8 +18,10 @@ from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.settings import Chosen, Setting
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.dialects.rewriting import Finding, Pass
+from mucc.kernels.workload import Workload
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -53,11 +55,12 @@ class IndexTensor(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """A kernel whose schedule is to be chosen; `fixed` has the text of settings that are pinned."""
+    """A kernel of a program whose schedule is to be chosen; `fixed` are the settings that are pinned."""
 
-    kernel: str
-    stage: str
-    fixed: Mapping[str, str]
+    program: str
+    op: DeviceKernelOp
+    fixed: Chosen
+    workload: Workload[Any]
 
 
 class FormingStage(Protocol):
@@ -79,7 +82,7 @@ class FormingStage(Protocol):
 Meaning = Callable[["CutlassFunctions", Any, tuple[Any, ...]], tuple[Any, ...]]
 """What a node computes in float64, of its operands' values."""
 
-Measured = Callable[[Query], Mapping[str, str]]
+Measured = Callable[[Query], Chosen]
 """Settings that were measured to suit a kernel best; they agree with what is pinned."""
 
 
@@ -92,6 +95,9 @@ class Kind(ABC, Generic[Op]):
 
     nodes: ClassVar[tuple[type[Operation], ...]] = ()
     """The nodes that only kernels of this kind have."""
+
+    attributes: ClassVar[tuple[type[Attribute], ...]] = ()
+    """Attributes that only kernels of this kind have."""
 
     # Stages: which operations such a kernel computes
 
@@ -146,16 +152,33 @@ class Kind(ABC, Generic[Op]):
 
     # Schedules: kinds without one leave all of this as it is
 
-    has_schedule: ClassVar[bool] = False
-    """Whether `schedule NAME` may set something for such a kernel."""
+    settings: ClassVar[tuple[Setting[Any], ...]] = ()
+    """What `schedule NAME` may set for such a kernel, in the order of `schedule` blocks and manifests."""
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether `schedule NAME` may set something for such a kernel."""
+        return bool(self.settings)
+
+    def schedule(self, op: Op) -> dict[str, Attribute]:
+        """Return the settings that a kernel has, in the order of `settings`."""
+        return {s.name: value for s in self.settings if (value := s.of(op.properties)) is not None}
+
+    def workload(self, target: str, op: Op, sizes: Mapping[str, int]) -> Workload[Any] | None:
+        """Return what the schedule is chosen for; None of a kernel without one. `sizes` are of open dims."""
+        return None
+
+    def card(self) -> str:
+        """What the reference card says of `settings`: paragraphs and points, with the values that suit."""
+        return ""
+
+    def body(self, op: Op) -> str:
+        """Return a digest of pointwise work, to tell kernels of equal workloads apart."""
+        return ""
 
     def offers(self, target: str) -> tuple[Offer, ...]:
         """The kernels of a target whose schedules may be set."""
         return ()
-
-    def schedule(self, op: Op) -> Mapping[str, str]:
-        """Return the schedule's settings as source text by name, in the order of `schedule` blocks."""
-        return {}
 
     def taking_any_rows(self, op: Op) -> str | None:
         """The setting, as source, with which the kernel would take rows of any length; None without one."""
@@ -165,7 +188,7 @@ class Kind(ABC, Generic[Op]):
         self,
         program: ProgramOp,
         op: Op,
-        settings: Mapping[str, Attribute],
+        settings: Chosen,
         sizes: Mapping[str, int],
         measured: Measured,
     ) -> None:
@@ -188,9 +211,14 @@ class Kind(ABC, Generic[Op]):
 
     # Facts about a kernel
 
+    def details(self, op: Op) -> dict[str, Any]:
+        """What the manifest says of it besides its settings: JSON."""
+        return {}
+
     def manifest(self, op: Op) -> dict[str, Any]:
         """What the manifest says of it: JSON."""
-        return {"name": op.stage.data, "kind": self.name}
+        settings = {s.name: s.json(s.of(op.properties)) for s in self.settings}
+        return {"name": op.stage.data, "kind": self.name, **self.details(op), **settings}
 
     def alignments(self, op: Op, granule: int) -> Iterator[tuple[SSAValue, int]]:
         """Tensors whose data and free strides must be multiples of so many bytes, `granule` of a copy engine.

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute
 
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.schedule import (
-    MainloopAttr,
-    ScheduleOp,
-    SwitchAttr,
-)
+from mucc.dialects.mu.schedule import ScheduleOp
 
 
 def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
@@ -26,14 +21,3 @@ def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dic
     for schedule in sorted(matching, key=lambda s: s.stage is not None):
         settings |= schedule.settings.data
     return settings
-
-
-def setting_text(value: Attribute) -> str:
-    """A setting's value as source text."""
-    match value:
-        case MainloopAttr() | SwitchAttr():
-            return value.data.value
-        case IntegerAttr():
-            return str(value.value.data)
-        case _:
-            return str(value)

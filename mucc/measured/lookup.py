@@ -10,10 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Severity
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.kernels.gemm.description import pointwise_digest
-from mucc.kernels.gemm.select import GemmQuery
+from mucc.dialects.mu.settings import Chosen, parse_settings, texts_of
+from mucc.files.json_text import canonical
 from mucc.kernels.interface import Query
-from mucc.measured.records import Record, Settings, best, canonical, kernel_digest, signature, support_digest
+from mucc.kernels.registry import kind_of
+from mucc.measured.records import Record, Settings, best, kernel_digest, support_digest
 from mucc.measured.store import Store
 from mucc.passes.select_schedule import SelectSchedule
 
@@ -40,31 +41,30 @@ class SelectMeasured(SelectSchedule):
         kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
         return SelectMeasured(words, {k.sym_name.data: kernel_digest(str(k)) for k in kernels}, sink)
 
-    def measured(self, query: Query) -> Mapping[str, str]:
+    def measured(self, query: Query) -> Chosen:
         """The settings of the best measurement, and a note of it in `used`."""
-        if not isinstance(query, GemmQuery):
+        workload = query.workload
+        if not workload.is_sized:
             return {}
-        if None in (query.problem.m, query.problem.n, query.problem.k, query.problem.batch):
-            return {}
-        problem = signature(query.problem)
+        stage, problem = query.op.stage.data, workload.signature
         try:
             with Store(patience=PATIENCE) as store:
-                records = store.of_problem(query.target.name, problem)
+                records = store.of_problem(workload.target.name, problem)
         except DiagnosticError as error:
             for diagnostic in error.diagnostics:
                 self.sink.emit(dataclasses.replace(diagnostic, severity=Severity.WARNING))
             return {}
-        cards = [device.name for device in query.target.facts.devices]
+        cards = [device.name for device in workload.target.facts.devices]
         wanted = Wanted(
-            self.kernels.get(query.kernel, ""),
-            query.stage,
+            self.kernels.get(query.program, ""),
+            stage,
             problem,
-            pointwise_digest(query.gemm),
-            query.fixed,
+            kind_of(query.op).body(query.op),
+            texts_of(query.fixed),
         )
-        for record, settings in preferred(records, wanted, cards):
-            if is_legal(query, settings):
-                self.used[query.kernel, query.stage] = origin(record)
+        for record, texts in preferred(records, wanted, cards):
+            if (settings := legal_settings(query, texts)) is not None:
+                self.used[query.program, stage] = origin(record)
                 return settings
         return {}
 
@@ -117,14 +117,15 @@ def preferred(records: Iterable[Record], wanted: Wanted, cards: list[str]) -> li
     return found
 
 
-def is_legal(query: GemmQuery, settings: Settings) -> bool:
-    """Whether the target still allows what was measured: its rules, or how settings are written, may have
+def legal_settings(query: Query, texts: Settings) -> Chosen | None:
+    """What was measured, if the target still allows it: its rules, or how settings are written, may have
     changed since."""
     try:
-        choice = query.target.default_schedule(query.problem, {**settings, **query.fixed})
+        settings = parse_settings(texts)
     except ValueError:
-        return False
-    return query.target.is_legal(query.problem.config(choice), choice.stages)
+        return None
+    choice = query.workload.default({**settings, **query.fixed})
+    return settings if query.workload.is_legal(choice) else None
 
 
 def origin(record: Record) -> str:

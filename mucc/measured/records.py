@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import Problem
+from mucc.files.json_text import canonical
 
 Settings = Mapping[str, str]
 """A schedule as source has it: the text of each setting by its name."""
@@ -35,7 +35,7 @@ class Status(StrEnum):
 class Stage(NamedTuple):
     """A contraction of a kernel at given sizes, and the schedule that it ran with.
 
-    `problem` is `signature` of what the schedule is chosen for, `body` tells pointwise work apart.
+    `problem` is the signature of the workload, `body` tells pointwise work apart.
     """
 
     name: str
@@ -141,30 +141,6 @@ def _stage(data: Any) -> Stage:
     return Stage(str(data["name"]), str(data["problem"]), str(data["body"]), settings)
 
 
-def canonical(value: object) -> str:
-    """JSON that equal values share."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def signature(problem: Problem) -> str:
-    """A problem as a text that tells it from others.
-
-    What is at its default is left out, so that a problem keeps its text when mucc learns of further kinds.
-    """
-    return canonical(_changed(problem))
-
-
-def _changed(value: Any) -> Any:
-    if is_dataclass(value):
-        pairs = [(f.name, f.default) for f in fields(value)]
-    elif isinstance(value, Problem):
-        pairs = [(name, Problem._field_defaults.get(name)) for name in Problem._fields]
-    else:
-        return value
-    found = {name: (getattr(value, name), default) for name, default in pairs}
-    return {name: _changed(now) for name, (now, default) in found.items() if now != default}
-
-
 def best(records: list[Record]) -> Record | None:
     """The fastest good one; times of the last round count before others, which had other clocks."""
     return min((r for r in records if r.is_good), key=lambda r: (not r.run.final, r.time_us), default=None)
@@ -177,10 +153,12 @@ def choice_text(choice: Choice) -> str:
 
 def skeleton_text(choice: Choice) -> str:
     """A text that choices of the same machine code share: all but orders of tiles and numbers of splits."""
-    plain = {stage: dict(settings) for stage, settings in choice.items()}
-    for settings in plain.values():
-        settings["scheduler"] = settings.get("scheduler", "").split("(")[0]
-    return canonical(plain)
+    from mucc.dialects.mu.settings import SETTINGS
+
+    def compiled(name: str, text: str) -> str:
+        return SETTINGS[name].skeleton(text) if name in SETTINGS else text
+
+    return canonical({stage: {n: compiled(n, t) for n, t in s.items()} for stage, s in choice.items()})
 
 
 def kernel_digest(text: str) -> str:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule import ScheduleOp
+from mucc.dialects.mu.settings import Chosen
 from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.interface import Query
 from mucc.kernels.registry import kind_of
@@ -46,7 +47,7 @@ class SelectSchedule(Pass):
 
     sizes: tuple[str, ...] = ()
 
-    def measured(self, query: Query) -> Mapping[str, str]:
+    def measured(self, query: Query) -> Chosen:
         """Settings that were measured to suit a kernel best; there are none here.
 
         `mucc.measured.lookup` has a pass that knows some. They agree with what is pinned.

@@ -1,28 +1,27 @@
-"""A program as the tuner sees it: each kernel apart, its contractions, and their problems at given sizes."""
+"""A program as the tuner sees it: each kernel apart, its stages with schedules, and their workloads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mucc.analysis.bound import Rates
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
-from mucc.dialects.cutlass.ops import ProgramOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import ScheduleOp
-from mucc.kernels.gemm.description import pointwise_digest, problem_of
-from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.kernels.gemm.scheduling.config import Problem
-from mucc.kernels.settings import pinned, setting_text
+from mucc.dialects.mu.settings import Chosen, texts_of
+from mucc.kernels.registry import kind_of
+from mucc.kernels.settings import pinned
+from mucc.kernels.workload import Workload
 from mucc.library.dims import fault
 from mucc.library.signature import KernelInfo, Manifest, evaluate
-from mucc.measured.records import Settings, kernel_digest, signature
+from mucc.measured.records import Settings, kernel_digest
 from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
-from mucc.target.facts import Device
+from mucc.target import get_target
+from mucc.target.facts import Device, Target
 from mucc.tune.plans import Kernel, Program, Size
 
 if TYPE_CHECKING:
@@ -31,21 +30,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A kernel without candidates, and for each contraction the problem at every size and what is pinned.
+    """A kernel without candidates, and for each stage with a schedule its workloads and what is pinned.
 
-    `stages` are in the order of tuning: the one with most operations first. With `keep_pins` the search
-    holds what is pinned.
+    `workloads` has one for every size. `stages` are in the order of tuning: the one with most operations
+    first. With `keep_pins` the search holds what is pinned.
     """
 
     kernel: Kernel
     stages: tuple[str, ...]
-    problems: Mapping[str, tuple[Problem, ...]]
-    pins: Mapping[str, Settings]
+    workloads: Mapping[str, tuple[Workload[Any], ...]]
+    pins: Mapping[str, Chosen]
     keep_pins: bool = False
 
-    def held(self, stage: str) -> Settings:
+    def held(self, stage: str) -> Chosen:
         """The settings that every candidate of a stage has."""
         return self.pins[stage] if self.keep_pins else {}
+
+    @property
+    def pinned_texts(self) -> dict[str, Settings]:
+        """What is pinned, as source has it."""
+        return {stage: texts_of(settings) for stage, settings in self.pins.items()}
 
 
 def analyse(program: Program, target: str, *, keep_pins: bool, card: str | None = None) -> list[Analysis]:
@@ -95,15 +99,15 @@ def _analysis(
     schedules = [op for op in lowered if isinstance(op, ScheduleOp)]
     kernels = (op for op in compilation.mu.body.block.ops if isinstance(op, KernelOp))
     kernel = next(op for op in kernels if op.sym_name.data == info.name)
-    gemms = {op.stage.data: op for op in program.kernels if isinstance(op, GemmOp)}
-    target = gemm_target(program.target.data)
-    problems = {name: tuple(problem_of(op, d) for d in dims) for name, op in gemms.items()}
-    pins = {name: {n: setting_text(v) for n, v in pinned(schedules, program, name).items()} for name in gemms}
+    target = get_target(program.target.data)
+    scheduled = {op.stage.data: op for op in program.kernels if kind_of(op).has_schedule}
+    workloads = {name: _workloads(target.name, op, dims) for name, op in scheduled.items()}
+    pins = {name: pinned(schedules, program, name) for name in scheduled}
     rates = Rates(device_of(target, card), target.facts.multiprocessor)
     sizes = tuple(
         Size(
             d,
-            {name: signature(found[i]) for name, found in problems.items()},
+            {name: found[i].signature for name, found in workloads.items()},
             _bound_us(rates, info, d),
             float(sum(evaluate(t, d) for u, t in info.flops.items() if u.startswith("tensor"))),
         )
@@ -116,11 +120,11 @@ def _analysis(
             target.name,
             kernel_text(compilation, info.name),
             kernel_digest(str(kernel)),
-            {name: pointwise_digest(op) for name, op in gemms.items()},
+            {name: kind_of(op).body(op) for name, op in scheduled.items()},
             sizes,
         ),
-        tuple(sorted(gemms, key=lambda name: -_work(problems[name]))),
-        problems,
+        tuple(sorted(scheduled, key=lambda name: -sum(w.work for w in workloads[name]))),
+        workloads,
         pins,
         keep_pins,
     )
@@ -132,8 +136,12 @@ def kernel_text(compilation: Compilation, name: str) -> str:
     return compilation.source.text[span.start : span.end] + "\n"
 
 
-def _work(problems: Sequence[Problem]) -> int:
-    return sum((p.m or 1) * (p.n or 1) * (p.k or 1) * (p.batch or 1) for p in problems)
+def _workloads(
+    target: str, op: DeviceKernelOp, dims: Sequence[Mapping[str, int]]
+) -> tuple[Workload[Any], ...]:
+    """What a kernel with a schedule is at each size."""
+    found = (kind_of(op).workload(target, op, sizes) for sizes in dims)
+    return tuple(workload for workload in found if workload is not None)
 
 
 def _bound_us(rates: Rates, info: KernelInfo, dims: Mapping[str, int]) -> float | None:
@@ -142,7 +150,7 @@ def _bound_us(rates: Rates, info: KernelInfo, dims: Mapping[str, int]) -> float 
     return 1e6 * rates.bound(operations, evaluate(info.bytes, dims)).seconds or None
 
 
-def device_of(target: GemmTarget, card: str | None) -> Device:
+def device_of(target: Target, card: str | None) -> Device:
     """The facts of a card; those of the target's first where it is not known."""
     devices = target.facts.devices
     return next((d for d in devices if d.name == card), devices[0])

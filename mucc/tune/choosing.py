@@ -9,12 +9,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.kernels.gemm.scheduling.config import Candidate as Proposal
-from mucc.kernels.gemm.scheduling.config import Problem, Schedule
-from mucc.kernels.gemm.select import schedule_settings
-from mucc.measured.records import Choice, Settings, canonical, support_digest
+from mucc.dialects.mu.settings import Chosen, parse_settings, texts_of
+from mucc.files.json_text import canonical
+from mucc.kernels.workload import Ranked, S, Workload
+from mucc.measured.records import Choice, Settings, support_digest
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.plans import Candidate, Kernel, Plan, Program
 from mucc.version import __version__
@@ -38,10 +36,8 @@ SPLITS = 3
 """Numbers of splits that are tried of one skeleton."""
 
 REFINED = 3
-"""Of this many candidates one, the best by the model, is also tried with other swizzles and rasters, …"""
-
-ORDERS = (("along_m", 1), ("along_n", 1), ("along_m", 4), ("along_n", 4))
-"""… namely these, which cost no nvcc: they are arguments at run time."""
+"""Of this many candidates one, the best by the model, is also tried with its work in other orders, which
+costs no build."""
 
 
 def plan(
@@ -104,11 +100,8 @@ def candidates_of(
 def candidate_of(analysis: Analysis, stage: str, choice: Choice) -> Candidate:
     """A candidate for a choice that is known, measured at all sizes."""
     kernel = analysis.kernel
-    target = gemm_target(kernel.target)
-    estimates = [
-        target.estimate(p, target.default_schedule(p, choice[stage])).seconds * 1e6
-        for p in analysis.problems[stage]
-    ]
+    chosen = parse_settings(choice[stage])
+    estimates = [w.estimate(w.default(chosen)).seconds * 1e6 for w in analysis.workloads[stage]]
     return Candidate(candidate_id(kernel, choice), stage, choice, tuple(estimates))
 
 
@@ -129,89 +122,84 @@ def ranked(analysis: Analysis, stage: str, budget: int, factor: float) -> list[t
     The best of every size come first, then the second best, and so on, until the budget of skeletons is used
     up. Raises MU5304 where no schedule is legal.
     """
-    target = gemm_target(analysis.kernel.target)
-    problems = analysis.problems[stage]
+    workloads = analysis.workloads[stage]
     held = analysis.held(stage)
-    lists = [_diverse(_worthwhile(target, p, held, factor), budget) for p in dict.fromkeys(problems)]
+    lists = [_diverse(w, _worthwhile(w, held, factor), budget) for w in dict.fromkeys(workloads)]
     if not any(lists):
         message = f"no legal schedule is known for stage '{stage}' of kernel '{analysis.kernel.name}'"
         raise DiagnosticError(Diagnostic("MU5304", message, helps=("leave settings out of the schedule",)))
-    chosen = _interleaved(lists, budget)
-    if "scheduler" not in held:
-        chosen += _orders(target, problems, chosen, budget)
-    estimates = {s: [target.estimate(p, s).seconds * 1e6 for p in problems] for s in chosen}
-    least = [min(estimates[s][i] for s in chosen) for i in range(len(problems))]
+    compiled, settings_of = workloads[0].compiled, workloads[0].settings
+    chosen = _interleaved(lists, compiled, budget)
+    others = _orders(workloads, chosen, budget)
+    chosen += [s for s in others if _agrees(settings_of(s), held)]
+    estimates = {s: [w.estimate(s).seconds * 1e6 for w in workloads] for s in chosen}
+    least = [min(estimates[s][i] for s in chosen) for i in range(len(workloads))]
     return [
         (
-            schedule_settings(s),
+            texts_of(settings_of(s)),
             tuple(t if t <= MEASURED * low else None for t, low in zip(estimates[s], least, strict=True)),
         )
         for s in chosen
     ]
 
 
-def _worthwhile(
-    target: GemmTarget, problem: Problem, pins: Mapping[str, str], factor: float
-) -> list[Proposal]:
+def _agrees(settings: Chosen, held: Chosen) -> bool:
+    """Whether a schedule has what is held; a switch that is off is left out of it."""
+    return all(settings.get(name, value) == value for name, value in held.items())
+
+
+def _worthwhile(workload: Workload[S], pins: Chosen, factor: float) -> list[Ranked[S]]:
     """What should take no more than so many times as long as the best, the best first."""
-    proposals: list[Proposal] = list(target.candidates(problem, pins))
+    proposals = list(workload.candidates(pins))
     least = min((p.estimate.seconds for p in proposals), default=0.0)
     return [p for p in proposals if p.estimate.seconds <= factor * least]
 
 
-def _shape(schedule: Schedule) -> tuple[object, ...]:
-    """Mainloop and tile, as the program counts rows and columns."""
-    m, n, _ = schedule.tile
-    return (schedule.mainloop, schedule.scheduler, *((n, m) if schedule.exchanged else (m, n)))
-
-
-def _diverse(proposals: Sequence[Proposal], count: int) -> list[Schedule]:
+def _diverse(workload: Workload[S], proposals: Sequence[Ranked[S]], count: int) -> list[S]:
     """The most promising ones: fast by the model, not all of one shape, and of `count` skeletons at most.
 
-    Other numbers of splits of a skeleton come along; they cost no nvcc.
+    Other divisions of the work of a skeleton come along; they cost no build.
     """
+    shape = workload.shape
     left = list(proposals)
-    seen: dict[tuple[object, ...], int] = {}
-    splits: dict[Schedule, set[int]] = {}
-    chosen: list[Schedule] = []
+    seen: dict[Hashable, int] = {}
+    divisions: dict[S, set[Hashable]] = {}
+    chosen: list[S] = []
     while left:
-        best = min(left, key=lambda p: p.estimate.seconds * ALIKE ** seen.get(_shape(p.schedule), 0))
+        best = min(left, key=lambda p: p.estimate.seconds * ALIKE ** seen.get(shape(p.schedule), 0))
         left.remove(best)
-        skeleton = best.schedule.compiled
-        known = splits.get(skeleton, set())
-        if best.schedule.splits in known or len(known) >= SPLITS or (not known and len(splits) >= count):
+        schedule = best.schedule
+        skeleton, division = workload.compiled(schedule), workload.division(schedule)
+        known = divisions.get(skeleton, set())
+        if division in known or len(known) >= SPLITS or (not known and len(divisions) >= count):
             continue
         if not known:
-            seen[_shape(best.schedule)] = seen.get(_shape(best.schedule), 0) + 1
-        splits[skeleton] = known | {best.schedule.splits}
-        chosen.append(best.schedule)
+            seen[shape(schedule)] = seen.get(shape(schedule), 0) + 1
+        divisions[skeleton] = known | {division}
+        chosen.append(schedule)
     return chosen
 
 
-def _interleaved(lists: Sequence[Sequence[Schedule]], budget: int) -> list[Schedule]:
+def _interleaved(lists: Sequence[Sequence[S]], compiled: Callable[[S], S], budget: int) -> list[S]:
     """The first of each list, then the second, and so on, while the budget of skeletons lasts."""
-    chosen: dict[Schedule, None] = {}
-    skeletons: set[Schedule] = set()
+    chosen: dict[S, None] = {}
+    skeletons: set[S] = set()
     for rank in range(max(map(len, lists))):
         for schedule in (schedules[rank] for schedules in lists if rank < len(schedules)):
-            if schedule.compiled in skeletons or len(skeletons) < budget:
-                skeletons.add(schedule.compiled)
+            skeleton = compiled(schedule)
+            if skeleton in skeletons or len(skeletons) < budget:
+                skeletons.add(skeleton)
                 chosen[schedule] = None
     return list(chosen)
 
 
-def _orders(
-    target: GemmTarget, problems: Sequence[Problem], chosen: Sequence[Schedule], budget: int
-) -> list[Schedule]:
-    """The best of what was chosen, with tiles walked in other orders, where they come in several waves."""
-    found: dict[Schedule, None] = {}
+def _orders(workloads: Sequence[Workload[S]], chosen: Sequence[S], budget: int) -> list[S]:
+    """The best of what was chosen, with its work in other orders, where it comes in several waves."""
+    found: dict[S, None] = {}
     for schedule in chosen[: max(1, budget // REFINED)] if budget > 1 else ():
-        if schedule.mainloop not in ("cooperative", "pingpong") or schedule.scheduler != "persistent":
-            continue
-        several = [p for p in problems if target.estimate(p, schedule).waves > 1]
-        for raster, swizzle in ORDERS if several else ():
-            other = replace(schedule, raster=raster, swizzle=swizzle)
-            if other not in chosen and target.is_legal(several[0].config(other), other.stages):
+        several = next((w for w in workloads if w.estimate(schedule).waves > 1), None)
+        for other in several.reordered(schedule) if several else ():
+            if other not in chosen:
                 found[other] = None
     return list(found)
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.files.atomic import replace_file
-from mucc.measured.records import Choice, Record, Run, Status, best, canonical, choice_text
+from mucc.files.json_text import canonical
+from mucc.measured.records import Choice, Record, Run, Status, best, choice_text
 from mucc.tune.plans import Candidate, Kernel, Plan, Size
 
 PLAN = "plan.json"

@@ -83,7 +83,7 @@ def tune(
                 Session(child, card, timeout), build, place, store.add, limits, watcher or Silent(), known
             )
             kernel, choice = search.tune(analysis)
-            outcomes.append(outcome_of(kernel, choice, card, search.known.values(), analysis.pins))
+            outcomes.append(outcome_of(kernel, choice, card, search.known.values(), analysis.pinned_texts))
     return outcomes
 
 

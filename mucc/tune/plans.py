@@ -143,10 +143,10 @@ def schedule_block(name: str, target: str, settings: Settings) -> str:
 
 def compact(settings: Settings) -> str:
     """A schedule in one line, for tables: `128x256x64 2x1 cooperative persistent(…)`."""
-    return " ".join(text if name in _SPEAKING else f"{name}={text}" for name, text in settings.items())
+    from mucc.dialects.mu.settings import SETTINGS
 
-
-_SPEAKING = ("tile", "cluster", "mainloop", "scheduler")
+    terse = [setting.name for setting in SETTINGS.values() if setting.terse]
+    return " ".join(text if name in terse else f"{name}={text}" for name, text in settings.items())
 
 
 def _plain(value: Any) -> Any:

@@ -134,7 +134,8 @@ def _candidate(record: Record, estimates: Mapping[str, float | None]) -> dict[st
 
 def listing(records: Sequence[Record]) -> str:
     """What a database holds: for each kernel, card and size how much was measured, and the best."""
-    from mucc.measured.records import best, canonical
+    from mucc.files.json_text import canonical
+    from mucc.measured.records import best
 
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in records:

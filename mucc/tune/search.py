@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import NamedTuple, Protocol
 
-from mucc.measured.records import Choice, Record, Run, Settings, Status, best, canonical, choice_text
+from mucc.files.json_text import canonical
+from mucc.measured.records import Choice, Record, Run, Settings, Status, best, choice_text
 from mucc.tune.analysis import Analysis
 from mucc.tune.building import Built
 from mucc.tune.choosing import BUDGET, FACTOR, candidate_of, candidates_of, first_choice, split_budget

@@ -38,7 +38,7 @@ from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Schedule
 from mucc.kernels.gemm.scheduling.skinny import MAINLOOP as SKINNY
 from mucc.kernels.gemm.scheduling.tma import TmaFamily
-from mucc.kernels.gemm.select import settings_of
+from mucc.kernels.gemm.settings import settings_of
 
 KERNELS = (
     "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n",

@@ -24,7 +24,7 @@ from mucc.codegen.memory import VIEW_TYPES, ZERO, Places, Product
 from mucc.compiler.driver import Compilation
 from mucc.dialects.cutlass.nodes import LoadNode
 from mucc.dialects.cutlass.ops import ProgramOp
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.files.package import INCLUDES, SUPPORT
 from mucc.kernels.gemm.emission.families import gemm_of

@@ -21,8 +21,9 @@ from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.propose.offline import Offline
 from mucc.agent.propose.offline.ideas import groups
 from mucc.agent.propose.offline.surveys import Sketch, Surveys, Version
+from mucc.dialects.mu.settings import texts_of
 from mucc.kernels.gemm.scheduling.config import Schedule
-from mucc.kernels.gemm.select import schedule_settings
+from mucc.kernels.gemm.settings import settings_of
 from mucc.tune.ranking import Contraction, Move
 
 RESULTS = Path(__file__).parents[2] / "bench/results/h200"
@@ -66,7 +67,7 @@ def calibration() -> dict[Problem, Rows]:
                 how = (row["mainloop"], row["scheduler"], row["raster"])
                 schedule = Schedule(*sizes, *how, int(row["swizzle"]), int(row["splits"]))  # pyright: ignore
                 problem = Problem(name, "bf16", *(int(row[e]) for e in "mnk"))
-                found[problem][_key(schedule_settings(schedule))] = float(row["us"])
+                found[problem][_key(texts_of(settings_of(schedule)))] = float(row["us"])
     return {p: rows for p, rows in found.items() if len(rows) >= 8}
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mucc.agent.core.analysis import LEVERS, Advice, Limit, Severity
+from mucc.agent.core.analysis import Advice, Limit, Severity, levers
 from mucc.agent.profile.code import Code
 from mucc.agent.profile.evidence import TIME, Choice, Evidence, Extents, Kernel, Stage
 from mucc.agent.profile.sources.ncu_csv import parse
@@ -519,7 +519,7 @@ def anything(draw: st.DrawFn) -> Evidence:
 def test_advice_always_names_levers_and_what_is_behind_it(evidence: Evidence):
     for found in advice(evidence):
         assert found.cause and found.advice and found.evidence
-        assert found.levers and set(found.levers) <= set(LEVERS)
+        assert found.levers and set(found.levers) <= set(levers())
         assert len(set(found.levers)) == len(found.levers)
         assert found.stage in ("", "k.out")
 

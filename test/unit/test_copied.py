@@ -11,9 +11,11 @@ from rulelib import check_explanation, mend
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
+from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Granules, Problem, Schedule
 from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP, granule, kernel
+from mucc.kernels.gemm.settings import pinned_fields
 
 SM90 = gemm_target("sm_90a")
 GOOD = GemmConfig("bf16", 2, True, False, (128, 256, 64), (2, 1), MAINLOOP, "persistent")
@@ -194,7 +196,8 @@ def test_candidates_are_legal_and_cover_pinned_settings(grouped: bool, pins: dic
     problem = Problem(
         "bf16", True, True, m=2048, n=2048, k=1024, batch=8 if grouped else 1, gathered="a", grouped=grouped
     )
-    found = list(SM90.candidates(problem, {**pins, "mainloop": MAINLOOP}))
+    fixed = parse_settings({**pins, "mainloop": MAINLOOP})
+    found = list(SM90.candidates(problem, pinned_fields(fixed)))
     assert found
     for candidate in found:
         assert SM90.violations(candidate.config, candidate.schedule.stages) == []

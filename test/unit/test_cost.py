@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Candidate, Epilogue, Mixed, Problem, Schedule
@@ -20,6 +21,7 @@ from mucc.kernels.gemm.scheduling.cost import Extents, Walk, divide, effective_s
 from mucc.kernels.gemm.scheduling.sm90_cost import Sm90Cost
 from mucc.kernels.gemm.scheduling.sm90_rules import GROUPED, PLAIN_COLUMNS
 from mucc.kernels.gemm.scheduling.sm90_schedule import TMA
+from mucc.kernels.gemm.settings import pinned_fields
 
 SM90 = gemm_target("sm_90a")
 H200 = SM90.facts.devices[0]
@@ -46,7 +48,7 @@ def moved(problem: Problem) -> float:
 
 
 def best(problem: Problem, fixed: Mapping[str, str] = {}) -> Candidate:
-    return next(SM90.candidates(problem, fixed))
+    return next(SM90.candidates(problem, pinned_fields(parse_settings(fixed))))
 
 
 @settings(max_examples=6)
@@ -127,7 +129,7 @@ def test_pins_of_a_legal_schedule_lead_to_a_legal_schedule(
     if not SM90.is_legal(problem.config(schedule)):
         return
     fixed = {name: PINS[name](schedule) for name in names}
-    choice = SM90.default_schedule(problem, fixed)
+    choice = SM90.default_schedule(problem, pinned_fields(parse_settings(fixed)))
     assert SM90.violations(problem.config(choice), choice.stages) == []
     assert {name: PINS[name](choice) for name in names} == fixed
 
@@ -251,16 +253,16 @@ def fresh() -> GemmTarget:
 @pytest.mark.parametrize("mixed", [None, Mixed(8, False, 128, False)])
 def test_a_choice_does_not_depend_on_earlier_ones(mixed: Mixed | None) -> None:
     problem = Problem("bf16", True, True, Epilogue(2), mixed=mixed)
-    chosen = [fresh().default_schedule(problem, fixed) for fixed in PINNED]
+    chosen = [fresh().default_schedule(problem, pinned_fields(parse_settings(fixed))) for fixed in PINNED]
     seconds = [fresh().estimate(problem, schedule).seconds for schedule in chosen]
     for forth in (True, False):
         target, order = fresh(), list(range(len(PINNED)))[:: 1 if forth else -1]
         for i in order:
-            assert target.default_schedule(problem, PINNED[i]) == chosen[i]
+            assert target.default_schedule(problem, pinned_fields(parse_settings(PINNED[i]))) == chosen[i]
             assert target.estimate(problem, chosen[i]).seconds == seconds[i]
 
 
 def test_pinning_what_is_chosen_anyway_changes_no_choice() -> None:
     problem = Problem("bf16", True, True, Epilogue(2), mixed=Mixed(8, False, 128, False))
     assert (plain := SM90.default_schedule(problem)).exchanged
-    assert SM90.default_schedule(problem, {"exchange": "on"}) == plain
+    assert SM90.default_schedule(problem, {"exchanged": True}) == plain

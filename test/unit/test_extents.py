@@ -16,7 +16,7 @@ from on_host import Program, run
 
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Source
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.kernels.gemm.op import GemmOp
 from mucc.library.dims import holds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.settings import SETTINGS
 from mucc.dialects.mu.types import TensorType
 from mucc.kernels import registry
 from mucc.kernels.dialect import Cutlass
@@ -106,3 +108,62 @@ def test_importing_the_registry_loads_no_code_of_targets_or_emission() -> None:
         tree = ast.parse(module.with_suffix(".py").read_text(encoding="utf-8"))
         top = [n.module or "" for n in tree.body if isinstance(n, ast.ImportFrom)]
         assert not [m for m in top if "scheduling" in m or "emission" in m or "codegen" in m], top
+
+
+@pytest.mark.parametrize("kind", registry.kinds(), ids=lambda k: k.name)
+def test_the_card_tells_of_every_setting_of_a_kind_and_of_its_words(kind: Kind[DeviceKernelOp]) -> None:
+    for setting in kind.settings:
+        assert f"{setting.name} = " in kind.card()
+        for word in setting.words:
+            assert word in kind.card()
+
+
+@pytest.mark.parametrize("kind", registry.kinds(), ids=lambda k: k.name)
+def test_settings_of_a_kind_are_those_of_the_table_and_properties_of_its_op(
+    kind: Kind[DeviceKernelOp],
+) -> None:
+    for setting in kind.settings:
+        assert SETTINGS[setting.name] is setting
+        assert setting.name in kind.op.get_irdl_definition().properties
+
+
+def branches_on(tree: ast.AST, names: Container[str]) -> Iterator[int]:
+    """The lines that compare something with one of the names, or match it."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare():
+                compared = [node.left, *node.comparators]
+            case ast.MatchValue():
+                compared = [node.value]
+            case ast.Call(func=ast.Attribute(attr="startswith" | "removeprefix" | "endswith")):
+                compared = node.args
+            case _:
+                continue
+        for part in (inner for outer in compared for inner in ast.walk(outer)):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value in names:
+                yield node.lineno if isinstance(node, ast.expr) else part.lineno
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("if entry['kind'] == 'gemm': pass", [1]),
+        ("x = [k for k in ks if k not in (\n'map', 'sort')]", [1]),
+        ("match kind:\n    case 'gemm' | 'map':\n        pass", [2, 2]),
+        ("found = {'gemm': 1}\nname = 'map'\nprint(reduce)", []),
+    ],
+)
+def test_branches_on_names_are_found(text: str, lines: list[int]) -> None:
+    assert list(branches_on(ast.parse(text), set(registry.KINDS))) == lines
+
+
+def test_nothing_outside_the_folder_of_kernels_branches_on_the_name_of_a_kind() -> None:
+    package = FOLDER.parent
+    names = {*registry.KINDS, *(kind.op.name for kind in registry.kinds())}
+    found = [
+        f"{path.relative_to(package)}:{line}"
+        for path in sorted(package.rglob("*.py"))
+        if FOLDER not in path.parents
+        for line in branches_on(ast.parse(path.read_text(encoding="utf-8")), names)
+    ]
+    assert not found

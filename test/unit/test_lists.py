@@ -13,7 +13,7 @@ from hostlib import MANIFEST, FakeArray, State, Tensor, host_library, scalar, te
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.kernels.gemm.op import GemmOp
 from mucc.library.errors import MuccValueError
 from mucc.library.signature import Manifest

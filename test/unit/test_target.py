@@ -13,8 +13,10 @@ from rulelib import check_explanation, configs, epilogues, mend, sizes
 
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes import CODES
+from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Violation
+from mucc.kernels.gemm.settings import pinned_fields
 from mucc.target import TARGETS, get_target, target_names
 
 SM90 = gemm_target("sm_90a")
@@ -280,7 +282,7 @@ FIXED = [
 
 
 def config_of(problem: Problem, fixed: dict[str, str]) -> GemmConfig:
-    return problem.config(SM90.default_schedule(problem, fixed))
+    return problem.config(SM90.default_schedule(problem, pinned_fields(parse_settings(fixed))))
 
 
 @pytest.mark.parametrize("fixed", FIXED)
@@ -298,7 +300,8 @@ def test_defaults_suit_what_is_fixed(fixed: dict[str, str], n: int | None) -> No
 
 def test_a_fixed_raster_and_swizzle_are_kept() -> None:
     choice = SM90.default_schedule(
-        Problem("bf16", True, True), {"scheduler": "persistent(raster=along_n, swizzle=8)"}
+        Problem("bf16", True, True),
+        pinned_fields(parse_settings({"scheduler": "persistent(raster=along_n, swizzle=8)"})),
     )
     assert (choice.raster, choice.swizzle) == ("along_n", 8)
 

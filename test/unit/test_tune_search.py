@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mucc.diagnostics.core import DiagnosticError, Source
-from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.measured.records import Record, Run, Status, best, canonical, choice_text
+from mucc.dialects.mu.settings import parse_settings
+from mucc.files.json_text import canonical
+from mucc.measured.records import Record, Run, Status, best, choice_text
 from mucc.tune.analysis import Analysis, analyse
 from mucc.tune.building import Built
 from mucc.tune.choosing import plan, varied
@@ -100,9 +101,8 @@ def test_the_fastest_wins(seed: int, budget: int) -> None:
 def test_budget_and_uniqueness(seed: int, budget: int) -> None:
     bench = Bench(by_hash(seed))
     kernel, _ = bench.search(limits=Limits(budget)).tune(ONE)
-    target = gemm_target("sm_90a")
-    problems = ONE.problems["out"]
-    chosen = [target.default_schedule(problems[0], c.settings) for c in bench.builds]
+    workload = ONE.workloads["out"][0]
+    chosen = [workload.default(parse_settings(c.settings)) for c in bench.builds]
     assert len({s.compiled for s in chosen}) <= budget
     assert (
         len({c.id for c in bench.builds}) == len(bench.builds) == len(set(map(choice_text, _choices(kernel))))

@@ -24,24 +24,12 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
-LEVERS = (
-    "tile",
-    "cluster",
-    "mainloop",
-    "stages",
-    "scheduler",
-    "split_k",
-    "stream_k",
-    "swizzle",
-    "raster",
-    "exchange",
-    "epilogue",
-    "pdl",
-    "fusion",
-    "layout",
-    "precision",
-)
-"""What of a program advice may be about: settings of schedules, then what is in kernels."""
+def levers() -> tuple[str, ...]:
+    """What of a program advice may be about: settings and their parts, then what is in kernels."""
+    from mucc.dialects.mu.settings import SETTINGS
+
+    settings = (name for s in SETTINGS.values() for name in (s.name, *s.parts))
+    return (*settings, "fusion", "layout", "precision")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class Advice:
     """One finding of one tool: what is wrong, why, and what to change in the `.mcu`, best first.
 
     `stage` is the stage of the program (`mlp.h`), empty for the whole. `levers` name what a proposer may
-    change, of LEVERS. `evidence` holds the counters behind it.
+    change, of `levers()`. `evidence` holds the counters behind it.
     """
 
     tool: str

@@ -30,7 +30,7 @@ def stages(manifest: Manifest, reading: Reading, launch_us: float) -> list[Stage
     }
     found: list[Stage] = []
     for name, entry in entries:
-        choice = _choice(entry, explained.get(name)) if entry["kind"] == "gemm" else None
+        choice = _choice(entry, explained.get(name))
         own, bound = launches.get(name, []), bounds.get(name, {})
         ran = list(dict.fromkeys(launch.kernel for launch in own))
         found.append(
@@ -116,40 +116,43 @@ def _built(reading: Reading) -> dict[str, Kernel]:
     return {name: Kernel(name, given.get(name), codes.get(name)) for name in (given | codes)}
 
 
-def _choice(entry: Mapping[str, Any], explained: Mapping[str, Any] | None) -> Choice:
-    """A contraction's choices, from the manifest, with what the cost model says of them."""
-    scheduler = str(entry["scheduler"])
-    splits = re.search(r"split_k\((\d+)\)|splits\s*=\s*(\d+)", scheduler)
-    raster, swizzle = (
-        re.search(r"raster\s*=\s*(\w+)", scheduler),
-        re.search(r"swizzle\s*=\s*(\d+)", scheduler),
+def _choice(entry: Mapping[str, Any], explained: Mapping[str, Any] | None) -> Choice | None:
+    """The schedule of a kernel, from the manifest, and what the cost model says; None without tiles."""
+    from mucc.dialects.mu.settings import (
+        CLUSTER,
+        EXCHANGE,
+        MAINLOOP,
+        PDL,
+        SCHEDULER,
+        SETTINGS,
+        STAGES,
+        TILE,
     )
-    exchanged = bool(entry.get("exchange"))
-    m, n, k = _numbers(entry["tile"])
-    rows, columns = _numbers(entry["cluster"])
+
+    settings = {name: setting.from_json(entry.get(name)) for name, setting in SETTINGS.items()}
+    tile, cluster = TILE.of(settings), CLUSTER.of(settings)
+    mainloop, scheduler, stages = MAINLOOP.of(settings), SCHEDULER.of(settings), STAGES.of(settings)
+    if tile is None or cluster is None or mainloop is None or scheduler is None or stages is None:
+        return None
+    is_exchanged = EXCHANGE.is_on(settings)
     extents = None
     if explained is not None:
         found = {name: explained["extents"].get(name) for name in ("M", "N", "K", "batch")}
         if all(found[name] for name in ("M", "N", "K")):
             extents = Extents(found["M"], found["N"], found["K"], found["batch"] or 1)
-            extents = extents._replace(m=extents.n, n=extents.m) if exchanged else extents
+            extents = extents._replace(m=extents.n, n=extents.m) if is_exchanged else extents
     return Choice(
         str(entry["compute"]),
-        (m, n, k),
-        (rows, columns),
-        str(entry["mainloop"]),
-        int(entry["stages"]),
-        scheduler.partition("(")[0],
-        int(splits[1] or splits[2]) if splits else 1,
-        raster[1] if raster else "heuristic",
-        int(swizzle[1]) if swizzle else 1,
-        exchanged,
-        bool(entry.get("pdl")),
+        tile.sizes,
+        cluster.sizes,
+        mainloop.data.value,
+        stages.value.data,
+        scheduler.kind.data,
+        scheduler.splits.data,
+        scheduler.raster.data,
+        scheduler.swizzle.data,
+        is_exchanged,
+        PDL.is_on(settings),
         extents,
         (explained or {}).get("estimate") or {},
     )
-
-
-def _numbers(text: str) -> list[int]:
-    """The numbers of `128x256x64`."""
-    return [int(number) for number in text.split("x")]

@@ -1,4 +1,4 @@
-"""Attributes of the `cutlass` dialect: the shape of a problem, promises that the compiler derived."""
+"""Attributes that kinds of kernels share: lists of extents, promises that the compiler derived."""
 
 from __future__ import annotations
 
@@ -17,53 +17,18 @@ if TYPE_CHECKING:
 
 
 def dims_of(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
+    """The extents of a list."""
     return tuple(d.data for d in attr)
 
 
 def dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
+    """A list of extents as an attribute."""
     return ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
 
 
-def _parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
+def parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
+    """Read a list of extents in square brackets."""
     return ArrayAttr(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_extent(parser)))
-
-
-@irdl_attr_definition
-class GemmShapeAttr(ParametrizedAttribute):
-    """The problem M x N x K x L of a contraction; each is a product of extents.
-
-    `#cutlass.shape<[B, M], [N], [K], []>`: the rows of B matrices taken as one, no batch.
-    """
-
-    name = "cutlass.shape"
-
-    m: ArrayAttr[IntAttr | StringAttr]
-    n: ArrayAttr[IntAttr | StringAttr]
-    k: ArrayAttr[IntAttr | StringAttr]
-    batch: ArrayAttr[IntAttr | StringAttr]
-
-    @staticmethod
-    def of(m: Sequence[Dim], n: Sequence[Dim], k: Sequence[Dim], batch: Sequence[Dim]) -> GemmShapeAttr:
-        return GemmShapeAttr(dims_attr(m), dims_attr(n), dims_attr(k), dims_attr(batch))
-
-    @property
-    def extents(self) -> tuple[Dims, Dims, Dims, Dims]:
-        """The factors of M, N, K and L."""
-        return dims_of(self.m), dims_of(self.n), dims_of(self.k), dims_of(self.batch)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            parts = [_parse_dims(parser)]
-            for _ in range(3):
-                parser.parse_punctuation(",")
-                parts.append(_parse_dims(parser))
-        return parts
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            text = ", ".join(f"[{', '.join(str(d) for d in part)}]" for part in self.extents)
-            printer.print_string(text)
 
 
 @irdl_attr_definition

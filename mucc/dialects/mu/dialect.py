@@ -5,11 +5,11 @@ from xdsl.ir import Dialect
 from mucc.dialects.mu.canonicalization import PATTERNS
 from mucc.dialects.mu.ops import attributes, operations
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait
-from mucc.dialects.mu.schedule import (
+from mucc.dialects.mu.schedule import ScheduleOp
+from mucc.dialects.mu.schedule_attributes import (
     ClusterAttr,
     EpilogueTileAttr,
     MainloopAttr,
-    ScheduleOp,
     SchedulerAttr,
     SwitchAttr,
     TileAttr,

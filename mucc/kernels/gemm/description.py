@@ -30,6 +30,7 @@ from mucc.kernels.gemm.nodes import (
 )
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Mixed, Problem, Schedule
+from mucc.kernels.gemm.settings import schedule_from
 from mucc.target.facts import WIDEST_ACCESS
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -145,19 +146,7 @@ def config_of(gemm: GemmOp) -> GemmConfig:
 def schedule_of(gemm: GemmOp) -> Schedule:
     """The schedule that a gemm has."""
     assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler
-    return Schedule(
-        tile=gemm.tile.sizes,
-        cluster=gemm.cluster.sizes,
-        mainloop=gemm.mainloop.data.value,
-        scheduler=gemm.scheduler.kind.data,
-        raster=gemm.scheduler.raster.data,
-        swizzle=gemm.scheduler.swizzle.data,
-        splits=gemm.scheduler.splits.data,
-        stages=gemm.stages.value.data if gemm.stages else None,
-        exchanged=gemm.is_exchanged,
-        epilogue_tile=gemm.epilogue.sizes if gemm.epilogue else None,
-        pdl=gemm.is_dependent,
-    )
+    return schedule_from(gemm.properties)
 
 
 def pointwise_digest(gemm: GemmOp) -> str:

@@ -6,22 +6,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import ContractionOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
+from mucc.dialects.mu.settings import (
+    CLUSTER,
+    EPILOGUE,
+    EXCHANGE,
+    MAINLOOP,
+    PDL,
+    SCHEDULER,
+    STAGES,
+    TILE,
+    Chosen,
+)
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.gemm.nodes import NODES
 from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.gemm.shape import GemmShapeAttr
 from mucc.kernels.interface import FormingStage, IndexTensor, Kind, Meaning, Measured, Offer
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
     from mucc.codegen.memory import Places
+    from mucc.kernels.gemm.workload import GemmWorkload
     from mucc.kernels.interpreter import CutlassFunctions
     from mucc.kernels.lowering.program import ProgramBuilder
 
@@ -32,6 +45,7 @@ class GemmKind(Kind[GemmOp]):
     name = "gemm"
     op = GemmOp
     nodes = NODES
+    attributes = (GemmShapeAttr,)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return isinstance(anchor, ContractionOp)
@@ -77,7 +91,22 @@ class GemmKind(Kind[GemmOp]):
     def uncounted(self, op: GemmOp) -> str | None:
         return "stage count not resolved" if op.stages is None else None
 
-    has_schedule = True
+    settings = (TILE, CLUSTER, MAINLOOP, STAGES, SCHEDULER, EXCHANGE, EPILOGUE, PDL)
+
+    def workload(self, target: str, op: GemmOp, sizes: Mapping[str, int]) -> GemmWorkload:
+        from mucc.kernels.gemm.select import workload_of
+
+        return workload_of(target, op, sizes)
+
+    def card(self) -> str:
+        from mucc.kernels.gemm.card import CARD
+
+        return CARD
+
+    def body(self, op: GemmOp) -> str:
+        from mucc.kernels.gemm.description import pointwise_digest
+
+        return pointwise_digest(op)
 
     def offers(self, target: str) -> tuple[Offer, ...]:
         from mucc.kernels.gemm.scheduling import gemm_target
@@ -94,13 +123,6 @@ class GemmKind(Kind[GemmOp]):
             for family in found.families
         )
 
-    def schedule(self, op: GemmOp) -> Mapping[str, str]:
-        from mucc.kernels.gemm.select import settings_in
-
-        settings = dict(settings_in(op))
-        order = ("tile", "cluster", "mainloop", "stages", "scheduler", "exchange", "epilogue", "pdl")
-        return {name: settings[name] for name in order if settings.get(name, "off") != "off"}
-
     def taking_any_rows(self, op: GemmOp) -> str | None:
         from mucc.kernels.gemm.description import problem_of
         from mucc.kernels.gemm.scheduling.multistage import can
@@ -111,7 +133,7 @@ class GemmKind(Kind[GemmOp]):
         self,
         program: ProgramOp,
         op: GemmOp,
-        settings: Mapping[str, Attribute],
+        settings: Chosen,
         sizes: Mapping[str, int],
         measured: Measured,
     ) -> None:
@@ -139,20 +161,8 @@ class GemmKind(Kind[GemmOp]):
 
         return requirements(program, op)
 
-    def manifest(self, op: GemmOp) -> dict[str, Any]:
-        assert op.tile and op.cluster and op.mainloop and op.scheduler and op.stages
-        return {
-            **super().manifest(op),
-            "compute": op.compute.data.value,
-            "tile": str(op.tile),
-            "cluster": str(op.cluster),
-            "mainloop": op.mainloop.data.value,
-            "stages": op.stages.value.data,
-            "scheduler": str(op.scheduler),
-            "exchange": op.is_exchanged,
-            "epilogue": str(op.epilogue) if op.epilogue else None,
-            "pdl": op.is_dependent,
-        }
+    def details(self, op: GemmOp) -> dict[str, Any]:
+        return {"compute": op.compute.data.value}
 
     def alignments(self, op: GemmOp, granule: int) -> Iterator[tuple[SSAValue, int]]:
         """Of operands and full matrices, which TMA copies; skinny kernels look at each call's addresses."""

@@ -12,7 +12,7 @@ from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Violation
-from mucc.kernels.gemm.select import settings_in
+from mucc.kernels.gemm.settings import settings_in
 
 
 def _finding(violation: Violation, program: c.ProgramOp, gemm: GemmOp) -> Finding:

@@ -6,7 +6,6 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Region, SSAValue
 
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.attributes import GemmShapeAttr
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
@@ -23,6 +22,7 @@ from mucc.kernels.gemm.nodes import (
 )
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.kernels.gemm.shape import GemmShapeAttr
 from mucc.kernels.lowering.access import (
     identity,
     is_inside,

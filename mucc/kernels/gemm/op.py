@@ -23,12 +23,11 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.cutlass.attributes import GemmShapeAttr
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.contraction import AccumulationAttr, Compute, ComputeAttr
 from mucc.dialects.mu.rules import block_scales, group_scales, is_sparse, narrow_side
-from mucc.dialects.mu.schedule import (
+from mucc.dialects.mu.schedule_attributes import (
     ClusterAttr,
     EpilogueTileAttr,
     Mainloop,
@@ -49,6 +48,7 @@ from mucc.kernels.gemm.nodes import (
     SrcFetchOp,
     StoreDOp,
 )
+from mucc.kernels.gemm.shape import GemmShapeAttr
 from mucc.kernels.map.nodes import PARTS
 
 

@@ -12,7 +12,8 @@ from xdsl.ir import Attribute, SSAValue
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp, YieldOp
 from mucc.dialects.mu.rules import is_sparse
-from mucc.dialects.mu.schedule import MainloopAttr, ScheduleOp
+from mucc.dialects.mu.schedule import ScheduleOp
+from mucc.dialects.mu.schedule_attributes import MainloopAttr
 from mucc.dialects.mu.types import TensorType, is_packed
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.gemm.granules import may_be_wide

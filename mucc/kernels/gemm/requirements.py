@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.dialects.promises import promised_multiple
 from mucc.dialects.rewriting import Finding
@@ -17,7 +17,7 @@ from mucc.kernels.gemm.description import config_of, problem_of
 from mucc.kernels.gemm.granules import fixed_step, held, may_be_wide, multiple_of, unit_axis
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target, multistage
-from mucc.kernels.gemm.select import settings_in
+from mucc.kernels.gemm.settings import settings_in
 
 
 def _name(program: c.ProgramOp, value: SSAValue) -> str:

@@ -17,9 +17,6 @@ SECONDS = 60.0
 SHOWN = 6
 """Errors of a program that a model is told at once."""
 
-LEVERS = ("compute", "tile", "cluster", "mainloop", "stages", "scheduler", "exchange", "epilogue", "pdl")
-"""Of a stage's schedule, as manifests name them."""
-
 Signature = tuple[Any, ...]
 """A kernel by its name, and the name, role, dtype, shape and layout of each argument and result."""
 
@@ -84,10 +81,13 @@ def schedules(program: str, target: str, *, seconds: float = SECONDS) -> str:
 
 
 def _schedules(manifest: Mapping[str, Any]) -> str:
+    from mucc.dialects.mu.settings import SETTINGS
+
     lines: list[str] = []
     for kernel in manifest["kernels"]:
         for stage in kernel["stages"]:
-            settings = ", ".join(f"{name} {stage[name]}" for name in LEVERS if stage.get(name))
+            told = ("compute", *SETTINGS)
+            settings = ", ".join(f"{name} {stage[name]}" for name in told if stage.get(name))
             lines.append(f"- {kernel['name']}.{stage['name']} ({stage.get('kind')}): {settings}")
     return "\n".join(lines)
 

@@ -9,11 +9,12 @@ depths, and the rest for orders of tiles.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
+
+from mucc.dialects.mu import settings as mu
 
 if TYPE_CHECKING:
     from mucc.agent.propose.offline.surveys import Version
@@ -52,31 +53,28 @@ class Shape(NamedTuple):
 
 def shape_of(settings: Mapping[str, str]) -> Shape:
     """The settings that the compiler wrote, read again."""
-    return _shape(
-        settings["tile"],
-        settings["cluster"],
-        settings["mainloop"],
-        settings["scheduler"],
-        settings.get("exchange") == "on",
-    )
+    return _shape(tuple(settings.items()))
 
 
 @lru_cache(maxsize=1 << 14)
-def _shape(tile: str, cluster: str, mainloop: str, scheduler: str, exchanged: bool) -> Shape:
-    m, n, k = map(int, tile.split("x"))
-    a, b = map(int, cluster.split("x"))
-    if exchanged:
+def _shape(texts: tuple[tuple[str, str], ...]) -> Shape:
+    settings = mu.parse_settings(texts)
+    tile, cluster = mu.TILE.of(settings), mu.CLUSTER.of(settings)
+    mainloop, scheduler = mu.MAINLOOP.of(settings), mu.SCHEDULER.of(settings)
+    assert tile and cluster and mainloop and scheduler
+    (m, n, k), (a, b) = tile.sizes, cluster.sizes
+    is_exchanged = mu.EXCHANGE.is_on(settings)
+    if is_exchanged:
         m, n, a, b = n, m, b, a
-    kind = re.match(r"\w+", scheduler)
     return Shape(
-        mainloop,
-        kind[0] if kind else scheduler,
+        mainloop.data.value,
+        scheduler.kind.data,
         m,
         n,
         k,
         (a, b),
-        scheduler,
-        exchanged,
+        mu.SCHEDULER.text(scheduler),
+        is_exchanged,
     )
 
 
@@ -94,7 +92,7 @@ def terms_of(version: Version) -> dict[int, float]:
         share = move.us / total
         contraction = version.sketch.contractions[place]
         settings = tuple(move.settings.items())
-        numbered = _numbered(contraction.signature, contraction.problem.compute, settings)
+        numbered = _numbered(contraction.signature, contraction.workload.compute, settings)
         for term, deviation in numbered:
             found[term] = found.get(term, 0.0) + share * deviation
         if move.settings.get("pdl") == "on":

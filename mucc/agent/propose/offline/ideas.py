@@ -10,6 +10,7 @@ from mucc.agent.propose.offline.features import Shape, shape_of
 from mucc.agent.propose.offline.programs import Place
 from mucc.agent.propose.offline.rewriting import rewritings
 from mucc.agent.propose.offline.surveys import Sketch, Surveys, Version
+from mucc.dialects.mu.settings import SETTINGS
 from mucc.tune.ranking import Contraction, Move
 
 FACTOR = 1.6
@@ -176,13 +177,13 @@ def _difference(now: Move, move: Move) -> str:
 
 
 def _value(move: Move, name: str) -> str:
-    return move.settings.get(name, "auto" if name == "stages" else "off")
+    return move.settings.get(name) or SETTINGS[name].unset or "auto"
 
 
 def _limits(contraction: Contraction, now: Move) -> str:
-    p = contraction.problem
-    sizes = "x".join("?" if e is None else str(e) for e in (p.m, p.n, p.k))
-    return f"{sizes} in {p.compute} is bound by {now.limit} now, in {now.waves:.2f} waves"
+    extents = contraction.workload.extents
+    sizes = "x".join("?" if (e := extents[name]) is None else str(e) for name in ("M", "N", "K"))
+    return f"{sizes} in {contraction.workload.compute} is bound by {now.limit} now, in {now.waves:.2f} waves"
 
 
 def _dependent(parent: Version) -> Iterator[Family]:

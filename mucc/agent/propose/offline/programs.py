@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mucc import frontend
 from mucc.diagnostics.core import Source
+from mucc.frontend.exprtext import value_text
 from mucc.tune.ranking import Survey
 
 Settings = Mapping[str, str]
@@ -43,7 +44,7 @@ def split(text: str, target: str) -> Split:
         if schedule.target.text != target:
             continue
         place = (schedule.kernel.text, schedule.stage.text if schedule.stage else "")
-        values = {s.name.text: text[s.value.span.start : s.value.span.end] for s in schedule.settings}
+        values = {s.name.text: value_text(s.value) for s in schedule.settings}
         pinned[place] = {**values, **pinned.get(place, {})}
     return Split(frontend.format(Source(NAME, body)), pinned)
 

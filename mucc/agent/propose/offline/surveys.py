@@ -10,8 +10,9 @@ from functools import cached_property
 
 from mucc.agent.core.tasks import Task
 from mucc.agent.propose.offline.features import Terms, terms_of
-from mucc.agent.propose.offline.programs import NAME, Place, Settings, join, split
+from mucc.agent.propose.offline.programs import NAME, Place, join, split
 from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.dialects.mu.settings import parse_settings, texts_of
 from mucc.tune.ranking import Contraction, Move, Survey, survey
 
 KEPT = 128
@@ -37,8 +38,10 @@ class Sketch:
     def other_us(self) -> dict[str, float]:
         """Microseconds of kernels that are no products, by their kind."""
         found: dict[str, float] = {}
-        for work in (w for k in self.kernels for w in k.works if w.kind != "gemm"):
-            found[work.kind] = found.get(work.kind, 0.0) + work.us
+        for kernel in self.kernels:
+            products = {c.stage for c in kernel.contractions}
+            for work in (w for w in kernel.works if w.stage not in products):
+                found[work.kind] = found.get(work.kind, 0.0) + work.us
         return found
 
     @cached_property
@@ -147,18 +150,17 @@ class Surveys:
         choice = sketch.chosen()
         explicit: set[Place] = set()
         for place, contraction in sketch.contractions.items():
-            if not (settings := _open_stages(parts.settings(*place))):
+            try:
+                settings = texts_of(parse_settings(parts.settings(*place)))
+            except ValueError:
+                return None
+            if not settings:
                 continue
             if (move := contraction.move(settings)) is None:
                 return None
             choice[place] = move
             explicit.add(place)
         return Version(sketch, choice, frozenset(explicit))
-
-
-def _open_stages(settings: Settings) -> dict[str, str]:
-    """Settings as the compiler writes them: as many stages as fit are not said."""
-    return {name: text for name, text in settings.items() if (name, text) != ("stages", "auto")}
 
 
 def _asked(task: Task, body: str, dims: Mapping[str, int]) -> Sketch | None:

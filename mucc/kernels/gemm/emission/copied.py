@@ -7,7 +7,7 @@ from dataclasses import replace
 from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import ONE, ZERO, Memory
 from mucc.codegen.names import string_literal
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.graph import Matrix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from mucc.codegen.memory import EmissionError, Places
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.op import GemmOp
 

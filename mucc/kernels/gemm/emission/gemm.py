@@ -19,13 +19,7 @@ from mucc.codegen.kernel_code import ENTRY, Headers, Skeleton, SkeletonCode
 from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Product
 from mucc.codegen.names import Namer, comment_text, string_literal, words
 from mucc.codegen.texts import used_locals
-from mucc.dialects.mu.schedule import (
-    ClusterAttr,
-    Mainloop,
-    MainloopAttr,
-    SchedulerAttr,
-    TileAttr,
-)
+from mucc.dialects.mu.schedule_attributes import ClusterAttr, Mainloop, MainloopAttr, SchedulerAttr, TileAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits
 from mucc.kernels.gemm.description import problem_of
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Problem

@@ -16,7 +16,7 @@ from mucc.codegen.memory import CUTLASS_TYPES, ZERO, EmissionError
 from mucc.codegen.reductions import REDUCTIONS
 from mucc.dialects.cutlass.nodes import ComputeOp, ReductionNode
 from mucc.dialects.mu.ops.contraction import Compute
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Node, ordered
 from mucc.kernels.gemm.nodes import (

@@ -16,7 +16,7 @@ from mucc.codegen.names import Namer, comment_text, string_literal, words
 from mucc.codegen.reductions import REDUCTIONS, identity
 from mucc.codegen.texts import Entry, Texts, used_locals
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, ReductionNode, StoreNode
-from mucc.dialects.mu.schedule import SchedulerKind
+from mucc.dialects.mu.schedule_attributes import SchedulerKind
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.gemm import Gemm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import CUTLASS_TYPES
-from mucc.dialects.mu.schedule import Mainloop
+from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.kernels.gemm.emission.gemm import shape_type
 from mucc.kernels.gemm.emission.graph import Epilogue
 from mucc.kernels.gemm.emission.sm90 import NO_MATRIX, Sm90Gemm

@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import CUTLASS_TYPES, EmissionError
 from mucc.codegen.names import string_literal
-from mucc.dialects.mu.schedule import Raster, SchedulerKind
+from mucc.dialects.mu.schedule_attributes import Raster, SchedulerKind
 from mucc.dialects.mu.types import dtype_bytes
 from mucc.kernels.gemm.emission.gemm import Gemm, wrapped
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix

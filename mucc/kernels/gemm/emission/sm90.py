@@ -10,7 +10,7 @@ from mucc.codegen.names import string_literal
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.rules import BLOCK
-from mucc.dialects.mu.schedule import Mainloop, Raster, SchedulerKind
+from mucc.dialects.mu.schedule_attributes import Mainloop, Raster, SchedulerKind
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.gemm import Gemm, shape_type, wrapped
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, stride_parts, stride_type

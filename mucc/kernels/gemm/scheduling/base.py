@@ -6,10 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
-from mucc.kernels.gemm.scheduling.config import Candidate, Estimate, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.config import (
+    NOTHING,
+    Candidate,
+    GemmConfig,
+    Pinned,
+    Problem,
+    Schedule,
+    Violation,
+)
+from mucc.kernels.workload import Estimate
 from mucc.target.facts import Device, Facts, Target
 
 
@@ -124,17 +132,15 @@ class GemmTarget(Target, ABC):
         return self.family_of(config.mainloop).is_legal(self.facts, config, stages)
 
     def candidates(
-        self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({}), device: Device | None = None
+        self, problem: Problem, pinned: Pinned = NOTHING, device: Device | None = None
     ) -> Iterator[Candidate]:
         """Legal schedules worth trying, each once, the one that should be fastest first.
 
-        `fixed` holds the text of settings that are chosen already, by name: `tile`, `cluster`,
-        `mainloop`, `scheduler`, `stages`, `exchange`. Every candidate has them; where none is legal
-        none comes.
+        Every candidate has what is pinned; where none is legal none comes.
         """
         from mucc.kernels.gemm.scheduling.choice import candidates
 
-        return candidates(self, problem, fixed, device or self.facts.devices[0])
+        return candidates(self, problem, pinned, device or self.facts.devices[0])
 
     def estimate(self, problem: Problem, schedule: Schedule, device: Device | None = None) -> Estimate:
         """What a schedule is expected to cost on a card, by default the first of the target's."""
@@ -143,14 +149,14 @@ class GemmTarget(Target, ABC):
             problem, schedule = problem.transposed, replace(schedule, exchanged=False)
         return family.estimate(self.facts, device or self.facts.devices[0], problem, schedule)
 
-    def default_schedule(self, problem: Problem, fixed: Mapping[str, str] = MappingProxyType({})) -> Schedule:
+    def default_schedule(self, problem: Problem, pinned: Pinned = NOTHING) -> Schedule:
         """The best candidate; where none is legal, the one that breaks the fewest rules."""
         from mucc.kernels.gemm.scheduling.choice import choose
 
         # Kernels of one file often pose the same problem.
-        key = (problem, tuple(sorted(fixed.items())))
+        key = (problem, tuple(sorted(pinned.items())))
         if key not in self._chosen:
-            self._chosen[key] = choose(self, problem, fixed)
+            self._chosen[key] = choose(self, problem, pinned)
         return self._chosen[key]
 
     def splits(self, config: GemmConfig) -> bool:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mucc.kernels.gemm.scheduling.config import Candidate, Problem, Schedule
+from mucc.kernels.gemm.scheduling.config import Candidate, Pinned, Problem, Schedule
 from mucc.target.facts import Device
 
 if TYPE_CHECKING:
     from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
 
 
-def candidates(
-    target: GemmTarget, problem: Problem, fixed: Mapping[str, str], device: Device
-) -> Iterator[Candidate]:
-    """See `Target.candidates`."""
-    pinned = pinned_fields(fixed)
+def candidates(target: GemmTarget, problem: Problem, pinned: Pinned, device: Device) -> Iterator[Candidate]:
+    """See `GemmTarget.candidates`."""
     found = False
     for candidate in _ordered(target, problem, _proposed(target, problem, pinned), device):
         found = True
@@ -29,20 +25,20 @@ def candidates(
     yield from _ordered(target, problem, legal, device)
     if not legal and problem.listed:
         # No kernel computes a list in one launch: one of any kind runs once for each problem.
-        yield from candidates(target, problem._replace(listed=False), fixed, device)
+        yield from candidates(target, problem._replace(listed=False), pinned, device)
 
 
-def choose(target: GemmTarget, problem: Problem, fixed: Mapping[str, str]) -> Schedule:
-    """See `Target.default_schedule`."""
+def choose(target: GemmTarget, problem: Problem, pinned: Pinned) -> Schedule:
+    """See `GemmTarget.default_schedule`."""
     device = target.facts.devices[0]
-    if best := next(candidates(target, problem, fixed, device), None):
+    if best := next(candidates(target, problem, pinned, device), None):
         return best.schedule
 
     def rank(schedule: Schedule) -> tuple[int, float]:
         broken = len(target.violations(problem.config(schedule), schedule.stages))
         return broken, target.estimate(problem, schedule, device).seconds
 
-    return min(_proposed(target, problem, pinned_fields(fixed)), key=rank)
+    return min(_proposed(target, problem, pinned), key=rank)
 
 
 def _ordered(
@@ -119,45 +115,3 @@ def _ways_round(family: Family, problem: Problem, pinned: Mapping[str, Any]) -> 
         return (bool(pinned["exchanged"]),)
     possible = family.exchanges(problem)
     return possible[:1] if "tile" in pinned else possible
-
-
-def pinned_fields(fixed: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of `Schedule` from the text of settings; a scheduler fixes raster, swizzle and splits too."""
-    pinned: dict[str, Any] = {}
-    if (tile := _sizes(fixed.get("tile", ""))) is not None:
-        pinned["tile"] = tile
-    if (cluster := _sizes(fixed.get("cluster", ""))) is not None:
-        pinned["cluster"] = cluster
-    if mainloop := fixed.get("mainloop"):
-        pinned["mainloop"] = mainloop
-    if fixed.get("stages", "").isdigit():
-        pinned["stages"] = int(fixed["stages"])
-    if (piece := _sizes(fixed.get("epilogue", ""))) is not None:
-        pinned["epilogue_tile"] = piece
-    if "pdl" in fixed:
-        pinned["pdl"] = fixed["pdl"] == "on"
-    if "exchange" in fixed:
-        pinned["exchanged"] = fixed["exchange"] == "on"
-    if scheduler := fixed.get("scheduler"):
-        pinned |= _scheduler(scheduler)
-    return pinned
-
-
-def _sizes(text: str) -> tuple[int, ...] | None:
-    """The sizes in `128x256x64`."""
-    return tuple(map(int, text.split("x"))) if text else None
-
-
-def _scheduler(text: str) -> dict[str, Any]:
-    """The fields in a scheduler's text such as `persistent(raster=along_n, swizzle=2)`, with defaults."""
-    kind = re.match(r"\w+", text)
-    raster = re.search(r"raster\s*=\s*(\w+)", text)
-    numbers = {name: re.search(rf"{name}\s*=\s*(\d+)", text) for name in ("swizzle", "splits")}
-    bare = re.search(r"split_k\((\d+)\)", text)
-    splits = bare or numbers["splits"]
-    return {
-        "scheduler": kind[0] if kind else "persistent",
-        "raster": raster[1] if raster else "heuristic",
-        "swizzle": int(numbers["swizzle"][1]) if numbers["swizzle"] else 1,
-        "splits": int(splits[1]) if splits else 1,
-    }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
+from mucc.kernels.workload import Estimate
 from mucc.target.facts import WIDEST_ACCESS
 
 
@@ -142,18 +142,7 @@ class GemmConfig:
     @property
     def transposed(self) -> GemmConfig:
         """The same product computed the other way round, by tiles of the same sizes."""
-        return replace(
-            self,
-            a_k_major=self.b_k_major,
-            b_k_major=self.a_k_major,
-            epilogue=self.epilogue.transposed,
-            exchanged=not self.exchanged,
-            blocks=self.blocks and self.blocks[::-1],
-            mixed=self.mixed and self.mixed.transposed,
-            granules=self.granules.transposed,
-            sparse=OTHER[self.sparse],
-            gathered=OTHER[self.gathered],
-        )
+        return replace(self, exchanged=not self.exchanged, **_transposed(self))
 
     @property
     def a_bytes(self) -> float:
@@ -175,6 +164,33 @@ class GemmConfig:
 
 OTHER = {"": "", "a": "b", "b": "a"}
 """What an operand is called in the transposed product."""
+
+
+class Transposed(TypedDict):
+    """The fields of a problem, and of a kernel for it, that differ in the transposed product."""
+
+    a_k_major: bool
+    b_k_major: bool
+    epilogue: Epilogue
+    blocks: tuple[int, int] | None
+    granules: Granules
+    sparse: str
+    mixed: Mixed | None
+    gathered: str
+
+
+def _transposed(product: Problem | GemmConfig) -> Transposed:
+    """What of a product is different where it is computed as Dᵀ = Bᵀ Aᵀ."""
+    return {
+        "a_k_major": product.b_k_major,
+        "b_k_major": product.a_k_major,
+        "epilogue": product.epilogue.transposed,
+        "blocks": (product.blocks[1], product.blocks[0]) if product.blocks else None,
+        "granules": product.granules.transposed,
+        "sparse": OTHER[product.sparse],
+        "mixed": product.mixed and product.mixed.transposed,
+        "gathered": OTHER[product.gathered],
+    }
 
 
 def stored_bytes(element_bytes: int, sparse: bool) -> float:
@@ -239,18 +255,7 @@ class Problem(NamedTuple):
     @property
     def transposed(self) -> Problem:
         """The problem of computing Dᵀ = Bᵀ Aᵀ."""
-        return self._replace(
-            a_k_major=self.b_k_major,
-            b_k_major=self.a_k_major,
-            epilogue=self.epilogue.transposed,
-            m=self.n,
-            n=self.m,
-            blocks=self.blocks and self.blocks[::-1],
-            granules=self.granules.transposed,
-            sparse=OTHER[self.sparse],
-            mixed=self.mixed and self.mixed.transposed,
-            gathered=OTHER[self.gathered],
-        )
+        return self._replace(m=self.n, n=self.m, **_transposed(self))
 
     def config(self, schedule: Schedule) -> GemmConfig:
         """The kernel that a schedule makes of the problem."""
@@ -273,6 +278,25 @@ class Problem(NamedTuple):
             gathered=seen.gathered,
             **shared,
         )
+
+
+class Pinned(TypedDict, total=False):
+    """Fields of a `Schedule` that are chosen already. A scheduler fixes raster, swizzle and splits too."""
+
+    tile: tuple[int, int, int]
+    cluster: tuple[int, int]
+    mainloop: str
+    scheduler: str
+    raster: str
+    swizzle: int
+    splits: int
+    stages: int
+    exchanged: bool
+    epilogue_tile: tuple[int, int]
+    pdl: bool
+
+
+NOTHING: Pinned = {}
 
 
 @dataclass(frozen=True)
@@ -303,39 +327,6 @@ class Schedule:
 
 _SHARED = tuple(f.name for f in fields(Schedule) if f.name in {g.name for g in fields(GemmConfig)})
 """The fields that a schedule hands on to a kernel's description as they are."""
-
-
-class Estimate(NamedTuple):
-    """How long a schedule is expected to take for a problem, and why."""
-
-    seconds: float
-    parts: Mapping[str, float]
-    """Seconds by what takes them: they add up to `seconds`."""
-    limit: str
-    """What binds: the part that most of the time goes to, in a word."""
-    waves: float
-    """Rounds in which the blocks work; a part of one where fewer tiles than places are there."""
-    blocks: int
-    """Thread blocks that work at the same time in a full wave."""
-    tail: float
-    """The share of the places in all waves that has no work, 0 to 1."""
-    flops: float
-    """Operations of the problem, of padded tiles none; a multiply-add is two."""
-    bytes: float
-    """Bytes that the kernel is expected to move between DRAM and L2."""
-
-    @staticmethod
-    def of(
-        parts: Mapping[str, float],
-        limit: str,
-        waves: float,
-        rounds: float,
-        blocks: int,
-        flops: float,
-        moved: float,
-    ) -> Estimate:
-        """That of parts which add up, where `waves` full rounds of work take `rounds` of them."""
-        return Estimate(sum(parts.values()), parts, limit, waves, blocks, 1 - waves / rounds, flops, moved)
 
 
 class Candidate(NamedTuple):

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from mucc.kernels.gemm.scheduling import copied_rules as rules
-from mucc.kernels.gemm.scheduling.config import Estimate, Problem, Schedule, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.sm90_schedule import TMA
 from mucc.kernels.gemm.scheduling.tma import TmaFamily
+from mucc.kernels.workload import Estimate
 from mucc.target.facts import WIDEST_ACCESS, Device, Facts
 
 

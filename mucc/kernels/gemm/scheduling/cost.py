@@ -10,7 +10,8 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import ALIGNED, Epilogue, Estimate, Problem, Schedule, operand_bytes
+from mucc.kernels.gemm.scheduling.config import ALIGNED, Epilogue, Problem, Schedule, operand_bytes
+from mucc.kernels.workload import Estimate
 from mucc.target.facts import WIDEST_ACCESS, Device, Facts
 
 LARGE, DEEP = 8192, 4096

@@ -11,9 +11,10 @@ from typing import Any
 from mucc.kernels.gemm.scheduling import multistage
 from mucc.kernels.gemm.scheduling import sm100_memory as memory
 from mucc.kernels.gemm.scheduling import sm100_rules as rules
-from mucc.kernels.gemm.scheduling.config import Estimate, Problem, Schedule, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.cost import Extents
 from mucc.kernels.gemm.scheduling.tma import TmaFamily
+from mucc.kernels.workload import Estimate
 from mucc.target.facts import Device, Facts
 
 SHAPES = (

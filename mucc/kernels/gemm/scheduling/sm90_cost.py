@@ -7,7 +7,7 @@ from math import ceil, inf
 from typing import Any, NamedTuple
 
 from mucc.kernels.gemm.scheduling import sm90_memory as memory
-from mucc.kernels.gemm.scheduling.config import Estimate, Problem, Schedule, operand_bytes, stored_bytes
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes, stored_bytes
 from mucc.kernels.gemm.scheduling.cost import (
     Extents,
     Walk,
@@ -18,6 +18,7 @@ from mucc.kernels.gemm.scheduling.cost import (
     preparing,
 )
 from mucc.kernels.gemm.scheduling.sm90_rules import SPLIT
+from mucc.kernels.workload import Estimate
 from mucc.target.facts import Device, Facts
 
 NEVER = Estimate(inf, {}, "nothing", 0.0, 0, 0.0, 0.0, 0.0)

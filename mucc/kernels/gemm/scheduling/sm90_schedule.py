@@ -11,10 +11,11 @@ from typing import Any
 from mucc.kernels.gemm.scheduling import multistage
 from mucc.kernels.gemm.scheduling import sm90_memory as memory
 from mucc.kernels.gemm.scheduling import sm90_rules as rules
-from mucc.kernels.gemm.scheduling.config import Estimate, Problem, Schedule, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.cost import Extents, Walk
 from mucc.kernels.gemm.scheduling.sm90_cost import Sm90Cost
 from mucc.kernels.gemm.scheduling.tma import TmaFamily
+from mucc.kernels.workload import Estimate
 from mucc.target.facts import Device, Facts
 
 COOPERATIVE = ((128, 256), (256, 128), (128, 192), (128, 128), (256, 64), (128, 64), (128, 32))
