@@ -17,8 +17,9 @@ from mucc.build.toolchain import assembly, discover, nvcc
 from mucc.cli import files
 from mucc.cli.main import main
 from mucc.cli.registry import COMMANDS
-from mucc.cli.reporting import exit_status
+from mucc.cli.reporting import Reporter
 from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Severity, Source, Span
+from mucc.diagnostics.codes import CODES
 
 MUCC = [sys.executable, "-m", "mucc"]
 PROGRAM = "kernel k\n"
@@ -219,12 +220,38 @@ def test_wrong_usage(argv: list[str], code: str, said: str, capsys: pytest.Captu
     assert Path("k.mcu").read_text() == PROGRAM
 
 
-def test_exit_statuses():
-    statuses = {
-        c: int(exit_status(c)) for c in ("MU0001", "MU1001", "MU5001", "MU5015", "MU5020", "MU5101", "MU6001")
-    }
-    assert list(statuses.values()) == [1, 1, 2, 2, 1, 3, 1]
-    assert exit_status("MU9001") == 4
+@pytest.mark.parametrize("code", CODES)
+def test_the_exit_status_of_an_error_is_that_of_its_entry(code: str):
+    reporter = Reporter(json=True)
+    reporter.add([Diagnostic(code, "as a warning", severity=Severity.WARNING)])
+    assert reporter.status == 0
+    reporter.add([Diagnostic(code, "as an error")])
+    assert reporter.status == CODES[code].status > 0
+
+
+def test_the_gravest_exit_status_counts():
+    reporter = Reporter(json=True)
+    for code, status in (
+        ("MU0001", 1),
+        ("MU5001", 2),
+        ("MU1001", 2),
+        ("MU5101", 3),
+        ("MU5020", 3),
+        ("MU9001", 4),
+    ):
+        reporter.add([Diagnostic(code, "wrong")])
+        assert reporter.status == status
+
+
+def test_exit_statuses_of_areas():
+    """What `mucc --help` and docs/errors.md say about statuses holds for whole areas of codes."""
+    statuses = {code: int(info.status) for code, info in CODES.items()}
+    assert {s for c, s in statuses.items() if c[:3] in ("MU0", "MU1", "MU2", "MU3")} == {1}
+    assert {s for c, s in statuses.items() if c.startswith("MU502")} == {1}
+    assert {s for c, s in statuses.items() if c.startswith("MU50") and not c.startswith("MU502")} == {2}
+    assert {s for c, s in statuses.items() if c[:4] in ("MU51", "MU52", "MU53")} == {3}
+    assert {s for c, s in statuses.items() if c.startswith("MU9")} == {4}
+    assert set(statuses.values()) == {1, 2, 3, 4}
 
 
 # Text levels and diagnostics
