@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
 from mucc.build.toolchain.flags import Kind
-from mucc.cli import candidates, files, options
+from mucc.cli import candidates, options
 from mucc.cli.command import command
 from mucc.cli.parameters import flag, option, repeated
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.diagnostics.internal import internal_error
@@ -76,7 +77,7 @@ class Arguments:
         metavar="[=DIR]",
         help="keep IR, C++, nvcc's intermediate files and its log in DIR (default: FILE.temps)",
         alone="",
-        complete=candidates.folders(),
+        complete=candidates.files(options.PROGRAM),
     )
     no_cache: bool = options.no_cache()
     nvcc: str | None = options.nvcc()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mucc.cli import files, options
+from mucc.cli import options
 from mucc.cli.command import command
 from mucc.cli.parameters import flag
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
 from mucc.diagnostics.usage import usage_error
 

@@ -121,9 +121,9 @@ class Command(click.Command, Generic[A]):
 
     def _unknown(self, ctx: click.Context, word: str, known: dict[str, Option]) -> DiagnosticError:
         flags = [flag for flag in known if flag.startswith("--")]
-        begun = [flag for flag in flags if word.startswith("--") and flag.startswith(word)]
+        begun = sorted(flag for flag in flags if word.startswith("--") and flag.startswith(word))
         if len(begun) > 1:
-            help = f"options are not abbreviated: did you mean {' or '.join(begun)}?"
+            help = f"options are not abbreviated: it may be {' or '.join(begun)}"
         elif meant := begun[0] if begun else did_you_mean(word, flags):
             help = f"did you mean '{meant}'?"
         else:
@@ -207,8 +207,9 @@ class Group(click.Group):
         return import_module(entry.module).main if entry else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Find the command; a line that begins with none is one of the default command."""
-        return super().parse_args(ctx, self.tool.with_command(args))
+        """Find the command: the first word, the word after `help`, or the default command."""
+        words = args[1:] if args[:1] == ["help"] else args
+        return super().parse_args(ctx, self.tool.with_command(words))
 
     def path_of(self, ctx: click.Context) -> str:
         """How a command is called: the default command without its name."""

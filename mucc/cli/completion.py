@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 from click import shell_completion as shells
 
-from mucc.cli import files
 from mucc.cli.command import Group, command
 from mucc.cli.parameters import argument
+from mucc.compiler import files
 from mucc.diagnostics.core import ExitStatus
 from mucc.diagnostics.usage import usage_error
 

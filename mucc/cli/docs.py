@@ -31,7 +31,10 @@ def main(args: Arguments, reporter: Reporter) -> int:
     if not asked:
         raise usage_error("which page?", "mucc docs --card, --grammar or --errors")
     if len(asked) > 1:
-        raise usage_error(f"argument --{asked[1]}: not allowed with argument --{asked[0]}", "use one of them")
+        raise usage_error(
+            f"argument --{asked[1]}: not allowed with argument --{asked[0]}",
+            "`mucc docs --help` lists the options",
+        )
     sys.stdout.write(page(asked[0]))
     return 0
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mucc.cli import files, options
+from mucc.cli import options
 from mucc.cli.command import command
 from mucc.cli.parameters import flag
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, ExitStatus, Source
 from mucc.diagnostics.usage import usage_error

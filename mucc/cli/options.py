@@ -92,7 +92,16 @@ def nvcc(help: str = "the nvcc to use, or the CUDA toolkit that holds it") -> st
 
 def jobs(help: str, alone: str | None = None) -> int | None:
     """How much runs at a time, and the number where the option has none."""
-    return option(None, "-j", "--jobs", type=int, metavar="N", help=help, alone=alone)
+    return option(
+        None,
+        "-j",
+        "--jobs",
+        type=int,
+        metavar="N",
+        help=help,
+        alone=alone,
+        complete=candidates.files(PROGRAM) if alone else None,
+    )
 
 
 def card(help: str) -> str | None:

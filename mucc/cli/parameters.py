@@ -49,7 +49,7 @@ class Looks(TypedDict):
     help: str
     metavar: NotRequired[str]
     choices: NotRequired[Sequence[str]]
-    complete: NotRequired[Complete]
+    complete: NotRequired[Complete | None]
     section: NotRequired[str]
     alone: NotRequired[str | None]
 

@@ -7,10 +7,11 @@ import secrets
 import sys
 from dataclasses import dataclass
 
-from mucc.cli import files, options
+from mucc.cli import options
 from mucc.cli.command import command
 from mucc.cli.parameters import option
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import ExitStatus
 from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mucc.cli import candidates, files, options
+from mucc.cli import candidates, options
 from mucc.cli.command import command
 from mucc.cli.parameters import option
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text

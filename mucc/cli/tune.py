@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from mucc.cli import files
 from mucc.cli.command import command
 from mucc.cli.reporting import Reporter
 from mucc.cli.tune_options import DESCRIPTION, EPILOG, Arguments, action_of
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.diagnostics.usage import usage_error
 

@@ -14,10 +14,10 @@ from typing import IO
 import pytest
 
 from mucc.build.toolchain import assembly, discover, nvcc
-from mucc.cli import files
 from mucc.cli.main import main
 from mucc.cli.registry import COMMANDS
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics import Diagnostic, DiagnosticError, DiagnosticSink, Severity, Source, Span
 from mucc.diagnostics.codes import CODES
 

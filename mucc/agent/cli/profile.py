@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mucc.agent.cli import options as agent_options
-from mucc.cli import candidates, files, options
+from mucc.cli import candidates, options
 from mucc.cli.command import command
 from mucc.cli.parameters import flag, option
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
 from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text

@@ -6,10 +6,11 @@ import os
 import sys
 from dataclasses import dataclass
 
-from mucc.cli import candidates, files, options
+from mucc.cli import candidates, options
 from mucc.cli.command import command
 from mucc.cli.parameters import arguments, option
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.diagnostics.usage import usage_error
 
