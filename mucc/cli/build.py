@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
 from mucc.build.toolchain.flags import Kind
-from mucc.cli import files
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_dims, add_target, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import flag, option, repeated
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.diagnostics.internal import internal_error
+from mucc.diagnostics.usage import usage_error
 
 if TYPE_CHECKING:
     from mucc.build.pool import Pool
@@ -40,92 +42,54 @@ BY_SUFFIX = {".cu": "cu", ".ptx": "ptx", ".cubin": "cubin", ".h": "header", ".so
 DESCRIPTION = "Compile a .mcu program into a loadable .so, or print one of the levels on the way."
 
 
-def parser() -> Parser:
-    """The options of the default command."""
-    p = Parser("build", DESCRIPTION, usage="mucc FILE [-o OUT] [options]")
-    kinds = "\n".join(f"  {kind:<9} {text}" for kind, text in EMIT.items())
-    p.epilog = f"kinds of --emit:\n{kinds}"
-    p.add_argument("files", nargs="*", metavar="FILE", help="a .mcu file, or - for stdin")
-    p.add_argument(
-        "-o",
-        metavar="OUT",
-        dest="output",
-        help="where to write (default: FILE.so in this directory; text goes to stdout)",
-    )
-    p.add_argument(
-        "--emit",
-        choices=EMIT,
-        metavar="KIND",
-        help="what to make, see below (default: as the name of OUT ends, or so)",
-    )
-    add_target(p)
-    add_dims(p)
-    p.add_argument(
-        "--no-tuned", action="store_true", help="choose schedules by the model, whatever `mucc tune` measured"
-    )
-    p.add_argument(
-        "--explain-schedule",
-        action="store_true",
-        help="say what each contraction's schedule should cost, and why; builds nothing",
-    )
-    p.add_argument("--json", action="store_true", help="print JSON, with --explain-schedule")
-    p.add_argument(
-        "--print-ir-after-all", action="store_true", help="print the IR after every pass to stderr"
-    )
-    p.add_argument(
-        "--print-ir-after",
-        action="append",
-        metavar="PASS",
-        help="print the IR after this pass to stderr; may be given several times",
-    )
-    p.add_argument(
-        "--save-temps",
-        metavar="[=DIR]",
-        help="keep IR, C++, nvcc's intermediate files and its log in DIR (default: FILE.temps)",
-    )
-    p.add_argument(
-        "--no-cache", action="store_true", help="neither use nor fill the cache of compiled kernels"
-    )
-    p.add_argument("--nvcc", metavar="PATH", help="the nvcc to use, or the CUDA toolkit that holds it")
-    p.add_argument(
-        "--plain-nvcc",
-        action="store_true",
-        help="let nvcc compile each program in one piece, instead of from parts that the cache may know",
-    )
-    p.add_argument(
-        "-j",
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="how much runs at a time (default: as cores and memory allow)",
-    )
-    p.add_argument("--timeout", type=float, metavar="SECONDS", help="stop a compiler after this time")
-    add_diagnostics(p)
-    return p
+EPILOG = "\n".join(("kinds of --emit:", *(f"  {kind:<9} {text}" for kind, text in EMIT.items())))
 
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    files: list[str] = field(default_factory=list[str])
-    output: str | None = None
-    emit: str | None = None
-    target: str = DEFAULT_TARGET
-    dims: list[str] = field(default_factory=list[str])
-    no_tuned: bool = False
-    explain_schedule: bool = False
-    json: bool = False
-    print_ir_after_all: bool = False
-    print_ir_after: list[str] = field(default_factory=list[str])
-    save_temps: str | None = None
-    no_cache: bool = False
-    nvcc: str | None = None
-    plain_nvcc: bool = False
-    jobs: int | None = None
-    timeout: float | None = None
-    diagnostics: str = "text"
-    verbose: bool = False
+    files: list[str] = options.programs("a .mcu file, or - for stdin")
+    output: str | None = options.output(
+        "where to write (default: FILE.so in this directory; text goes to stdout)"
+    )
+    emit: str | None = option(
+        None,
+        choices=tuple(EMIT),
+        metavar="KIND",
+        help="what to make, see below (default: as the name of OUT ends, or so)",
+    )
+    target: str = options.target()
+    dims: list[str] = options.typical_dims()
+    no_tuned: bool = options.no_tuned()
+    explain_schedule: bool = flag(
+        help="say what each contraction's schedule should cost, and why; builds nothing"
+    )
+    json: bool = options.json("print JSON, with --explain-schedule")
+    print_ir_after_all: bool = flag(help="print the IR after every pass to stderr")
+    print_ir_after: list[str] = repeated(
+        metavar="PASS",
+        help="print the IR after this pass to stderr; may be given several times",
+        complete=candidates.words(candidates.pass_names),
+    )
+    save_temps: str | None = option(
+        None,
+        metavar="[=DIR]",
+        help="keep IR, C++, nvcc's intermediate files and its log in DIR (default: FILE.temps)",
+        alone="",
+        complete=candidates.files(options.PROGRAM),
+    )
+    no_cache: bool = options.no_cache()
+    nvcc: str | None = options.nvcc()
+    plain_nvcc: bool = flag(
+        help="let nvcc compile each program in one piece, instead of from parts that the cache may know"
+    )
+    jobs: int | None = options.jobs("how much runs at a time (default: as cores and memory allow)", alone="0")
+    timeout: float | None = option(
+        None, type=float, metavar="SECONDS", help="stop a compiler after this time"
+    )
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -145,9 +109,9 @@ class Arguments:
         return () if self.print_ir_after_all else tuple(self.print_ir_after)
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="FILE [-o OUT] [options]", epilog=EPILOG)
+def main(args: Arguments, reporter: Reporter) -> int:
     """Build every file of the command line; the reporter holds what went wrong."""
-    args = parser().parse(list(_words(argv)), Arguments())
     if not args.files:
         raise usage_error("no input file", "give the name of a .mcu file: mucc kernel.mcu -o kernel.so")
     if len(args.files) > 1 and args.output is not None:
@@ -191,17 +155,6 @@ def main(argv: list[str], reporter: Reporter) -> int:
         return 0
     _several(steps, args, reporter)
     return 0
-
-
-def _words(argv: list[str]) -> Iterator[str]:
-    """The command line with values for options that may go without: else they would take a file for it."""
-    for i, word in enumerate(argv):
-        if word == "--save-temps":
-            yield "--save-temps="
-        elif word in ("-j", "--jobs") and not "".join(argv[i + 1 : i + 2]).lstrip("-").isdigit():
-            yield "--jobs=0"
-        else:
-            yield word
 
 
 @dataclass(frozen=True, slots=True)

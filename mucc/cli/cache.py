@@ -6,9 +6,12 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import argument, option
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, Severity
+from mucc.diagnostics.usage import usage_error
 
 if TYPE_CHECKING:
     from mucc.build.cache.upkeep import Report, Stats
@@ -29,31 +32,27 @@ SHOWN = 8
 """The paths of damaged entries that a diagnostic lists."""
 
 
+ACTIONS = ("stats", "clear", "warm", "verify")
+
+
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    action: str = "stats"
-    json: bool = False
-    target: str | None = None
-    jobs: int | None = None
-
-
-def parser() -> Parser:
-    """The options of `mucc cache`."""
-    p = Parser("cache", DESCRIPTION)
-    p.epilog = EPILOG
-    choices = ("stats", "clear", "warm", "verify")
-    p.add_argument("action", nargs="?", choices=choices, metavar="|".join(choices), help="default: stats")
-    p.add_argument("--json", action="store_true", help="print JSON")
-    p.add_argument("--target", metavar="ARCH", help=f"with warm: the GPU (default: {DEFAULT_TARGET})")
-    p.add_argument("-j", "--jobs", type=int, metavar="N", help="with warm: how much runs at a time")
-    return p
+    action: str = argument("stats", choices=ACTIONS, metavar="|".join(ACTIONS), help="what to do")
+    json: bool = options.json("print JSON")
+    target: str | None = option(
+        None,
+        metavar="ARCH",
+        help=f"with warm: the GPU (default: {options.DEFAULT_TARGET})",
+        complete=candidates.words(candidates.target_names),
+    )
+    jobs: int | None = options.jobs("with warm: how much runs at a time")
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="[stats | clear | warm | verify] [options]", epilog=EPILOG)
+def main(args: Arguments, reporter: Reporter) -> int:
     """Do one of the actions. Raises MU5203 where the cache cannot be cleared or looked through."""
-    args = parser().parse(argv, Arguments())
     if args.action == "warm":
         return _warm(args, reporter)
     if args.target is not None or args.jobs is not None:
@@ -86,7 +85,7 @@ def _warm(args: Arguments, reporter: Reporter) -> int:
     from mucc.build.warm import warm
     from mucc.target import get_target
 
-    warm(get_target(args.target or DEFAULT_TARGET).name, args.jobs, reporter)
+    warm(get_target(args.target or options.DEFAULT_TARGET).name, args.jobs, reporter)
     return ExitStatus.GOOD
 
 

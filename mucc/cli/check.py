@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mucc.cli import files
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_dims, add_target, usage_error
+from mucc.cli import options
+from mucc.cli.command import command
+from mucc.cli.parameters import flag
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+from mucc.diagnostics.usage import usage_error
 
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    files: list[str] = field(default_factory=list[str])
-    language: bool = False
-    target: str = DEFAULT_TARGET
-    dims: list[str] = field(default_factory=list[str])
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc check`."""
-    p = Parser("check", "Report errors and warnings without compiling.", usage="mucc check FILE... [options]")
-    p.add_argument("files", nargs="*", metavar="FILE", help="a .mcu file, or - for stdin")
-    p.add_argument(
-        "--language",
-        action="store_true",
-        help="check the language only, whatever kernels there are",
-    )
-    add_target(p)
-    add_dims(p)
-    add_diagnostics(p)
-    return p
+    files: list[str] = options.programs("a .mcu file, or - for stdin")
+    language: bool = flag(help="check the language only, whatever kernels there are")
+    target: str = options.target()
+    dims: list[str] = options.typical_dims()
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, "Report errors and warnings without compiling.", usage="FILE... [options]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Check every file, and report on all of them."""
-    args = parser().parse(argv, Arguments())
     if not args.files:
         raise usage_error("no input file", "give the names of .mcu files: mucc check kernel.mcu")
     if args.language and args.dims:

@@ -7,48 +7,42 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import argument
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.usage import usage_error
+
+DESCRIPTION = """\
+Known cards with what the maker states and what was measured; or measure the card at hand.
+
+  list        every card that is known
+  show CARD   its figures
+  calibrate   measure copy, products and launch here, and keep what was found for `mucc sol`"""
+
+ACTIONS = ("list", "show", "calibrate")
 
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    action: str = "list"
-    card: str | None = None
-    json: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc device`."""
-    p = Parser(
-        "device",
-        "Known cards with what the maker states and what was measured; or measure the card at hand.\n\n"
-        "  list        every card that is known\n"
-        "  show CARD   its figures\n"
-        "  calibrate   measure copy, products and launch here, and keep what was found for `mucc sol`",
-        usage="mucc device [list | show CARD | calibrate] [options]",
+    action: str = argument("list", choices=ACTIONS, metavar="|".join(ACTIONS), help="what to do")
+    card: str | None = argument(
+        None,
+        metavar="CARD",
+        help="a card of the list, such as h200",
+        complete=candidates.words(candidates.card_names),
     )
-    p.add_argument(
-        "action",
-        nargs="?",
-        choices=("list", "show", "calibrate"),
-        metavar="list|show|calibrate",
-        help="what to do (default: list)",
-    )
-    p.add_argument("card", nargs="?", metavar="CARD", help="a card of the list, such as h200")
-    p.add_argument("--json", action="store_true", help="print figures as JSON")
-    add_diagnostics(p)
-    return p
+    json: bool = options.json("print figures as JSON")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="[list | show CARD | calibrate] [options]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """List, show or calibrate."""
-    args = parser().parse(argv, Arguments())
     if args.action == "show" and args.card is None:
         raise usage_error("`show` takes the name of a card", "for example: mucc device show h200")
     if args.action != "show" and args.card is not None:

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from mucc.cli.parsing import Parser, usage_error
+from mucc.cli.command import command
+from mucc.cli.parameters import flag
 from mucc.cli.reporting import Reporter
+from mucc.diagnostics.usage import usage_error
 
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    page: str | None = None
-
-
-def parser() -> Parser:
-    """The options of `mucc docs`."""
-    p = Parser("docs", "Print documentation that is made from the compiler itself.")
-    group = p.add_mutually_exclusive_group()
-    for name, text in (
-        ("card", "the language on one page: enough to write correct programs from"),
-        ("grammar", "the grammar in EBNF"),
-        ("errors", "every diagnostic code with its explanation, as Markdown"),
-    ):
-        group.add_argument(f"--{name}", action="store_const", const=name, dest="page", help=text)
-    return p
+    card: bool = flag(help="the language on one page: enough to write correct programs from")
+    grammar: bool = flag(help="the grammar in EBNF")
+    errors: bool = flag(help="every diagnostic code with its explanation, as Markdown")
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(
+    Arguments,
+    "Print documentation that is made from the compiler itself.",
+    usage="--card | --grammar | --errors",
+)
+def main(args: Arguments, reporter: Reporter) -> int:
     """Print the page that was asked for."""
-    args = parser().parse(argv, Arguments())
-    sys.stdout.write(page(args.page))
+    asked = [f.name for f in fields(args) if getattr(args, f.name)]
+    if not asked:
+        raise usage_error("which page?", "mucc docs --card, --grammar or --errors")
+    if len(asked) > 1:
+        raise usage_error(
+            f"argument --{asked[1]}: not allowed with argument --{asked[0]}",
+            "`mucc docs --help` lists the options",
+        )
+    sys.stdout.write(page(asked[0]))
     return 0
 
 
-def page(name: str | None) -> str:
-    """The text of a page. Raises MU5001 where none was asked for."""
+def page(name: str) -> str:
+    """The text of a page."""
     match name:
         case "card":
             from mucc.frontend.reference import card
@@ -47,9 +50,7 @@ def page(name: str | None) -> str:
             from mucc.frontend.grammar import grammar
 
             return grammar()
-        case "errors":
+        case _:
             from mucc.diagnostics.explain import errors_page
 
             return errors_page()
-        case _:
-            raise usage_error("which page?", "mucc docs --card, --grammar or --errors")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 
-from mucc.cli.parsing import Parser
+from mucc.cli import options
+from mucc.cli.command import command
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
 
@@ -18,23 +19,15 @@ _LACKING = {"build": "missing", "run": "no", "comfort": "no"}
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    json: bool = False
-    nvcc: str | None = None
-
-
-def parser() -> Parser:
-    """The options of `mucc doctor`."""
-    p = Parser("doctor", DESCRIPTION)
-    p.add_argument("--json", action="store_true", help="print JSON")
-    p.add_argument("--nvcc", metavar="PATH", help="examine this nvcc or CUDA toolkit")
-    return p
+    json: bool = options.json("print JSON")
+    nvcc: str | None = options.nvcc("examine this nvcc or CUDA toolkit")
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="[options]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Print the findings; exit status 3 where a build is impossible."""
-    args = parser().parse(argv, Arguments())
     from mucc.build.toolchain.doctor import examine
     from mucc.version import __version__
 

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mucc.cli.parsing import Parser
+from mucc.cli import candidates
+from mucc.cli.command import command
+from mucc.cli.parameters import arguments
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    codes: list[str] = field(default_factory=list[str])
-
-
-def parser() -> Parser:
-    """The options of `mucc explain`."""
-    p = Parser("explain", "Say what a diagnostic code means. Without a code, list them all.")
-    p.add_argument("codes", nargs="*", metavar="CODE", help="such as MU3004, or just 3004")
-    return p
+    codes: list[str] = arguments(
+        metavar="CODE", help="such as MU3004, or just 3004", complete=candidates.words(candidates.codes)
+    )
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, "Say what a diagnostic code means. Without a code, list them all.", usage="[CODE...]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Print the explanation of every code asked for. Raises MU5003 for one that does not exist."""
-    args = parser().parse(argv, Arguments())
     from mucc.diagnostics import explain
 
     if not args.codes:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mucc.cli import files
-from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli import options
+from mucc.cli.command import command
+from mucc.cli.parameters import flag
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, ExitStatus, Source
+from mucc.diagnostics.usage import usage_error
 
 DESCRIPTION = """\
 Rewrite .mcu files in the one canonical layout, in place. With - for the file, stdin goes to stdout.
@@ -17,28 +20,18 @@ Exit status of --check and --diff: 1 where a file is not in that layout."""
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    files: list[str] = field(default_factory=list[str])
-    check: bool = False
-    diff: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc fmt`."""
-    p = Parser("fmt", DESCRIPTION, usage="mucc fmt FILE... [--check] [--diff]")
-    p.add_argument("files", nargs="*", metavar="FILE", help="a .mcu file, or - for stdin to stdout")
-    p.add_argument("--check", action="store_true", help="name the files that would change; write nothing")
-    p.add_argument("--diff", action="store_true", help="show what would change; write nothing")
-    add_diagnostics(p)
-    return p
+    files: list[str] = options.programs("a .mcu file, or - for stdin to stdout")
+    check: bool = flag(help="name the files that would change; write nothing")
+    diff: bool = flag(help="show what would change; write nothing")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="FILE... [--check] [--diff]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Format every file; a file with syntax errors stays as it is."""
-    args = parser().parse(argv, Arguments())
     if not args.files:
         raise usage_error("no input file", "give the names of .mcu files, or - for stdin")
     changed = False

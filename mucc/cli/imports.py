@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mucc.cli import files
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, check_limits, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import flag, option, repeated
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, Severity
+from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
@@ -20,86 +24,54 @@ COMPUTES = ("f32", "tf32", "tf32x3")
 ROUNDS = ("fused", "eager")
 
 
+DESCRIPTION = """\
+Import a PyTorch module: FILE defines Model, get_inputs() and get_init_inputs(), as KernelBench's
+problems do. Writes the .mcu program of what mucc compiles, and a driver in Python that runs it,
+with PyTorch for the rest. FILE runs in a process of its own with bounded time and memory."""
+
+
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    file: str = ""
-    dynamic: list[str] = field(default_factory=list[str])
-    output: str | None = None
-    driver: str | None = None
-    name: str | None = None
-    target: str = DEFAULT_TARGET
-    whole: bool = False
-    compute: str | None = None
-    round: str = "fused"
-    list: bool = False
-    verify: bool = False
-    scale_down: bool = False
-    time_limit: float = 120.0
-    memory_limit: int = 8192
-    json: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc import`."""
-    p = Parser(
-        "import",
-        "Import a PyTorch module: FILE defines Model, get_inputs() and get_init_inputs(), as KernelBench's\n"
-        "problems do. Writes the .mcu program of what mucc compiles, and a driver in Python that runs it,\n"
-        "with PyTorch for the rest. FILE runs in a process of its own with bounded time and memory.",
-        usage="mucc import FILE [-o OUT.mcu] [options]",
+    file: str = options.program("a problem file (.py)", options.PROBLEM)
+    output: str | None = options.output("the .mcu file to write (default: stdout)")
+    driver: str | None = option(
+        None,
+        metavar="FILE",
+        help="the driver to write (default: OUT with _driver.py; none without -o)",
+        complete=candidates.files(options.PROBLEM),
     )
-    p.add_argument("file", nargs="?", metavar="FILE", help="a problem file (.py)")
-    p.add_argument("-o", dest="output", metavar="OUT", help="the .mcu file to write (default: stdout)")
-    p.add_argument(
-        "--driver", metavar="FILE", help="the driver to write (default: OUT with _driver.py; none without -o)"
-    )
-    p.add_argument("--name", help="what the kernel is called (default: after FILE)")
-    p.add_argument(
-        "--whole", action="store_true", help="keep all that the language says in kernels, compiled or not yet"
-    )
-    p.add_argument(
-        "--compute",
+    name: str | None = option(None, metavar="NAME", help="what the kernel is called (default: after FILE)")
+    whole: bool = flag(help="keep all that the language says in kernels, compiled or not yet")
+    compute: str | None = option(
+        None,
         choices=COMPUTES,
         help="format of f32 products (default: as torch is set up: f32, and tf32 for convolutions)",
     )
-    p.add_argument(
-        "--round",
+    round: str = option(
+        "fused",
         choices=ROUNDS,
-        help="f16 and bf16: round what is stored and converted (fused, the default), or each result (eager)",
+        help="f16 and bf16: round what is stored and converted (fused), or each result (eager)",
     )
-    p.add_argument("--list", action="store_true", help="print what becomes of each operation, and its share")
-    p.add_argument(
-        "--verify", action="store_true", help="compare with PyTorch on random inputs, on the CPU, in float64"
-    )
-    p.add_argument(
-        "--scale-down", action="store_true", help="import at small sizes: reduces the file's own numbers"
-    )
-    p.add_argument(
-        "--dynamic",
-        action="append",
+    list: bool = flag(help="print what becomes of each operation, and its share")
+    verify: bool = flag(help="compare with PyTorch on random inputs, on the CPU, in float64")
+    scale_down: bool = flag(help="import at small sizes: reduces the file's own numbers")
+    dynamic: builtins.list[str] = repeated(
         metavar="X:0=M,...",
         help="extents that stay open: axes of arguments with their dims; auto for all that can",
     )
-    p.add_argument("--time-limit", type=float, metavar="S", help="seconds that FILE may take (default: 120)")
-    p.add_argument(
-        "--memory-limit",
-        type=int,
-        metavar="MIB",
-        help="memory that FILE may take beside torch (8192)",
-    )
-    p.add_argument("--json", action="store_true", help="print everything as one JSON object")
-    add_target(p)
-    add_diagnostics(p)
-    return p
+    time_limit: float = options.time_limit(120.0, "seconds that FILE may take")
+    memory_limit: int = options.memory_limit("memory that FILE may take beside torch")
+    json: bool = options.json("print everything as one JSON object")
+    target: str = options.target()
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="FILE [-o OUT.mcu] [options]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Import one file."""
-    args = parser().parse(argv, Arguments())
     request = _request(args)
     from mucc.torch.importer.sandbox import run
 
@@ -119,7 +91,7 @@ def _request(args: Arguments) -> Request:
         raise usage_error("no problem file", "mucc import problem.py -o problem.mcu")
     if args.list and args.json:
         raise usage_error("--list and --json both want stdout", "--json has what --list prints")
-    check_limits(args.time_limit, args.memory_limit)
+    options.check_limits(args.time_limit, args.memory_limit)
     get_target(args.target)
     if args.name is not None and not is_name(args.name):
         help = "names are ASCII letters, digits and _, and no reserved words"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 from mucc.cli import start, streams
-from mucc.cli.registry import COMMANDS, Command
+from mucc.cli.registry import MUCC, Tool
 from mucc.cli.reporting import Reporter, asks_for_json
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
 from mucc.diagnostics.internal import internal_error
@@ -18,40 +16,6 @@ from mucc.process.interrupts import Terminated
 
 BROKEN_PIPE = 141
 """128 + the number of the signal, as a shell reports it."""
-
-HELP = """\
-mucc compiles .mcu programs into CUTLASS kernels and loadable .so files.
-
-usage: mucc FILE [-o OUT] [options]
-       mucc COMMAND [arguments]
-
-commands:
-{commands}
-
-`mucc build --help` lists the options of the default command, `mucc COMMAND --help` those of any other.
-Exit status: 0 good, 1 errors in the program, 2 wrong usage, 3 toolchain or environment, 4 a defect of mucc.
-"""
-
-
-@dataclass(frozen=True)
-class Tool:
-    """A program of several commands: `mucc`, and others that share its manners."""
-
-    name: str
-    help: str
-    """The text of `--help`, with a place for the commands."""
-    commands: Mapping[str, Command]
-    default: str | None = None
-    """The command of a line that begins with a file."""
-
-    def help_text(self) -> str:
-        """The text of `--help`, made without importing any command."""
-        width = max(map(len, self.commands))
-        rows = (f"  {name:<{width}}  {command.help}" for name, command in self.commands.items())
-        return self.help.format(commands="\n".join(rows))
-
-
-MUCC = Tool("mucc", HELP, COMMANDS, "build")
 
 SOURCE = ".mcu"
 """How the names of programs end."""
@@ -74,6 +38,7 @@ def _unknown_command(tool: Tool, word: str) -> DiagnosticError:
 
 
 def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
+    """Answer what needs no command, or run a command. Raises MU5002 for one that does not exist."""
     if argv[:1] == ["help"] and len(argv) > 1 and argv[1] in tool.commands:
         argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -85,15 +50,13 @@ def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
         sys.stdout.write(f"{tool.name} {__version__}\n")
         return ExitStatus.GOOD
     word = argv[0]
-    if word in tool.commands:
-        argv = argv[1:]
-    elif tool.default is None or (word.isidentifier() and not os.path.exists(word)):
+    if word not in tool.commands and (
+        tool.default is None or (word.isidentifier() and not os.path.exists(word))
+    ):
         raise _unknown_command(tool, word)
-    else:
-        word = tool.default
-    from importlib import import_module
+    from mucc.cli import command
 
-    return import_module(tool.commands[word].module).main(argv, reporter)
+    return command.run(tool, argv, reporter)
 
 
 def _unexpected(error: Exception, verbose: bool) -> Diagnostic:
@@ -124,6 +87,10 @@ def _flush(reporter: Reporter) -> None:
 def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
     """Run one command line and return the exit status; nothing but a defect raises."""
     argv = sys.argv[1:] if argv is None else argv
+    if instruction := os.environ.get(tool.completion_variable):
+        from mucc.cli.completion import answer
+
+        return answer(tool, instruction)
     verbose = "--verbose" in argv or "-v" in argv
     reporter = Reporter(json=asks_for_json(argv), verbose=verbose)
     interrupts.farewell = reporter.farewell
@@ -133,8 +100,6 @@ def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
             status = ExitStatus.GOOD
-        except SystemExit as leave:  # argparse, after --help
-            status = leave.code if isinstance(leave.code, int) else ExitStatus.GOOD
         except (BrokenPipeError, KeyboardInterrupt):
             raise
         except Exception as error:

@@ -18,7 +18,7 @@ from xdsl.transforms import get_all_passes as get_xdsl_passes
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from mucc.cli.files import LARGEST
+from mucc.compiler.files import LARGEST
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, bounded
 from mucc.diagnostics.render import render_text

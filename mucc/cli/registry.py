@@ -1,33 +1,80 @@
 """Every subcommand: its name, one line of help, and the module that runs it.
 
-A command module defines `main(argv: list[str], reporter: Reporter) -> int`. Nothing is imported
-before a command is chosen, so that `mucc --help` stays fast.
+A command module defines `main`, made by `mucc.cli.command.command`. Nothing is imported before a command is
+chosen, so that `mucc --help` stays fast; that page is made from the lines below.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Command(NamedTuple):
+class Entry(NamedTuple):
     """One subcommand."""
 
     module: str
     help: str
 
 
-COMMANDS: dict[str, Command] = {
-    "build": Command("mucc.cli.build", "compile FILE (the default command)"),
-    "check": Command("mucc.cli.check", "report errors and warnings without compiling"),
-    "fmt": Command("mucc.cli.fmt", "rewrite files in the one canonical layout"),
-    "run": Command("mucc.cli.run", "compile, run, compare with the interpreter, and time"),
-    "import": Command("mucc.cli.imports", "make a program of a PyTorch module (a KernelBench problem file)"),
-    "tune": Command("mucc.cli.tune", "search for the fastest schedules by measuring, and remember them"),
-    "sol": Command("mucc.cli.sol", "the speed of light: what no implementation is faster than"),
-    "device": Command("mucc.cli.device", "list known cards, or measure the ceilings of the one at hand"),
-    "explain": Command("mucc.cli.explain", "say what a diagnostic code means and how to mend it"),
-    "docs": Command("mucc.cli.docs", "print the reference card, the grammar or the list of codes"),
-    "doctor": Command("mucc.cli.doctor", "show what was found on this machine and what is missing"),
-    "cache": Command("mucc.cli.cache", "show, clear, fill or check the cache of what was compiled"),
-    "targets": Command("mucc.cli.targets", "list the GPUs that can be compiled for"),
+@dataclass(frozen=True)
+class Tool:
+    """A program of several commands: `mucc` and `mucc-agent`."""
+
+    name: str
+    help: str
+    """The text of `--help`, with a place for the commands."""
+    commands: Mapping[str, Entry]
+    default: str | None = None
+    """The command of a line that begins with a file or an option."""
+
+    @property
+    def completion_variable(self) -> str:
+        """The variable of the environment by which a shell asks for completion."""
+        return f"_{self.name.replace('-', '_').upper()}_COMPLETE"
+
+    def help_text(self) -> str:
+        """The text of `--help`, made without importing any command."""
+        width = max(map(len, self.commands))
+        rows = (f"  {name:<{width}}  {entry.help}" for name, entry in self.commands.items())
+        return self.help.format(commands="\n".join(rows))
+
+    def with_command(self, argv: list[str]) -> list[str]:
+        """A command line that begins with its command: the default one where it names none."""
+        if self.default is None or not argv or argv[0] in self.commands:
+            return argv
+        return [self.default, *argv]
+
+
+COMMANDS: dict[str, Entry] = {
+    "build": Entry("mucc.cli.build", "compile FILE (the default command)"),
+    "check": Entry("mucc.cli.check", "report errors and warnings without compiling"),
+    "fmt": Entry("mucc.cli.fmt", "rewrite files in the one canonical layout"),
+    "run": Entry("mucc.cli.run", "compile, run, compare with the interpreter, and time"),
+    "import": Entry("mucc.cli.imports", "make a program of a PyTorch module (a KernelBench problem file)"),
+    "tune": Entry("mucc.cli.tune", "search for the fastest schedules by measuring, and remember them"),
+    "sol": Entry("mucc.cli.sol", "the speed of light: what no implementation is faster than"),
+    "device": Entry("mucc.cli.device", "list known cards, or measure the ceilings of the one at hand"),
+    "explain": Entry("mucc.cli.explain", "say what a diagnostic code means and how to mend it"),
+    "docs": Entry("mucc.cli.docs", "print the reference card, the grammar or the list of codes"),
+    "doctor": Entry("mucc.cli.doctor", "show what was found on this machine and what is missing"),
+    "cache": Entry("mucc.cli.cache", "show, clear, fill or check the cache of what was compiled"),
+    "targets": Entry("mucc.cli.targets", "list the GPUs that can be compiled for"),
+    "completion": Entry("mucc.cli.completion", "print a script that completes command lines in a shell"),
 }
+
+HELP = """\
+mucc compiles .mcu programs into CUTLASS kernels and loadable .so files.
+
+usage: mucc FILE [-o OUT] [options]
+       mucc COMMAND [arguments]
+
+commands:
+{commands}
+
+`mucc build --help` lists the options of the default command, `mucc COMMAND --help` those of any other.
+Exit status: 0 good, 1 errors in the program, 2 wrong usage, 3 toolchain or environment, 4 a defect of mucc.
+"""
+
+MUCC = Tool("mucc", HELP, COMMANDS, "build")

@@ -16,53 +16,6 @@ if TYPE_CHECKING:
     from mucc.build.progress import Display
     from mucc.process.interrupts import Terminated
 
-_STATUS = {
-    "MU4001": ExitStatus.USAGE,
-    "MU50": ExitStatus.USAGE,
-    "MU502": ExitStatus.PROGRAM,
-    "MU5": ExitStatus.TOOLCHAIN,
-    "MU5401": ExitStatus.USAGE,
-    "MU5403": ExitStatus.USAGE,
-    "MU5406": ExitStatus.USAGE,
-    "MU605": ExitStatus.USAGE,
-    "MU607": ExitStatus.TOOLCHAIN,
-    "MU700": ExitStatus.TOOLCHAIN,
-    "MU710": ExitStatus.TOOLCHAIN,
-    "MU7203": ExitStatus.TOOLCHAIN,
-    "MU7204": ExitStatus.TOOLCHAIN,
-    "MU7205": ExitStatus.USAGE,
-    "MU7206": ExitStatus.USAGE,
-    "MU7207": ExitStatus.USAGE,
-    "MU7210": ExitStatus.TOOLCHAIN,
-    "MU7212": ExitStatus.TOOLCHAIN,
-    "MU7235": ExitStatus.TOOLCHAIN,
-    "MU7236": ExitStatus.TOOLCHAIN,
-    "MU7237": ExitStatus.TOOLCHAIN,
-    "MU7238": ExitStatus.TOOLCHAIN,
-    "MU7239": ExitStatus.USAGE,
-    "MU724": ExitStatus.TOOLCHAIN,
-    "MU7250": ExitStatus.USAGE,
-    "MU7251": ExitStatus.USAGE,
-    "MU7252": ExitStatus.TOOLCHAIN,
-    "MU7253": ExitStatus.TOOLCHAIN,
-}
-"""Exit status by the longest matching prefix of a code; see `exit_status`."""
-
-
-def exit_status(code: str) -> ExitStatus:
-    """The exit status that an error of this code leads to.
-
-    MU50xx is wrong usage, but for MU502x, which is about a file's contents; so are unknown targets, cards
-    and kernels, and dims without a value. The rest of MU5xxx is the toolchain or the environment; MU9xxx is a
-    defect of mucc; all else is an error in the program.
-    """
-    if code.startswith("MU9"):
-        return ExitStatus.INTERNAL
-    for size in (6, 5, 4, 3):
-        if (status := _STATUS.get(code[:size])) is not None:
-            return status
-    return ExitStatus.PROGRAM
-
 
 def asks_for_json(argv: Sequence[str]) -> bool:
     """Whether a command line holds `--diagnostics=json`; known before it is parsed."""
@@ -155,5 +108,9 @@ class Reporter:
     @property
     def status(self) -> ExitStatus:
         """The gravest exit status among the errors reported so far."""
-        errors = (d.code for d, _ in self.seen if d.severity is Severity.ERROR)
-        return max(map(exit_status, errors), default=ExitStatus.GOOD)
+        errors = [d.code for d, _ in self.seen if d.severity is Severity.ERROR]
+        if not errors:
+            return ExitStatus.GOOD
+        from mucc.diagnostics.codes import exit_status
+
+        return max(map(exit_status, errors))

@@ -5,66 +5,44 @@ from __future__ import annotations
 import gc
 import secrets
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mucc.cli import files
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
+from mucc.cli import options
+from mucc.cli.command import command
+from mucc.cli.parameters import option
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import ExitStatus
+from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
 
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    file: str = ""
-    dims: list[str] = field(default_factory=list[str])
-    kernel: str | None = None
-    target: str = DEFAULT_TARGET
-    device: str | None = None
-    iters: int = 50
-    seed: int | None = None
-    json: bool = False
-    no_cache: bool = False
-    nvcc: str | None = None
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc run`."""
-    p = Parser(
-        "run",
-        "Compile, run on random inputs, compare with the float64 interpreter, and time.",
-        usage="mucc run FILE --dims M=4096,N=4096,K=4096 [options]",
-    )
-    p.add_argument("file", nargs="?", metavar="FILE", help="a .mcu file, or - for stdin")
-    p.add_argument(
-        "--dims", action="append", metavar="M=4096,...", help="a value for every free dim of the kernel"
-    )
-    p.add_argument("--kernel", metavar="NAME", help="which kernel of the file, where it holds several")
-    p.add_argument(
-        "--device",
+    file: str = options.program("a .mcu file, or - for stdin")
+    dims: list[str] = options.dims("a value for every free dim of the kernel")
+    kernel: str | None = options.kernel("which kernel of the file, where it holds several")
+    device: str | None = option(
+        None,
         choices=("cuda", "cpu"),
         help="cuda: run it; cpu: interpret what it was lowered to, compile nothing (default: cuda if it can)",
     )
-    p.add_argument("--iters", type=int, metavar="N", help="timed launches (default: 50)")
-    p.add_argument(
-        "--seed", type=int, metavar="N", help="seed of the inputs (default: a new one, which is printed)"
+    iters: int = option(50, metavar="N", help="timed launches")
+    seed: int | None = option(
+        None, type=int, metavar="N", help="seed of the inputs (default: a new one, which is printed)"
     )
-    p.add_argument("--json", action="store_true", help="print the result as JSON")
-    p.add_argument(
-        "--no-cache", action="store_true", help="neither use nor fill the cache of compiled kernels"
-    )
-    p.add_argument("--nvcc", metavar="PATH", help="the nvcc to use, or the CUDA toolkit that holds it")
-    add_target(p)
-    add_diagnostics(p)
-    return p
+    json: bool = options.json("print the result as JSON")
+    no_cache: bool = options.no_cache()
+    nvcc: str | None = options.nvcc()
+    target: str = options.target()
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def _parsed(argv: list[str]) -> Arguments:
-    args = parser().parse(argv, Arguments())
+def _check(args: Arguments) -> None:
+    """Raise MU5001 for arguments that make no sense."""
     if not args.file:
         raise usage_error(
             "no input file", "give the name of a .mcu file: mucc run kernel.mcu --dims M=64,N=64,K=64"
@@ -73,12 +51,16 @@ def _parsed(argv: list[str]) -> Arguments:
         raise usage_error("--iters needs a number of at least 1")
     if args.seed is not None and args.seed < 0:
         raise usage_error("--seed needs a number of at least 0")
-    return args
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(
+    Arguments,
+    "Compile, run on random inputs, compare with the float64 interpreter, and time.",
+    usage="FILE --dims M=4096,N=4096,K=4096 [options]",
+)
+def main(args: Arguments, reporter: Reporter) -> int:
     """Run one kernel, or check what it was lowered to. Raises MU6060 where an output is wrong."""
-    args = _parsed(argv)
+    _check(args)
     gc.enable()  # unlike a compilation, a run makes large tensors that should go when they can
     from mucc.build.artefact import Request, compile_source
     from mucc.compiler.source import decode
@@ -88,7 +70,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     from mucc.runtime import run
     from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
 
-    given = parse_dims(args.dims or [])
+    given = parse_dims(args.dims)
     data = files.read_bytes(args.file)
     source = decode(data, args.file)
     compilation = compile_source(source, args.target)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mucc.cli import files
-from mucc.cli.parsing import Parser, add_diagnostics, add_open_dims, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import option
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
+from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
@@ -25,50 +28,39 @@ IMPORT_SECONDS = 120.0
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    file: str | None = None
-    kernel: str | None = None
-    device: str = "h200"
-    dims: list[str] = field(default_factory=list[str])
-    measured: float | None = None
-    baseline: float | None = None
-    plot: str | None = None
-    json: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc sol`."""
-    p = Parser(
-        "sol",
-        "The speed of light: what no implementation of a program is faster than on a card.",
-        usage="mucc sol FILE --dims M=4096,... [options]",
+    file: str = options.program(
+        "a .mcu file, - for stdin, or a PyTorch problem file (.py)", options.PROGRAM, options.PROBLEM
     )
-    p.add_argument(
-        "file", nargs="?", metavar="FILE", help="a .mcu file, - for stdin, or a PyTorch problem file (.py)"
+    dims: list[str] = options.open_dims()
+    device: str = options.card_or("h200", "the card; see `mucc device`")
+    kernel: str | None = options.kernel("only this kernel of the file")
+    measured: float | None = options.measured()
+    baseline: float | None = option(
+        None, type=float, metavar="MS", help="the time of a baseline, for the SOL score"
     )
-    add_open_dims(p)
-    p.add_argument("--device", metavar="CARD", help="the card; see `mucc device` (default: h200)")
-    p.add_argument("--kernel", metavar="NAME", help="only this kernel of the file")
-    p.add_argument("--measured", type=float, metavar="MS", help="a measured time, to compare with the bound")
-    p.add_argument("--baseline", type=float, metavar="MS", help="the time of a baseline, for the SOL score")
-    p.add_argument("--plot", metavar="PNG", help="draw a roofline (needs matplotlib)")
-    p.add_argument("--json", action="store_true", help="print the report as JSON")
-    add_diagnostics(p)
-    return p
+    plot: str | None = option(
+        None, metavar="PNG", help="draw a roofline (needs matplotlib)", complete=candidates.files()
+    )
+    json: bool = options.json("print the report as JSON")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(
+    Arguments,
+    "The speed of light: what no implementation of a program is faster than on a card.",
+    usage="FILE --dims M=4096,... [options]",
+)
+def main(args: Arguments, reporter: Reporter) -> int:
     """Print the report of every kernel."""
-    args = parser().parse(argv, Arguments())
-    if args.file is None:
+    if not args.file:
         raise usage_error("no input file", "give the name of a .mcu file: mucc sol kernel.mcu --dims M=4096")
-    for option in ("measured", "baseline"):
-        value: float | None = getattr(args, option)
+    for name in ("measured", "baseline"):
+        value: float | None = getattr(args, name)
         if value is not None and not 0 < value < float("inf"):
-            raise usage_error(f"--{option} must be a time in milliseconds above 0, got {value:g}")
+            raise usage_error(f"--{name} must be a time in milliseconds above 0, got {value:g}")
     if args.plot is not None:
         files.check_output(args.plot, (args.file,))
     from mucc.analysis import sol_report

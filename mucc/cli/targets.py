@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mucc.cli.parsing import Parser, add_diagnostics
+from mucc.cli import options
+from mucc.cli.command import command
 from mucc.cli.reporting import Reporter
 from mucc.kernels.interface import Offer
 from mucc.kernels.registry import kinds
@@ -16,26 +17,16 @@ from mucc.target.facts import Target
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    json: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc targets`."""
-    p = Parser("targets", "List the GPUs that can be compiled for.")
-    p.add_argument(
-        "--json", action="store_true", help="print the list as JSON, with the cards of each target"
-    )
-    add_diagnostics(p)
-    return p
+    json: bool = options.json("print the list as JSON, with the cards of each target")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, "List the GPUs that can be compiled for.", usage="[options]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Print each target with its mainloops, the formats that they multiply in, the schedulers they take."""
-    args = parser().parse(argv, Arguments())
     targets = [get_target(name) for name in sorted(target_names(), key=_number)]
     if args.json:
         import json

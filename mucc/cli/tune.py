@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from mucc.cli import files
-from mucc.cli.parsing import usage_error
+from mucc.cli.command import command
 from mucc.cli.reporting import Reporter
-from mucc.cli.tune_options import Arguments, action_of, parser
+from mucc.cli.tune_options import DESCRIPTION, EPILOG, Arguments, action_of
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.usage import usage_error
 
 if TYPE_CHECKING:
     from mucc.tune.building import Toolset
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from mucc.tune.plans import Program
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="FILE --dims M=4096,N=4096,K=4096 [options]", epilog=EPILOG)
+def main(args: Arguments, reporter: Reporter) -> int:
     """Tune, or look after what was measured."""
     gc.enable()  # a search is long
-    args = parser().parse(argv, Arguments())
     action = action_of(args)
     if action is not None:
         if args.file:
@@ -49,7 +50,7 @@ def _program(args: Arguments) -> Program:
     from mucc.library.dims import parse_dims
     from mucc.tune.plans import Program
 
-    sizes = [parse_dims([word]) for word in args.dims or []]
+    sizes = [parse_dims([word]) for word in args.dims]
     return Program(files.read_source(args.file), sizes, args.kernel)
 
 

@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from mucc.cli import files
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.files.json_text import json_text
 

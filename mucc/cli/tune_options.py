@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_target, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.parameters import flag, option
+from mucc.diagnostics.usage import usage_error
 
 DESCRIPTION = "Search for the fastest schedules of a program by measuring them on this machine's GPU."
 
@@ -22,90 +24,47 @@ ACTIONS = ("measure_only", "collect", "list", "forget", "export", "import_")
 """Options that need no FILE; one at a time."""
 
 
+def _folder(help: str) -> str | None:
+    """An option that names a folder of candidates."""
+    return option(None, metavar="FOLDER", help=help, complete=candidates.folders())
+
+
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    file: str = ""
-    dims: list[str] = field(default_factory=list[str])
-    kernel: str | None = None
-    target: str = DEFAULT_TARGET
-    budget: int = 24
-    factor: float = 1.5
-    again: bool = False
-    keep_pins: bool = False
-    output: str | None = None
-    write: bool = False
-    json: bool = False
-    build_only: str | None = None
-    measure_only: str | None = None
-    collect: str | None = None
-    list: bool = False
-    forget: bool = False
-    export: str | None = None
-    import_: str | None = None
-    no_cache: bool = False
-    nvcc: str | None = None
-    jobs: int | None = None
-    timeout: float = 60.0
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc tune`."""
-    p = Parser("tune", DESCRIPTION, usage="mucc tune FILE --dims M=4096,N=4096,K=4096 [options]")
-    p.epilog = EPILOG
-    p.add_argument("file", nargs="?", metavar="FILE", help="a .mcu file")
-    p.add_argument(
-        "--dims",
-        action="append",
-        metavar="M=4096,...",
-        help="values for the free dims; give it several times to tune for several sizes at once",
+    file: str = options.program("a .mcu file")
+    dims: list[str] = options.dims(
+        "values for the free dims; give it several times to tune for several sizes at once"
     )
-    p.add_argument("--kernel", metavar="NAME", help="which kernel of the file (default: all)")
-    p.add_argument(
-        "--budget",
-        type=int,
-        metavar="N",
-        help="skeletons that nvcc compiles for a kernel at most (default: 24)",
+    kernel: str | None = options.kernel("which kernel of the file (default: all)")
+    budget: int = option(24, metavar="N", help="skeletons that nvcc compiles for a kernel at most")
+    factor: float = option(
+        1.5, metavar="X", help="leave out what should take X times as long as the best, by the model"
     )
-    p.add_argument(
-        "--factor",
-        type=float,
-        metavar="X",
-        help="leave out what should take X times as long as the best, by the model (default: 1.5)",
+    again: bool = flag(help="measure again what was measured before")
+    keep_pins: bool = flag(help="search only what the file's schedules leave open")
+    output: str | None = options.output("write the program with the best schedule to OUT")
+    write: bool = flag(help="put the best schedule into FILE")
+    json: bool = options.json("print the result as JSON, and no progress")
+    build_only: str | None = _folder("build all candidates into a folder; needs no GPU")
+    measure_only: str | None = _folder("measure such a folder; needs no compiler")
+    collect: str | None = _folder("take a folder's measurements into the database")
+    list: bool = flag(help="show what the database holds")
+    forget: bool = flag(help="remove it, or what --kernel NAME names")
+    export: str | None = option(
+        None, metavar="OUT", help="write the database as JSON, - for stdout", complete=candidates.files()
     )
-    p.add_argument("--again", action="store_true", help="measure again what was measured before")
-    p.add_argument(
-        "--keep-pins", action="store_true", help="search only what the file's schedules leave open"
+    import_: str | None = option(
+        None, metavar="FILE", help="take in what --export wrote", complete=candidates.files()
     )
-    p.add_argument("-o", metavar="OUT", dest="output", help="write the program with the best schedule to OUT")
-    p.add_argument("--write", action="store_true", help="put the best schedule into FILE")
-    p.add_argument("--json", action="store_true", help="print the result as JSON, and no progress")
-    p.add_argument("--build-only", metavar="FOLDER", help="build all candidates into a folder; needs no GPU")
-    p.add_argument("--measure-only", metavar="FOLDER", help="measure such a folder; needs no compiler")
-    p.add_argument("--collect", metavar="FOLDER", help="take a folder's measurements into the database")
-    p.add_argument("--list", action="store_true", help="show what the database holds")
-    p.add_argument("--forget", action="store_true", help="remove it, or what --kernel NAME names")
-    p.add_argument("--export", metavar="OUT", help="write the database as JSON, - for stdout")
-    p.add_argument("--import", dest="import_", metavar="FILE", help="take in what --export wrote")
-    p.add_argument(
-        "--no-cache", action="store_true", help="neither use nor fill the cache of compiled kernels"
-    )
-    p.add_argument("--nvcc", metavar="PATH", help="the nvcc to use, or the CUDA toolkit that holds it")
-    p.add_argument(
-        "-j", "--jobs", type=int, metavar="N", help="how much is built at a time (default: as memory allows)"
-    )
-    p.add_argument(
-        "--timeout",
-        type=float,
-        metavar="SECONDS",
-        help="give up on a candidate after this time (default: 60)",
-    )
-    add_target(p)
-    add_diagnostics(p)
-    return p
+    no_cache: bool = options.no_cache()
+    nvcc: str | None = options.nvcc()
+    jobs: int | None = options.jobs("how much is built at a time (default: as memory allows)")
+    timeout: float = option(60.0, metavar="SECONDS", help="give up on a candidate after this time")
+    target: str = options.target()
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
 def action_of(args: Arguments) -> str | None:

@@ -7,13 +7,11 @@ toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`) and MU54 bo
 time (`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU71 auditing solutions
 (`codes_audit`), MU72 runs of the agent (`codes_agent`, and of models `codes_models`); MU9 defects of mucc.
 
-Only `mucc explain`, `mucc docs` and tests load this module: reporting a diagnostic needs no text
-but its own.
+A command loads this module where an error decides its exit status, and `mucc explain` and `mucc docs` for
+the texts; a command that ends well does not.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from mucc.diagnostics import (
     codes_agent,
@@ -29,13 +27,8 @@ from mucc.diagnostics import (
     codes_toolchain,
     codes_tuning,
 )
-
-
-class CodeInfo(NamedTuple):
-    """What a code stands for: a one-line title, and an explanation in Markdown."""
-
-    title: str
-    explanation: str
+from mucc.diagnostics.code_info import CodeInfo
+from mucc.diagnostics.core import ExitStatus
 
 
 def _merged() -> dict[str, CodeInfo]:
@@ -55,12 +48,18 @@ def _merged() -> dict[str, CodeInfo]:
         codes_models,
     )
     for area in areas:
-        for code, (title, explanation) in area.CODES.items():
+        for code, info in area.CODES.items():
             if code in codes:
                 raise ValueError(f"diagnostic code {code} is registered twice")
-            codes[code] = CodeInfo(title, explanation.strip() + "\n")
+            codes[code] = info._replace(explanation=info.explanation.strip() + "\n")
     return dict(sorted(codes.items()))
 
 
 CODES: dict[str, CodeInfo] = _merged()
 """Every code, in order."""
+
+
+def exit_status(code: str) -> ExitStatus:
+    """The exit status of a command that ends with an error of this code; an unknown code is a defect."""
+    info = CODES.get(code)
+    return ExitStatus.INTERNAL if info is None else info.status

@@ -1,7 +1,12 @@
 """MU72: runs of the agent."""
 
-CODES: dict[str, tuple[str, str]] = {
-    "MU7201": (
+from __future__ import annotations
+
+from mucc.diagnostics.code_info import CodeInfo
+from mucc.diagnostics.core import ExitStatus
+
+CODES: dict[str, CodeInfo] = {
+    "MU7201": CodeInfo(
         "a file is no run of mucc-agent",
         """
 A run is kept in `run.db`, a database of SQLite, in the folder that `-o` names. This file is another
@@ -15,7 +20,7 @@ error[MU7201]: notes.db is no run of mucc-agent
 Name the folder of a run. A damaged one can often be saved by `sqlite3 run.db .recover`.
 """,
     ),
-    "MU7202": (
+    "MU7202": CodeInfo(
         "a run was made by a newer mucc",
         """
 The tables of a run have a version, and this mucc does not know it.
@@ -28,7 +33,7 @@ error[MU7202]: runs/mlp/run.db was made by a newer mucc
 Use the mucc that made it, or a newer one.
 """,
     ),
-    "MU7203": (
+    "MU7203": CodeInfo(
         "a run cannot be opened or written",
         """
 There is no run at the path, the disk is full, or permissions are missing; the message says which. What was
@@ -39,8 +44,9 @@ $ mucc-agent report runs/none
 error[MU7203]: there is no run at runs/none/run.db
 ```
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU7204": (
+    "MU7204": CodeInfo(
         "another process works on the run",
         """
 Only one `mucc-agent optimize` may continue a run at a time. `mucc-agent report` may look at it meanwhile.
@@ -52,8 +58,9 @@ error[MU7204]: another process keeps runs/mlp/run.db locked
 
 Wait for the other one, or end it; or choose another folder with `-o`.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU7205": (
+    "MU7205": CodeInfo(
         "there is no run to go on with",
         """
 `mucc-agent optimize -o RUN` without a problem goes on with the run in the folder RUN, and there is none.
@@ -65,8 +72,9 @@ error[MU7205]: runs/mlp holds no run, and no problem is named
 
 Name the problem files, or folders of them: `mucc-agent optimize mlp.py -o runs/mlp`.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU7206": (
+    "MU7206": CodeInfo(
         "a run was begun with other options",
         """
 A run goes on with the options that it was begun with: others would make another search of it, whose results
@@ -79,8 +87,9 @@ error[MU7206]: the run was begun with other options: strategy is mantis, not mct
 
 Leave the options out to go on with the run's own, or begin another run in another folder.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU7207": (
+    "MU7207": CodeInfo(
         "there is no such strategy or constant",
         """
 `--constants` sets constants of the strategy by name; docs/agent.md lists them.
@@ -91,8 +100,9 @@ error[MU7207]: there is no constant of mcts 'exploraton'
   help: did you mean 'exploration'?
 ```
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU7208": (
+    "MU7208": CodeInfo(
         "the steps of a run are not those of its strategy",
         """
 A run that goes on takes its strategy through the steps that are kept. This mucc's strategy would have taken
@@ -106,7 +116,7 @@ error[MU7208]: gemm/square: step 3 was Nominate {'parent': 2, 'count': 4}, and n
 Go on with the mucc that began the run, or begin another one. What there is stays readable.
 """,
     ),
-    "MU7210": (
+    "MU7210": CodeInfo(
         "there is no GPU to optimise on",
         """
 Attempts are run and timed on the card that they are for. Nothing was begun.
@@ -118,8 +128,9 @@ error[MU7210]: there is no GPU to optimise on: no NVIDIA driver
 
 Run it where the card is. `mucc doctor` shows what was found; `mucc import` and `mucc sol` need no GPU.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU7212": (
+    "MU7212": CodeInfo(
         "no process can be started",
         """
 Problem files and candidates run in processes of their own, which are forked from one that has loaded torch.
@@ -132,8 +143,9 @@ error[MU7212]: the process that forks others has ended
 
 Fewer jobs (`-j`) take less memory.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU7230": (
+    "MU7230": CodeInfo(
         "there is no such proposer",
         """
 Candidates come from a proposer: `offline` needs no network, `openai` and `anthropic` ask a model, `command`
@@ -146,7 +158,7 @@ error[MU7230]: there is no proposer 'ofline'
 ```
 """,
     ),
-    "MU7231": (
+    "MU7231": CodeInfo(
         "the offline proposer cannot read a program",
         """
 The offline proposer starts from the program of an attempt, or from the imported one, and mucc rejects both:
@@ -159,7 +171,7 @@ error[MU7231]: the compiler does not take the program of mlp/gpt2
 `mucc check` of the imported program says why.
 """,
     ),
-    "MU7260": (
+    "MU7260": CodeInfo(
         "a program to profile cannot be built",
         """
 `mucc-agent profile` builds the program first, and the build failed; the notes are the build's messages.
@@ -173,7 +185,7 @@ error[MU7260]: 'kernel.mcu' cannot be built
 `--library kernel.so` takes a library that was built before.
 """,
     ),
-    "MU7261": (
+    "MU7261": CodeInfo(
         "nothing of a problem is compiled, so there is nothing to profile",
         """
 mucc compiles none of the operations of the problem file; all stay with PyTorch.
@@ -186,7 +198,7 @@ error[MU7261]: there is nothing to profile: mucc compiles nothing of 'sort.py' (
 `mucc import sort.py` says why, operation by operation.
 """,
     ),
-    "MU7270": (
+    "MU7270": CodeInfo(
         "there is nothing to replay",
         """
 `mucc-agent replay` looks where stop rules would have ended searches, and none of the runs that were named has

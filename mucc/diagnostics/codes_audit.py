@@ -1,7 +1,12 @@
 """MU71: auditing solutions."""
 
-CODES: dict[str, tuple[str, str]] = {
-    "MU7101": (
+from __future__ import annotations
+
+from mucc.diagnostics.code_info import CodeInfo
+from mucc.diagnostics.core import ExitStatus
+
+CODES: dict[str, CodeInfo] = {
+    "MU7101": CodeInfo(
         "an audit has no GPU",
         """
 `mucc-agent audit --device cuda`, and any audit of a library, runs kernels on an NVIDIA GPU. The message says
@@ -12,8 +17,9 @@ $ mucc-agent audit problem.py kernel.so        # on a machine without a GPU
 error[MU7101]: kernel.so needs a GPU: there is no usable NVIDIA GPU
 ```
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU7110": (
+    "MU7110": CodeInfo(
         "a program that is a solution does not compile",
         """
 A `.mcu` file as a solution is compiled first. The note has what the compiler said.
@@ -27,7 +33,7 @@ error[MU7110]: 'kernel.mcu' does not compile
 Mend the program: `mucc check kernel.mcu` shows the errors with their places.
 """,
     ),
-    "MU7111": (
+    "MU7111": CodeInfo(
         "a library is not made for the problem",
         """
 A library is called as `mucc import` would call it: with the kernels that an import of the problem has, by

@@ -6,9 +6,10 @@ Every explanation holds a program that triggers its code and a mended one; the t
 
 from __future__ import annotations
 
+from mucc.diagnostics.code_info import CodeInfo
 from mucc.diagnostics.examples import PICKED, entry, kernel, scheduled
 
-_CPASYNC: dict[str, tuple[str, str]] = {
+_CPASYNC: dict[str, CodeInfo] = {
     "MU3026": entry(
         "operands that the cpasync mainloop does not copy",
         "Its warps copy 128 bytes of a row of A at a time, so A is contiguous along K; B comes by TMA, and "
@@ -33,7 +34,7 @@ _CPASYNC: dict[str, tuple[str, str]] = {
     ),
 }
 
-_SKINNY: dict[str, tuple[str, str]] = {
+_SKINNY: dict[str, CodeInfo] = {
     "MU3050": entry(
         "short side of a skinny tile",
         "A skinny tile is a few rows of the small operand by many of the large one. Tensor cores take the "
@@ -89,7 +90,7 @@ _SKINNY: dict[str, tuple[str, str]] = {
         scheduled("mainloop = skinny", kernel=kernel("f32", body="matmul(x, w.T, compute=tf32x3)")),
         scheduled("mainloop = skinny", kernel=kernel("f32", body="matmul(x, w.T, compute=f32)")),
     ),
-    "MU3059": (
+    "MU3059": CodeInfo(
         "skinny kernels have one right operand",
         "A gated unit such as `silu(x @ wg.T) * (x @ wu.T)` multiplies with two right operands in one "
         "kernel, which skinny kernels do not. With `mainloop = skinny` it becomes two kernels.",
@@ -103,7 +104,7 @@ _SKINNY: dict[str, tuple[str, str]] = {
     ),
 }
 
-_BLACKWELL: dict[str, tuple[str, str]] = {
+_BLACKWELL: dict[str, CodeInfo] = {
     "MU3070": entry(
         "tile does not fit into tensor memory",
         "The accumulators of sm_100a lie in tensor memory, a column for each column of the tile. While the "
@@ -127,5 +128,5 @@ _BLACKWELL: dict[str, tuple[str, str]] = {
     ),
 }
 
-CODES: dict[str, tuple[str, str]] = {**_CPASYNC, **_SKINNY, **_BLACKWELL}
+CODES: dict[str, CodeInfo] = {**_CPASYNC, **_SKINNY, **_BLACKWELL}
 """Title and explanation of every code."""

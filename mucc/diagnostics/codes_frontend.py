@@ -5,9 +5,10 @@ Every explanation holds a program that triggers its code and a mended one; the t
 
 from __future__ import annotations
 
+from mucc.diagnostics.code_info import CodeInfo
 from mucc.diagnostics.examples import GOOD, body, entry
 
-_NAMES: dict[str, tuple[str, str]] = {
+_NAMES: dict[str, CodeInfo] = {
     "MU1001": entry(
         "unknown name",
         "The name is neither a parameter nor a value that was named earlier in the kernel.",
@@ -133,7 +134,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     ),
 }
 
-_SHAPES: dict[str, tuple[str, str]] = {
+_SHAPES: dict[str, CodeInfo] = {
     "MU1020": entry(
         "shapes do not broadcast",
         "Shapes are aligned at their last axes, as in NumPy. Two extents agree when they are the same "
@@ -420,5 +421,5 @@ _SHAPES: dict[str, tuple[str, str]] = {
     ),
 }
 
-CODES: dict[str, tuple[str, str]] = {**_NAMES, **_SHAPES}
+CODES: dict[str, CodeInfo] = {**_NAMES, **_SHAPES}
 """Title and explanation of every code."""

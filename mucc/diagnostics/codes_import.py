@@ -1,7 +1,12 @@
 """MU70: importing PyTorch modules."""
 
-CODES: dict[str, tuple[str, str]] = {
-    "MU7001": (
+from __future__ import annotations
+
+from mucc.diagnostics.code_info import CodeInfo
+from mucc.diagnostics.core import ExitStatus
+
+CODES: dict[str, CodeInfo] = {
+    "MU7001": CodeInfo(
         "torch is not installed",
         """
 `mucc import` runs a problem file in PyTorch, so torch has to be there. mucc does not install it by itself.
@@ -14,8 +19,9 @@ error[MU7001]: importing from PyTorch needs torch
 
 The CPU build is enough: `pip install torch --index-url https://download.pytorch.org/whl/cpu`.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU7010": (
+    "MU7010": CodeInfo(
         "a problem file is no Python",
         """
 The file could not be parsed; the message has Python's reason and the line.
@@ -26,7 +32,7 @@ error[MU7010]: problem.py is no Python file: '(' was never closed (line 1)
 ```
 """,
     ),
-    "MU7011": (
+    "MU7011": CodeInfo(
         "a problem file lacks a part",
         """
 A problem file is in KernelBench's format: a class `Model` (a torch.nn.Module), a function `get_inputs()`
@@ -45,7 +51,7 @@ def get_inputs():
 ```
 """,
     ),
-    "MU7012": (
+    "MU7012": CodeInfo(
         "a problem file raised an exception",
         """
 Something in the file raised while it was loaded, while the module or its inputs were made, or while the
@@ -60,7 +66,7 @@ def get_inputs():
 ```
 """,
     ),
-    "MU7013": (
+    "MU7013": CodeInfo(
         "importing took too long",
         """
 The process that runs the problem file is stopped after a time, 120 s unless `--time-limit` says otherwise.
@@ -73,7 +79,7 @@ while True:        # error[MU7013]: problem.py was not imported within 120 s and
 ```
 """,
     ),
-    "MU7014": (
+    "MU7014": CodeInfo(
         "importing took too much memory",
         """
 The problem file may take 8 GiB beside what torch itself takes, unless `--memory-limit` says otherwise. The
@@ -86,7 +92,7 @@ table = [0] * 10**11        # error[MU7014]
 ```
 """,
     ),
-    "MU7015": (
+    "MU7015": CodeInfo(
         "the process of a problem file ended",
         """
 The process that ran the file ended without an answer: a crash in native code, or a call that ends the
@@ -98,7 +104,7 @@ os._exit(3)        # error[MU7015]: the process that ran problem.py ended with s
 ```
 """,
     ),
-    "MU7020": (
+    "MU7020": CodeInfo(
         "a module cannot be captured as one graph",
         """
 The importer needs the whole forward pass as one graph of operations (torch.export). Control flow that looks
@@ -114,7 +120,7 @@ def forward(self, x):
 Mend it with `torch.where(condition, a, b)`, or take the decision outside of the module.
 """,
     ),
-    "MU7021": (
+    "MU7021": CodeInfo(
         "a part of a module cannot be imported",
         """
 The module's graph has something that a driver has no text for: an input or output that is no tensor, number,
@@ -129,7 +135,7 @@ def forward(self, x):
 Or it changes an argument or a buffer in place that shares memory with another one.
 """,
     ),
-    "MU7022": (
+    "MU7022": CodeInfo(
         "an extent that was to stay open is fixed",
         """
 `mucc import --dynamic` leaves extents open where it can. Torch fixes one where the module runs at no other
@@ -144,7 +150,7 @@ warning[MU7022]: axis 1 of 'x' is 512 in the program: aten.var_mean.correction: 
 With axes named one by one (`--dynamic x:0=M,x:1=N`) mucc fixes none: such operations stay with PyTorch.
 """,
     ),
-    "MU7023": (
+    "MU7023": CodeInfo(
         "an open extent of an import that cannot be",
         """
 `--dynamic` takes `auto`, or axes of arguments of the module's `forward`, with the names of their dims.
@@ -157,7 +163,7 @@ error[MU7023]: 'y' is no tensor among the arguments
 ```
 """,
     ),
-    "MU7031": (
+    "MU7031": CodeInfo(
         "nothing of a module becomes a kernel",
         """
 A warning: mucc compiles none of the module's operations yet, so the driver only calls PyTorch, and no `.mcu`
@@ -165,7 +171,7 @@ file is written. `mucc import --list` gives the reason for each operation; with 
 written with all that the language says, for `mucc check --language` and for bounds, compiled or not.
 """,
     ),
-    "MU7040": (
+    "MU7040": CodeInfo(
         "an imported program does not compute what the module does",
         """
 `mucc import --verify` runs the module in PyTorch and the imported program in the interpreter, both on the
@@ -179,7 +185,7 @@ A note says where PyTorch's own error is beyond that: such results tell nothing.
 mucc: please report it with the file.
 """,
     ),
-    "MU7041": (
+    "MU7041": CodeInfo(
         "a problem is too large to be verified",
         """
 `--verify` runs large problems at smaller sizes: whole numbers that the file assigns at its top level are
@@ -192,7 +198,7 @@ x = torch.rand(32768, 32768)        # in get_inputs(): nothing to reduce
 Mend it by names at the top level, `rows = 32768`, from which the file makes all sizes.
 """,
     ),
-    "MU7050": (
+    "MU7050": CodeInfo(
         "an argument of a driver is not what was imported",
         """
 A program is imported for the shapes and dtypes that `get_inputs()` gave, and its driver checks each call.
@@ -207,7 +213,7 @@ Mend it by importing the module with inputs of the other shape, or with that ext
 Of open extents too some are refused: those at which the module would do something else.
 """,
     ),
-    "MU7051": (
+    "MU7051": CodeInfo(
         "a driver's module is in another mode",
         """
 Dropout and batch normalisation do other things in training than in evaluation. A module is imported in the
@@ -218,7 +224,7 @@ Mend it with `driver.module.train()` or `driver.module.eval()`, or import the mo
 want.
 """,
     ),
-    "MU7052": (
+    "MU7052": CodeInfo(
         "a driver has no problem file",
         """
 `ModelNew(...)` makes the weights as the problem file does, so it loads that file. It is looked for where it
@@ -227,7 +233,7 @@ was at the import, relative to the driver.
 Mend it by keeping the files together, or by making the driver around a module: `ModelNew.of(module)`.
 """,
     ),
-    "MU7053": (
+    "MU7053": CodeInfo(
         "a tensor that a driver changes shares memory with another one",
         """
 The module changes an argument or a buffer in place. A program reads all its inputs before it changes one, so
@@ -245,7 +251,7 @@ driver(a, a)        # error[MU7053]: the module changes 'x', which shares memory
 Mend it with tensors that lie apart: `driver(a, a.clone())`.
 """,
     ),
-    "MU7060": (
+    "MU7060": CodeInfo(
         "PyTorch runs a graph of torch.compile, or a part of it",
         """
 Something that should have become kernels could not be compiled: the message has the reason. The results are
@@ -260,7 +266,7 @@ model(x)        # MuccWarning: MU7060: PyTorch runs a graph that mucc did not co
 that mucc has no kernels for are no such case: `mucc.explain(model, x)` lists them.
 """,
     ),
-    "MU7061": (
+    "MU7061": CodeInfo(
         "the tensors of a graph of torch.compile are not on a GPU that mucc compiles for",
         """
 Kernels run on NVIDIA GPUs, of the targets that `mucc targets` lists. PyTorch runs a graph whose tensors are
@@ -275,7 +281,7 @@ Mend it with `model.cuda()` and tensors on the GPU. `mucc.torch_backend(interpre
 mucc's interpreter on tensors anywhere, to see whether they compute what they should.
 """,
     ),
-    "MU7062": (
+    "MU7062": CodeInfo(
         "an option of the backend that there is not",
         """
 The options of `mucc.torch_backend(...)`, and of `torch.compile(model, backend="mucc", options={...})`, are
@@ -286,7 +292,7 @@ mucc.torch_backend(fallback="never")        # error[MU7062]: fallback='never' is
 ```
 """,
     ),
-    "MU7063": (
+    "MU7063": CodeInfo(
         "PyTorch computes a kernel's result for some arguments",
         """
 A kernel of `torch.compile(model, backend="mucc")` refused a call, most often since an open extent was one

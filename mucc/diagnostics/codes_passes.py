@@ -5,6 +5,8 @@ Every explanation of MU3 holds a program that triggers its code and a mended one
 
 from __future__ import annotations
 
+from mucc.diagnostics.code_info import CodeInfo
+from mucc.diagnostics.core import ExitStatus
 from mucc.diagnostics.examples import (
     A_BY_COLUMNS,
     B_BY_ROWS,
@@ -21,7 +23,7 @@ from mucc.diagnostics.examples import (
     scheduled,
 )
 
-_TILES: dict[str, tuple[str, str]] = {
+_TILES: dict[str, CodeInfo] = {
     "MU3001": entry(
         "tile M does not fit the mainloop",
         "A wgmma instruction computes 64 rows, so tile M is a multiple of 64. The cooperative mainloop gives "
@@ -125,17 +127,17 @@ _TILES: dict[str, tuple[str, str]] = {
         scheduled("mainloop = cooperative", "exchange = on", kernel=GATED),
         scheduled("exchange = off", kernel=GATED),
     ),
-    "MU3032": (
+    "MU3032": CodeInfo(
         "tile does not hold whole blocks",
         "Scales of blocks hold for 128 elements along K, which is tile K. Tile M and N are whole blocks: "
         "where a scale holds for 128 columns, tile N is 128.",
     ),
-    "MU3034": (
+    "MU3034": CodeInfo(
         "mainloop takes no block scales",
         "Block scales are applied to parts of a sum. The cooperative and pingpong mainloops add up such "
         "parts.",
     ),
-    "MU3031": (
+    "MU3031": CodeInfo(
         "8-bit operands are not contiguous along K",
         "wgmma transposes operands of 16 bits only. The compiler copies operands that lie otherwise before "
         "the kernel; declare a weight as `w: e4m3[N, K]` and write `x @ w.T` to save that.",
@@ -169,7 +171,7 @@ _TILES: dict[str, tuple[str, str]] = {
         scheduled("tile = 64x8x64", "mainloop = skinny", kernel=MIXED),
         scheduled("tile = 8x64x64", "mainloop = skinny", kernel=MIXED),
     ),
-    "MU3133": (
+    "MU3133": CodeInfo(
         "weights are converted by a kernel of their own",
         "A note: the kernel of the product does not convert these weights itself, so a map kernel does at "
         "every call, which writes them to memory and takes longer than reading 16-bit weights would. On "
@@ -201,17 +203,17 @@ _TILES: dict[str, tuple[str, str]] = {
         scheduled("mainloop = multistage", kernel=SPARSE),
         scheduled("mainloop = pingpong", kernel=SPARSE),
     ),
-    "MU3090": (
+    "MU3090": CodeInfo(
         "mainloop that a grouped contraction does not have",
         "Where the groups of `grouped_matmul` end is known on the device only. Blocks of the cooperative and "
         "the pingpong mainloop stay and find tile after tile; the others are launched for one tile each.",
     ),
-    "MU3091": (
+    "MU3091": CodeInfo(
         "scheduler that a grouped contraction does not have",
         "To divide K, `stream_k` and `split_k` have to know before the launch how many tiles there are. Of a "
         "grouped contraction that is known on the device only: use `scheduler = persistent`.",
     ),
-    "MU3092": (
+    "MU3092": CodeInfo(
         "exchange of the operands of a grouped contraction",
         "The rows of a group begin anywhere in the result, and the last tile of a group is stored row by "
         "row. With exchanged operands rows would be columns, which copies cannot cut there.",
@@ -234,7 +236,7 @@ _TILES: dict[str, tuple[str, str]] = {
     ),
 }
 
-_PIPELINE: dict[str, tuple[str, str]] = {
+_PIPELINE: dict[str, CodeInfo] = {
     "MU3004": entry(
         "pipeline does not fit into shared memory",
         "Each stage of the pipeline holds one tile of A and one of B; the notes say what it takes. Ask for "
@@ -259,7 +261,7 @@ _PIPELINE: dict[str, tuple[str, str]] = {
     ),
 }
 
-_LAUNCH: dict[str, tuple[str, str]] = {
+_LAUNCH: dict[str, CodeInfo] = {
     "MU3073": entry(
         "kernel cannot start early",
         "With `pdl = on` a kernel starts while the one before it on the stream still runs, and waits for its "
@@ -280,7 +282,7 @@ _LAUNCH: dict[str, tuple[str, str]] = {
     ),
 }
 
-_GRID: dict[str, tuple[str, str]] = {
+_GRID: dict[str, CodeInfo] = {
     "MU3008": entry(
         "cluster is not possible",
         "A cluster has 1, 2, 4 or 8 thread blocks, and 1, 2, 4 or 8 along each axis. Larger ones do not "
@@ -348,7 +350,7 @@ _GRID: dict[str, tuple[str, str]] = {
     ),
 }
 
-_STAGES: dict[str, tuple[str, str]] = {
+_STAGES: dict[str, CodeInfo] = {
     "MU2001": entry(
         "schedule for a stage that has none",
         "A schedule names a stage of a kernel: one that the program pins with `stage`, a result, or `s0`, "
@@ -359,8 +361,8 @@ _STAGES: dict[str, tuple[str, str]] = {
     ),
 }
 
-_KERNELS: dict[str, tuple[str, str]] = {
-    "MU2011": (
+_KERNELS: dict[str, CodeInfo] = {
+    "MU2011": CodeInfo(
         "operations that follow on each other without end",
         "mucc walks from a value to those that it is computed of, and takes a few hundred steps between "
         "values that are stored. Programs that people write are far from that; one that a script wrote may "
@@ -375,7 +377,7 @@ _KERNELS: dict[str, tuple[str, str]] = {
     ),
 }
 
-_SHAPES: dict[str, tuple[str, str]] = {
+_SHAPES: dict[str, CodeInfo] = {
     "MU3101": entry(
         "extent is not a multiple of what copies need",
         "The copy engine moves rows in multiples of 16 bytes: the contiguous extent of every matrix that a "
@@ -388,17 +390,18 @@ _SHAPES: dict[str, tuple[str, str]] = {
     ),
 }
 
-_TARGETS: dict[str, tuple[str, str]] = {
-    "MU4001": (
+_TARGETS: dict[str, CodeInfo] = {
+    "MU4001": CodeInfo(
         "unknown target",
         "mucc compiles for the GPUs that `mucc targets` lists. The `a` in `sm_90a` belongs to the name: it "
         "stands for the matrix instructions that only this architecture has.\n\n"
         "Wrong:\n\n```sh\nmucc --target sm_90 linear.mcu\n```\n\n"
         "Mended:\n\n```sh\nmucc --target sm_90a linear.mcu\n```\n",
+        status=ExitStatus.USAGE,
     ),
 }
 
-CODES: dict[str, tuple[str, str]] = {
+CODES: dict[str, CodeInfo] = {
     **_STAGES,
     **_KERNELS,
     **_TILES,

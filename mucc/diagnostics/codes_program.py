@@ -5,9 +5,10 @@ Every explanation holds a program that triggers its code and a mended one; the t
 
 from __future__ import annotations
 
+from mucc.diagnostics.code_info import CodeInfo
 from mucc.diagnostics.examples import GOOD, body, entry, schedule
 
-_SYNTAX: dict[str, tuple[str, str]] = {
+_SYNTAX: dict[str, CodeInfo] = {
     "MU0001": entry(
         "unexpected token",
         "The text does not follow the grammar at the marked place; the message says what could stand there. "
@@ -100,14 +101,14 @@ _SYNTAX: dict[str, tuple[str, str]] = {
         body("return clamp(lo=0, x, hi=1)"),
         body("return clamp(x, lo=0, hi=1)"),
     ),
-    "MU0015": (
+    "MU0015": CodeInfo(
         "too many errors",
         "A hundred problems are reported at a time: mend these, or the one that the others follow from, and "
         "run mucc again.\n",
     ),
 }
 
-_PROGRAM: dict[str, tuple[str, str]] = {
+_PROGRAM: dict[str, CodeInfo] = {
     "MU1040": entry(
         "schedule for an unknown kernel",
         "A schedule names a kernel of the same file.",
@@ -182,5 +183,5 @@ _PROGRAM: dict[str, tuple[str, str]] = {
     ),
 }
 
-CODES: dict[str, tuple[str, str]] = {**_SYNTAX, **_PROGRAM}
+CODES: dict[str, CodeInfo] = {**_SYNTAX, **_PROGRAM}
 """Title and explanation of every code."""

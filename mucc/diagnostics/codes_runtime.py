@@ -5,8 +5,11 @@ MU6001-MU6029 come out of a kernel library itself (`mucc/host.h`), through which
 
 from __future__ import annotations
 
-CODES: dict[str, tuple[str, str]] = {
-    "MU6001": (
+from mucc.diagnostics.code_info import CodeInfo
+from mucc.diagnostics.core import ExitStatus
+
+CODES: dict[str, CodeInfo] = {
+    "MU6001": CodeInfo(
         "wrong number of arguments",
         """
 A kernel takes its parameters in the order of the source, then its outputs, which the caller allocates.
@@ -22,7 +25,7 @@ y = mod.linear(x, w)           # good: allocates y itself
 Mend it by passing what the message lists. `print(mod.linear)` shows the signature.
 """,
     ),
-    "MU6002": (
+    "MU6002": CodeInfo(
         "an argument is of the wrong kind",
         """
 A tensor was expected and something else came, or a number was expected and a GPU tensor came. A parameter
@@ -33,7 +36,7 @@ Mend it by passing a tensor for a tensor; `t.item()` makes a number of a one-ele
 waiting for the GPU. To keep the number on the GPU, declare the parameter as `f32[]`.
 """,
     ),
-    "MU6003": (
+    "MU6003": CodeInfo(
         "an argument has the wrong dtype",
         """
 Kernels are compiled for the dtypes in the source and convert nothing silently.
@@ -41,7 +44,7 @@ Kernels are compiled for the dtypes in the source and convert nothing silently.
 Mend it by converting the tensor (`x.to(torch.bfloat16)`), or by declaring the dtype that you have.
 """,
     ),
-    "MU6004": (
+    "MU6004": CodeInfo(
         "an argument has the wrong rank",
         """
 The tensor has more or fewer axes than the source declares.
@@ -50,7 +53,7 @@ Mend it with `x.reshape(...)`, `x[None]` or `x.flatten(0, 1)`; or declare the pa
 have.
 """,
     ),
-    "MU6005": (
+    "MU6005": CodeInfo(
         "an argument is on the wrong device",
         """
 All tensors of a call must be on one CUDA device; the kernel runs there. Scalars are the exception: they are
@@ -59,7 +62,7 @@ passed by value, from the CPU.
 Mend it with `x.to("cuda")` or `x.to(other.device)`.
 """,
     ),
-    "MU6006": (
+    "MU6006": CodeInfo(
         "an argument has the wrong shape",
         """
 A dim has one value per call. The first argument that mentions a dim binds it; a later argument with another
@@ -75,7 +78,7 @@ Mend it by passing tensors that agree. A weight that is stored as [K, N] needs `
 the call.
 """,
     ),
-    "MU6007": (
+    "MU6007": CodeInfo(
         "an extent is zero, negative or too large",
         """
 Every extent must be from 1 to 2147483647: an empty tensor leaves nothing to compute (and has no address
@@ -84,7 +87,7 @@ that the GPU could be given), and CUTLASS counts extents in 32 bits.
 Mend it by skipping the call where a batch is empty, or by splitting the tensor.
 """,
     ),
-    "MU6008": (
+    "MU6008": CodeInfo(
         "an argument has the wrong strides",
         """
 The tensor does not lie in memory as the source declares; without a layout that is row-major and contiguous.
@@ -98,7 +101,7 @@ x: bf16[M, K] strides(_, 1)        // rows any distance apart
 ```
 """,
     ),
-    "MU6009": (
+    "MU6009": CodeInfo(
         "an argument is not aligned",
         """
 TMA and vector loads need addresses, and the strides between rows, that are multiples of 16 bytes (the
@@ -108,7 +111,7 @@ may not be.
 Mend it with `x.clone()`, or by slicing at a multiple of 8 elements (16-bit types) or 4 (f32).
 """,
     ),
-    "MU6010": (
+    "MU6010": CodeInfo(
         "the kernel cannot run this problem",
         """
 CUTLASS refused the problem although every declared condition holds. That is a defect of mucc: a condition is
@@ -117,7 +120,7 @@ missing among the promises of the kernel.
 Please report it with the program and the shapes. Another tile in the `schedule` may work meanwhile.
 """,
     ),
-    "MU6011": (
+    "MU6011": CodeInfo(
         "a promise about the dims does not hold",
         """
 The source promised a condition (`where K % 8 == 0`), or the chosen schedule needs one, and the extents of
@@ -127,7 +130,7 @@ Mend it by padding the tensors, or by compiling a variant without the promise: m
 does without.
 """,
     ),
-    "MU6012": (
+    "MU6012": CodeInfo(
         "the workspace is too small",
         """
 Through the C door the caller provides the workspace. `mucc_<kernel>_workspace(args, n)` tells the bytes for
@@ -136,7 +139,7 @@ these shapes; it grows with them.
 Mend it by asking for the size with the same arguments and allocating that much with `cudaMalloc`.
 """,
     ),
-    "MU6013": (
+    "MU6013": CodeInfo(
         "the workspace is not aligned",
         """
 A workspace must start at a multiple of 256 bytes. `cudaMalloc` and the frameworks' allocators give such
@@ -145,7 +148,7 @@ addresses; an offset into a larger buffer may not be one.
 Mend it by rounding the offset up to a multiple of 256.
 """,
     ),
-    "MU6014": (
+    "MU6014": CodeInfo(
         "a workspace would have to be allocated during stream capture",
         """
 A raw tvm-ffi call without a workspace uses a buffer that the library keeps per device and stream. It cannot
@@ -155,7 +158,7 @@ Mend it by passing a workspace, by one call with the same shapes before the capt
 through `mucc.load(...)`, which takes the workspace from torch's graph pool.
 """,
     ),
-    "MU6015": (
+    "MU6015": CodeInfo(
         "a data pointer is NULL",
         """
 The tensor has a shape but no memory. Freed storages and tensors on torch's `meta` device look like that.
@@ -163,7 +166,7 @@ The tensor has a shape but no memory. Freed storages and tensors on torch's `met
 Mend it by allocating the tensor.
 """,
     ),
-    "MU6016": (
+    "MU6016": CodeInfo(
         "a CUDA call failed",
         """
 The message holds what was being done and CUDA's own name for the failure. An error such as
@@ -172,7 +175,7 @@ The message holds what was being done and CUDA's own name for the failure. An er
 Run with `CUDA_LAUNCH_BLOCKING=1`, or under `compute-sanitizer`, to find the launch that is at fault.
 """,
     ),
-    "MU6017": (
+    "MU6017": CodeInfo(
         "the library holds no code for this GPU",
         """
 A kernel for `sm_90a` runs on Hopper (H100, H200, GH200) alone: the `a` stands for instructions that other
@@ -181,7 +184,7 @@ architectures lack.
 Mend it by running on such a GPU, or by compiling with another `--target` where mucc offers one.
 """,
     ),
-    "MU6018": (
+    "MU6018": CodeInfo(
         "no usable GPU or driver",
         """
 CUDA found no GPU, or the driver is older than CUDA 13 needs (580).
@@ -190,7 +193,7 @@ CUDA found no GPU, or the driver is older than CUDA 13 needs (580).
 a GPU.
 """,
     ),
-    "MU6019": (
+    "MU6019": CodeInfo(
         "the workspace argument is not a u8 vector",
         """
 The argument after the outputs is the workspace: `torch.empty(bytes, dtype=torch.uint8, device=x.device)`,
@@ -200,7 +203,7 @@ Mend it by passing such a tensor, on the device of the other tensors; `kernel.wo
 the size.
 """,
     ),
-    "MU6020": (
+    "MU6020": CodeInfo(
         "no device memory for the workspace",
         """
 The workspace of this call could not be allocated.
@@ -209,7 +212,7 @@ Mend it by freeing memory, by a smaller problem, or by a schedule that needs non
 `stream_k`).
 """,
     ),
-    "MU6021": (
+    "MU6021": CodeInfo(
         "an unexpected C++ exception",
         """
 Code inside the kernel library threw; the door caught it, and nothing was launched. That is a defect of mucc.
@@ -217,7 +220,7 @@ Code inside the kernel library threw; the door caught it, and nothing was launch
 Please report it with the program and the message.
 """,
     ),
-    "MU6022": (
+    "MU6022": CodeInfo(
         "offsets decrease",
         """
 The ends of the groups of a `grouped_matmul` must not decrease; equal neighbours are an empty group.
@@ -232,7 +235,7 @@ offsets = torch.cumsum(tokens_per_expert, 0, dtype=torch.int32)
 ```
 """,
     ),
-    "MU6023": (
+    "MU6023": CodeInfo(
         "offsets do not end with the rows",
         """
 The last group of a `grouped_matmul` must end with the last row: `offsets[-1]` is the number of rows.
@@ -240,7 +243,7 @@ The last group of a `grouped_matmul` must end with the last row: `offsets[-1]` i
 Checked as MU6022 is. Without the check, rows after the last group are left as they were.
 """,
     ),
-    "MU6024": (
+    "MU6024": CodeInfo(
         "there is no such row",
         """
 The numbers in `gather(x, rows)` and `scatter(x, rows, T)` count rows from 0.
@@ -248,7 +251,7 @@ The numbers in `gather(x, rows)` and `scatter(x, rows, T)` count rows from 0.
 Checked as MU6022 is. Without the check, gather gives zeros for such a row, and scatter leaves it out.
 """,
     ),
-    "MU6025": (
+    "MU6025": CodeInfo(
         "a row is named twice in scatter",
         """
 `scatter` puts each row in a place of its own. To add up rows, gather them by an index of two axes and sum:
@@ -257,14 +260,14 @@ Checked as MU6022 is. Without the check, gather gives zeros for such a row, and 
 Checked as MU6022 is. Without the check, one of the rows is stored, no one knows which.
 """,
     ),
-    "MU6026": (
+    "MU6026": CodeInfo(
         "results of a list of problems overlap",
         """
 A call of a `kernel each` computes all problems of its lists at the same time, so that each needs memory of
 its own for its results. Two of the tensors that it would write share bytes.
 """,
     ),
-    "MU6030": (
+    "MU6030": CodeInfo(
         "the kernel library cannot be read",
         """
 There is no such file, it is a folder, or reading it is not permitted.
@@ -272,7 +275,7 @@ There is no such file, it is a folder, or reading it is not permitted.
 Mend the path; `mucc kernel.mcu -o kernel.so` makes the file.
 """,
     ),
-    "MU6031": (
+    "MU6031": CodeInfo(
         "the file is not a shared library, or it is cut off",
         """
 A kernel library is a 64-bit ELF shared object. This file has another format, or it ends before its own
@@ -281,7 +284,7 @@ headers say: a copy or download that broke off, a full disk.
 Mend it by building or copying the file again.
 """,
     ),
-    "MU6032": (
+    "MU6032": CodeInfo(
         "the library is for another processor",
         """
 The host half of a kernel library is machine code for one processor architecture (x86-64 or aarch64).
@@ -289,7 +292,7 @@ The host half of a kernel library is machine code for one processor architecture
 Mend it by compiling the program on the kind of machine that is to run it.
 """,
     ),
-    "MU6033": (
+    "MU6033": CodeInfo(
         "the library was not made by mucc",
         """
 The file is a shared library but holds no mucc manifest (ELF section `.mucc_manifest`). It was not loaded:
@@ -298,7 +301,7 @@ loading runs code.
 Mend it by passing a file that `mucc -o` wrote. Do not `objcopy -R` or `sstrip` it; plain `strip` is fine.
 """,
     ),
-    "MU6034": (
+    "MU6034": CodeInfo(
         "the library is of another ABI version",
         """
 The number `abi` in the manifest says how arguments are passed. This mucc does not know the library's number.
@@ -306,7 +309,7 @@ The number `abi` in the manifest says how arguments are passed. This mucc does n
 Mend it by compiling the program again with this mucc, or by installing the mucc that the message names.
 """,
     ),
-    "MU6035": (
+    "MU6035": CodeInfo(
         "the manifest is corrupt",
         """
 The manifest inside the library is no JSON, or lacks what every manifest holds. The file was changed after
@@ -315,7 +318,7 @@ it was built.
 Mend it by building the file again.
 """,
     ),
-    "MU6036": (
+    "MU6036": CodeInfo(
         "the library cannot be loaded",
         """
 The system's loader refused the file, or a function that the manifest names is not in it. The message holds
@@ -324,7 +327,7 @@ the loader's reason; a missing `libstdc++.so.6` symbol means that the library wa
 Mend it by building the file on this machine.
 """,
     ),
-    "MU6037": (
+    "MU6037": CodeInfo(
         "no such kernel in the library",
         """
 A library holds the kernels of one program, under their names: `mod.kernels` lists them.
@@ -332,7 +335,7 @@ A library holds the kernels of one program, under their names: `mod.kernels` lis
 Mend the name; with one kernel only, `mod.kernels[0]` is it.
 """,
     ),
-    "MU6040": (
+    "MU6040": CodeInfo(
         "the arguments of a call do not fit the signature",
         """
 A Python call names parameters as the source does. A name was unknown, given twice or left out, or the wrong
@@ -345,14 +348,14 @@ mod.two(x, out=(y, amax))              # several
 ```
 """,
     ),
-    "MU6041": (
+    "MU6041": CodeInfo(
         "an argument is not a torch tensor",
         """
 `kernel(...)` allocates outputs with torch and takes torch tensors. Other frameworks' arrays go through
 `kernel.launch(*inputs, *outputs)`, which takes anything with `__dlpack__` on a CUDA device.
 """,
     ),
-    "MU6042": (
+    "MU6042": CodeInfo(
         "torch is not installed",
         """
 `kernel(...)` and `kernel.op` allocate with torch, which mucc does not install by itself.
@@ -360,7 +363,7 @@ mod.two(x, out=(y, amax))              # several
 Mend it with `pip install torch`, or allocate the outputs yourself and call `kernel.launch(...)`.
 """,
     ),
-    "MU6043": (
+    "MU6043": CodeInfo(
         "numbers cannot be packed",
         """
 `mucc.pack_s4` puts two whole numbers from -8 to 7 into a byte, `mucc.pack_u4` two from 0 to 15, so they take
@@ -373,7 +376,7 @@ y = mod.linear(x, mucc.pack_s4(w), scales)      # for `w: s4[N, K]`: bytes [n, k
 ```
 """,
     ),
-    "MU6044": (
+    "MU6044": CodeInfo(
         "the lists of a call do not fit",
         """
 A kernel that is declared `kernel each` takes lists: one item for each problem, in every list as many. What is
@@ -385,14 +388,15 @@ mod.linear(xs, ws, b, out=ys)
 ```
 """,
     ),
-    "MU6050": (
+    "MU6050": CodeInfo(
         "the dims cannot be read",
         """
 `--dims` is a list of `NAME=NUMBER`, separated by commas: `--dims M=4096,N=4096,K=4096`. Numbers are at
 least 1; each name comes once.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU6051": (
+    "MU6051": CodeInfo(
         "a dim is missing or unknown",
         """
 `mucc run` needs a value for every dim that the kernel leaves open. Everywhere else `--dims` gives typical
@@ -400,8 +404,9 @@ sizes, for as many dims as you like. Either way a name has to be a dim of a kern
 
 Mend it by naming the dims that the message lists. A dim that the source binds (`K=4096`) may be left out.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU6052": (
+    "MU6052": CodeInfo(
         "the dims break a promise of the kernel",
         """
 The kernel promises a condition (`where K % 8 == 0`), its schedule needs one, or the source binds the dim to
@@ -409,16 +414,18 @@ another number.
 
 Mend it by choosing dims that keep the promise.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU6053": (
+    "MU6053": CodeInfo(
         "which kernel to run is not clear",
         """
 The file holds several kernels, or none of the name that was given.
 
 Mend it with `--kernel NAME`.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU6060": (
+    "MU6060": CodeInfo(
         "the result differs from the interpreter",
         """
 `mucc run` computed every output a second time in float64 and found a relative error ‖out − ref‖ / ‖ref‖
@@ -430,7 +437,7 @@ it. Otherwise this is a defect of mucc: please report it with the program, the d
 run printed.
 """,
     ),
-    "MU6080": (
+    "MU6080": CodeInfo(
         "a matrix without the 2:4 pattern",
         """
 `mucc.sparsify` packs a matrix of which every 4 neighbours along a row (2 of f32) have at most 2 (1) values
@@ -444,7 +451,7 @@ packed = mucc.sparsify(w, prune=True)    # drops the smaller two of every four
 Mend it by pruning the weights, which changes results: models are usually trained on after that.
 """,
     ),
-    "MU6081": (
+    "MU6081": CodeInfo(
         "an array that cannot be packed or unpacked",
         """
 `mucc.sparsify` takes a matrix of 8-, 16- or 32-bit numbers with more than one row, whose columns are a
@@ -455,12 +462,13 @@ Mend it by padding the columns with zeros, in the other operand of the product t
 weights are to be used.
 """,
     ),
-    "MU6070": (
+    "MU6070": CodeInfo(
         "the device that was asked for is not there",
         """
 `--device cuda` needs torch with CUDA and a GPU that the kernel was compiled for.
 
 Without `--device` the run falls back to checking the lowered program on the CPU, and says so.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
 }

@@ -1,7 +1,12 @@
 """MU54: speed-of-light analysis, and the cards that it knows."""
 
-CODES: dict[str, tuple[str, str]] = {
-    "MU5401": (
+from __future__ import annotations
+
+from mucc.diagnostics.code_info import CodeInfo
+from mucc.diagnostics.core import ExitStatus
+
+CODES: dict[str, CodeInfo] = {
+    "MU5401": CodeInfo(
         "no such card",
         """
 `mucc sol --device` and `mucc device show` take a card by its short name or by the name that the driver gives
@@ -16,15 +21,17 @@ error[MU5401]: no card is called 'h20'
 A card that is missing needs a file in `mucc/target/data/devices` with the maker's figures, and its name in
 the file of its target.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5402": (
+    "MU5402": CodeInfo(
         "a calibration cannot be read",
         """
 `mucc device calibrate` keeps what it measured in the user's data folder. The file is there and is no such
 calibration. Delete it, or calibrate again.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5403": (
+    "MU5403": CodeInfo(
         "a dim has no value",
         """
 A bound holds for given sizes, so every dim that the program leaves open needs a value.
@@ -35,21 +42,24 @@ error[MU5403]: f: no value for N, K
   = help: add --dims N=4096,K=4096
 ```
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5404": (
+    "MU5404": CodeInfo(
         "a plot needs matplotlib",
         """
 `mucc sol --plot` draws with matplotlib, which mucc does not install by itself: `pip install matplotlib`.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5405": (
+    "MU5405": CodeInfo(
         "a plot cannot be drawn",
         """
 The name of the file that `--plot` names ends in no format that matplotlib writes: png, pdf and svg are some
 that it does.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5406": (
+    "MU5406": CodeInfo(
         "no such kernel in the file",
         """
 `--kernel` names one kernel of the file.
@@ -60,8 +70,9 @@ error[MU5406]: the file has no kernel 'mpl'
   = help: did you mean 'mlp'?
 ```
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5407": (
+    "MU5407": CodeInfo(
         "a measured time is below the bound",
         """
 No implementation is faster than the busiest unit of the card. A time that is more than a tenth below the
@@ -73,15 +84,17 @@ The bound takes the datasheet's rates, or what was measured where that is more, 
 Where inputs fit in L2 and were there before the launch, a kernel may read less than that from memory: flush
 L2, or measure with inputs that are larger.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5408": (
+    "MU5408": CodeInfo(
         "there is no card to calibrate",
         """
 `mucc device calibrate` measures the card of this machine, by PyTorch. There is none, or the installed torch
 is built without CUDA.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5409": (
+    "MU5409": CodeInfo(
         "a part of a module has no bound",
         """
 `mucc sol problem.py` bounds what mucc can say of a module, and what it can count of calls to PyTorch. What is
@@ -89,5 +102,6 @@ not understood, such as dropout with its random numbers or a singular value deco
 whole takes at least what is printed, and more, so there is no gap and no score. `mucc import --list` names
 each operation with the reason.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
 }

@@ -1,13 +1,16 @@
 """MU5xxx: the command line, files, the toolchain and the cache. MU9xxx: defects of mucc.
 
-MU50xx is wrong usage (exit status 2), but for MU502x, the contents of a source file (1). The rest of
-MU5xxx is the toolchain and the environment (3); MU52xx are warnings.
+MU50xx is wrong usage, but for MU502x, the contents of a source file. The rest of MU5xxx is the toolchain and
+the environment; MU52xx are warnings.
 """
 
 from __future__ import annotations
 
-CODES: dict[str, tuple[str, str]] = {
-    "MU5001": (
+from mucc.diagnostics.code_info import CodeInfo
+from mucc.diagnostics.core import ExitStatus
+
+CODES: dict[str, CodeInfo] = {
+    "MU5001": CodeInfo(
         "the command line is wrong",
         """
 An option is not known or lacks its value, two options exclude each other, or a file name is missing.
@@ -19,8 +22,9 @@ error[MU5001]: there is no option '--taget'
 
 Mend it with the option that the help suggests; `mucc COMMAND --help` lists all of a command.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5002": (
+    "MU5002": CodeInfo(
         "there is no such command",
         """
 The first word is neither a command nor a file that exists.
@@ -33,8 +37,9 @@ error[MU5002]: there is no command 'chek', and no file of that name
 `mucc --help` lists the commands. A file whose name is that of a command is written with its
 directory: `mucc ./run`.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5003": (
+    "MU5003": CodeInfo(
         "there is no such diagnostic code",
         """
 `mucc explain` was asked for a code that no diagnostic has.
@@ -45,8 +50,9 @@ $ mucc explain MU5999
 
 `mucc explain` without a code lists them all.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5010": (
+    "MU5010": CodeInfo(
         "the input file does not exist",
         """
 No file has the name that was given.
@@ -59,8 +65,9 @@ error[MU5010]: there is no file 'kernal.mcu'
 
 Mend the name. A name is relative to the directory that the command runs in.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5011": (
+    "MU5011": CodeInfo(
         "the input file cannot be read",
         """
 The name leads to a directory, or the file may not be read by this user.
@@ -72,8 +79,9 @@ error[MU5011]: 'examples' is a directory, not a file
 
 Name a file, or give yourself the right to read it (`chmod u+r FILE`).
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5012": (
+    "MU5012": CodeInfo(
         "the directory of the output does not exist",
         """
 mucc writes into directories that exist; it makes none, so that a mistyped path is noticed.
@@ -85,8 +93,9 @@ error[MU5012]: cannot write 'biuld/kernel.so': there is no directory 'biuld'
 
 Mend the path, or make the directory with `mkdir -p`.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5013": (
+    "MU5013": CodeInfo(
         "the output is a directory",
         """
 `-o` wants the name of a file.
@@ -97,8 +106,9 @@ $ mucc kernel.mcu -o build
 
 Mend it with `-o build/kernel.so`.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5014": (
+    "MU5014": CodeInfo(
         "the output cannot be written",
         """
 The file or its directory may not be written by this user, or the disk is full. The file that was there
@@ -111,8 +121,9 @@ error[MU5014]: cannot write '/usr/lib/kernel.so': permission denied in '/usr/lib
 
 Mend it by choosing another place for the output, or by changing the rights.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5015": (
+    "MU5015": CodeInfo(
         "the output would overwrite the input",
         """
 `-o` names the source file itself, perhaps by another path or through a link.
@@ -123,8 +134,9 @@ $ mucc kernel.mcu --emit=mu -o kernel.mcu
 
 Mend it by giving the output another name.
 """,
+        status=ExitStatus.USAGE,
     ),
-    "MU5020": (
+    "MU5020": CodeInfo(
         "the source is not UTF-8",
         r"""
 Source files are UTF-8. The message gives the first byte that is not, with its offset and line.
@@ -137,7 +149,7 @@ error[MU5020]: 'kernel.mcu' is not UTF-8 text: byte 0xff at offset 8 (line 1)
 Mend it by saving the file as UTF-8, or with `iconv -f latin1 -t utf-8`. A compiled file is no source.
 """,
     ),
-    "MU5021": (
+    "MU5021": CodeInfo(
         "the source is empty",
         """
 The file holds nothing but white space, so there is nothing to compile.
@@ -150,7 +162,7 @@ error[MU5021]: '/dev/null' is empty
 `mucc docs --card` shows how to write a program; `examples/` has some.
 """,
     ),
-    "MU5101": (
+    "MU5101": CodeInfo(
         "nvcc was not found",
         """
 Making a `.so`, PTX or a cubin that is not in the cache needs NVIDIA's compiler. It is looked for, in this
@@ -164,8 +176,9 @@ error[MU5101]: nvcc was not found
 
 `pip install 'mucc[nvcc]'` brings it; nothing needs root. `mucc check` and `--emit=cu` work without it.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5102": (
+    "MU5102": CodeInfo(
         "the CUTLASS headers were not found",
         """
 The C++ that mucc makes includes CUTLASS 4.2. Its headers are looked for at MUCC_CUTLASS and in the
@@ -178,8 +191,9 @@ error[MU5102]: the CUTLASS headers were not found
 
 Mend it with `pip install 'mucc[nvcc]'`, or set MUCC_CUTLASS to a checkout of CUTLASS.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5103": (
+    "MU5103": CodeInfo(
         "no host C++ compiler was found",
         """
 nvcc leaves the host half of a kernel to a C++ compiler. It is looked for at MUCC_CXX and
@@ -192,8 +206,9 @@ error[MU5103]: no host C++ compiler was found: nvcc needs one
 
 Mend it with `apt-get install g++`, `dnf install gcc-c++` or the like.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5104": (
+    "MU5104": CodeInfo(
         "the compilers on this machine cannot build the kernel",
         """
 Something was found, but it is incomplete or does not fit together: a header or library of the CUDA
@@ -208,8 +223,9 @@ error[MU5104]: the compilers found on this machine cannot build the kernel
 `mucc doctor` shows the versions. `pip install 'mucc[nvcc]'` brings a set that fits together;
 MUCC_CXX chooses another host compiler.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5105": (
+    "MU5105": CodeInfo(
         "a setting leads to nothing",
         """
 `--nvcc`, MUCC_NVCC, MUCC_CUTLASS, MUCC_CXX or NVCC_CCBIN was set, but what it names is not there.
@@ -222,8 +238,9 @@ error[MU5105]: --nvcc says '/opt/cuda', but there is no nvcc
 
 Mend the path, or remove the setting to let mucc look for itself.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5106": (
+    "MU5106": CodeInfo(
         "the compiler ran out of memory",
         """
 One CUTLASS kernel takes about 4 GB of main memory to compile. The system ended the compiler because
@@ -232,8 +249,9 @@ there was less, or a container's limit was lower.
 Mend it by building one kernel at a time, by raising the limit of the container, or on a larger
 machine. A `.so` made elsewhere can be copied: it needs nothing of the machine that made it.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5107": (
+    "MU5107": CodeInfo(
         "temporary files cannot be written",
         """
 The compilers need a directory for temporary files (TMPDIR, else `/tmp`) with about 1 GB free.
@@ -244,8 +262,9 @@ $ TMPDIR=/nowhere mucc kernel.mcu -o kernel.so --no-cache
 
 Mend it by freeing space, or by setting TMPDIR to another directory.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5108": (
+    "MU5108": CodeInfo(
         "the compiler took too long",
         """
 nvcc did not end within the seconds given with `--timeout`. It was stopped with all its children,
@@ -258,8 +277,9 @@ error[MU5108]: nvcc did not end within 1 s and was stopped
 
 A kernel takes about a minute on a small machine. Mend it by giving more time.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5109": (
+    "MU5109": CodeInfo(
         "mucc ran out of memory",
         """
 mucc itself, not a compiler that it runs (MU5106), got no more memory. Mostly that is the interpreter, which
@@ -272,8 +292,9 @@ error[MU5109]: interpreting takes 224 GiB and more, and 20 GiB are free
   = help: smaller sizes check the program as well: --dims M=6250,N=6250,K=6250
 ```
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5110": (
+    "MU5110": CodeInfo(
         "a compiler rejected what mucc generated",
         """
 Everything that a program can get wrong should be found before nvcc, ptxas or the host compiler
@@ -283,8 +304,9 @@ mucc is made for (`mucc doctor` shows them: CUTLASS 4.2, CUDA 13).
 `--save-temps` keeps the generated `.cu` and the whole log, `--verbose` prints all of it. Please
 report it with the program.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5111": (
+    "MU5111": CodeInfo(
         "a compiler crashed",
         """
 A signal ended nvcc, ptxas, the host compiler or one of their parts, or a compiler reported an internal
@@ -298,8 +320,9 @@ error[MU5111]: ptxas crashed (SIGSEGV)
 Run it again: a crash that does not come back points at the machine (memory, disk). One that does is a
 defect of that tool, which another version may not have: `mucc doctor` shows the versions.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5112": (
+    "MU5112": CodeInfo(
         "the parts of the CUDA compiler are of different releases",
         """
 nvcc (with ptxas), its headers (crt), its code generator (nvvm) and the run-time library (cudart) are pip
@@ -316,8 +339,9 @@ error[MU5112]: the parts of the CUDA compiler are of different releases: nvcc 13
 Run the command of the help. Installing both at once, `pip install 'mucc[nvcc]' torch`, makes them fit from
 the start. `mucc doctor` shows the releases.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5119": (
+    "MU5119": CodeInfo(
         "a signal interrupted the command",
         """
 Ctrl-C (SIGINT), SIGTERM or SIGHUP arrived. The command ended every process that it had started, removed what
@@ -329,8 +353,9 @@ error[MU5119]: interrupted by SIGINT
 
 What was built until then is in the cache, so the same command goes on from there.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5201": (
+    "MU5201": CodeInfo(
         "registers are spilled to memory",
         """
 The kernel needs more registers than a thread can have, so ptxas keeps some of its values in local
@@ -340,8 +365,9 @@ many values.
 Mend it by choosing a smaller `tile` or `mainloop = cooperative` in the schedule, or by ending the
 stage earlier with `stage name = …`.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5202": (
+    "MU5202": CodeInfo(
         "ptxas undid an optimisation",
         """
 ptxas reported that it serialised `wgmma` instructions or ignored `setmaxnreg` (its codes C7504 to
@@ -351,8 +377,9 @@ this is worth reporting.
 Mend it by choosing another `tile` or `mainloop` in the schedule. A build with device asserts
 (without `-DNDEBUG`) always does this.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5203": (
+    "MU5203": CodeInfo(
         "the cache cannot be used",
         """
 The directory of the cache cannot be read, written or made, or the disk is full. Compiling goes on, but
@@ -366,8 +393,9 @@ warning[MU5203]: the cache cannot be written, so nothing is kept
 Mend it by setting MUCC_CACHE_DIR to a directory that can be written; `--no-cache` says that you
 want none. A cache of others that you may only read belongs into MUCC_CACHE_SHARED.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5204": (
+    "MU5204": CodeInfo(
         "a damaged cache entry was dropped",
         """
 An entry's checksum is wrong: the machine lost power, or something else wrote into the cache. The entry
@@ -377,8 +405,9 @@ passed over.
 If it comes again, look for a failing disk; `mucc cache verify` checks every entry, and `mucc cache
 clear` starts afresh.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5205": (
+    "MU5205": CodeInfo(
         "the size of the cache is no use",
         """
 MUCC_CACHE_SIZE cannot be understood, and the cache may hold 4 GiB as if it were not set; or it is less
@@ -391,8 +420,9 @@ warning[MU5205]: MUCC_CACHE_SIZE says 'lots', which is no size above 0; the cach
 
 Mend it with a number and a unit, such as 500M or 2G (powers of 1024). `--no-cache` keeps nothing.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5206": (
+    "MU5206": CodeInfo(
         "a shared cache cannot be read",
         """
 MUCC_CACHE_SHARED names a directory that is not there, or that may not be read. Compiling goes on
@@ -405,8 +435,9 @@ warning[MU5206]: MUCC_CACHE_SHARED names '/mnt/mucc', which is no directory
 
 Mend the path, mount what should be there, or remove the setting. Several directories are separated by `:`.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5207": (
+    "MU5207": CodeInfo(
         "there is no NVRTC that fits nvcc",
         """
 A kernel that differs from an earlier one in its pointwise work only is built from what is in the cache and
@@ -421,8 +452,9 @@ note[MU5207]: new bodies are compiled by nvcc instead of NVRTC, which takes long
 
 `pip install 'mucc[nvcc]'` brings nvcc and NVRTC in one release.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU5209": (
+    "MU5209": CodeInfo(
         "a program takes the full build",
         """
 A program is usually built from parts, most of which are in the cache: its pointwise work is compiled alone
@@ -437,8 +469,9 @@ warning[MU5209]: this program takes the full build by nvcc, about a minute: stag
 
 `--plain-nvcc` asks for that build without the warning. Please report such a program.
 """,
+        status=ExitStatus.TOOLCHAIN,
     ),
-    "MU9002": (
+    "MU9002": CodeInfo(
         "a pass made IR that is not legal",
         """
 The IR is checked at each boundary between passes. One of them left something behind that must not
@@ -447,8 +480,9 @@ be there; the message names the pass, and the span the part of the program.
 Please report it with the program. `mucc FILE --emit=cutlass --print-ir-after-all` shows the IR up to
 that point.
 """,
+        status=ExitStatus.INTERNAL,
     ),
-    "MU9001": (
+    "MU9001": CodeInfo(
         "an internal error of mucc",
         """
 mucc met a state that its authors held to be impossible. The program may be right or wrong: mucc
@@ -457,5 +491,6 @@ does not know. No output was written.
 Please report it, with the program and the output of the same command with `--verbose` (or
 MUCC_DEBUG=1), which shows where it happened.
 """,
+        status=ExitStatus.INTERNAL,
     ),
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from mucc.diagnostics.code_info import CodeInfo
 
-def entry(title: str, cause: str, wrong: str, mended: str) -> tuple[str, str]:
-    """A title and an explanation in Markdown, with the two programs in fenced blocks."""
+
+def entry(title: str, cause: str, wrong: str, mended: str) -> CodeInfo:
+    """The entry of a code about programs; its explanation ends with the two programs in fenced blocks."""
     wrong, mended = wrong.strip("\n"), mended.strip("\n")
-    return title, f"{cause}\n\nWrong:\n\n```mcu\n{wrong}\n```\n\nMended:\n\n```mcu\n{mended}\n```\n"
+    programs = f"Wrong:\n\n```mcu\n{wrong}\n```\n\nMended:\n\n```mcu\n{mended}\n```\n"
+    return CodeInfo(title, f"{cause}\n\n{programs}")
 
 
 def body(text: str) -> str:

@@ -33,7 +33,7 @@ def test_every_command_of_the_guide_parses(line: str):
         words.insert(0, "build")
     assert words[0] in known, line
     module = import_module(known[words[0]].module)
-    module.parser().parse(words[1:], module.Arguments())
+    module.main.parse(words[1:])
 
 
 def test_the_guide_names_every_step():

@@ -120,7 +120,7 @@ def test_every_option_of_a_tool_is_one_of_its_command(tool: Any, tmp_path: Path)
     order = tool.command(given, Places(str(tmp_path)))
     package = "mucc.agent.cli" if order.module == "mucc.agent" else "mucc.cli"
     module = import_module(f"{package}.{order.words[0]}")
-    parsed = module.parser().parse(list(order.words[1:]), module.Arguments())
+    parsed = module.main.parse(order.words[1:])
     assert all(word in repr(parsed) for word in ("'word'",) if "word" in given.values())
 
 

@@ -5,7 +5,6 @@ No command gets far: there is no nvcc, and no GPU.
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import subprocess
@@ -19,7 +18,9 @@ from processes import HANG
 
 from mucc.agent.cli.main import TOOL as AGENT
 from mucc.build.cache import Cache, Entry
-from mucc.cli.main import MUCC, Tool, main
+from mucc.cli.main import main
+from mucc.cli.parameters import Option
+from mucc.cli.registry import MUCC, Tool
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,10 +81,9 @@ def commands() -> Iterator[tuple[Tool, str]]:
 
 def options(tool: Tool, name: str) -> Iterator[tuple[str, ...]]:
     """The words before an odd value: each option that takes one, and none for what is given by position."""
-    parser: argparse.ArgumentParser = import_module(tool.commands[name].module).parser()
-    for action in parser._actions:
-        if action.option_strings and action.nargs != 0:
-            yield (max(action.option_strings, key=len),)
+    for parameter in import_module(tool.commands[name].module).main.params:
+        if isinstance(parameter, Option) and not parameter.is_flag:
+            yield (max(parameter.opts, key=len),)
     yield ()
 
 

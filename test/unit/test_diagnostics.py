@@ -275,5 +275,12 @@ def test_codes_of_the_registry_are_those_of_the_program():
     assert set(CODES) - used == set(), "registered, but never raised"
 
 
+def test_the_page_names_exit_statuses_other_than_1():
+    for entry in re.split(r"^### ", errors_page(), flags=re.MULTILINE)[1:]:
+        status = CODES[entry[:6]].status
+        said = re.findall(r"^Exit status of the error: (\d), \w[\w ]+\.$", entry, re.MULTILINE)
+        assert said == ([] if status == 1 else [str(int(status))])
+
+
 def test_docs_errors_is_current():
     assert (ROOT / "docs" / "errors.md").read_text() == errors_page(), "run `make docs`"

@@ -198,7 +198,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     monkeypatch.setattr(mucc.build.artefact, "compile_source", lambda source, target: StubCompilation())
     monkeypatch.setattr(mucc.build.artefact, "build", build)
     monkeypatch.setattr(run, "gpu_problem", lambda target: "there is no usable NVIDIA GPU")
-    return lambda *argv: main([str(path), *argv], Reporter())
+    return lambda *argv: main.work(main.parse([str(path), *argv]), Reporter())
 
 
 def test_without_a_gpu_it_checks_the_lowered_program_and_says_so(command: Any, capsys: Any) -> None:

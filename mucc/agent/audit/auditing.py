@@ -38,7 +38,7 @@ from mucc.agent.audit.verdict import Failure, Verdict
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
-from mucc.cli import files
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.process import reaper
 from mucc.process.gpu_lock import exclusive_gpu, shared_gpu

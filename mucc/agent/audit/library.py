@@ -17,7 +17,7 @@ from pathlib import Path
 from mucc.agent.audit.imports import imported
 from mucc.agent.isolation.zygote import Zygote
 from mucc.build.toolchain.doctor import gpu
-from mucc.cli import files
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.library.errors import MuccError
 from mucc.library.signature import KernelInfo

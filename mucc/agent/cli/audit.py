@@ -5,71 +5,61 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from mucc.agent.audit.options import Options
-from mucc.agent.cli.parsing import add_policy
-from mucc.cli.parsing import Parser, add_diagnostics, check_limits, usage_error
+from mucc.agent.audit.options import Options as AuditOptions
+from mucc.agent.cli import options as agent_options
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import argument, flag, option
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
+from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
+
+DESCRIPTION = """\
+Judge a solution that claims to replace the Model of a problem: results on fresh and hidden
+inputs, times, and every known way of cheating. PROBLEM defines Model and get_inputs(); SOLUTION
+is a Python file that defines ModelNew, a library that mucc built, or a .mcu program, and runs in
+a process of its own."""
 
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    problem: str | None = None
-    solution: str | None = None
-    device: str = "auto"
-    card: str | None = None
-    precision: str = "declared"
-    seed: int | None = None
-    runs: int = 30
-    no_bound: bool = False
-    shapes: bool = False
-    time_limit: float = 300.0
-    memory_limit: int = 8192
-    json: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc-agent audit`."""
-    p = Parser(
-        "audit",
-        "Judge a solution that claims to replace the Model of a problem: results on fresh and hidden\n"
-        "inputs, times, and every known way of cheating. PROBLEM defines Model and get_inputs(); SOLUTION\n"
-        "is a Python file that defines ModelNew, a library that mucc built, or a .mcu program, and runs in\n"
-        "a process of its own.",
-        usage="mucc-agent audit PROBLEM.py SOLUTION.py|kernel.so|kernel.mcu [options]",
-        tool="mucc-agent",
+    problem: str | None = argument(
+        None, metavar="PROBLEM", help="a problem file (.py)", complete=candidates.files(options.PROBLEM)
     )
-    p.add_argument("problem", nargs="?", metavar="PROBLEM", help="a problem file (.py)")
-    p.add_argument("solution", nargs="?", metavar="SOLUTION", help="what claims to replace its Model")
-    p.add_argument(
-        "--device", choices=("auto", "cuda", "cpu"), help="where to run (default: a GPU if there is one)"
+    solution: str | None = argument(
+        None,
+        metavar="SOLUTION",
+        help="what claims to replace its Model",
+        complete=candidates.files(options.PROBLEM, options.PROGRAM, ".so"),
     )
-    add_policy(p)
-    p.add_argument("--seed", type=int, metavar="N", help="repeat an audit (default: a fresh seed)")
-    p.add_argument("--runs", type=int, metavar="N", help="timed calls at the most (default: 30)")
-    p.add_argument("--no-bound", action="store_true", help="do not compute the speed of light")
-    p.add_argument("--shapes", action="store_true", help="audit at smaller sizes too, where it serves them")
-    p.add_argument("--time-limit", type=float, metavar="S", help="seconds for each process (default: 300)")
-    p.add_argument("--memory-limit", type=int, metavar="MIB", help="main memory beside torch (default: 8192)")
-    p.add_argument("--json", action="store_true", help="print the verdict as one JSON object")
-    add_diagnostics(p)
-    return p
+    device: str = option(
+        "auto", choices=("auto", "cuda", "cpu"), help="where to run; auto: a GPU if there is one"
+    )
+    precision: str = agent_options.precision()
+    card: str | None = agent_options.bound_card()
+    seed: int | None = option(None, type=int, metavar="N", help="repeat an audit (default: a fresh seed)")
+    runs: int = option(30, metavar="N", help="timed calls at the most")
+    no_bound: bool = flag(help="do not compute the speed of light")
+    shapes: bool = flag(help="audit at smaller sizes too, where it serves them")
+    time_limit: float = options.time_limit(300.0, "seconds for each process")
+    memory_limit: int = options.memory_limit("main memory beside torch")
+    json: bool = options.json("print the verdict as one JSON object")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="PROBLEM.py SOLUTION.py|kernel.so|kernel.mcu [options]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Judge one solution."""
-    args = parser().parse(argv, Arguments())
     if args.problem is None or args.solution is None:
         raise usage_error("two files are needed", "mucc-agent audit problem.py solution.py")
     from mucc.agent.audit.auditing import audit
     from mucc.target.devices import get_card
 
-    check_limits(args.time_limit, args.memory_limit)
+    options.check_limits(args.time_limit, args.memory_limit)
     if args.runs <= 0:
         raise usage_error("--runs is above 0")
     if args.seed is not None and args.seed < 0:
@@ -79,7 +69,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
     verdict = audit(
         args.problem,
         args.solution,
-        Options(
+        AuditOptions(
             device=args.device,
             card=args.card,
             precision=args.precision,

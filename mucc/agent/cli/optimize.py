@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from mucc.agent.cli.parsing import add_policy
+from mucc.agent.cli import options as agent_options
+from mucc.agent.cli.models import ModelArguments
 from mucc.agent.propose import NAMES
 from mucc.agent.propose.llm.options import Options as ModelOptions
-from mucc.agent.propose.llm.options import add_options
 from mucc.agent.search import STRATEGIES
-from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.command import command, words
+from mucc.cli.parameters import arguments, flag, option, repeated
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import ExitStatus
+from mucc.diagnostics.usage import usage_error
 
 if TYPE_CHECKING:
     from mucc.agent.engine.running import Ending
@@ -24,87 +27,72 @@ NEVER = "none"
 OFFLINE = "offline"
 
 
+DESCRIPTION = """\
+Make kernels that replace PyTorch problems, and make them fast: import, measure, propose, build,
+audit and time, until the budget is spent or nothing more is to be gained. PROBLEM defines Model
+and get_inputs(); of a FOLDER all problems are taken. Everything is kept in RUN: the same command
+goes on with a run that was ended, `mucc-agent report RUN` shows it."""
+
+
 @dataclass
-class Arguments(ModelOptions):
-    """The parsed command line. None where an option was not named: a run that goes on keeps its own."""
+class Arguments(ModelArguments):
+    """The command line. None where an option was not named: a run that goes on keeps its own."""
 
-    problems: list[str] = field(default_factory=list[str])
-    output: str | None = None
-    precision: str | None = None
-    card: str | None = None
-    strategy: str | None = None
-    constants: str | None = None
-    seed: int | None = None
-    budget: str | None = None
-    attempts: int | None = None
-    epsilon: str | None = None
-    window: str | None = None
-    time: float | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    total: int | None = None
-    memory: list[str] = field(default_factory=list[str])
-    proposer: str | None = None
-    jobs: int | None = None
-    quiet: bool = False
-    json: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc-agent optimize`."""
-    p = Parser(
-        "optimize",
-        "Make kernels that replace PyTorch problems, and make them fast: import, measure, propose, build,\n"
-        "audit and time, until the budget is spent or nothing more is to be gained. PROBLEM defines Model\n"
-        "and get_inputs(); of a FOLDER all problems are taken. Everything is kept in RUN: the same command\n"
-        "goes on with a run that was ended, `mucc-agent report RUN` shows it.",
-        usage="mucc-agent optimize PROBLEM.py|FOLDER... -o RUN [options]",
-        tool="mucc-agent",
+    problems: list[str] = arguments(
+        metavar="PROBLEM",
+        help="problem files (.py), and folders of them",
+        complete=candidates.files(options.PROBLEM),
     )
-    p.add_argument("problems", nargs="*", metavar="PROBLEM", help="problem files (.py), and folders of them")
-    p.add_argument("-o", dest="output", metavar="RUN", help="the folder of the run")
-    add_policy(p)
-    p.add_argument("--strategy", choices=tuple(STRATEGIES), help="how to search (default: mantis)")
-    p.add_argument("--constants", metavar="NAME=VALUE,...", help="constants of the strategy")
-    p.add_argument("--seed", type=int, metavar="N", help="of proposers that draw (default: 0)")
-    p.add_argument(
-        "--budget", metavar="IxHxA", help="iterations, hypotheses in each, attempts at each (default: 5x2x4)"
+    output: str | None = option(
+        None, "-o", metavar="RUN", help="the folder of the run", complete=candidates.folders()
     )
-    p.add_argument("--attempts", type=int, metavar="N", help="attempts at each hypothesis, as in --budget")
-    p.add_argument(
-        "--epsilon", metavar="E", help="stop within 1 + E of the speed of light, or none (default: 0.25)"
+    precision: str | None = agent_options.precision_if_named()
+    card: str | None = agent_options.bound_card()
+    strategy: str | None = option(None, choices=tuple(STRATEGIES), help="how to search (default: mantis)")
+    constants: str | None = option(None, metavar="NAME=VALUE,...", help="constants of the strategy")
+    seed: int | None = option(None, type=int, metavar="N", help="of proposers that draw (default: 0)")
+    budget: str | None = option(
+        None,
+        metavar="IxHxA",
+        help="iterations, hypotheses in each, attempts at each (default: 5x2x4)",
     )
-    p.add_argument(
-        "--window", metavar="N", help="stop after N attempts without progress, or none (default: 8)"
+    attempts: int | None = option(
+        None, type=int, metavar="N", help="attempts at each hypothesis, as in --budget"
     )
-    p.add_argument("--time", type=float, metavar="S", help="seconds for each problem (default: no limit)")
-    p.add_argument("--tokens", type=int, metavar="N", help="tokens for each problem (default: no limit)")
-    p.add_argument(
-        "--cost", type=float, metavar="USD", help="model costs for each problem (default: no limit)"
+    epsilon: str | None = option(
+        None, metavar="E", help="stop within 1 + E of the speed of light, or none (default: 0.25)"
     )
-    p.add_argument(
-        "--total", type=int, metavar="N", help="attempts for all problems; go where they may gain the most"
+    window: str | None = option(
+        None, metavar="N", help="stop after N attempts without progress, or none (default: 8)"
     )
-    p.add_argument("--memory", action="append", metavar="RUN", help="learn from another run, too")
-    p.add_argument(
-        "--proposer",
-        choices=NAMES,
-        metavar="NAME",
-        help="offline, openai, anthropic or command (default: offline)",
+    time: float | None = option(
+        None, type=float, metavar="S", help="seconds for each problem (default: no limit)"
     )
-    p.add_argument("-j", "--jobs", type=int, metavar="N", help="what is done side by side (default: cores)")
-    p.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    p.add_argument("--json", action="store_true", help="print the table as one JSON object")
-    add_diagnostics(p)
-    add_options(p)
-    return p
+    tokens: int | None = option(
+        None, type=int, metavar="N", help="tokens for each problem (default: no limit)"
+    )
+    cost: float | None = option(
+        None, type=float, metavar="USD", help="model costs for each problem (default: no limit)"
+    )
+    total: int | None = option(
+        None, type=int, metavar="N", help="attempts for all problems; go where they may gain the most"
+    )
+    memory: list[str] = repeated(
+        metavar="RUN", help="learn from another run, too", complete=candidates.folders()
+    )
+    proposer: str | None = option(
+        None, choices=NAMES, metavar="NAME", help="offline, openai, anthropic or command (default: offline)"
+    )
+    jobs: int | None = options.jobs("what is done side by side (default: cores)")
+    quiet: bool = flag("-q", "--quiet", help="no progress")
+    json: bool = options.json("print the table as one JSON object")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="PROBLEM.py|FOLDER... -o RUN [options]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Begin a run, or go on with one."""
-    args = parser().parse(argv, Arguments())
     if args.output is None:
         raise usage_error("no run", "give it a folder: mucc-agent optimize problem.py -o run")
     asked = asked_for(args)
@@ -123,7 +111,7 @@ def main(argv: list[str], reporter: Reporter) -> int:
         args.problems,
         asked,
         card_at_hand(),
-        command=shlex.join(["mucc-agent", "optimize", *argv]),
+        command=shlex.join(["mucc-agent", "optimize", *words()]),
         quiet=args.quiet or args.json,
     )
     with locked(args.output):

@@ -8,70 +8,57 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mucc.agent.audit.options import PRECISIONS
-from mucc.cli.parsing import DEFAULT_TARGET, Parser, add_diagnostics, add_open_dims, usage_error
+from mucc.agent.cli import options as agent_options
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import flag, option
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
+from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.agent.core.tasks import Task
 
 
+DESCRIPTION = """\
+What limits a program, and what to change: its class by roofline, then the tools of that class,
+which look at counters (ncu), machine code, registers and schedules. What cannot be read is named."""
+
+
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    file: str | None = None
-    library: str | None = None
-    dims: list[str] = field(default_factory=list[str])
-    device: str = "cuda"
-    card: str = "h200"
-    precision: str = "declared"
-    measured: float | None = None
-    no_build: bool = False
-    time_limit: float = 60.0
-    json: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc-agent profile`."""
-    p = Parser(
-        "profile",
-        "What limits a program, and what to change: its class by roofline, then the tools of that class,\n"
-        "which look at counters (ncu), machine code, registers and schedules. What cannot be read is named.",
-        usage="mucc-agent profile PROGRAM.mcu|problem.py [--dims M=4096,...] [options]",
-        tool="mucc-agent",
+    file: str = options.program(
+        "a .mcu program, or a PyTorch problem file (.py)", options.PROGRAM, options.PROBLEM
     )
-    p.add_argument("file", nargs="?", metavar="FILE", help="a .mcu program, or a PyTorch problem file (.py)")
-    p.add_argument("--library", metavar="SO", help="what was built of the program (default: it is built now)")
-    p.add_argument("--no-build", action="store_true", help="read only what the compiler says")
-    add_open_dims(p)
-    p.add_argument(
-        "--device", choices=("cuda", "cpu"), help="cpu: run nothing on a GPU, count nothing (default: cuda)"
+    library: str | None = option(
+        None,
+        metavar="SO",
+        help="what was built of the program (default: it is built now)",
+        complete=candidates.files(".so"),
     )
-    p.add_argument("--card", metavar="CARD", help="the card whose bound holds (default: h200)")
-    p.add_argument(
-        "--precision", choices=PRECISIONS, help="the policy for f32 products of a problem (default: declared)"
-    )
-    p.add_argument(
-        "--measured", type=float, metavar="MS", help="what a call takes, to compare with the bound"
-    )
-    p.add_argument("--time-limit", type=float, metavar="S", help="seconds for each step (default: 60)")
-    p.add_argument("--json", action="store_true", help="print the analysis as one JSON object")
-    add_diagnostics(p)
-    return p
+    no_build: bool = flag(help="read only what the compiler says")
+    dims: list[str] = options.open_dims()
+    device: str = option("cuda", choices=("cuda", "cpu"), help="cpu: run nothing on a GPU, count nothing")
+    card: str = options.card_or("h200", "the card whose bound holds")
+    precision: str = agent_options.precision()
+    measured: float | None = options.measured()
+    time_limit: float = options.time_limit(60.0, "seconds for each step")
+    json: bool = options.json("print the analysis as one JSON object")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="PROGRAM.mcu|problem.py [--dims M=4096,...] [options]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Analyse one program."""
-    args = parser().parse(argv, Arguments())
-    if args.file is None:
+    if not args.file:
         raise usage_error("no input file", "mucc-agent profile kernel.mcu --dims M=4096")
     if args.measured is not None and not 0 < args.measured < float("inf"):
         raise usage_error(f"--measured must be a time in milliseconds above 0, got {args.measured:g}")
@@ -112,18 +99,18 @@ def _program(args: Arguments, dims: Mapping[str, int]) -> Task:
     from mucc.agent.core.tasks import Compiled, Imported, Task
     from mucc.agent.profile.classes import together
     from mucc.analysis.sol_report import as_json
-    from mucc.cli import files
     from mucc.sol.program import analyse_source
     from mucc.target.devices import get_card
 
-    assert args.file is not None
     source = files.read_source(args.file)
     sol = together([as_json(s) for s in analyse_source(source, get_card(args.card), dims, None)])
     name = os.path.splitext(os.path.basename(args.file))[0]
     imported = Imported(name, source.text, compiled=Compiled.WHOLE)
     bound_ms = sol["bound_us"] / 1e3 if sol["bound_us"] and sol["whole"] else None
     path = args.file
-    return Task(path, path, source.text, "declared", args.card, DEFAULT_TARGET, imported, sol, bound_ms)
+    return Task(
+        path, path, source.text, "declared", args.card, options.DEFAULT_TARGET, imported, sol, bound_ms
+    )
 
 
 def _problem(args: Arguments) -> Task:
@@ -134,10 +121,9 @@ def _problem(args: Arguments) -> Task:
     from mucc.agent.importing.problems import Problem
     from mucc.agent.isolation.zygote import Zygote
 
-    assert args.file is not None
     with Zygote(PRELOADED) as zygote:
         problems = [Problem(Path(args.file))]
-        [task] = import_all(zygote, problems, args.precision, args.card, DEFAULT_TARGET, 1)
+        [task] = import_all(zygote, problems, args.precision, args.card, options.DEFAULT_TARGET, 1)
     if error := task.imported.error:
         raise DiagnosticError(
             Diagnostic(

@@ -4,49 +4,39 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mucc.cli import files
-from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import arguments, option
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.usage import usage_error
+
+DESCRIPTION = """\
+Replay stop rules over stored runs: a grid of epsilon (how near to the speed of light is near
+enough), window (attempts without progress), smaller budgets, and budgets that tasks share. Shows
+what each would have kept and saved, and recommends the cheapest that keeps enough. Runs nothing."""
 
 
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    runs: list[str] = field(default_factory=list[str])
-    output: str | None = None
-    keep: float = 0.95
-    json: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc-agent replay`."""
-    p = Parser(
-        "replay",
-        "Replay stop rules over stored runs: a grid of epsilon (how near to the speed of light is near\n"
-        "enough), window (attempts without progress), smaller budgets, and budgets that tasks share. Shows\n"
-        "what each would have kept and saved, and recommends the cheapest that keeps enough. Runs nothing.",
-        usage="mucc-agent replay RUN... [-o replay.html] [--keep 0.95] [--json]",
-        tool="mucc-agent",
+    runs: list[str] = arguments(
+        metavar="RUN", help="folders of runs, or their run.db", complete=candidates.files(".db")
     )
-    p.add_argument("runs", nargs="*", metavar="RUN", help="folders of runs, or their run.db")
-    p.add_argument("-o", dest="output", metavar="FILE", help="make a page with plots, too (.html)")
-    p.add_argument(
-        "--keep", type=float, metavar="SHARE", help="of the geometric mean to be kept (default: 0.95)"
-    )
-    p.add_argument("--json", action="store_true", help="print everything as one object")
-    add_diagnostics(p)
-    return p
+    output: str | None = options.output("make a page with plots, too (.html)", "FILE")
+    keep: float = option(0.95, metavar="SHARE", help="of the geometric mean to be kept")
+    json: bool = options.json("print everything as one object")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="RUN... [-o replay.html] [--keep 0.95] [--json]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Replay, and recommend."""
-    args = parser().parse(argv, Arguments())
     if not args.runs:
         raise usage_error("no run", "give folders of runs: mucc-agent replay runs/gemm runs/mlp")
     if not 0 < args.keep <= 1:

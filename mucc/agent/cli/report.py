@@ -6,48 +6,39 @@ import os
 import sys
 from dataclasses import dataclass
 
-from mucc.cli import files
-from mucc.cli.parsing import Parser, add_diagnostics, usage_error
+from mucc.cli import candidates, options
+from mucc.cli.command import command
+from mucc.cli.parameters import argument, flag
 from mucc.cli.reporting import Reporter
+from mucc.compiler import files
+from mucc.diagnostics.usage import usage_error
 
 DEFAULT = "report.html"
 
 
+DESCRIPTION = """\
+Show what a run did: speedups over the baselines, every attempt with its change and verdict, how
+the times fell, where time went. Makes one HTML page that needs nothing else. The run may still go
+on, or may have been killed."""
+
+
 @dataclass
 class Arguments:
-    """The parsed command line."""
+    """The command line."""
 
-    run: str | None = None
-    output: str | None = None
-    json: bool = False
-    text: bool = False
-    diagnostics: str = "text"
-    verbose: bool = False
-
-
-def parser() -> Parser:
-    """The options of `mucc-agent report`."""
-    p = Parser(
-        "report",
-        "Show what a run did: speedups over the baselines, every attempt with its change and verdict, how\n"
-        "the times fell, where time went. Makes one HTML page that needs nothing else. The run may still go\n"
-        "on, or may have been killed.",
-        usage="mucc-agent report RUN [-o report.html] [--text | --json]",
-        tool="mucc-agent",
+    run: str | None = argument(
+        None, metavar="RUN", help="the folder of a run, or its run.db", complete=candidates.files(".db")
     )
-    p.add_argument("run", nargs="?", metavar="RUN", help="the folder of a run, or its run.db")
-    p.add_argument(
-        "-o", dest="output", metavar="FILE", help="where to put it (default: report.html in the run's folder)"
-    )
-    p.add_argument("--text", action="store_true", help="print the table and the summary")
-    p.add_argument("--json", action="store_true", help="print everything that programs want as one object")
-    add_diagnostics(p)
-    return p
+    output: str | None = options.output("where to put it (default: report.html in the run's folder)", "FILE")
+    text: bool = flag(help="print the table and the summary")
+    json: bool = options.json("print everything that programs want as one object")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
-def main(argv: list[str], reporter: Reporter) -> int:
+@command(Arguments, DESCRIPTION, usage="RUN [-o report.html] [--text | --json]")
+def main(args: Arguments, reporter: Reporter) -> int:
     """Make one report."""
-    args = parser().parse(argv, Arguments())
     if args.run is None:
         raise usage_error("no run", "give the folder of a run: mucc-agent report runs/mlp")
     if args.json and args.text:

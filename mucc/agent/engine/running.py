@@ -15,7 +15,7 @@ from mucc.agent.engine.parts import Parts
 from mucc.agent.engine.turns import Interrupted, Seats, Shared, Turns
 from mucc.agent.store import Store, TaskRecord, TaskState
 from mucc.build.jobs import AWAKE
-from mucc.cli.reporting import exit_status
+from mucc.diagnostics.codes import exit_status
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
 
 LEAVING = 0.2

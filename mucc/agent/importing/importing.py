@@ -34,7 +34,7 @@ def import_all(
     What cannot be imported has the diagnostic in `imported.error`. Raises DiagnosticError: MU5010 to MU5013
     for files that cannot be read, MU7001 without torch, MU7212 where there can be no process.
     """
-    from mucc.cli import files
+    from mucc.compiler import files
 
     texts = [files.read_source(str(p.path)).text for p in problems]
 

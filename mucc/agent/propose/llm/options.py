@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mucc.cli.parsing import usage_error
+from mucc.diagnostics.usage import usage_error
 
 
 @dataclass
@@ -74,33 +73,3 @@ class Options:
             raise usage_error(
                 "a key stands on the command line", "keep it in a variable of the environment: --key-env NAME"
             )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options on a command line, for a class of arguments that extends `Options`."""
-    group = parser.add_argument_group("models (--proposer openai, anthropic, command)")
-    add = group.add_argument
-    add("--model", metavar="NAME", help="the model, as its provider calls it")
-    add("--base-url", metavar="URL", help="of the endpoint (default: the provider's own)")
-    add(
-        "--key-env",
-        metavar="VARIABLE",
-        help="the variable that holds the key (default: OPENAI_API_KEY, ANTHROPIC_API_KEY)",
-    )
-    add("--command", metavar="WORDS", help="a program that reads a prompt on stdin and answers on stdout")
-    add("--context", type=int, metavar="N", help="tokens of a prompt at the most (default: 32000)")
-    add("--answer-tokens", type=int, metavar="N", help="tokens of an answer at the most (default: 16384)")
-    add("--temperature", type=float, metavar="X", help="of sampling (default: the model's own)")
-    add("--no-tools", action="store_true", help="ask for fenced blocks rather than tool calls")
-    add("--repairs", type=int, metavar="N", help="turns in which a model may mend an answer (default: 2)")
-    add("--retries", type=int, metavar="N", help="further tries of a call that failed (default: 5)")
-    add("--connect-timeout", type=float, metavar="S", help="seconds to connect (default: 10)")
-    add("--first-token-timeout", type=float, metavar="S", help="seconds to the first token (default: 600)")
-    add("--silence-timeout", type=float, metavar="S", help="seconds between tokens (default: 180)")
-    add("--call-timeout", type=float, metavar="S", help="seconds of a whole call (default: 1200)")
-    add(
-        "--price",
-        metavar="IN,OUT[,CACHED]",
-        help="US dollars for a million tokens (default: from mucc's list, where the model is in it)",
-    )
-    add("--prices", metavar="TOML", help="a list of prices to use before mucc's own")

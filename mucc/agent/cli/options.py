@@ -1,0 +1,26 @@
+"""Options that several commands of `mucc-agent` have; see also `mucc.cli.options`."""
+
+from __future__ import annotations
+
+from mucc.agent.audit.options import PRECISIONS
+from mucc.cli import options
+from mucc.cli.parameters import option
+
+DECLARED = "declared"
+
+_NARROWEST = f"the narrowest format for f32 products; {DECLARED} is f32"
+
+
+def precision() -> str:
+    """What products of f32 may be computed in."""
+    return option(DECLARED, choices=PRECISIONS, help=_NARROWEST)
+
+
+def precision_if_named() -> str | None:
+    """The same, None where the command line does not say."""
+    return option(None, choices=PRECISIONS, help=f"{_NARROWEST} (default: {DECLARED})")
+
+
+def bound_card() -> str | None:
+    """The card whose speed of light solutions are compared with."""
+    return options.card("the card whose bound holds (default: the one at hand)")

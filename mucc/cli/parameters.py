@@ -1,0 +1,214 @@
+"""Declarations of the parameters of a command, each one a field of the dataclass that the command takes.
+
+    @dataclass
+    class Arguments:
+        files: list[str] = arguments("FILE", help="a .mcu file", complete=candidates.files(".mcu"))
+        emit: str | None = option(None, choices=KINDS, help="what to make")
+        jobs: int = option(2, "-j", "--jobs", metavar="N", help="how much runs at a time")
+        json: bool = flag(help="print JSON")
+
+The name and the default of the field are those of the option; a default that is a number or a word is added
+to the help. `parameters` makes click's parameters of the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, overload
+
+import click
+
+from mucc.diagnostics.core import did_you_mean
+from mucc.diagnostics.usage import usage_error
+
+if TYPE_CHECKING:
+    from typing import NotRequired, Unpack
+
+    from click.shell_completion import CompletionItem
+
+    Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+    """Candidates for a value that begins with the given text."""
+
+T = TypeVar("T", str, int, float)
+
+OPTIONS = "options"
+"""The section of help pages that an option is in unless it names another one."""
+
+_KEY = "parameter"
+"""The key of the declaration in the metadata of a field."""
+
+
+class Looks(TypedDict):
+    """What a parameter may have besides its name, its type and its default.
+
+    `alone` is the value of an option that is given without one. Where it is a number, the option takes the
+    next word if that is a number, and otherwise only a value after `=`.
+    """
+
+    help: str
+    metavar: NotRequired[str]
+    choices: NotRequired[Sequence[str]]
+    complete: NotRequired[Complete | None]
+    section: NotRequired[str]
+    alone: NotRequired[str | None]
+
+
+def shown_name(parameter: click.Parameter) -> str:
+    """How errors name a parameter: `-j/--jobs`, or the metavar of a positional one."""
+    return "/".join(parameter.opts) if isinstance(parameter, click.Option) else str(parameter.metavar)
+
+
+class Choice(click.Choice):  # pyright: ignore[reportMissingTypeArgument]
+    """One of several words. Raises MU5001 with the nearest one for any other."""
+
+    def __init__(self, words: Sequence[str]):
+        super().__init__(words)  # pyright: ignore[reportUnknownMemberType]
+        self.words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        word, choices = str(value), self.words
+        if word in choices:
+            return word
+        assert param is not None
+        meant = did_you_mean(word, choices)
+        raise usage_error(
+            f"argument {shown_name(param)}: there is no '{word}'",
+            *((f"did you mean '{meant}'?",) if meant else ()),
+            f"choose from {', '.join(choices)}",
+            *((f"`{ctx.command_path} --help` lists the options",) if ctx else ()),
+        )
+
+
+class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+    """A number. Raises MU5001 for any other word."""
+
+    name = "number"
+
+    def __init__(self, type: type[int] | type[float]):
+        self.type = type
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
+        try:
+            return self.type(value)
+        except ValueError:
+            assert param is not None
+            kind = "a whole number" if self.type is int else "a number"
+            helps = (f"`{ctx.command_path} --help` lists the options",) if ctx else ()
+            raise usage_error(f"{shown_name(param)} takes {kind}, not '{value}'", *helps) from None
+
+
+class Option(click.Option):
+    """An option with the section of the help page that it is in, and its value where none is given."""
+
+    def __init__(
+        self, flags: Sequence[str], *, section: str = OPTIONS, alone: str | None = None, **more: Any
+    ):
+        super().__init__(flags, **more)
+        self.section = section
+        self.alone = alone
+
+
+class Argument(click.Argument):
+    """A positional argument with a help text. It may be left out: each command says itself what it lacks."""
+
+    def __init__(self, name: str, *, help: str, **more: Any):
+        super().__init__([name], required=False, **more)
+        self.help = help
+
+
+def _type(kind: type, choices: Sequence[str] | None) -> Any:
+    if choices is not None:
+        return Choice(list(choices))
+    return Number(kind) if kind in (int, float) else click.STRING
+
+
+def _with_default(help: str, default: object) -> str:
+    if default is None or isinstance(default, bool) or default == "":
+        return help
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{help} (default: {shown})"
+
+
+def _declared(make: Callable[[str], click.Parameter], **default: Any) -> Any:
+    return field(metadata={_KEY: make}, **default)
+
+
+def _option(
+    flags: Sequence[str], kind: type, looks: Looks, default: object, **more: Any
+) -> Callable[[str], Option]:
+    def make(name: str) -> Option:
+        words = flags or [f"--{name.rstrip('_').replace('_', '-')}"]
+        return Option(
+            [name, *words],
+            type=_type(kind, looks.get("choices")),
+            default=default,
+            help=_with_default(looks["help"], default),
+            metavar=looks.get("metavar"),
+            shell_complete=looks.get("complete"),
+            section=looks.get("section", OPTIONS),
+            alone=looks.get("alone"),
+            **more,
+        )
+
+    return make
+
+
+@overload
+def option(default: None, *flags: str, type: type[T] = ..., **looks: Unpack[Looks]) -> T | None: ...
+@overload
+def option(default: T, *flags: str, **looks: Unpack[Looks]) -> T: ...
+def option(default: Any, *flags: str, type: Any = None, **looks: Unpack[Looks]) -> Any:
+    """An option with a value; `type` is that of a value where the default is None."""
+    kind = type or (str if default is None else default.__class__)
+    return _declared(_option(flags, kind, looks, default), default=default)
+
+
+def repeated(*flags: str, **looks: Unpack[Looks]) -> list[str]:
+    """An option that may be given several times."""
+    return _declared(_option(flags, str, looks, None, multiple=True), default_factory=list)
+
+
+def flag(*flags: str, help: str, section: str = OPTIONS) -> bool:
+    """An option without a value."""
+
+    def make(name: str) -> Option:
+        words = flags or [f"--{name.replace('_', '-')}"]
+        return Option([name, *words], is_flag=True, default=False, help=help, section=section)
+
+    return _declared(make, default=False)
+
+
+def _argument(looks: Looks, default: object, nargs: int) -> Callable[[str], Argument]:
+    def make(name: str) -> Argument:
+        return Argument(
+            name,
+            type=_type(str, looks.get("choices")),
+            default=default,
+            nargs=nargs,
+            help=_with_default(looks["help"], default),
+            metavar=looks.get("metavar"),
+            shell_complete=looks.get("complete"),
+        )
+
+    return make
+
+
+@overload
+def argument(default: None, **looks: Unpack[Looks]) -> str | None: ...
+@overload
+def argument(default: str, **looks: Unpack[Looks]) -> str: ...
+def argument(default: str | None, **looks: Unpack[Looks]) -> Any:
+    """A positional argument that may be left out."""
+    return _declared(_argument(looks, default, 1), default=default)
+
+
+def arguments(**looks: Unpack[Looks]) -> list[str]:
+    """Any number of positional arguments."""
+    return _declared(_argument(looks, None, -1), default_factory=list)
+
+
+def parameters(arguments: type[Any]) -> list[click.Parameter]:
+    """The parameters that the fields of a dataclass declare, in their order."""
+    made = (cast("Callable[[str], click.Parameter]", f.metadata[_KEY])(f.name) for f in fields(arguments))
+    return list(made)
