@@ -133,21 +133,21 @@ def _entries(entry: str, rows: bool) -> list[Entry]:
     given = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::ScanShape const shape"
     functions = (
         (
-            ("warp", "warps<{}>"),
-            ("short", "rows<{}, 2>"),
-            ("medium", "rows<{}, 4>"),
-            ("block", "rows<{}>"),
-            ("split", "rows<{}, 0, true>"),
+            ("warp", "warps<{}>", "warps<{}>"),
+            ("short", "rows<{}, 2>", "rows<{}, 2>"),
+            ("medium", "rows<{}, 4>", "rows<{}, 4>"),
+            # Single elements take the registers of their addresses: with more loads fewer blocks fit.
+            ("block", "rows<{}, 8>", "rows<{}>"),
+            ("split", "rows<{}, 0, true>", "rows<{}, 0, true>"),
         )
         if rows
-        else (("columns", "columns<{}, false>"), ("split", "columns<{}, true>"))
+        else (
+            ("columns", "columns<{}, false>", "columns<{}, false>"),
+            ("split", "columns<{}, true>", "columns<{}, true>"),
+        )
     )
     return [
-        Entry(
-            f"{entry}_{name}{width}",
-            given,
-            f"mucc::scan_{function.format(vector)}(op, extents, shape)",
-        )
-        for name, function in functions
-        for width, vector in (("", "1"), ("_vector", "Op::kVector"))
+        Entry(f"{entry}_{name}{width}", given, f"mucc::scan_{function.format(vector)}(op, extents, shape)")
+        for name, single, several in functions
+        for width, vector, function in (("", "1", single), ("_vector", "Op::kVector", several))
     ]
