@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import HANG
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,6 +18,6 @@ def built(kind: str, folder: Path) -> Path:
         options += ["build", "-b", str(folder / "build")]
     settings = {"--global-option": options}
     program = f"from setuptools import build_meta; build_meta.build_{kind}({str(folder)!r}, {settings!r})"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, timeout=HANG)
     (made,) = (path for path in folder.iterdir() if path.name.endswith((".whl", ".tar.gz")))
     return made

@@ -272,7 +272,8 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tmp_path
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            process.wait(0.01 * (kills + 1) if kills < 3 else rng.uniform(0.0, 0.4))
+            # Ever longer, so that it ends on a busy machine too.
+            process.wait(0.01 * (kills + 1) if kills < 3 else rng.uniform(0.0, 0.4) * 1.05**kills)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from evaluations import opened, outcome_of, problem, task_of
-from processes import gone
+from processes import HANG, gone
 
 from mucc.agent.core.attempts import Candidate, Status
 from mucc.agent.core.tasks import BASELINES, Task
@@ -27,7 +27,7 @@ from mucc.process.gpu_memory import Room
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 PROBLEM = problem(4, 64)
-SETTINGS = Settings(open_seconds=30, run_seconds=20, memory=512, output=4, runs=5, time_ms=20, fewest=2)
+SETTINGS = Settings(open_seconds=HANG, run_seconds=HANG, memory=512, output=4, runs=5, time_ms=20, fewest=2)
 
 
 @pytest.fixture(scope="module", autouse=True)

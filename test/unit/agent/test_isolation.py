@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import gone
+from processes import HANG, gone
 
 from mucc.agent.isolation.calling import Call
 from mucc.agent.isolation.process import Child, ChildFailed
@@ -38,7 +38,7 @@ def serve(line):
             line.say({"confined": done, "made": [fd >= 0 for fd in made]})
         elif word == "grow":
             kept = bytearray(1 << 30)
-            time.sleep(100)
+            time.sleep(600)
         elif word == "pids":
             line.say({"own": os.getpid(), "parent": os.getppid()})
 
@@ -56,7 +56,7 @@ def leaves():
     os._exit(3)
 
 def hangs():
-    time.sleep(60)
+    time.sleep(600)
 """
 
 MEMORY = 512 << 20
@@ -79,7 +79,7 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 def test_children_share_nothing_that_matters(zygote: Zygote, tmp_path: Path):
     values: set[float] = set()
     for _ in range(2):
-        with Child(zygote, "servant", str(tmp_path), 20, MEMORY, {"MUCC_TEST_MORE": "1"}) as child:
+        with Child(zygote, "servant", str(tmp_path), HANG, MEMORY, {"MUCC_TEST_MORE": "1"}) as child:
             values.add(child.ask(do="random")["value"])
             found = child.ask(do="environment")
             assert "MUCC_TEST_MORE" in found["names"] and "MUCC_TEST_API_KEY" not in found["names"]
@@ -90,7 +90,7 @@ def test_children_share_nothing_that_matters(zygote: Zygote, tmp_path: Path):
 
 def test_machine_code_writes_in_the_folder_only(zygote: Zygote, tmp_path: Path):
     (tmp_path / "own").mkdir()
-    with Child(zygote, "servant", str(tmp_path / "own"), 20, MEMORY) as child:
+    with Child(zygote, "servant", str(tmp_path / "own"), HANG, MEMORY) as child:
         said = child.ask(do="confine", outside=str(tmp_path / "outside"))
     if not said["confined"]:
         pytest.skip("this kernel has no Landlock")
@@ -98,12 +98,12 @@ def test_machine_code_writes_in_the_folder_only(zygote: Zygote, tmp_path: Path):
 
 
 def test_memory_is_looked_at_while_an_answer_is_awaited(zygote: Zygote, tmp_path: Path):
-    with Child(zygote, "servant", str(tmp_path), 20, MEMORY) as child, pytest.raises(ChildFailed) as caught:
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
         child.ask(do="grow")
     assert caught.value.cause == "memory"
 
 
-def called(zygote: Zygote, function: str, seconds: float = 20, **arguments: Any) -> Call:
+def called(zygote: Zygote, function: str, seconds: float = HANG, **arguments: Any) -> Call:
     return Call(zygote, function, "mlp.py", seconds=seconds, memory=MEMORY, **arguments)
 
 
@@ -125,14 +125,14 @@ def test_what_a_called_function_does_is_an_error_of_its_problem(
     zygote: Zygote, function: str, code: str, words: str
 ):
     with pytest.raises(DiagnosticError) as caught:
-        called(zygote, function, 0.3 if code == "MU7013" else 20).result()
+        called(zygote, function, 0.3 if code == "MU7013" else HANG).result()
     found = caught.value.diagnostics[0]
     assert found.code == code and words in found.message
 
 
 def test_what_cannot_be_loaded_is_told(tmp_path: Path):
     with Zygote(("no_such_module_of_anybody",)) as broken, pytest.raises(DiagnosticError) as caught:
-        Child(broken, "servant", str(tmp_path), 20, MEMORY)
+        Child(broken, "servant", str(tmp_path), HANG, MEMORY)
     found = caught.value.diagnostics[0]
     assert found.code == "MU7212" and "No module named 'no_such_module_of_anybody'" in found.notes[0]
     with pytest.raises(ZygoteFailed):

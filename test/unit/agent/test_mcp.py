@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from modellib import PROGRAM, scheduled
+from processes import HANG
 
 from mucc.agent.mcp import calling
 from mucc.agent.mcp.places import Places
@@ -216,7 +218,7 @@ class Held:
         os.mkfifo(path)
         self.path, self.end = path, -1
 
-    def read(self, seconds: float = 20.0) -> bool:
+    def read(self, seconds: float = HANG) -> bool:
         """Whether somebody comes to read it."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -227,7 +229,7 @@ class Held:
                 time.sleep(0.02)
         return False
 
-    def left(self, seconds: float = 10.0) -> bool:
+    def left(self, seconds: float = HANG) -> bool:
         """Whether whoever read it goes."""
         poller = select.poll()
         poller.register(self.end, select.POLLERR)
@@ -250,7 +252,8 @@ async def cancelling(client: Any, held: Held) -> None:
 
     with anyio.CancelScope() as scope:
         await client.call_tool("check", {"path": held.path.name}, progress_callback=beat)
-    assert scope.cancelled_caught and beats[0][0] > 0 and beats[0][1] == "check: 1 s"
+    assert scope.cancelled_caught and beats[0][0] > 0
+    assert re.fullmatch(r"check: [1-9]\d* s", beats[0][1] or "")
     assert await anyio.to_thread.run_sync(held.left), "what was called off still runs"
     assert not (await client.call_tool("explain", {"codes": ["MU7252"]})).is_error
 
@@ -320,7 +323,7 @@ def test_the_server_ends_with_its_client(tmp_path: Path):
         assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "mucc"
         assert held.read()
         server.stdin.close()
-        assert server.wait(300) == 0
+        assert server.wait(HANG) == 0
     assert held.left()
 
 

@@ -137,7 +137,7 @@ def test_no_process_outlives_an_interrupt(fake_ncu: Any, tmp_path: Path, monkeyp
     pid = tmp_path / "pid"
     fake_ncu(
         f"import os, pathlib, time\npathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
-        "(pathlib.Path(sys.argv[-1]) / 'ready').touch()\ntime.sleep(60)"
+        "(pathlib.Path(sys.argv[-1]) / 'ready').touch()\ntime.sleep(600)"
     )
 
     def interrupted():
@@ -173,12 +173,12 @@ def test_a_counter_that_ncu_does_not_know_is_left_out(fake_ncu: Any):
         ("print('==WARNING== No kernels were profiled.'); print('cuInit failed: 100')", "cuInit failed"),
         ("sys.exit(9)", "status 9"),
         ("import os; os.kill(os.getpid(), 11)", "status -11"),
-        ("import time; time.sleep(60)", "took too long"),
+        ("import time; time.sleep(600)", "took too long"),
     ],
 )
 def test_where_counters_cannot_be_had_it_says_why(fake_ncu: Any, code: str, said: str):
     fake_ncu(code)
-    found = Ncu().read(asked(time_limit=1.5))
+    found = Ncu().read(asked(time_limit=1.5 if "sleep" in code else 300))
     assert not found.launches and len(found.missing) == 1
     assert found.missing[0].startswith("ncu: ") and said in found.missing[0]
 

@@ -276,7 +276,8 @@ def test_leaving_waits_for_what_was_given():
         p.submit(named(9))
 
 
-FAMILY = "sleep 600 & echo $! > {0}/new{1}; mv {0}/new{1} {0}/child{1}; wait"
+FAMILY = "sleep 600 & echo $! > {0}/new{1}; mv {0}/new{1} {0}/child{1}; wait $! && touch {0}/ended"
+"""A script whose child sleeps; it leaves `ended` where nobody stops the two."""
 
 
 def test_leaving_by_an_exception_ends_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -299,15 +300,13 @@ def test_leaving_by_an_exception_ends_everything(tmp_path: Path, monkeypatch: py
         waiter.start()
         for i in range(2):
             wait_for((tmp_path / f"child{i}").exists)
-        started = time.monotonic()
         raise ZeroDivisionError
-    assert time.monotonic() - started < HANG
     assert all(isinstance(f.exception(0), Cancelled) for f in futures)
     waiter.join(HANG)
     assert isinstance(caught[0], Cancelled)
     assert all(isinstance(o.error, Cancelled) for o in outcomes)
     assert all(gone(int((tmp_path / f"child{i}").read_text())) for i in range(2))
-    assert not (tmp_path / "child2").exists() and os.listdir(temporary) == []
+    assert sorted(os.listdir(tmp_path)) == ["child0", "child1", "t"] and os.listdir(temporary) == []
     with pytest.raises(Cancelled):
         p.submit(shell("true"))
 
@@ -356,11 +355,10 @@ def test_signals_end_everything(tmp_path: Path, how: str, number: signal.Signals
     )
     for i in range(2):
         wait_for((tmp_path / f"child{i}").exists)
-    started = time.monotonic()
     process.send_signal(number)
     killed = number == signal.SIGKILL
     assert process.wait(HANG) == (-signal.SIGKILL if killed else 9)
-    assert time.monotonic() - started < HANG
+    assert not (tmp_path / "ended").exists()
     assert all(gone(int((tmp_path / f"child{i}").read_text())) for i in range(2))
     if killed:
         wait_for(lambda: os.listdir(temporary) == [])

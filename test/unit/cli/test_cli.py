@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import IO
 
 import pytest
+from processes import HANG
 
 from mucc.build.toolchain import assembly, discover, nvcc
 from mucc.cli import files
@@ -528,7 +529,7 @@ def test_rights(here: Path, capsys: pytest.CaptureFixture[str]):
 
 
 def process(*argv: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*MUCC, *argv], capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload]
+    return subprocess.run([*MUCC, *argv], capture_output=True, text=True, timeout=HANG, **options)  # type: ignore[call-overload]
 
 
 def test_the_process_exits_with_the_status():
@@ -540,7 +541,7 @@ def test_the_process_exits_with_the_status():
 def test_a_reader_that_leaves_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
-    run = subprocess.run([*MUCC, "docs", "--errors"], stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    run = subprocess.run([*MUCC, "docs", "--errors"], stdout=writer, stderr=subprocess.PIPE, timeout=HANG)
     os.close(writer)
     assert (run.returncode, run.stderr) == (141, b"")
 
@@ -584,7 +585,7 @@ def heavy(statement: str) -> set[str]:
         f"import sys; from mucc.cli.main import main; {statement}; print({watched!r} & set(sys.modules))"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG, check=True
     )
     found = run.stdout.splitlines()[-1]
     return set() if found == "set()" else {found}

@@ -9,6 +9,7 @@ from math import inf, nan
 from pathlib import Path
 
 import pytest
+from processes import HANG
 
 from mucc.cli.main import main
 from mucc.diagnostics.core import MOST
@@ -28,7 +29,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def shell(line: str) -> subprocess.CompletedProcess[str]:
     """A command line with redirections; `mucc` stands for this one."""
     line = line.replace("mucc", MUCC, 1)
-    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=HANG)
 
 
 def failure(argv: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from processes import HANG
 
 ROOT = Path(__file__).parents[3]
 PYTHON = """#!/bin/sh
@@ -41,7 +42,7 @@ def make(checkout: Path, *arguments: str) -> tuple[str, list[str]]:
         name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
     }
     done = subprocess.run(
-        command, cwd=checkout, capture_output=True, text=True, timeout=60, check=False, env=env
+        command, cwd=checkout, capture_output=True, text=True, timeout=HANG, check=False, env=env
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, [

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from cachelib import NAME, WARNING, A, B, C, age, built, entry_file, files, left_behind, unused, unused_file
-from processes import wait_for
+from processes import HANG, wait_for
 
 from mucc.build.cache import LEVELS, Cache, Entry, digest, folders, upkeep
 from mucc.build.cache.upkeep import BLOCK
@@ -230,7 +230,7 @@ assert Cache(sys.argv[1]).build("artefacts", "a" * 64, make).data == b"data"
 """
     count = tmp_path / "count"
     processes = [run(program, str(tmp_path / "cache"), str(count)) for _ in range(4)]
-    assert [p.wait(60) for p in processes] == [0] * 4
+    assert [p.wait(HANG) for p in processes] == [0] * 4
     assert count.read_text() == "x"
     assert left_behind(Cache(str(tmp_path / "cache"))) == []
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import HANG
 
 from mucc.build.artefact import Request, build
 from mucc.build.toolchain import doctor, nvcc
@@ -94,7 +95,7 @@ def test_a_library_needs_the_glibc_that_the_page_names(tmp_path: Path):
     source = tmp_path / "k.cpp"
     source.write_text('extern "C" int cudaDeviceSynchronize(); int (*use)() = cudaDeviceSynchronize;')
     command = [tools["cxx"], "-shared", "-fPIC", str(source), f"-L{tools['cudart']}", *LIBRARIES]
-    subprocess.run([*command, "-o", str(tmp_path / "k.so")], check=True, timeout=60)
+    subprocess.run([*command, "-o", str(tmp_path / "k.so")], check=True, timeout=HANG)
     symbols = subprocess.check_output(["objdump", "-T", str(tmp_path / "k.so")], text=True)
     needed = max(tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", symbols))
     said = re.search(r"\*\*glibc ([\d.]+) or newer\*\*", (ROOT / "docs/runtime.md").read_text())
