@@ -46,7 +46,7 @@ matrix: $(STAMPS)/torch ## install the wheel and the sdist by pip and uv, in fre
 	python test/tools/install_matrix.py $(PYTHONS:%=--python %) --torch --nvcc
 
 modules: $(STAMPS)/torch ## all odd PyTorch modules through the importer and the backend (tests take a share)
-	MUCC_ALL_MODULES=1 pytest -n auto test/unit/test_torch_modules.py
+	MUCC_ALL_MODULES=1 pytest -n auto test/unit/torch/test_modules.py
 
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile

@@ -63,7 +63,7 @@ def _batch(name: str, number: int) -> tuple[str, ...]:
     """Programs by a strategy of the unit tests, always the same for a number."""
     from hypothesis import HealthCheck, Phase, given, seed, settings
 
-    folder = str(ROOT / "test" / "unit")
+    folder = str(ROOT / "test" / "lib")
     if folder not in sys.path:
         sys.path.append(folder)
     found: list[str] = []

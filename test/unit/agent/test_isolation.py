@@ -1,0 +1,168 @@
+"""The process that others fork from, and what holds for those."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import HANG, gone
+
+from mucc.agent.isolation.calling import Call
+from mucc.agent.isolation.process import Child, ChildFailed
+from mucc.agent.isolation.zygote import Zygote, ZygoteFailed
+from mucc.diagnostics.core import DiagnosticError
+
+SERVANT = """
+import ctypes, os, random, time
+
+def serve(line):
+    for request in line.requests():
+        word = request["do"]
+        if word == "random":
+            line.say({"value": random.random()})
+        elif word == "environment":
+            line.say({"names": sorted(os.environ), "folder": os.getcwd(), "temporary": os.environ["TMPDIR"]})
+        elif word == "files":
+            line.say({"open": sorted(map(int, os.listdir("/proc/self/fd")))})
+        elif word == "confine":
+            from mucc.agent.isolation.confine import landlock
+            done = landlock([os.getcwd()])
+            libc = ctypes.CDLL(None)
+            made = [libc.creat(name.encode(), 0o600) for name in ("inside", request["outside"])]
+            line.say({"confined": done, "made": [fd >= 0 for fd in made]})
+        elif word == "grow":
+            kept = bytearray(1 << 30)
+            time.sleep(600)
+        elif word == "pids":
+            line.say({"own": os.getpid(), "parent": os.getppid()})
+
+def doubled(number):
+    return 2 * number
+
+def refuses():
+    from mucc.diagnostics.core import Diagnostic, DiagnosticError
+    raise DiagnosticError(Diagnostic("MU7010", "mlp.py has no Model"))
+
+def breaks():
+    return 1 / 0
+
+def leaves():
+    os._exit(3)
+
+def hangs():
+    time.sleep(600)
+"""
+
+MEMORY = 512 << 20
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """One that has loaded nothing but `servant`."""
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "servant.py").write_text(SERVANT)
+    sys.path.append(str(folder))
+    os.environ["MUCC_TEST_API_KEY"] = "secret"
+    with Zygote(("servant",)) as made:
+        made.start()
+        yield made
+    sys.path.remove(str(folder))
+    del os.environ["MUCC_TEST_API_KEY"]
+
+
+def test_children_share_nothing_that_matters(zygote: Zygote, tmp_path: Path):
+    values: set[float] = set()
+    for _ in range(2):
+        with Child(zygote, "servant", str(tmp_path), HANG, MEMORY, {"MUCC_TEST_MORE": "1"}) as child:
+            values.add(child.ask(do="random")["value"])
+            found = child.ask(do="environment")
+            assert "MUCC_TEST_MORE" in found["names"] and "MUCC_TEST_API_KEY" not in found["names"]
+            assert found["folder"] == found["temporary"] == str(tmp_path)
+            assert len(child.ask(do="files")["open"]) == 6  # what it speaks on, and the folder it reads
+    assert len(values) == 2
+
+
+def test_machine_code_writes_in_the_folder_only(zygote: Zygote, tmp_path: Path):
+    (tmp_path / "own").mkdir()
+    with Child(zygote, "servant", str(tmp_path / "own"), HANG, MEMORY) as child:
+        said = child.ask(do="confine", outside=str(tmp_path / "outside"))
+    if not said["confined"]:
+        pytest.skip("this kernel has no Landlock")
+    assert said["made"] == [True, False] and sorted(os.listdir(tmp_path)) == ["own"]
+
+
+def test_memory_is_looked_at_while_an_answer_is_awaited(zygote: Zygote, tmp_path: Path):
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
+        child.ask(do="grow")
+    assert caught.value.cause == "memory"
+
+
+def called(zygote: Zygote, function: str, seconds: float = HANG, **arguments: Any) -> Call:
+    return Call(zygote, function, "mlp.py", seconds=seconds, memory=MEMORY, **arguments)
+
+
+def test_a_function_is_called_elsewhere(zygote: Zygote):
+    calls = [called(zygote, "servant:doubled", number=n) for n in range(3)]
+    assert [call.result() for call in calls] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "words"),
+    [
+        ("servant:refuses", "MU7010", "mlp.py has no Model"),
+        ("servant:breaks", "MU9001", "ZeroDivisionError"),
+        ("servant:leaves", "MU7015", "the process that ran mlp.py ended with status 3"),
+        ("servant:hangs", "MU7013", "mlp.py did not end within 0.3 s"),
+    ],
+)
+def test_what_a_called_function_does_is_an_error_of_its_problem(
+    zygote: Zygote, function: str, code: str, words: str
+):
+    with pytest.raises(DiagnosticError) as caught:
+        called(zygote, function, 0.3 if code == "MU7013" else HANG).result()
+    found = caught.value.diagnostics[0]
+    assert found.code == code and words in found.message
+
+
+def test_what_cannot_be_loaded_is_told(tmp_path: Path):
+    with Zygote(("no_such_module_of_anybody",)) as broken, pytest.raises(DiagnosticError) as caught:
+        Child(broken, "servant", str(tmp_path), HANG, MEMORY)
+    found = caught.value.diagnostics[0]
+    assert found.code == "MU7212" and "No module named 'no_such_module_of_anybody'" in found.notes[0]
+    with pytest.raises(ZygoteFailed):
+        broken.start()
+
+
+ALONE = """
+import sys
+from mucc.agent.isolation.calling import Call
+from mucc.agent.isolation.process import Child
+from mucc.agent.isolation.zygote import Zygote
+zygote = Zygote(("servant",))
+child = Child(zygote, "servant", sys.argv[1], 100, 1 << 30)
+print(*child.ask(do="pids").values(), flush=True)
+child.ask(do="nothing")
+"""
+
+
+def test_who_is_killed_leaves_no_process(zygote: Zygote, tmp_path: Path):
+    path = os.pathsep.join(p for p in sys.path if p)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", ALONE, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert owner.stdout
+    pids = [int(word) for word in owner.stdout.readline().split()]
+    assert len(pids) == 2 and all(Path(f"/proc/{pid}").exists() for pid in pids)
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    owner.stdout.close()
+    assert all(gone(pid) for pid in pids)

@@ -1,0 +1,140 @@
+"""Check the documentation: links, the picture of the architecture, the form of decisions."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "bench" / "README.md", *DOCS.rglob("*.md")]
+)
+ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")
+
+_CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """What links may name in a page: its headings as GitHub spells them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def links(page: Path) -> list[str]:
+    return _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        place = page.parent / unquote(path) if path else page
+        assert place.exists(), link
+        if anchor:
+            assert anchor in anchors(place), link
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = {(DOCS / link.partition("#")[0]).resolve() for link in links(DOCS / "README.md")}
+    pages = {p.resolve() for p in DOCS.rglob("*.md") if p.parent.name != "decisions"}
+    assert pages - listed == {(DOCS / "README.md").resolve()}
+
+
+# The architecture
+
+
+def test_the_architecture_is_a_short_page() -> None:
+    assert ARCHITECTURE.count("\n") <= 150
+
+
+def rooms() -> set[str]:
+    return {p.parent.name for p in (ROOT / "mucc").glob("*/__init__.py")}
+
+
+def test_the_architecture_lists_every_room() -> None:
+    table = ARCHITECTURE.partition("| room | holds |")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(listed) == sorted(rooms())
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w*]+/[\w*/.]+)`", ARCHITECTURE))))
+def test_the_architecture_names_what_there_is(path: str) -> None:
+    places = (ROOT, ROOT / "mucc", ROOT / "mucc" / "torch")
+    assert any(any(place.glob(path)) for place in places)
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """The rooms that each room imports, lazily or not."""
+    grimp = pytest.importorskip("grimp", reason="comes with import-linter: pip install -e '.[dev]'")
+    graph = grimp.build_graph("mucc", exclude_type_checking_imports=True, cache_dir=None)
+    found: dict[str, set[str]] = {room: set() for room in rooms()}
+    for module in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(module):
+            source, target = (m.split(".")[1:2] for m in (module, imported))
+            if source != target and {*source, *target} <= rooms() and source and target:
+                found[source[0]].add(target[0])
+    return found
+
+
+def reached(room: str) -> set[str]:
+    """What a room imports, by way of others too."""
+    return {r for other in imports()[room] for r in {other, *reached(other)}}
+
+
+def drawn() -> set[tuple[str, str]]:
+    """The arrows of the picture: `a & b --> c & d` is four."""
+    picture = ARCHITECTURE.partition("```mermaid\n")[2].partition("```")[0]
+    found: set[tuple[str, str]] = set()
+    for line in picture.splitlines()[1:]:
+        sources, arrow, targets = line.partition(" --> ")
+        assert arrow, line
+        found |= {(s.strip(), t.strip()) for s in sources.split("&") for t in targets.split("&")}
+    return found
+
+
+def test_the_picture_shows_the_imports() -> None:
+    """All that there are, but those that follow from others."""
+    direct = {
+        (room, other)
+        for room, others in imports().items()
+        for other in others
+        if not any(other in reached(between) for between in others - {other})
+    }
+    assert drawn() - direct == set(), "arrows that no import stands behind, or that follow from others"
+    assert direct - drawn() == set(), "imports without an arrow"
+
+
+# Decisions
+
+DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+PARTS = ("Context", "Decision", "What was tried", "Figures", "Consequences")
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda p: p.stem)
+def test_a_decision_is_one_page_of_one_form(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    number, title = re.match(r"# (\d+)\. (.+)\n", text).groups()  # type: ignore[union-attr]
+    assert page.name.startswith(f"{int(number):04d}-")
+    assert tuple(re.findall(r"^## (.+)$", text, re.MULTILINE)) == PARTS
+    assert all(part.strip() for part in re.split(r"^## .+$", text, flags=re.MULTILINE)[1:])
+    assert text.count("\n") <= 60
+    row = f"| {number} | [{title}]({page.name}) |"
+    assert row in (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
+
+
+def test_decisions_are_numbered_in_order() -> None:
+    assert [int(p.name[:4]) for p in DECISIONS] == list(range(1, len(DECISIONS) + 1))

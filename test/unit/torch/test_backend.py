@@ -1,0 +1,441 @@
+"""`torch.compile(model, backend="mucc")`: kernels run by the interpreter, against eager PyTorch."""
+
+from __future__ import annotations
+
+import tomllib
+import warnings
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mucc.diagnostics.core import DiagnosticError
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+nn: Any = torch.nn
+F: Any = torch.nn.functional
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def backend(**options: Any) -> Any:
+    import mucc
+
+    return mucc.torch_backend(interpret=True, fallback="error", **options)
+
+
+def close(expected: Any, got: Any) -> None:
+    leaves = torch.utils._pytree.tree_leaves
+    for e, g in zip(leaves(expected), leaves(got), strict=True):
+        if isinstance(e, torch.Tensor):
+            assert e.stride() == g.stride() and e.requires_grad == g.requires_grad
+            torch.testing.assert_close(g, e, rtol=1e-4, atol=1e-4)
+        else:
+            assert e == g
+
+
+def agrees(model: Any, *inputs: Any, grad: bool = False, **options: Any) -> Any:
+    """Run a model compiled and eager on equal inputs; the backend, for what it made."""
+    import copy
+
+    made = backend()
+    compiled = torch.compile(model, backend=made, **options)
+    first, second = copy.deepcopy(inputs), copy.deepcopy(inputs)
+    state = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else {}
+    with torch.set_grad_enabled(grad):
+        torch.manual_seed(1)
+        expected = model(*first)
+        moved = copy.deepcopy(model.state_dict()) if state else {}
+        if state:
+            model.load_state_dict(state)
+        torch.manual_seed(1)
+        got = compiled(*second)
+    close(expected, got)
+    close(first, second)
+    if state:
+        close(moved, copy.deepcopy(model.state_dict()))
+    return made
+
+
+def kernels(made: Any) -> int:
+    return sum(len(p.kernels) for p in made.programs)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def test_a_layer_is_one_kernel():
+    made = agrees(nn.Sequential(nn.Linear(16, 32), nn.GELU()), torch.rand(4, 16))
+    (program,) = made.programs
+    assert "gelu(matmul(x, x1.T, compute=f32) + x2)" in program.text()
+    assert len(program.kernels) == 1 and not program.opaque
+
+
+def test_composites_stay_whole_without_gradients():
+    made = agrees(Block(), torch.rand(2, 3, 16))
+    assert "layer_norm(" in made.programs[0].text() and kernels(made) == 1
+
+
+def test_equal_layers_are_equal_kernels():
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)) for _ in range(3)))
+    made = agrees(model, torch.rand(4, 8))
+    (program,) = made.programs
+    assert len(program.kernels) == 3 and len({str(k.op) for k in program.kernels}) == 1
+
+
+def test_training_has_kernels_forward_and_backward():
+    model, x = Block(), torch.rand(2, 3, 16)
+    made = backend()
+    compiled = torch.compile(model, backend=made)
+    gradients: list[list[Any]] = []
+    for function in (model, compiled):
+        model.zero_grad()
+        function(x).square().sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    close(*gradients)
+    assert len(made.programs) == 2 and all(p.kernels for p in made.programs)
+
+
+def test_a_training_step():
+    losses: list[list[float]] = []
+    for compiled in (False, True):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1))
+        step = torch.optim.SGD(model.parameters(), lr=0.1)
+        function = torch.compile(model, backend=backend()) if compiled else model
+        x, y = torch.rand(32, 8), torch.rand(32, 1)
+        losses.append([])
+        for _ in range(3):
+            loss = F.mse_loss(function(x), y)
+            step.zero_grad()
+            loss.backward()
+            step.step()
+            losses[-1].append(float(loss))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+def test_dynamic_extents_are_dims():
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU())
+    made = backend()
+    compiled = torch.compile(model, backend=made, dynamic=True)
+    with torch.no_grad():
+        for batch in (4, 7, 33):
+            x = torch.rand(batch, 16)
+            close(model(x), compiled(x))
+    (program,) = made.programs
+    assert "[D0](x: f32[D0, 16]" in program.text().replace("\n    ", "").replace(",)", ")")
+
+
+def test_extents_that_are_computed():
+    def f(x: Any, y: Any) -> Any:
+        z = torch.cat([x, y]) * 2
+        return F.relu(z.view(-1, 4, 4)) + x.shape[0], z.shape[0]
+
+    made = backend()
+    compiled = torch.compile(f, backend=made, dynamic=True)
+    for n, m in ((4, 8), (12, 4), (3, 5)):
+        x, y = torch.rand(n, 8), torch.rand(m, 8)
+        close(f(x, y), compiled(x, y))
+    assert kernels(made)
+
+
+def test_arguments_that_change():
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, x: Any, y: Any) -> Any:
+            y.mul_(2).add_(x)
+            x[:, 0] = 7
+            self.total.add_(x.sum(0))
+            return F.relu(x - 0.5)
+
+    made = agrees(Counts(), torch.rand(3, 4), torch.rand(3, 4))
+    assert kernels(made)
+
+
+def test_results_that_share_memory():
+    def f(x: Any) -> Any:
+        y = torch.relu(x @ x.T)
+        return y, y.T, y.view(-1), x.T, y.clone(), y[1:]
+
+    x = torch.rand(4, 4)
+    compiled = torch.compile(f, backend=backend())
+    results = [f(x), compiled(x)]
+    for made in results:
+        made[0].add_(1)
+        made[3].mul_(1.5)
+    close(*results)
+
+
+def test_results_lie_as_torch_has_them():
+    def f(x: Any) -> Any:
+        return torch.relu(x.transpose(0, 1)), torch.sigmoid(x).permute(2, 0, 1), torch.exp(x[:, ::2])
+
+    assert kernels(agrees(f, torch.rand(3, 4, 6)))
+
+
+def test_what_mucc_lacks_stays_with_pytorch():
+    def f(x: Any) -> Any:
+        return torch.relu(torch.linalg.inv(x @ x.T + torch.eye(4)) * 2)
+
+    made = agrees(f, torch.rand(4, 4))
+    reasons = {r.operation for p in made.programs for r in p.rows() if r.kernel is None}
+    assert any("inv" in name for name in reasons) and kernels(made) >= 2
+
+
+def test_random_numbers_keep_their_order():
+    def f(x: Any) -> Any:
+        a = F.dropout(x, 0.5)
+        b = torch.relu(a)
+        c = F.dropout(torch.exp(x), 0.5)
+        return b * F.dropout(c, 0.3) + torch.rand_like(x)
+
+    assert kernels(agrees(f, torch.rand(5, 6)))
+
+
+def test_dtypes_as_torch_promotes_them():
+    def f(x: Any, n: Any, keep: Any, rows: Any) -> Any:
+        return x * n, torch.where(keep, x, 0.0).bfloat16() + 1, F.embedding(rows, x), x > 0.5, rows + 2**40
+
+    rows = torch.tensor([[0, 2], [1, 1]])
+    made = agrees(f, torch.rand(3, 4), torch.arange(4, dtype=torch.int32), torch.rand(3, 4) > 0.3, rows)
+    assert kernels(made)
+
+
+def test_large_integers_stay_exact():
+    def f(n: Any) -> Any:
+        return n.float() * 2, n == 2**40
+
+    agrees(f, torch.tensor([2**40, 3, -(2**33)]))
+
+
+def test_negative_indices():
+    def f(x: Any, rows: Any) -> Any:
+        return torch.relu(x[rows])
+
+    agrees(f, torch.rand(5, 3) - 0.5, torch.tensor([-1, 0, -5, 4]))
+
+
+def test_autocast():
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+
+    def f(x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(x)
+
+    x = torch.rand(4, 16)
+    made = backend()
+    with torch.no_grad():
+        expected, got = f(x), torch.compile(f, backend=made)(x)
+    assert got.dtype == torch.bfloat16 and "bf16" in made.programs[0].text()
+    torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
+
+
+def test_inference_mode():
+    model, x = Block().eval(), torch.rand(2, 4, 16)
+    made = backend()
+    compiled = torch.compile(model, backend=made)
+    with torch.inference_mode():
+        close(model(x), compiled(x))
+    assert kernels(made)
+
+
+def test_graph_breaks_are_those_of_dynamo():
+    def f(x: Any) -> Any:
+        y = torch.relu(x @ x.T)
+        return torch.exp(y) if y.sum() > 3 else torch.tanh(y)
+
+    made = backend()
+    compiled = torch.compile(f, backend=made)
+    for x in (torch.rand(4, 4), torch.zeros(4, 4)):
+        close(f(x), compiled(x))
+    assert len(made.programs) >= 2
+
+
+def test_empty_tensors():
+    def f(x: Any) -> Any:
+        return torch.relu(x).sum(0) + 1
+
+    agrees(f, torch.rand(0, 4))
+
+
+def test_nothing_to_compile():
+    made = agrees(lambda x: torch.linalg.det(x), torch.rand(3, 3))
+    assert not made.programs
+
+
+# What goes wrong
+
+
+def quiet_backend(monkeypatch: pytest.MonkeyPatch, problem: Callable[..., Any]) -> Any:
+    from mucc.torch.backend import backend as module
+
+    monkeypatch.setattr(module, "cut", problem)
+    import mucc
+
+    return mucc.torch_backend(interpret=True)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_failure_is_a_warning(monkeypatch: pytest.MonkeyPatch, grad: bool):
+    from mucc.runtime.build import MuccWarning
+
+    def problem(*args: Any) -> Any:
+        raise RuntimeError("out of luck")
+
+    model, x = nn.Linear(4, 4), torch.rand(2, 4)
+    compiled = torch.compile(model, backend=quiet_backend(monkeypatch, problem))
+    with torch.set_grad_enabled(grad), pytest.warns(MuccWarning, match=r"MU7060.*out of luck"):
+        got = compiled(x)
+    close(model(x).detach(), got.detach())
+
+
+def test_or_an_error(monkeypatch: pytest.MonkeyPatch):
+    from mucc.torch.backend import backend as module
+
+    def problem(*args: Any) -> Any:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(module, "cut", problem)
+    with pytest.raises(Exception, match="out of luck"):
+        torch.compile(nn.Linear(4, 4), backend=backend())(torch.rand(2, 4))
+
+
+def test_a_kernel_that_refuses_a_call(monkeypatch: pytest.MonkeyPatch):
+    import mucc
+    from mucc.library.errors import MuccValueError
+    from mucc.runtime.build import MuccWarning
+    from mucc.torch.backend import backend as module
+
+    def refusing(kernel: Any) -> Any:
+        def call(*args: Any) -> Any:
+            raise MuccValueError("MU6011", "N % 8 == 0 is promised")
+
+        return call
+
+    monkeypatch.setattr(module, "interpreted", refusing)
+
+    def f(x: Any) -> Any:
+        y = torch.relu(x @ x.T).view(-1, 2)
+        return y, F.dropout(y, 0.0) + x.shape[0]
+
+    compiled = torch.compile(f, backend=mucc.torch_backend(interpret=True), dynamic=True)
+    x = torch.rand(6, 6)
+    with pytest.warns(MuccWarning, match="MU7063"):
+        got = compiled(x)
+    close(f(x), got)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_views_that_begin_anywhere_are_copied(strict: bool):
+    from mucc.library.errors import MuccValueError
+    from mucc.torch.backend.launch import Launch, Result
+
+    def relu(x: Any) -> Any:
+        if x.data_ptr() % 16:
+            raise MuccValueError("MU6006", "misaligned")
+        return torch.relu(x)
+
+    launch = Launch("relu", relu, [None], [Result(None, None)], torch.exp, strict)
+    x = torch.rand(9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        close(torch.relu(x[1:]), launch(x[1:]))
+
+
+def test_tensors_on_the_cpu_are_pytorchs():
+    import mucc
+    from mucc.runtime.build import MuccWarning
+    from mucc.torch.backend import backend as module
+
+    module._said.clear()
+    model, x = nn.Linear(4, 4), torch.rand(2, 4)
+    with pytest.warns(MuccWarning, match="MU7061"):
+        close(model(x), torch.compile(model, backend=mucc.torch_backend())(x))
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.compile(model, backend=mucc.torch_backend())(x)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"targte": "sm_90a"}, "did you mean 'target'"), ({"fallback": "never"}, "'eager', 'error'")],
+)
+def test_options(options: dict[str, Any], words: str):
+    import mucc
+
+    with pytest.raises(DiagnosticError) as caught:
+        mucc.torch_backend(**options)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "MU7062" and words in " ".join((diagnostic.message, *diagnostic.helps))
+
+
+def test_torch_finds_the_name():
+    group = "torch_dynamo_backends"
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][group]
+    function = EntryPoint("mucc", entries["mucc"], group).load()
+    options = {"interpret": True, "fallback": "error"}
+    from torch._dynamo.backends.registry import register_backend
+
+    register_backend(function, "mucc_by_name")
+    model, x = nn.Linear(4, 4), torch.rand(2, 4)
+    with torch.no_grad():
+        close(model(x), torch.compile(model, backend="mucc_by_name", options=options)(x))
+
+
+def test_targets_of_gpus():
+    from mucc.torch.backend.backend import target_of
+
+    assert [target_of(9, 0), target_of(8, 6), target_of(8, 9), target_of(12, 0), target_of(7, 5)] == [
+        "sm_90a",
+        "sm_80",
+        "sm_89",
+        "sm_120a",
+        None,
+    ]
+
+
+# Explanations
+
+
+def test_explain():
+    import mucc
+
+    def f(x: Any, w: Any) -> Any:
+        return torch.linalg.inv(torch.relu(x @ w))
+
+    with torch.no_grad():
+        found = mucc.explain(f, torch.rand(64, 64), torch.rand(64, 64))
+    (graph,) = found.graphs
+    assert graph.name == "inference" and 0 < graph.covered < 1
+    assert "aten.linalg_inv_ex: no operation of mu for it" in str(found)
+    assert "kernel   matmul_relu" in str(found)
+
+
+def test_explain_covers_backward():
+    import mucc
+
+    found = mucc.explain(nn.Linear(8, 8), torch.rand(4, 8))
+    assert [g.name for g in found.graphs] == ["forward", "backward"]
+    layer = nn.Linear(8, 8)
+    mucc.explain(layer, torch.rand(4, 8))
+    assert layer.weight.grad is None
