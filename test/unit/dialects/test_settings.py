@@ -151,5 +151,5 @@ def test_tables_have_schedulers_without_what_is_usual(value: SchedulerAttr, brie
 
 def test_the_documentation_has_the_table() -> None:
     assert all(f"`{name}`" in (explain("MU1043") or "") for name in SETTINGS)
-    docs = Path(__file__).parents[2] / "docs" / "language.md"
+    docs = Path(__file__).parents[3] / "docs" / "language.md"
     assert settings_table() in docs.read_text(encoding="utf-8")

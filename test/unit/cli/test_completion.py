@@ -18,7 +18,7 @@ from mucc.cli.registry import MUCC, Tool
 from mucc.diagnostics.codes import CODES
 from mucc.target import target_names
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SHELLS = ("bash", "zsh", "fish")
 
 
