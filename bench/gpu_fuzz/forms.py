@@ -40,6 +40,7 @@ FORMS = {
     "attention": Form(contractions.attention, 3),
     "pointwise": Form(maps.pointwise, 9),
     "reductions": Form(maps.reductions, 8),
+    "scans": Form(maps.scans, 6),
     "norms": Form(maps.norms, 7),
     "rows": Form(maps.rows, 5),
     "views": Form(maps.views, 5),

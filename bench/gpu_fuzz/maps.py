@@ -25,6 +25,7 @@ from bench.gpu_fuzz.pointwise import (
     chain,
     reduced,
     results,
+    scanned,
     unary,
 )
 from bench.gpu_fuzz.reference import Bounded
@@ -47,6 +48,19 @@ def pointwise(d: Draft) -> None:
         y = unary(x, d.c.pick(FUNCTIONS))
     if len(dims) >= 2 and d.c.chance(1, 5):
         y = Expr(f"{y.text}.T", y.dtype, (*dims[:-2], dims[-1], dims[-2]), swapped(y))
+    results(d, y)
+
+
+LONG = (16, 1, 2, 33, 64, 129, 500, 1000, 2049, 4096, 5003)
+
+
+def scans(d: Draft) -> None:
+    """Draft running sums and products, with pointwise work before and behind."""
+    names = ("B", "M", "N")[-(1 + d.c.number(3)) :]
+    long = d.c.pick(names)
+    dims = tuple(d.dim(n, LONG if n == long else FEW) for n in names)
+    x = d.tensor(dims, d.c.pick(FLOATS), stem="x")
+    y = chain(d, scanned(d, chain(d, x, 2)), 3)
     results(d, y)
 
 

@@ -182,6 +182,23 @@ def reduced(d: Draft, y: Expr, kinds: tuple[str, ...] = REDUCTIONS) -> Expr:
     return Expr(text, "f32", tuple(kept), compute)
 
 
+def scanned(d: Draft, y: Expr) -> Expr:
+    """A running sum along some axis, or a running product of factors near 1."""
+    axis = d.c.number(len(y.dims))
+    product, reverse, exclusive = (d.c.chance(1, n) for n in (5, 3, 3))
+    if product:
+        y = unary(y, Function("clamp({}, 0.9, 1.1)", "x.clamp(0.9, 1.1)"))
+    flags = ", reverse=on" * reverse + ", exclusive=on" * exclusive
+    text = f"{'cumprod' if product else 'cumsum'}({y.text}, axis={axis}{flags})"
+
+    def compute(env: Env) -> Bounded:
+        value = env.passed(y.value(env), y.dtype)
+        return ref.scan(value, axis, product=product, reverse=reverse, exclusive=exclusive)
+
+    dtype = y.dtype if y.dtype in ("bf16", "f16") else "f32"
+    return Expr(text, dtype, y.dims, compute)
+
+
 def results(d: Draft, y: Expr, *, wide: bool = False) -> None:
     """Return a value, perhaps with reductions of it, perhaps only those."""
     way = d.c.pick(("plain", "plain", "plain", "reduced", "twice", "only reduced", "kept"))

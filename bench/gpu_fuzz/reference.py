@@ -189,3 +189,22 @@ def reduce(
         case _:
             raise KeyError(kind)
     return Bounded(found, error.amax(axes, keepdim=keepdims))
+
+
+def scan(x: Bounded, axis: int, *, product: bool, reverse: bool, exclusive: bool) -> Bounded:
+    """Running sums or products along an axis, in f32. Products are of factors that are not near 0."""
+    value, error = (t.flip(axis) if reverse else t for t in x)
+    count = value.shape[axis]
+    if product:
+        found = value.cumprod(axis)
+        bound = found.abs() * (2 * (error / value.abs()).cumsum(axis) + F32 * (2 + count))
+    else:
+        found = value.cumsum(axis)
+        spread = (error * error).cumsum(axis).sqrt()
+        bound = torch.minimum(error.cumsum(axis), APART * spread)
+        bound = bound + F32 * (2 + math.sqrt(count) / 8) * value.abs().cumsum(axis)
+    if exclusive:
+        none = torch.zeros_like(value.narrow(axis, 0, 1))
+        found = torch.cat((none + 1 if product else none, found.narrow(axis, 0, count - 1)), axis)
+        bound = torch.cat((none, bound.narrow(axis, 0, count - 1)), axis)
+    return Bounded(*(t.flip(axis) if reverse else t for t in (found, bound)))

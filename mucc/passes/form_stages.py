@@ -176,7 +176,7 @@ def _name_stages(stages: list[Stage], kernel: KernelOp, partition: Partition) ->
 def _form(kernel: KernelOp, target: str) -> None:
     block = kernel.body.block
     before = Partition.of(block, target=target)
-    partition = Partition.of(block, stored_forms(block, before.beside), target)
+    partition = Partition.of(block, stored_forms(block, before.beside, before.keeps_in_flight), target)
     stages = partition.in_order()
     names = _name_stages(stages, kernel, partition)
     old_ops = list(block.ops)

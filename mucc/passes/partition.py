@@ -138,6 +138,10 @@ class Partition:
         """The stage that computes a value; None for parameters and for what no stage has claimed."""
         return self.home.get(value) or self.written.get(value)
 
+    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
+        """Whether the kernel around an anchor computes on with its result."""
+        return self._kind(anchor).keeps_in_flight(anchor)
+
     def beside(self, value: SSAValue) -> list[Operation]:
         """The pointwise operations and reductions of the stage that computes a value."""
         stage = self.home.get(value)

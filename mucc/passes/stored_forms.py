@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
 
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import ContractionOp
 from mucc.dialects.mu.ops.elementwise import (
     AbsOp,
@@ -29,7 +30,6 @@ from mucc.dialects.mu.ops.elementwise import (
 )
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
-from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp
 from mucc.dialects.mu.rules import HALVES
@@ -56,10 +56,15 @@ class StoredForms:
         return [value, wide] if value in self.fixed else [wide]
 
 
-def stored_forms(block: Block, within: Callable[[SSAValue], Container[Operation]]) -> StoredForms:
+def stored_forms(
+    block: Block,
+    within: Callable[[SSAValue], Container[Operation]],
+    keeps_in_flight: Callable[[AnchorOp], bool],
+) -> StoredForms:
     """The forms of all values of a kernel; what is stored in f32 is cast right where it is computed.
 
     `within` names the operations of the device kernel that computes a value: they need it from no memory.
+    `keeps_in_flight` says whether the kernel around an anchor computes on with its result.
     """
     forms = StoredForms()
     full: set[SSAValue] = set()
@@ -79,14 +84,16 @@ def stored_forms(block: Block, within: Callable[[SSAValue], Container[Operation]
             _scatter_wide(op)
         elif _is_exact(op, exact):
             exact.update(op.results)
-        elif isinstance(op, ElementwiseOp | ContractionOp) and _element(op.result) in HALVES:
-            own = within(op.result)
-            outside = [use for use in op.result.uses if use.operation not in own]
+        elif (
+            isinstance(op, ElementwiseOp) or (isinstance(op, AnchorOp) and keeps_in_flight(op))
+        ) and _element(result := op.results[0]) in HALVES:
+            own = within(result)
+            outside = [use for use in result.uses if use.operation not in own]
             if outside and not any(isinstance(use.operation, PinOp) for use in outside):
-                needed = op.result not in forms.fixed and any(_reaches(use, full) for use in outside)
+                needed = result not in forms.fixed and any(_reaches(use, full) for use in outside)
                 _widen(op, forms, needed)
                 read = any(not isinstance(use.operation, ReturnOp) for use in outside)
-                if read and len(outside) < len(list(op.result.uses)) and op.result not in forms.wide:
+                if read and len(outside) < len(list(result.uses)) and result not in forms.wide:
                     _round(op)
     return forms
 
@@ -115,7 +122,9 @@ def _reaches(use: Use, full: set[SSAValue]) -> bool:
             return op.result in full and op.element_type in FULL
         case GatherOp() | ScatterOp():
             return op.result in full and use.index == 0
-        case ElementwiseOp() | ReduceOp() | BroadcastOp():
+        case ContractionOp():
+            return False
+        case ElementwiseOp() | AnchorOp() | BroadcastOp():
             return op.results[0] in full
         case _ if isinstance(op, VIEWS):
             return op.results[0] in full
@@ -131,33 +140,33 @@ def _is_factor(use: Use, factors: set[SSAValue]) -> bool:
     return isinstance(op, ContractionOp)
 
 
-def _widen(op: ElementwiseOp | ContractionOp, forms: StoredForms, needed: bool) -> None:
+def _widen(op: ElementwiseOp | AnchorOp, forms: StoredForms, needed: bool) -> None:
     """Give a value a form in f32, where a result is one already or it is needed."""
-    users = (use.operation for use in op.result.uses)
+    users = (use.operation for use in op.results[0].uses)
     casts = (user for user in users if isinstance(user, CastOp) and user.element_type == f32)
     results = (c for c in casts if any(isinstance(use.operation, ReturnOp) for use in c.result.uses))
     if (wide := next(results, None)) is not None:
         wide.detach()
     elif needed:
-        wide = CastOp(op.result, f32)
+        wide = CastOp(op.results[0], f32)
         wide.location = op.location
     else:
         return
     block = op.parent_block()
     assert block is not None
     block.insert_op_after(wide, op)
-    forms.wide[op.result] = wide.result
+    forms.wide[op.results[0]] = wide.result
 
 
-def _round(op: ElementwiseOp | ContractionOp) -> None:
+def _round(op: ElementwiseOp | AnchorOp) -> None:
     """Insert `mu.stored` after a value, and let every use read the rounded number."""
-    rounded = StoredOp(op.result, _element(op.result))
+    rounded = StoredOp(op.results[0], _element(op.results[0]))
     rounded.location = op.location
-    rounded.result.name_hint = op.result.name_hint
+    rounded.result.name_hint = op.results[0].name_hint
     block = op.parent_block()
     assert block is not None
     block.insert_op_after(rounded, op)
-    op.result.replace_uses_with_if(rounded.result, lambda use: use.operation is not rounded)
+    op.results[0].replace_uses_with_if(rounded.result, lambda use: use.operation is not rounded)
 
 
 def _scatter_wide(op: ScatterOp) -> None:
