@@ -8,9 +8,11 @@ STAMPS  := build/stamps
 
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# A thousand processes that tests start would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lit pytest matrix modules bench fuzz fuzz-gpu docs clean
+.PHONY: help demo test test-all lint format lit pytest matrix modules bench fuzz fuzz-gpu docs clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -21,8 +23,11 @@ demo: $(STAMPS)/nvcc ## set up .venv, compile examples/linear_gelu.mcu, run and 
 	mucc examples/linear_gelu.mcu -o build/linear_gelu.so --verbose
 	mucc run examples/linear_gelu.mcu --dims M=512,N=512,K=512
 
-test: $(STAMPS)/torch ## set up .venv, then lint, lit, pytest and a share of matrix
+test: $(STAMPS)/torch ## set up .venv, then lint, lit, pytest but for long tests, and a share of matrix
 	@python test/tools/run_all.py
+
+test-all: $(STAMPS)/torch ## the same with long tests: real builds of CUTLASS kernels, more PyTorch modules
+	@python test/tools/run_all.py --all
 
 lint: $(STAMPS)/dev ## ruff, its formatter, pyright, and the directions of imports
 	ruff check
@@ -37,8 +42,8 @@ format: $(STAMPS)/dev ## lay the sources out, and mend what ruff can mend
 lit: $(STAMPS)/dev ## the FileCheck tests
 	lit -sv test
 
-pytest: $(STAMPS)/torch ## the unit tests
-	pytest -n auto
+pytest: $(STAMPS)/torch ## the unit tests, long ones among them
+	pytest -n auto --dist loadscope --no-loadscope-reorder
 
 # As many Pythons as there are: make matrix PYTHONS="python3.11 python3.14"
 PYTHONS ?= $(PYTHON)

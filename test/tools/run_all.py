@@ -1,35 +1,84 @@
-"""Runs every check of the project, each to its end, and closes with a summary: what `make test` calls."""
+"""Runs every check of the project, each to its end, and closes with a summary: what `make test` calls.
+
+    python test/tools/run_all.py [--all]
+
+Tests that are marked `long` run with `--all` only, which is `make test-all`. Checks that keep one core busy
+run beside those that use all; their output follows when they have ended.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
-CHECKS = {
+INSTALL = [sys.executable, "test/tools/install_matrix.py", "--share"]
+PYTEST = [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadscope", "--no-loadscope-reorder"]
+SHARE = ["-m", "not long"]
+
+BESIDE = {
+    "install": INSTALL,
     "ruff": ["ruff", "check"],
     "format": ["ruff", "format", "--check"],
-    "pyright": ["pyright"],
     "imports": ["lint-imports"],
-    "lit": ["lit", "-sv", "test"],
-    "pytest": [sys.executable, "-m", "pytest", "-n", "auto"],
-    "install": [sys.executable, "test/tools/install_matrix.py", "--share"],
+    "pyright": ["pyright"],
 }
+"""What runs beside the rest, one after another. The first builds in the checkout; so do some unit tests."""
+
+
+class Result(NamedTuple):
+    """How a check ended, what it printed where that was kept, and its seconds."""
+
+    name: str
+    good: bool
+    printed: str
+    seconds: float
+
+
+def environment() -> dict[str, str]:
+    """The variables of checks: modules are compiled once, and not by each of a thousand processes."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "NO_COLOR": "1"}
+
+
+def run(name: str, command: list[str], keep: bool = False) -> Result:
+    """Run a check to its end; `keep` what it prints, instead of letting it through."""
+    where = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if keep else {}
+    started = time.monotonic()
+    done = subprocess.run(command, env=environment(), check=False, text=True, **where)
+    return Result(name, done.returncode == 0, done.stdout or "", time.monotonic() - started)
+
+
+def announced(name: str, command: list[str]) -> Result:
+    """Run a check whose output is shown as it comes."""
+    print(f"== {name}: {' '.join(command)}", flush=True)
+    return run(name, command)
 
 
 def main() -> int:
     """Run all; the exit status says whether all passed."""
-    results: list[tuple[str, bool, float]] = []
-    for name, command in CHECKS.items():
-        print(f"== {name}: {' '.join(command)}", flush=True)
-        started = time.monotonic()
-        good = subprocess.run(command, env={**os.environ, "NO_COLOR": "1"}, check=False).returncode == 0
-        results.append((name, good, time.monotonic() - started))
+    parser = argparse.ArgumentParser(description="Run every check of the project.")
+    parser.add_argument("--all", action="store_true", help="also tests that are marked long")
+    share = [] if parser.parse_args().all else SHARE
+    with ThreadPoolExecutor(1) as beside:
+        others: list[Future[Result]] = [
+            beside.submit(run, name, command, keep=True) for name, command in BESIDE.items()
+        ]
+        results = [announced("lit", ["lit", "-sv", "test"])]
+        others[0].result()
+        results.append(announced("pytest", [*PYTEST, *share]))
+    for other in others:
+        found = other.result()
+        print(f"== {found.name}: {' '.join(BESIDE[found.name])}\n{found.printed}", end="", flush=True)
+        results.append(found)
     print("\n== summary")
-    for name, good, seconds in results:
+    for name, good, _, seconds in results:
         print(f"{name:<8} {'passed' if good else 'FAILED'}  {seconds:6.1f} s")
-    return 0 if all(good for _, good, _ in results) else 1
+    return 0 if all(result.good for result in results) else 1
 
 
 if __name__ == "__main__":

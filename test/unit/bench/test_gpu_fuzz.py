@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 
 import pytest
 
 torch = pytest.importorskip("torch")  # which what follows imports
+
+from trials import trial  # noqa: E402
 
 from bench.gpu_fuzz.__main__ import summary  # noqa: E402
 from bench.gpu_fuzz.choices import Choices  # noqa: E402
@@ -124,14 +125,8 @@ def test_the_reference_is_computed_once() -> None:
 # Workers
 
 
-def _trial(task: Task) -> Outcome:
-    if task.seed == "crash":
-        os.abort()
-    return Outcome("good", text=task.seed)
-
-
 def test_a_worker_survives_crashes() -> None:
-    worker = Worker(_trial)
+    worker = Worker(trial)
     try:
         assert worker.attempt(Task(seed="a")).text == "a"
         crashed = worker.attempt(Task(seed="crash"))

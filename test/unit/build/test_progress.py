@@ -174,7 +174,7 @@ try:
     with Pool(2, 10**9, display=show) as pool:
         for outcome in pool.map(lambda i: pool.run(job(i)), range(2)):
             with show.paused():
-                print("outcome", outcome.error, file=sys.stderr)
+                print(f"outcome {outcome.error}", file=sys.stderr)
 except KeyboardInterrupt:
     print("interrupted", file=sys.stderr)
     sys.exit(9)

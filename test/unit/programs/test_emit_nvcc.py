@@ -78,6 +78,7 @@ def test_map_and_reduce_kernels(tmp_path: Path):
     assert "MU6001" in refused(library, "norm", 1)
 
 
+@pytest.mark.long
 def test_an_epilogue_with_every_kind_of_node(tmp_path: Path):
     library, done = built(EPILOGUE, tmp_path)
     assert "wgmma" not in done.log, "wgmma must not be serialised"
@@ -85,6 +86,7 @@ def test_an_epilogue_with_every_kind_of_node(tmp_path: Path):
     assert "MU6005: argument 'x' of full: expected a tensor on a CUDA device" in refused(library, "full", 13)
 
 
+@pytest.mark.long
 def test_a_kernel_for_blackwell(tmp_path: Path):
     library, _ = built(EPILOGUE, tmp_path, "sm_100a")
     assert b'"target": "sm_100a"' in library.mucc_manifest()

@@ -32,7 +32,7 @@ def test_stages_are_those_of_the_compiler(path: Path):
     kernels = [k for k in compiled.body.block.ops if isinstance(k, KernelOp)]
     wanted = {
         k.sym_name.data: [
-            (s.stage_name.data, s.kind.data.value) for s in k.body.block.ops if isinstance(s, StageOp)
+            (s.stage_name.data, s.kind.data) for s in k.body.block.ops if isinstance(s, StageOp)
         ]
         for k in kernels
     }

@@ -1,12 +1,13 @@
 """Odd PyTorch modules through the importer and the backend: all agree with PyTorch, or are refused.
 
-A run of the tests takes every second module through the importer, and every fourth, of the others, through
-the backend; `MUCC_ALL_MODULES=1`, as `make modules` sets it, takes all through both.
+A run of all tests takes every second module through the importer, and every fourth, of the others, through
+the backend; half of each are long. `MUCC_ALL_MODULES=1`, as `make modules` sets it, takes all through both.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,12 @@ from torch_modules import ODD
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def share(first: int, step: int) -> list[str]:
-    """The names of modules that a run takes."""
-    return [*ODD] if os.environ.get("MUCC_ALL_MODULES") else [*ODD][first::step]
+def share(first: int, step: int) -> list[Any]:
+    """The names of modules that a run takes; every second is left to a run of the long tests."""
+    if os.environ.get("MUCC_ALL_MODULES"):
+        return [*ODD]
+    taken = [*ODD][first::step]
+    return [pytest.param(name, marks=pytest.mark.long) if i % 2 else name for i, name in enumerate(taken)]
 
 
 @pytest.mark.parametrize("name", share(0, 2))

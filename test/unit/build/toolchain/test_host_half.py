@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -70,51 +71,71 @@ def block(executable: Path) -> list[str]:
     return [text[i : i + 2] for i in range(0, len(text), 2)]
 
 
-@pytest.mark.nvcc
-@pytest.mark.parametrize("name", CASES)
-def test_the_parameter_block_is_that_of_nvcc(name: str, tmp_path: Path) -> None:
+CLEAN = "-ftrivial-auto-var-init=zero"
+"""What is never set would be what happens to lie on the stack: both compilers zero it."""
+
+
+class Halves(NamedTuple):
+    """The host code of all cases in one object, by each compiler, and the symbols of the skeletons."""
+
+    folder: Path
+    symbols: dict[str, str]
+
+
+def build(folder: Path, *command: str) -> None:
+    """Run a compiler in a folder."""
+    words = [word.format(**find_toolchain().tools()) for word in command]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+SHARE = ("cooperative", "e4m3", "picked")
+"""Cases that are not left to a run of the long tests."""
+
+
+@pytest.fixture(scope="module")
+def halves(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Halves:
+    """All cases that run in one file, since reading the headers takes most of the time."""
+    mine = (item for item in request.session.items if item.path == request.path)
+    wanted = {item.callspec.params["name"] for item in mine if hasattr(item, "callspec")}
     try:
         toolchain = find_toolchain()
-        paths = toolchain.tools()
+        toolchain.tools()
     except DiagnosticError as error:
         pytest.skip(str(error))
-    text = CASES[name]
-    (skeleton,) = compile_source(decode(text.encode(), f"{name}.mcu"), "sm_90a").parts().skeletons
-    source = tmp_path / "skeleton.cpp"
-    source.write_text(skeleton.host)
-
-    def run(*command: str) -> None:
-        words = [w.format(**paths) for w in command]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-
-    batch = 7 if name == "batched" else 1
-    defines = (f"-DSKELETON={skeleton.symbol}", f"-DBATCH={batch}")
-    # What is never set would be what happens to lie on the stack: both compilers zero it.
-    clean = "-ftrivial-auto-var-init=zero"
-    harness = ("-std=c++17", "-O1", clean, *INCLUDE_FLAGS, "-I{cuda}", *defines)
-    run("{cxx}", *harness, "-c", str(HARNESS), "-o", "harness.o")
-    half = ("-include", "mucc_shim.h", "-c", "skeleton.cpp", "-o", "plain.o")
-    run("{cxx}", *host_flags(toolchain), clean, *half)
+    folder = tmp_path_factory.mktemp("halves")
+    texts: list[str] = []
+    symbols: dict[str, str] = {}
+    for name, text in CASES.items():
+        if name not in wanted:
+            continue
+        (skeleton,) = compile_source(decode(text.encode(), f"{name}.mcu"), "sm_90a").parts().skeletons
+        symbols[name] = f"{name}_{skeleton.symbol}"
+        for word in ("mucc_skeleton", skeleton.symbol):
+            texts.append(f"#define {word} {name}_{word}\n")
+        texts.append(f"{skeleton.host}\n#undef mucc_skeleton\n#undef {skeleton.symbol}\n")
+    (folder / "skeletons.cpp").write_text("".join(texts))
+    half = ("-include", "mucc_shim.h", "-c", "skeletons.cpp", "-o", "plain.o")
+    build(folder, "{cxx}", *host_flags(toolchain), CLEAN, *half)
     whole = [f for f in flags("so", "sm_90a") if f not in ("-shared", "-O3")]
-    paths_of = ("-ccbin", "{cxx}", *INCLUDE_FLAGS, "-I{cutlass}")
-    run(
-        "{nvcc}",
-        "-x",
-        "cu",
-        *whole,
-        "-O1",
-        f"-Xcompiler={clean}",
-        *paths_of,
-        "-c",
-        "skeleton.cpp",
-        "-o",
-        "nvcc.o",
-    )
+    includes = ("-ccbin", "{cxx}", *INCLUDE_FLAGS, "-I{cutlass}")
+    options = (*whole, "-O1", f"-Xcompiler={CLEAN}", *includes)
+    build(folder, "{nvcc}", "-x", "cu", *options, "-c", "skeletons.cpp", "-o", "nvcc.o")
+    return Halves(folder, symbols)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(
+    "name", [n if n in SHARE else pytest.param(n, marks=pytest.mark.long) for n in CASES]
+)
+def test_the_parameter_block_is_that_of_nvcc(name: str, halves: Halves) -> None:
+    defines = (f"-DSKELETON={halves.symbols[name]}", f"-DBATCH={7 if name == 'batched' else 1}")
+    harness = ("-std=c++17", "-O1", CLEAN, *INCLUDE_FLAGS, "-I{cuda}", *defines)
+    build(halves.folder, "{cxx}", *harness, "-c", str(HARNESS), "-o", f"{name}.o")
     blocks: list[list[str]] = []
     for half in ("plain", "nvcc"):
-        run("{cxx}", "harness.o", f"{half}.o", "-o", half)
-        blocks.append(block(tmp_path / half))
+        build(halves.folder, "{cxx}", f"{name}.o", f"{half}.o", "-o", f"{name}.{half}")
+        blocks.append(block(halves.folder / f"{name}.{half}"))
     plain, nvcc = blocks
     assert len(plain) == len(nvcc) > 1000
     differing = [i for i, (p, n) in enumerate(zip(plain, nvcc, strict=True)) if p != n and ".." not in (p, n)]

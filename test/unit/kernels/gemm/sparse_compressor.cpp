@@ -1,5 +1,6 @@
-// Packs a matrix with CUTLASS's own compressor, run on the host: reads ROWS x COLUMNS elements of type ELEMENT from stdin,
-// writes the stored values and then the metadata. TILE_K is tile K of the kernel that would read them.
+// Packs a matrix with CUTLASS's own compressor, run on the host: reads rows x columns elements from stdin, writes the
+// stored values and then the metadata. CASES are types, tile K of the kernel that would read them, and sizes; the first
+// argument is the number of one.
 #include <cute/tensor.hpp>
 #include <cutlass/cluster_launch.hpp>
 #include <cutlass/cuda_host_adapter.hpp>
@@ -10,6 +11,7 @@
 #include <cutlass/numeric_types.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -30,27 +32,27 @@ void wait() {}
 #include <cutlass/transform/kernel/sm90_sparse_gemm_compressor.hpp>
 #undef private
 
-using Element = ELEMENT;
-using Raw = cute::conditional_t<cute::is_same_v<Element, float>, cutlass::tfloat32_t, Element>;
-using Sum = cute::conditional_t<cute::is_same_v<Element, int8_t>, int32_t, float>;
-using Tile = cute::Shape<cute::_64, cute::_64, cute::Int<TILE_K>>;
-using Traits = cute::MMA_Traits<decltype(cute::GMMA::ss_op_selector_sparse<Raw, Raw, Sum, Tile>())>;
-using Config = cutlass::Sm90GemmSparseConfig<typename Traits::ValTypeA, cute::GMMA::Major::K, typename Traits::ValTypeE,
-                                             decltype(cute::min(cute::Int<TILE_K>{}, cute::_128{}))>;
-using Problem = cute::Shape<int, int, int, int>;
-using Compressor =
-    cutlass::transform::kernel::SM90StructuredSparseCompressor<Problem, Element, cutlass::layout::RowMajor, Config>;
+template <class Element, int kTileK, int kRows, int kColumns>
+int pack() {
+  using Raw = cute::conditional_t<cute::is_same_v<Element, float>, cutlass::tfloat32_t, Element>;
+  using Sum = cute::conditional_t<cute::is_same_v<Element, int8_t>, int32_t, float>;
+  using Tile = cute::Shape<cute::_64, cute::_64, cute::Int<kTileK>>;
+  using Traits = cute::MMA_Traits<decltype(cute::GMMA::ss_op_selector_sparse<Raw, Raw, Sum, Tile>())>;
+  using Config = cutlass::Sm90GemmSparseConfig<typename Traits::ValTypeA, cute::GMMA::Major::K, typename Traits::ValTypeE,
+                                               decltype(cute::min(cute::Int<kTileK>{}, cute::_128{}))>;
+  using Problem = cute::Shape<int, int, int, int>;
+  using Compressor =
+      cutlass::transform::kernel::SM90StructuredSparseCompressor<Problem, Element, cutlass::layout::RowMajor, Config>;
 
-int main() {
-  Problem const problem{ROWS, 64, COLUMNS, 1};
-  std::vector<Element> dense(size_t(ROWS) * COLUMNS);
+  Problem const problem{kRows, 64, kColumns, 1};
+  std::vector<Element> dense(static_cast<size_t>(kRows) * kColumns);
   if (std::fread(dense.data(), sizeof(Element), dense.size(), stdin) != dense.size()) return 1;
-  size_t const metadata = cute::cosize(Config::fill_layoutE(problem)) / Compressor::ElementEMmaSparsity{};
+  size_t const metadata = cute::cosize(Config::fill_layoutE(problem)) / typename Compressor::ElementEMmaSparsity{};
   std::vector<Element> values(cute::cosize(Config::fill_layoutA(problem)) / 2);
   std::vector<unsigned char> packed(metadata);
-  Compressor::Params params{};
+  typename Compressor::Params params{};
   params.problem_shape = problem;
-  params.transform = {dense.data(), {int64_t(COLUMNS), {}, {}}, values.data(), packed.data()};
+  params.transform = {dense.data(), {int64_t(kColumns), {}, {}}, values.data(), packed.data()};
   dim3 const grid = Compressor::get_grid_shape(params);
   gridDim = {int(grid.x), int(grid.y), 1}, blockDim = {Compressor::MaxThreadsPerBlock, 1, 1};
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
@@ -62,4 +64,10 @@ int main() {
     }
   std::fwrite(values.data(), sizeof(Element), values.size(), stdout);
   std::fwrite(packed.data(), 1, packed.size(), stdout);
+  return 0;
+}
+
+int main(int, char** arguments) {
+  int (*const cases[])() = {CASES};
+  return cases[std::atoi(arguments[1])]();
 }

@@ -201,23 +201,31 @@ CUTLASS = (
 """Types, tile K that kernels of them may have, and sizes: of whole blocks of metadata and not."""
 
 
-@pytest.mark.nvcc
-@pytest.mark.parametrize(("element", "dtype", "tile", "rows", "columns"), CUTLASS)
-def test_memory_is_what_cutlass_packs(
-    element: str, dtype: str, tile: int, rows: int, columns: int, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def compressor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CUTLASS's compressor for all cases."""
     try:
         toolchain = find_toolchain()
         paths = toolchain.tools()
     except DiagnosticError as error:
         pytest.skip(str(error))
-    words = ("{cxx}", *host_flags(toolchain), "-include", "mucc_shim.h", str(HARNESS), "-o", "compressor")
-    sizes = (f"-DELEMENT={element}", f"-DTILE_K={tile}", f"-DROWS={rows}", f"-DCOLUMNS={columns}")
-    command = [*(word.format(**paths) for word in words), *sizes]
-    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    binary = tmp_path_factory.mktemp("sparse") / "compressor"
+    cases = ", ".join(f"pack<{case[0]}, {', '.join(map(str, case[2:]))}>" for case in CUTLASS)
+    words = ("{cxx}", *host_flags(toolchain), "-include", "mucc_shim.h", str(HARNESS), "-o", str(binary))
+    command = [*(word.format(**paths) for word in words), f"-DCASES={cases}"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr[-3000:]
+    return binary
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(("element", "dtype", "tile", "rows", "columns"), CUTLASS)
+def test_memory_is_what_cutlass_packs(
+    element: str, dtype: str, tile: int, rows: int, columns: int, compressor: Path
+) -> None:
     dense = pattern(rows, columns, dtype)
-    packed = subprocess.run([tmp_path / "compressor"], input=dense.tobytes(), capture_output=True, check=True)
+    command = [compressor, str(CUTLASS.index((element, dtype, tile, rows, columns)))]
+    packed = subprocess.run(command, input=dense.tobytes(), capture_output=True, check=True)
     form, mine = Form(rows, columns, dense.dtype.itemsize), memory(sparsify(dense))
     assert packed.stdout == mine[: form.value_bytes] + mine[form.offset :]
 
