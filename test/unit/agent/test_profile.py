@@ -144,7 +144,7 @@ def task(sol: dict[str, Any], **more: Any) -> Task:
 def test_an_analysis_without_library_reads_what_the_compiler_says():
     began = time.monotonic()
     found = analyze(task(bound(30, 5), bound_ms=0.03), MLP, None, ms=0.12)
-    assert 0 < found.seconds <= time.monotonic() - began
+    assert 0 < found.seconds <= time.monotonic() - began + 0.0005  # it is rounded to milliseconds
     assert found.limit is Limit.COMPUTE and found.gap == pytest.approx(4.0)
     first = found.advice[0]
     assert (first.tool, first.stage, first.severity) == ("pipeline", "mlp.h", Severity.CRITICAL)
