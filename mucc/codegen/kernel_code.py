@@ -10,8 +10,8 @@ from typing import ClassVar
 from mucc.codegen.body import Body
 from mucc.codegen.texts import Texts
 
-ENTRY = "mucc_gemm"
-"""What the kernel is called in a skeleton's code; in a program's it gets the program's name for it."""
+ENTRY = "mucc_entry"
+"""The name of the kernel in a skeleton's code; in a program's code it has the program's name for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Headers:
     """
 
     kernel: str
-    device: str = "mucc/gemm.cuh"
-    host: str = "mucc/gemm_launch.h"
-    driver: str = "mucc::gemm::Host"
+    device: str
+    host: str
+    driver: str
     more: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
 
@@ -41,10 +41,11 @@ class Skeleton:
     """A kernel without its pointwise work, as texts of C++ that no program's names are in.
 
     `device` compiles to PTX with a place for each body of pointwise work (`// mucc.body`), `host` to an
-    object that defines `symbol`, a `mucc::gemm::Skeleton`.
+    object that defines `symbol`, which has the C++ type `type`.
     """
 
     symbol: str
+    type: str
     device: str
     host: str
 
@@ -64,7 +65,7 @@ class KernelCode(ABC):
 
     @property
     def launch_headers(self) -> tuple[str, ...]:
-        """The headers with what launches the kernel, as far as <mucc/program.h> lacks it."""
+        """The headers that a program includes to launch the kernel, besides <mucc/program.h>."""
         return ()
 
     @property
@@ -113,8 +114,8 @@ class LightCode(KernelCode):
 
     HEADER: ClassVar[str]
     """The header that its code includes."""
-    LAUNCH_HEADER: ClassVar[str | None] = None
-    """The header with the function that its `run` calls; None for one of <mucc/program.h>."""
+    LAUNCH_HEADER: ClassVar[str]
+    """The header with the function that its `run` calls."""
 
     @property
     def light_headers(self) -> tuple[str, ...]:
@@ -122,7 +123,7 @@ class LightCode(KernelCode):
 
     @property
     def launch_headers(self) -> tuple[str, ...]:
-        return () if self.LAUNCH_HEADER is None else (self.LAUNCH_HEADER,)
+        return (self.LAUNCH_HEADER,)
 
     @property
     def device_header(self) -> str:

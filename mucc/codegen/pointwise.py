@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
@@ -242,6 +242,11 @@ class Pointwise(ABC):
     def merged(self) -> list[list[list[int]]]:
         """The kernel's axes, each made of adjacent ones of the space, by group."""
         return Space(self.extents, self.groups).merge([*self.loads, *self.outputs])
+
+    def runs_fastest(self, axes: Collection[int]) -> bool:
+        """Whether the innermost axis that has more than one element is one of `axes`, or there is none."""
+        long = [axis for axis, extent in enumerate(self.extents) if not extent.is_one]
+        return not long or long[-1] in axes
 
     @property
     def widest(self) -> int:

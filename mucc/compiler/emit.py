@@ -97,7 +97,7 @@ def emit_parts(module: ModuleOp, manifest: Mapping[str, object]) -> Parts:
     module = _decomposed(module)
     stages = _Apart()
     texts = _all(_programs(module), stages)
-    names = [f"extern mucc::gemm::Skeleton const {s};" for s in stages.skeletons]
+    names = [f"extern {s.type} const {s.symbol};" for s in stages.skeletons]
     names += [f"extern unsigned char const {i.symbol}[];" for i in stages.images]
     headers = ["#include <mucc/program.h>", *(f"#include <{h}>" for h in sorted(stages.headers))]
     head = "\n".join([*headers, "", 'extern "C" {', *names, "}"])
@@ -179,7 +179,7 @@ class _Apart(_Stages):
     """
 
     images: list[Image] = field(default_factory=list[Image])
-    skeletons: list[str] = field(default_factory=list[str])
+    skeletons: dict[Skeleton, None] = field(default_factory=dict[Skeleton, None])
     headers: set[str] = field(default_factory=set[str])
     """The headers that launch kernels, besides <mucc/program.h>."""
     _codes: dict[tuple[str, str], _Code] = field(default_factory=dict[tuple[str, str], _Code])
@@ -191,8 +191,7 @@ class _Apart(_Stages):
             return self._light(op, places, scope, written, texts, entry)
         assert isinstance(written, SkeletonCode)
         skeleton = written.skeleton()
-        if skeleton.symbol not in self.skeletons:
-            self.skeletons.append(skeleton.symbol)
+        self.skeletons[skeleton] = None
         texts = [b.text for b in written.bodies] + [b.entry(i) for i, b in enumerate(written.bodies)]
         source = "\n\n".join(["#include <mucc/math.cuh>", *texts]) + "\n" if texts else ""
         code, own = self._code(op, places, scope, source, entry, skeleton)

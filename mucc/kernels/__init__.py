@@ -1,1 +1,1 @@
-"""Device kernels: an interface, a registry, and one folder for each kind (gemm, map, reduce)."""
+"""Device kernels: an interface, a registry, and one folder for each kind."""

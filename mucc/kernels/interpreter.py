@@ -114,11 +114,13 @@ class CutlassFunctions(MuFunctions):
     def extents(self, dims: Dims) -> tuple[int, ...]:
         return tuple(self.sizes[d] if isinstance(d, str) else d for d in dims)
 
-    def store(self, buffer: Any, type: Any, value: Any) -> None:
-        """Write a value for each element of the launch's space to a buffer of a type."""
-        shape = self.shape(type)
-        full = value + self.arrays.full(self.launch.space, 0.0)
-        buffer.value = self.stored(full.reshape(shape), type)
+    def over_space(self, value: Any) -> Any:
+        """Return a value broadcast to the launch's space."""
+        return value + self.arrays.full(self.launch.space, 0.0)
+
+    def write(self, buffer: Any, type: Any, value: Any) -> None:
+        """Write a value with as many elements as `type` to a buffer, rounded to the dtype."""
+        buffer.value = self.stored(value.reshape(self.shape(type)), type)
 
     @impl(TransposeOp)
     def transpose(self, interpreter: Interpreter, op: TransposeOp, args: PythonValues) -> PythonValues:
@@ -167,25 +169,25 @@ class CutlassFunctions(MuFunctions):
 
     @impl(StoreOp)
     def map_store(self, interpreter: Interpreter, op: StoreOp, args: PythonValues) -> PythonValues:
-        self.store(args[1], op.destination.type, args[0])
+        self.write(args[1], op.destination.type, self.over_space(args[0]))
         return ()
 
     def scatter_store(self, op: ScatterNode, args: PythonValues) -> PythonValues:
         """Store rows over what a buffer holds already."""
-        full = self.stored(args[0] + self.arrays.full(self.launch.space, 0.0), op.destination.type)
+        full = self.stored(self.over_space(args[0]), op.destination.type)
         before = self.read(args[1]) + 0.0
         args[1].value = scattered(before, full, self.read(args[2]))
         return ()
 
     def reduced(self, op: ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:
         """Store a reduction over the launch's space, shaped as the destination."""
-        full = args[0] + self.arrays.full(self.launch.space, 0.0)
+        full = self.over_space(args[0])
         kind = op.kind.data.value
         if are_bits(op.value):
             value = wrapped(self.arrays, self.arrays.reduce(kind, self.arrays.whole(full), tuple(axes)))
         else:
             value = self.arrays.reduce(kind, full, tuple(axes))
-        args[1].value = self.stored(value.reshape(self.shape(op.destination.type)), op.destination.type)
+        self.write(args[1], op.destination.type, value)
         return ()
 
 

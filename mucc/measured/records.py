@@ -172,9 +172,9 @@ def kernel_digest(text: str) -> str:
 def support_digest() -> str:
     """Tells versions of mucc apart whose kernels may differ in speed: a hash of its own device code."""
     from mucc.files.digest import digest, tree_contents
-    from mucc.files.package import SUPPORT
+    from mucc.files.package import HEADERS
 
-    return digest(tree_contents(SUPPORT))[:16]
+    return digest(tree_contents(*HEADERS))[:16]
 
 
 def today() -> str:

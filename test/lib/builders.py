@@ -11,9 +11,11 @@ from xdsl.parser import Parser
 from mucc.diagnostics.core import DiagnosticSink, Source
 from mucc.dialects.mu.dialect import Mu
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.types import DTYPES, Dim, LayoutAttr, TensorType
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import DTYPES, Dim, Dims, LayoutAttr, TensorType
 from mucc.frontend import lower, parse
 from mucc.kernels.dialect import Cutlass
+from mucc.kernels.lowering.access import Access, Axes
 from mucc.passes import get_all_passes
 
 
@@ -51,9 +53,25 @@ def kernel(mcu: str, *passes: str) -> KernelOp:
     return first
 
 
+def last_stage(mcu: str) -> StageOp:
+    """Return the last stage of a `.mcu` program's first kernel."""
+    passes = ("mu-canonicalize", "decompose", "mu-canonicalize", "form-stages")
+    return [op for op in kernel(mcu, *passes).body.block.ops if isinstance(op, StageOp)][-1]
+
+
 def tensor(*dims: Dim, dtype: str = "f32", layout: LayoutAttr | None = None) -> TensorType:
     """A tensor type."""
     return TensorType.of(dims, DTYPES[dtype], layout)
+
+
+def strided(*strides: int | None) -> LayoutAttr:
+    """Return a layout with explicit strides; None for those known at run time only."""
+    return LayoutAttr.strided(strides)
+
+
+def access(dims: Dims, axes: Axes, layout: LayoutAttr | None = None) -> Access:
+    """Return an access to an f32 tensor that walks along `axes` of a stage's space; row-major by default."""
+    return Access(value(tensor(*dims, layout=layout)), axes)
 
 
 def value(type: Attribute) -> SSAValue:

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from mucc.files.package import INCLUDES
+
 REPO = Path(__file__).resolve().parents[2]
 HOST_ABI = Path(__file__).with_name("host_abi.cpp")
 INCLUDE = REPO / "mucc" / "support" / "include"
@@ -261,7 +263,7 @@ def build(source: Path, out: Path, *, defines: Sequence[str] = (), link_cuda: bo
         "-fvisibility=hidden",
     ]
     command += [
-        f"-I{INCLUDE}",
+        *(f"-I{path}" for path in INCLUDES),
         "-isystem",
         str(include),
         *(f"-D{d}" for d in defines),

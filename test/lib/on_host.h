@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mucc/check.h>
+#include <mucc/problem.h>
 #include <mucc/program.h>
 
 #include "gpu_bits.h"

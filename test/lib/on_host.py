@@ -26,7 +26,7 @@ from mucc.dialects.cutlass.nodes import LoadNode
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
-from mucc.files.package import INCLUDES, SUPPORT
+from mucc.files.package import INCLUDES, header_path
 from mucc.kernels.gemm.emission.families import gemm_of
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import Matrix, ordered
@@ -187,9 +187,7 @@ class Program:
         headers.mkdir()
         texts: dict[str, str] = {}
         for name, pattern, text in _ON_HOST:
-            source = texts.get(name) or (Path(SUPPORT) / "include" / "mucc" / name).read_text(
-                encoding="utf-8"
-            )
+            source = texts.get(name) or Path(header_path(name)).read_text(encoding="utf-8")
             texts[name], count = re.subn(pattern, text, source, flags=re.DOTALL)
             assert count == 1, (name, pattern)
         for name, text in texts.items():

@@ -19,6 +19,7 @@ builtin.module {
 
 // CHECK:      // Made by `mucc - --emit=cu`
 // CHECK:      #include <mucc/launch.h>
+// CHECK-NEXT: #include <mucc/problem.h>
 // CHECK-NEXT: #include <mucc/gemm_launch.h>
 // CHECK-NEXT: #include <cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_cooperative.hpp>
 // CHECK:      // linear_gelu.out: bf16 gemm M x N x K: tile 128x256x64, cluster 2x1, cooperative, 4 stages

@@ -11,6 +11,7 @@ from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
 from mucc.dialects.mu.ops.elementwise import AddOp, MulOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dims
+from mucc.kernels.gemm.axes import MatmulDims, Pattern, classify
 from mucc.kernels.gemm.nodes import (
     AccFetchOp,
     AuxLoadOp,
@@ -21,9 +22,10 @@ from mucc.kernels.gemm.nodes import (
     ScalarBroadcastOp,
     SrcFetchOp,
 )
-from mucc.kernels.lowering.access import Access, Axes, Pattern, Problem, classify
+from mucc.kernels.lowering.access import Access, Axes
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
+from mucc.kernels.map.copies import contiguous_rows, copy
 
 LOADS = {
     Pattern.ROW: RowBroadcastOp,
@@ -37,7 +39,7 @@ class EpilogueBody(Body):
 
     takes_integers: ClassVar[bool] = False
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp, problem: Problem):
+    def __init__(self, program: ProgramBuilder, stage: StageOp, problem: MatmulDims):
         super().__init__(program, stage)
         self.problem = problem
         self.is_grouped = isinstance(stage.anchor, GroupedMatmulOp)
@@ -52,11 +54,11 @@ class EpilogueBody(Body):
         """The product with the scale and the bias of the element's group."""
         found: list[Operation] = []
         if op.scale is not None:
-            found.append(load := GroupScalarOp(self.program.plain(self.stage, op.scale)))
+            found.append(load := GroupScalarOp(contiguous_rows(self.program, self.stage, op.scale)))
             found.append(scaled := MulOp(value, load.result))
             value = scaled.result
         if op.bias is not None:
-            found.append(load := GroupRowOp(self.program.plain(self.stage, op.bias)))
+            found.append(load := GroupRowOp(contiguous_rows(self.program, self.stage, op.bias)))
             found.append(added := AddOp(value, load.result))
             value = added.result
         for new in found:
@@ -69,7 +71,7 @@ class EpilogueBody(Body):
         if pattern is Pattern.MATRIX and self.is_grouped and access.unit_axis != rank - 1:
             pattern = None
         if pattern is None:
-            access = self.program.copy(self.stage, access, rank, self._seen(access, rank))
+            access = copy(self.program, self.stage, access, rank, self._seen(access, rank))
             pattern = classify(access, space, folded)
             assert pattern is not None
         if pattern is Pattern.MATRIX:

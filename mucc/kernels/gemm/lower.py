@@ -11,7 +11,9 @@ from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, Mat
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_bytes
+from mucc.kernels.gemm.axes import lhs_access, matmul_dims, rhs_access
 from mucc.kernels.gemm.bodies import EpilogueBody
+from mucc.kernels.gemm.lower_operands import block_scale, group_scale, operand
 from mucc.kernels.gemm.nodes import (
     AuxStoreOp,
     ColReductionOp,
@@ -23,18 +25,11 @@ from mucc.kernels.gemm.nodes import (
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.shape import GemmShapeAttr
-from mucc.kernels.lowering.access import (
-    identity,
-    is_inside,
-    lhs_access,
-    pointwise_roots,
-    problem_of,
-    rhs_access,
-    root_axes,
-)
+from mucc.kernels.lowering.access import identity, is_inside, pointwise_roots, root_axes
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
-from mucc.kernels.map.lower import clear, lower_map, row_numbers
+from mucc.kernels.map.copies import clear, contiguous_vector
+from mucc.kernels.map.lower import lower_map, row_numbers
 
 
 def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
@@ -44,7 +39,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
         return
     assert isinstance(matmul, MatmulOp)
     rank = len(stage.space)
-    problem = problem_of(stage)
+    problem = matmul_dims(stage)
     # Beside a sparse operand of 32 bits, or one that is converted, no other passes through registers.
     is_sparse = rules.is_sparse(matmul.lhs.type) or rules.is_sparse(matmul.rhs.type)
     along = matmul.mixed is not None or (
@@ -53,9 +48,9 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
     left = lhs_access(stage, matmul)
     picks = _picks(builder, matmul) and len(stage.contractions) == 1 and not (along or is_sparse)
     dims = Shaped.of(matmul.lhs.type).dims
-    a = builder.operand(stage, left, problem, dims, k_major=along, picks=picks)
+    a = operand(builder, stage, left, problem, dims, k_major=along, picks=picks)
     b, *second = (
-        builder.operand(stage, right, problem, Shaped.of(op.rhs.type).dims, is_right=True, k_major=along)
+        operand(builder, stage, right, problem, Shaped.of(op.rhs.type).dims, is_right=True, k_major=along)
         for op in stage.contractions
         for right in [rhs_access(stage, op)]
     )
@@ -82,7 +77,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
         GemmShapeAttr.of(problem.m, problem.n, problem.k, problem.batch),
         Region(body.block),
         b2=next(iter(second), None),
-        scales=[(builder.group_scale if matmul.mixed else builder.scale)(stage, v) for v in matmul.scales],
+        scales=[(group_scale if matmul.mixed else block_scale)(builder, stage, v) for v in matmul.scales],
     )
     gemm.acc = matmul.acc
     gemm.location = matmul.location
@@ -98,14 +93,14 @@ def _grouped(builder: ProgramBuilder, stage: StageOp, product: GroupedMatmulOp) 
     name = stage.stage_name.data
     lhs, rhs = Shaped.of(product.lhs.type).dims, Shaped.of(product.rhs.type).dims
     wide = dtype_bytes(Shaped.of(product.lhs.type).element_type) == 4
-    problem = problem_of(stage)
+    problem = matmul_dims(stage)
     picks = _picks(builder, product)
     # Groups begin at any row. Where rows are the contiguous axis, boxes of TMA cannot: tiles of more than
     # 64 rows are several of them, and end in an illegal instruction on an H200.
-    a = builder.operand(stage, lhs_access(stage, product), problem, lhs, k_major=True, picks=picks)
+    a = operand(builder, stage, lhs_access(stage, product), problem, lhs, k_major=True, picks=picks)
     right = rhs_access(stage, product)
-    b = builder.operand(stage, right, problem, rhs, is_right=True, groups=True, k_major=wide)
-    offsets = builder.vector(stage, product.offsets)
+    b = operand(builder, stage, right, problem, rhs, is_right=True, groups=True, k_major=wide)
+    offsets = contiguous_vector(builder, stage, product.offsets)
     body = EpilogueBody(builder, stage, problem)
     roots, rows = list(pointwise_roots(stage)), list(row_numbers(stage))
     wanted = [builder.outputs[i] for i, r in enumerate(builder.returned) if r in stage.outputs]
@@ -118,7 +113,7 @@ def _grouped(builder: ProgramBuilder, stage: StageOp, product: GroupedMatmulOp) 
         value = body.without_cast(body.scalar(roots[0], root_axes(roots[0], stage)), target)
         if rows[0] is not None:
             clear(builder, stage, target)
-            body.add(ScatterDOp(value, target, builder.vector(stage, rows[0])))
+            body.add(ScatterDOp(value, target, contiguous_vector(builder, stage, rows[0])))
         else:
             body.add(StoreDOp(value, target))
     else:

@@ -77,7 +77,7 @@ def _number_of_group(functions: CutlassFunctions, op: GroupScalarOp, args: Value
 
 
 def _store(functions: CutlassFunctions, op: StoreNode, args: Values) -> Values:
-    functions.store(args[1], op.destination.type, args[0])
+    functions.write(args[1], op.destination.type, functions.over_space(args[0]))
     return ()
 
 

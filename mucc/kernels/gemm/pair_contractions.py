@@ -16,20 +16,11 @@ from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.schedule_attributes import MainloopAttr
 from mucc.dialects.mu.types import TensorType, is_packed
 from mucc.dialects.rewriting import Pass
+from mucc.kernels.gemm.axes import Pattern, classify, lhs_access, matmul_dims, rhs_access
 from mucc.kernels.gemm.granules import may_be_wide
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.kernels.lowering.access import (
-    Pattern,
-    accesses,
-    classify,
-    identity,
-    is_inside,
-    lhs_access,
-    problem_of,
-    rhs_access,
-    root_axes,
-)
+from mucc.kernels.lowering.access import accesses, identity, is_inside, root_axes
 
 
 def _is_single(stage: StageOp) -> bool:
@@ -80,7 +71,7 @@ def _read_in_place(first: StageOp, second: StageOp) -> bool:
     kernel = first.parent_op()
     assert isinstance(kernel, KernelOp)
     loads = [a for stage in (first, second) for a in accesses(stage) if a.base.owner is not first]
-    for folded in {problem_of(stage).folded for stage in (first, second)}:
+    for folded in {matmul_dims(stage).folded for stage in (first, second)}:
         patterns = [classify(a, first.space, folded) for a in loads]
         if None in patterns:
             return False

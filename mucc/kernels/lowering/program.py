@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
-from mucc.dialects.cutlass.views import Indexed, view_of
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
-from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
+from mucc.dialects.mu.types import TensorType
 from mucc.kernels.lowering.access import (
     Access,
     Axes,
-    Problem,
-    identity,
-    operand_fits,
-    through_views,
     transposed,
 )
-from mucc.kernels.map.op import MapOp
 
 
 class ViewError(Exception):
@@ -90,24 +83,6 @@ def build_view(access: Access, rank: int, block: Block) -> SSAValue:
     return value
 
 
-def _is_picked(access: Access, rank: int) -> bool:
-    """Whether an access is to whole rows, each contiguous, that a vector names."""
-    view = view_of(access.base)
-    if view.rows is None or access.axes != (rank - 2, rank - 1):
-        return False
-    rows, matrix = view_of(view.rows), view.base.type
-    return (
-        isinstance(matrix, TensorType)
-        and (view.axes, view.row_axis) == ((Indexed(0), 1), 0)
-        and matrix.rank == 2
-        and matrix.unit_axis == 1
-        and rows.axes == (0,)
-        and isinstance(rows.base.type, TensorType)
-        and rows.base.type.rank == 1
-        and rows.base.type.unit_axis == 0
-    )
-
-
 class ProgramBuilder:
     """The program of one kernel, and the views, copies and workspace that its device kernels need."""
 
@@ -169,83 +144,3 @@ class ProgramBuilder:
         """The name of a kernel that does something for a stage."""
         self.copies += 1
         return f"{stage.stage_name.data}.{what}{self.copies - 1}"
-
-    def copy(
-        self, stage: StageOp, access: Access, rank: int, dims: Dims, layout: LayoutAttr | None = None
-    ) -> Access:
-        """Write what an access sees into the workspace, row-major or as told, by a map kernel over `dims`."""
-        element = Shaped.of(access.base.type).element_type
-        self.block.add_op(workspace := c.WorkspaceOp(TensorType.of(dims, element, layout)))
-        body = Block()
-        view = build_view(access, rank, self.block)
-        body.add_op(load := LoadOp(view))
-        body.add_op(StoreOp(load.result, workspace.result))
-        self.block.add_op(MapOp(self.helper(stage, "copy"), dims, Region(body)))
-        return Access(workspace.result, identity(dims, rank - len(dims)))
-
-    def vector(self, stage: StageOp, value: SSAValue) -> SSAValue:
-        """An index tensor of one axis, its elements side by side: copied where they are not."""
-        access = self.at(through_views(value, (0,), stage))
-        dims = Shaped.of(value.type).dims
-        if access.is_gathered or (dims != (1,) and access.unit_axis != 0):
-            access = self.copy(stage, access, 1, dims)
-        return access.base
-
-    def plain(self, stage: StageOp, value: SSAValue) -> SSAValue:
-        """A tensor whose last axis is contiguous: copied where it is not."""
-        dims = Shaped.of(value.type).dims
-        rank = len(dims)
-        access = self.at(through_views(value, identity(dims), stage))
-        if access.is_gathered or (dims[-1] != 1 and access.unit_axis != rank - 1):
-            access = self.copy(stage, access, rank, dims)
-        return build_view(access, rank, self.block)
-
-    def operand(
-        self,
-        stage: StageOp,
-        access: Access,
-        problem: Problem,
-        dims: Dims,
-        *,
-        is_right: bool = False,
-        groups: bool = False,
-        k_major: bool = False,
-        picks: bool = False,
-    ) -> SSAValue:
-        """A contraction's operand as a view that the kernel can read, copied first where it cannot.
-
-        A right operand has extent 1 along the batch axes that are folded into rows; `groups` says that it has
-        an axis for groups of rows. Matrix instructions take operands of 8 bits contiguous along K only;
-        `k_major` asks that of others too. `picks` says that a kernel may pick rows by number.
-        """
-        access, space, batch = self.at(access), stage.space, len(problem.batch)
-        if picks and not problem.batch and not problem.folded and _is_picked(access, len(space)):
-            return access.base
-        rank = len(space)
-        if groups:
-            space, rank, batch = dims, len(dims), 1
-        k = rank - 2 if is_right else rank - 1
-        k_major = k_major or dtype_bytes(Shaped.of(access.base.type).element_type) == 1
-        single = frozenset(a for a, d in enumerate(dims[-2:], rank - 2) if d == 1 and a != k)
-        if not operand_fits(access, space, single, batch) or (k_major and not access.is_contiguous(k)):
-            # A copy for every batch or group, or one for all.
-            walked = space[:batch] if groups or any(axis < batch for axis in access.walked) else ()
-            folded = space[batch : batch + problem.folded]
-            if is_right:
-                folded = (1,) * len(folded) if walked else ()
-            layout = LayoutAttr.col_major() if k_major and is_right else LayoutAttr.row_major()
-            access = self.copy(stage, access, rank, (*walked, *folded, *dims[-2:]), layout)
-        return build_view(access, rank, self.block)
-
-    def scale(self, stage: StageOp, value: SSAValue) -> SSAValue:
-        """Where the scales of blocks lie."""
-        access = through_views(value, identity(Shaped.of(value.type).dims), stage)
-        return self.outside(access.base)
-
-    def group_scale(self, stage: StageOp, value: SSAValue) -> SSAValue:
-        """Scales or zeros of groups as a view: they may lie anyhow."""
-        dims = Shaped.of(value.type).dims
-        access = self.at(through_views(value, identity(dims), stage))
-        if access.is_gathered:
-            access = self.copy(stage, access, len(dims), dims)
-        return build_view(access, len(dims), self.block)

@@ -70,6 +70,7 @@ class MapCode(LightCode):
     """A kernel of mucc/map.cuh."""
 
     HEADER = "mucc/map.cuh"
+    LAUNCH_HEADER = "mucc/map_launch.h"
 
     def __init__(self, op: MapOp, places: Places):
         self.op, self.places = op, places

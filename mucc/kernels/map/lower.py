@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Region, SSAValue
 
 from mucc.dialects.cutlass.nodes import StoreOp
-from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.types import TensorType
-from mucc.kernels.lowering.access import (
-    is_inside,
-    pointwise_roots,
-    root_axes,
-)
+from mucc.kernels.lowering.access import is_inside, pointwise_roots, root_axes
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.map.copies import clear
 from mucc.kernels.map.nodes import ScatterStoreOp
 from mucc.kernels.map.op import MapOp
 
@@ -35,15 +30,6 @@ def lower_map(builder: ProgramBuilder, stage: StageOp, body: Body, name: str) ->
                 clear(builder, stage, target)
                 body.add(ScatterStoreOp(given, target, builder.outside(rows)))
     builder.block.add_op(MapOp(name, stage.space, Region(body.block)))
-
-
-def clear(builder: ProgramBuilder, stage: StageOp, target: SSAValue) -> None:
-    """Zeros for the rows that a scatter leaves out."""
-    assert isinstance(target.type, TensorType)
-    body = Block()
-    body.add_op(zero := ConstantOp(0.0))
-    body.add_op(StoreOp(zero.result, target))
-    builder.block.add_op(MapOp(builder.helper(stage, "zero"), target.type.dims, Region(body)))
 
 
 def row_numbers(stage: StageOp) -> Iterator[SSAValue | None]:

@@ -15,12 +15,11 @@ from mucc.kernels.map.nodes import Part, ScatterStoreOp, StorePartsOp
 
 def _store_parts(functions: CutlassFunctions, op: StorePartsOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Store parts of each element, side by side before the last axis."""
-    arrays, type = functions.arrays, op.destination.type
-    full = args[0] + arrays.full(functions.launch.space, 0.0)
+    arrays, full = functions.arrays, functions.over_space(args[0])
     high = to_tf32(arrays, full)
     parts = {Part.HIGH: high, Part.LOW: to_tf32(arrays, full - high)}
     value = arrays.xp.stack([parts[kind] for kind in op.kinds], -2)
-    args[1].value = functions.stored(value.reshape(functions.shape(type)), type)
+    functions.write(args[1], op.destination.type, value)
     return ()
 
 

@@ -46,7 +46,7 @@ class ReduceWork(Pointwise):
     def texts(self, entry: str) -> Texts:
         """The kernel's parts."""
         kept, gone = self.merged()
-        rank, rows = len(kept) + len(gone), self._rows()
+        rank, rows = len(kept) + len(gone), self.runs_fastest(self.gone)
         vector = self.widest if len(self.reduced) <= _MAX_SHARED_VALUES else min(self.widest, 4)
         flags = f"kRows = {_bool(rows)}, kDense = {_bool(self._dense())}"
         return self.assemble(
@@ -65,11 +65,6 @@ class ReduceWork(Pointwise):
                 free_outputs=True,
             )
         )
-
-    def _rows(self) -> bool:
-        """Whether the innermost axis that has more than one element is reduced."""
-        walked = [a for a, extent in enumerate(self.extents) if not extent.is_one]
-        return not walked or walked[-1] in self.gone
 
     def _dense(self) -> bool:
         """Whether every output is contiguous f32 in the order of the kept axes: one fill covers it."""
@@ -142,6 +137,7 @@ class ReduceCode(LightCode):
     """A kernel of mucc/reduce.cuh."""
 
     HEADER = "mucc/reduce.cuh"
+    LAUNCH_HEADER = "mucc/reduce_launch.h"
 
     def __init__(self, op: ReduceKernelOp, places: Places):
         self.op, self.places = op, places

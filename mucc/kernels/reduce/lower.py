@@ -7,9 +7,7 @@ from xdsl.ir import Region
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.kernels.lowering.access import (
-    identity,
-)
+from mucc.kernels.lowering.access import identity
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
 from mucc.kernels.reduce.op import ReduceKernelOp, ReduceStoreOp

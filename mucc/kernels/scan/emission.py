@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -29,7 +28,7 @@ class ScanCode(LightCode):
     """A kernel of mucc/scan.cuh."""
 
     HEADER = "mucc/scan.cuh"
-    LAUNCH_HEADER: ClassVar[str | None] = "mucc/scan_launch.h"
+    LAUNCH_HEADER = "mucc/scan_launch.h"
 
     def __init__(self, op: ScanKernelOp, places: Places):
         self.op, self.places = op, places
@@ -66,8 +65,7 @@ class ScanWork(Pointwise):
     def texts(self, entry: str) -> Texts:
         """The kernel's parts."""
         kept, _ = self.merged()
-        walked = [a for a, extent in enumerate(self.extents) if not extent.is_one]
-        rows = not walked or walked[-1] == self.axis
+        rows = self.runs_fastest({self.axis})
         rank = len(kept) + 1
         vector = self.widest if rows else min(self.widest, 4)
         values = {

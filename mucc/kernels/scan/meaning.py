@@ -15,7 +15,7 @@ def running(functions: CutlassFunctions, op: RunningOp, args: tuple[Any, ...]) -
     """Scan a value over the launch's space; integers of 32 bits wrap around."""
     kernel, arrays = op.parent_op(), functions.arrays
     assert isinstance(kernel, ScanKernelOp)
-    value = args[0] + arrays.full(functions.launch.space, 0.0)
+    value = functions.over_space(args[0])
     flags = {"reverse": kernel.reverse is not None, "exclusive": kernel.exclusive is not None}
     kind, axis = kernel.kind.data, kernel.axis.value.data
     if are_bits(op.value):

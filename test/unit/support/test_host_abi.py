@@ -25,6 +25,7 @@ from hostlib import (
 )
 
 from mucc.diagnostics.codes import CODES
+from mucc.files.package import INCLUDES
 
 M, N, K = 3, 16, 24
 
@@ -497,7 +498,8 @@ def test_abi_header_is_plain_c(tmp_path: Path) -> None:
 
 def test_every_code_of_the_run_time_is_explained() -> None:
     runtime = INCLUDE.parents[1] / "runtime"
-    files = [*(INCLUDE / "mucc").iterdir(), *runtime.glob("*.py")]
+    headers = [header for folder in INCLUDES for header in (Path(folder) / "mucc").iterdir()]
+    files = [*headers, *runtime.glob("*.py")]
     used = {code for f in files for code in re.findall(r"\"(MU\d{4})", f.read_text(encoding="utf-8"))}
     assert len(used) > 20
     assert used <= set(CODES), used - set(CODES)

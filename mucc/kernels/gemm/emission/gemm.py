@@ -27,6 +27,9 @@ from mucc.kernels.gemm.granules import unit_axis
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 
+SKELETON = "mucc::gemm::Skeleton"
+"""The C++ type through which a program launches a kernel (mucc/problem.h)."""
+
 # What the kernel's namespace defines besides the nodes of its epilogue.
 _NAMES = words(
     """
@@ -49,6 +52,13 @@ def shape_type(*sizes: int) -> str:
     return "cute::Shape<" + ", ".join(f"cute::Int<{s}>" for s in sizes) + ">"
 
 
+def cutlass_headers(kernel: str, more: tuple[str, ...] = ()) -> Headers:
+    """Return the headers of a kernel of CUTLASS's `GemmUniversal`; `kernel` declares its mainloop."""
+    return Headers(
+        kernel, device="mucc/gemm.cuh", host="mucc/gemm_launch.h", driver="mucc::gemm::Host", more=more
+    )
+
+
 def skeleton_of(headers: Headers, types: str, arguments: str) -> Skeleton:
     """From the kernel's headers, its types, and the function that fills in arguments."""
     types = f"namespace fusion = cutlass::epilogue::fusion;\n\n{types}" if "fusion::" in types else types
@@ -64,11 +74,11 @@ def skeleton_of(headers: Headers, types: str, arguments: str) -> Skeleton:
         f"{headers.lines(headers.host)}\n"
         f"namespace mucc_skeleton {{\nnamespace {{\n\n{types}\n\n"
         f"{arguments}\n\n}}  // namespace\n}}  // namespace mucc_skeleton\n\n"
-        f'extern "C" mucc::gemm::Skeleton const {symbol};\n'
-        f"mucc::gemm::Skeleton const {symbol} =\n"
+        f'extern "C" {SKELETON} const {symbol};\n'
+        f"{SKELETON} const {symbol} =\n"
         f"    {headers.driver}<mucc_skeleton::Kernel, mucc_skeleton::arguments>::skeleton;\n"
     )
-    return Skeleton(symbol, device, host)
+    return Skeleton(symbol, SKELETON, device, host)
 
 
 class Gemm(SkeletonCode):
@@ -118,6 +128,10 @@ class Gemm(SkeletonCode):
     @property
     def device_header(self) -> str:
         return self.headers.device
+
+    @property
+    def launch_headers(self) -> tuple[str, ...]:
+        return ("mucc/problem.h",)
 
     @abstractmethod
     def build_epilogue(self) -> Epilogue:

@@ -24,6 +24,8 @@ from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, ordered
 from mucc.kernels.gemm.nodes import AccFetchOp
 from mucc.kernels.gemm.scheduling.skinny import SPLITS, WARPS, form_of, weights_are_a
 
+_LAUNCH_HEADER = "mucc/skinny_launch.h"
+
 _MEMBERS = words(
     """
     Op Work Element FewElement Sum P p c to codes inside acc run finish weights few
@@ -153,7 +155,12 @@ class SkinnyGemm(Gemm):
 
     @property
     def headers(self) -> Headers:
-        return Headers("mucc/skinny.cuh", "mucc/skinny.cuh", "mucc/skinny_launch.h")
+        header = "mucc/skinny.cuh"
+        return Headers(header, device=header, host=_LAUNCH_HEADER, driver="")
+
+    @property
+    def launch_headers(self) -> tuple[str, ...]:
+        return (_LAUNCH_HEADER,)
 
     def build_epilogue(self) -> SkinnyEpilogue:
         namer = Namer([*self.places.dim_names.values(), *_MEMBERS])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import CUTLASS_TYPES
 from mucc.dialects.mu.schedule_attributes import Mainloop
-from mucc.kernels.gemm.emission.gemm import shape_type
+from mucc.kernels.gemm.emission.gemm import cutlass_headers, shape_type
 from mucc.kernels.gemm.emission.graph import Epilogue
 from mucc.kernels.gemm.emission.sm90 import NO_MATRIX, Sm90Gemm
 
@@ -24,7 +24,7 @@ class Sm100Gemm(Sm90Gemm):
 
     @property
     def headers(self) -> Headers:
-        return self.launched(Headers("mucc/gemm_sm100.cuh"), "CUTLASS_ENABLE_GDC_FOR_SM100")
+        return self.launched(cutlass_headers("mucc/gemm_sm100.cuh"), "CUTLASS_ENABLE_GDC_FOR_SM100")
 
     def build_epilogue(self) -> Epilogue:
         element_d = CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"

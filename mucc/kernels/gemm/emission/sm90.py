@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.rules import BLOCK
 from mucc.dialects.mu.schedule_attributes import Mainloop, Raster, SchedulerKind
 from mucc.kernels.gemm.description import config_of
-from mucc.kernels.gemm.emission.gemm import Gemm, shape_type, wrapped
+from mucc.kernels.gemm.emission.gemm import Gemm, cutlass_headers, shape_type, wrapped
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, stride_parts, stride_type
 from mucc.kernels.gemm.emission.lean import LeanEpilogue, is_lean, warpgroups
 from mucc.kernels.gemm.scheduling.sm90_memory import stage_bytes
@@ -63,7 +63,7 @@ class Sm90Gemm(Gemm):
             more = ("mucc/promoted.cuh",)
         elif self.op.compute.data in (Compute.E4M3, Compute.E5M2) and self.op.acc is None:
             more = (_PROMOTING,)
-        headers = Headers(HEADERS[self.mainloop], more=more)
+        headers = cutlass_headers(HEADERS[self.mainloop], more)
         if self.tile.sizes[1] * (2 if self.op.is_pair else 1) not in PLAIN_COLUMNS:
             headers = replace(headers, defines=(_ALL_COLUMNS,))
         return self.launched(headers, "CUTLASS_ENABLE_GDC_FOR_SM90")

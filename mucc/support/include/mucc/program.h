@@ -14,10 +14,8 @@
 // -fvisibility=hidden: the doors are exported, nothing else is.
 #pragma once
 
+#include <mucc/call.h>
 #include <mucc/identity.h>
-#include <mucc/pointwise.h>
-#include <mucc/problem.h>
-#include <mucc/skinny_launch.h>
 
 #define MUCC_DOOR extern "C" __attribute__((visibility("default")))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-INCLUDE = Path(__file__).resolve().parents[5] / "mucc" / "support" / "include"
+from mucc.files.package import INCLUDES
 
 PROGRAM = """
 #include <mucc/fragment.h>
@@ -45,7 +44,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[in
         "-std=c++17",
         "-Wall",
         "-Werror",
-        f"-I{INCLUDE}",
+        *(f"-I{path}" for path in INCLUDES),
         str(folder / "a.cpp"),
         "-o",
         str(program),

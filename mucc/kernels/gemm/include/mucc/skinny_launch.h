@@ -3,6 +3,7 @@
 
 #include <mucc/call.h>
 #include <mucc/pointwise.h>
+#include <mucc/problem.h>
 #include <mucc/skinny.h>
 
 namespace mucc::skinny {

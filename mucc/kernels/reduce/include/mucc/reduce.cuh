@@ -6,7 +6,7 @@
 // blocks combine with atomics.
 #pragma once
 
-#include <mucc/map.cuh>
+#include <mucc/view.cuh>
 
 namespace mucc {
 

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from mucc.files.package import SUPPORT
+from mucc.files.package import INCLUDES, header_path
 
 PROGRAM = Path(__file__).parent / "pack.cpp"
-LIB = Path(__file__).parents[2] / "lib"
+LIB = Path(__file__).parents[3] / "lib"
 
 
 def test_tensors_are_moved_whatever_their_alignment(tmp_path: Path) -> None:
     if not (gxx := shutil.which("g++")):
         pytest.skip("needs g++")
-    text = (Path(SUPPORT) / "include" / "mucc" / "pack.cuh").read_text(encoding="utf-8")
+    text = Path(header_path("pack.cuh")).read_text(encoding="utf-8")
     text, replaced = re.subn(r"MUCC_DEVICE void read_aligned.*?\n}\n", "", text, flags=re.DOTALL)
     assert replaced == 1
     header, binary = tmp_path / "pack.cuh", tmp_path / "pack"
     header.write_text(text.replace("#include <mucc/view.cuh>", ""), encoding="utf-8")
-    included = [f"-I{SUPPORT}/include", f"-I{LIB}"]
+    included = [f"-I{path}" for path in (*INCLUDES, LIB)]
     command = [gxx, "-std=c++20", "-O1", "-pthread", "-Wno-unknown-pragmas", *included]
     built = subprocess.run(
         [*command, f'-DPACK="{header}"', str(PROGRAM), "-o", str(binary)],

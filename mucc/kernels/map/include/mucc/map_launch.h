@@ -1,0 +1,47 @@
+// The host side of map kernels: which of a stage's kernels runs, and its launch.
+#pragma once
+
+#include <mucc/pointwise.h>
+
+namespace mucc {
+
+// Runs `op` over a space. `vector` says that the tensors can be read in vectors of Op::kVector elements.
+template <class Op>
+int launch_map(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector) {
+  int64_t& innermost = extents.of[Op::kRank - 1];
+  vector = vector && innermost % Op::kVector == 0;
+  int64_t const elements = product(extents);
+  if (vector) innermost /= Op::kVector;
+  bool const wide = elements > INT32_MAX;
+  int64_t total = product(extents);
+  auto narrow = uint32_t(total);
+  void* parameters[] = {&op, &extents, wide ? static_cast<void*>(&total) : &narrow};
+  Geometry const geometry{{unsigned(at_most(blocks_of(total, Op::kThreads), INT32_MAX)), 1, 1}, unsigned(Op::kThreads)};
+  return start(c, stage, codes[kVector * vector + kWide * wide], geometry, parameters);
+}
+
+// Runs a kernel of mucc/pack.cuh over a space. `codes` are the narrow and the wide kernel.
+template <class Op>
+int launch_pack(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents) {
+  constexpr int kSize = sizeof(typename Op::Bits), kSide = 128 / kSize, kCount = 16 / kSize;
+  int64_t const columns = extents.of[Op::kRank - 1], rows = extents.of[Op::kRank - 2];
+  int64_t const outer = product(extents) / columns / rows;
+  int64_t counts[2], blocks;  // what the kernel takes
+  if (Op::kTurned) {
+    counts[1] = blocks_of(columns, kSide);
+    blocks = counts[0] = outer * blocks_of(rows, kSide) * counts[1];
+  } else {
+    counts[0] = outer * rows;
+    counts[1] = blocks_of(columns, kCount) + !Op::kPadded;
+    blocks = blocks_of(counts[0] * counts[1], Op::kThreads);
+  }
+  bool const wide = product(extents) > INT32_MAX / 2;
+  uint32_t const narrow[] = {uint32_t(counts[0]), uint32_t(counts[1])};
+  void* parameters[4] = {&op, &extents};
+  for (int i = 0; i < 2; ++i)
+    parameters[2 + i] = wide ? static_cast<void*>(&counts[i]) : const_cast<uint32_t*>(&narrow[i]);
+  Geometry const geometry{{unsigned(at_most(blocks, INT32_MAX)), 1, 1}, unsigned(Op::kThreads)};
+  return start(c, stage, codes[wide], geometry, parameters);
+}
+
+}  // namespace mucc
