@@ -1,4 +1,4 @@
-"""What a program's index arguments mean: ends of groups, or numbers of rows."""
+"""Uses of a program's index arguments: as ends of groups of rows, or as row numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class IndexUse(NamedTuple):
 
 
 def index_uses(program: ProgramOp) -> tuple[IndexUse, ...]:
-    """The uses of index arguments, each once, in the order of the program."""
+    """Return the uses of index arguments, each once, in the order of the program."""
     return tuple(dict.fromkeys(_uses(program)))
 
 
@@ -48,7 +48,7 @@ def _uses(program: ProgramOp) -> Iterator[IndexUse]:
 
 
 def _argument(program: ProgramOp, value: SSAValue) -> int | None:
-    """The position of the argument that a value looks at, or is a copy of; None for one that is computed."""
+    """Return the position of the argument that a value views or copies; None for a computed value."""
     base = view_of(value).base
     if isinstance(base.owner, WorkspaceOp):
         stores = [use.operation for use in base.uses if isinstance(use.operation, StoreOp)]

@@ -1,4 +1,4 @@
-"""The meaning of the `cutlass` dialect, in float64: what the lowered program computes.
+"""Interpreter of the `cutlass` dialect in float64: what a lowered program computes.
 
 It runs launches in order over buffers, with every store rounded to its tensor's dtype. Compared with
 the interpretation of the `mu` program it checks every decision of the compiler but the C++ itself.
@@ -104,7 +104,7 @@ class CutlassFunctions(MuFunctions):
 
     @staticmethod
     def read(value: Any) -> Any:
-        """The contents of a buffer, or the value itself. Raises ValueError before the first write."""
+        """Return the contents of a buffer, or the value itself. Raises ValueError before the first write."""
         if not isinstance(value, Buffer):
             return value
         if value.value is None:

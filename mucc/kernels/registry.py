@@ -25,7 +25,7 @@ KINDS: dict[str, str] = {
 
 @cache
 def kinds() -> tuple[Kind[Any], ...]:
-    """All kinds, in the order of the table."""
+    """Return all kinds, in the order of the table."""
     found: list[Kind[Any]] = []
     for place in KINDS.values():
         module, _, name = place.partition(":")
@@ -39,17 +39,17 @@ def _by_op() -> dict[type[DeviceKernelOp], Kind[Any]]:
 
 
 def kind_of(op: DeviceKernelOp) -> Kind[Any]:
-    """The kind of a device kernel."""
+    """Return the kind of a device kernel."""
     return _by_op()[type(op)]
 
 
 def claimant(anchor: AnchorOp | None, target: str | None = None) -> Kind[Any] | None:
-    """The first kind whose kernels for a target, or for any, compute an operation; None where none does."""
+    """Return the first kind that claims an operation for a target, or for any; None if no kind does."""
     return next((kind for kind in kinds() if kind.claims(anchor, target)), None)
 
 
 def kind_of_stage(stage: StageOp, target: str) -> Kind[Any]:
-    """The kind of kernel that a stage becomes. Raises ValueError where no kind claims its anchor."""
+    """Return the kind of kernel that a stage becomes. Raises ValueError if no kind claims its anchor."""
     if (kind := claimant(stage.anchor, target)) is None:
         raise ValueError(f"no kind of kernel claims a {stage.kind.data} stage on {target}")
     return kind

@@ -9,7 +9,9 @@ from mucc.dialects.mu.schedule import ScheduleOp
 
 
 def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
-    """What the user set for a stage; settings for the stage win over those for the kernel."""
+    """Return the settings that the user pinned for a stage; a schedule of the stage overrides one of the
+    kernel.
+    """
     settings: dict[str, Attribute] = {}
     matching = [
         s

@@ -1,4 +1,4 @@
-"""What the choice of schedules asks of a kernel: its legal schedules in order, with what they should cost."""
+"""The interface by which schedules of a kernel are chosen, tuned and explained."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ OPEN: Chosen = MappingProxyType({})
 
 
 class Estimate(NamedTuple):
-    """How long a schedule is expected to take for a problem, and why."""
+    """The expected time of a schedule for a problem, and its causes."""
 
     seconds: float
     parts: Mapping[str, float]
     """Seconds by what takes them: they add up to `seconds`."""
     limit: str
-    """What binds: the part that most of the time goes to, in a word."""
+    """The bottleneck, in a word: the part that takes most of the time."""
     waves: float
-    """Rounds in which the blocks work; a part of one where fewer tiles than places are there."""
+    """Waves of thread blocks; below 1 if there are fewer tiles than resident blocks."""
     blocks: int
     """Thread blocks that work at the same time in a full wave."""
     tail: float
-    """The share of the places in all waves that has no work, 0 to 1."""
+    """The share of resident blocks, over all waves, that have no work: 0 to 1."""
     flops: float
-    """Operations of the problem, of padded tiles none; a multiply-add is two."""
+    """Operations of the problem, without those of padded tiles; a multiply-add is two."""
     bytes: float
     """Bytes that the kernel is expected to move between DRAM and L2."""
 
@@ -48,12 +48,12 @@ class Estimate(NamedTuple):
         flops: float,
         moved: float,
     ) -> Estimate:
-        """That of parts which add up, where `waves` full rounds of work take `rounds` of them."""
+        """Build an estimate from parts that add up; `waves` waves of work take `rounds` waves of time."""
         return Estimate(sum(parts.values()), parts, limit, waves, blocks, 1 - waves / rounds, flops, moved)
 
 
 class Ranked(NamedTuple, Generic[S]):
-    """A legal schedule, and the time that it should take."""
+    """A legal schedule and its estimated time."""
 
     schedule: S
     estimate: Estimate
@@ -62,8 +62,8 @@ class Ranked(NamedTuple, Generic[S]):
 class Workload(ABC, Generic[S]):
     """A kernel at known, typical or open sizes on a target, for which a schedule is chosen.
 
-    Workloads that are equal have the same schedules. What tunes, explains and remembers schedules knows
-    these only as values of `S`, and as settings.
+    Equal workloads have the same schedules. Tuning, explanations and the database of measurements handle
+    schedules only as values of `S` and as settings.
     """
 
     @property
@@ -76,12 +76,12 @@ class Workload(ABC, Generic[S]):
     @property
     @abstractmethod
     def signature(self) -> str:
-        """A text that tells workloads apart, whatever their target: a key of the database of measurements."""
+        """The key of the workload in the database of measurements; it does not depend on the target."""
 
     @property
     @abstractmethod
     def form(self) -> str:
-        """The signature without extents, which machine code does not know."""
+        """The signature without extents: workloads of equal form can share machine code."""
 
     @property
     @abstractmethod
@@ -91,7 +91,7 @@ class Workload(ABC, Generic[S]):
     @property
     @abstractmethod
     def extents(self) -> Mapping[str, int | None]:
-        """The sizes by what they are called; None where one is known at run time only."""
+        """The sizes by name; None for a size that is known at run time only."""
 
     @property
     def is_sized(self) -> bool:
@@ -112,22 +112,22 @@ class Workload(ABC, Generic[S]):
 
     @abstractmethod
     def candidates(self, fixed: Chosen = OPEN, device: Device | None = None) -> Iterator[Ranked[S]]:
-        """Legal schedules worth trying that have what is fixed, each once, the fastest first.
+        """Yield legal schedules worth trying that have the fixed settings, each once, the fastest first.
 
         Estimates are for a card, by default the first of the target's.
         """
 
     @abstractmethod
     def unproposed(self, proposed: Iterable[S], device: Device, count: int) -> Iterator[S]:
-        """The best `count` schedules of each family of kernels of which none is proposed."""
+        """Return the best `count` schedules of each family of kernels of which none is proposed."""
 
     @abstractmethod
     def default(self, fixed: Chosen = OPEN) -> S:
-        """The best candidate; where none is legal, the schedule that breaks the fewest rules."""
+        """Return the best candidate; if no schedule is legal, the one that breaks the fewest rules."""
 
     @abstractmethod
     def completed(self, fixed: Chosen) -> S:
-        """The schedule that settings say; `default` where they leave something to the target."""
+        """Return the schedule of given settings, with the target's choice for those that are missing."""
 
     @abstractmethod
     def is_legal(self, schedule: S) -> bool:
@@ -135,7 +135,7 @@ class Workload(ABC, Generic[S]):
 
     @abstractmethod
     def estimate(self, schedule: S, device: Device | None = None) -> Estimate:
-        """What a schedule should cost on a card, whether it is legal or not."""
+        """Estimate the time of a schedule on a card, whether the schedule is legal or not."""
 
     @abstractmethod
     def least_seconds(self, schedule: S, device: Device) -> float:
@@ -145,15 +145,15 @@ class Workload(ABC, Generic[S]):
 
     @abstractmethod
     def compiled(self, schedule: S) -> S:
-        """What of a schedule machine code knows: schedules that are equal in this share a build."""
+        """Return the schedule without its run-time settings: equal results share a build."""
 
     @abstractmethod
     def division(self, schedule: S) -> Hashable:
-        """What tells schedules of one build apart that are worth measuring each."""
+        """Return the run-time settings by which schedules of one build differ enough to measure each."""
 
     @abstractmethod
     def shape(self, schedule: S) -> Hashable:
-        """What schedules share whose times are alike."""
+        """Return a key that schedules with similar times share."""
 
     @abstractmethod
     def reordered(self, schedule: S) -> Sequence[S]:
@@ -172,19 +172,19 @@ class Workload(ABC, Generic[S]):
 
     @abstractmethod
     def opened(self, schedule: S) -> S:
-        """The schedule with counts that the compiler finds by itself left open."""
+        """Return the schedule with counts that the compiler can choose left open."""
 
     @abstractmethod
     def counted(self, schedule: S, like: S) -> S:
-        """The schedule with counts that it leaves open taken from another."""
+        """Return the schedule with its open counts taken from `like`."""
 
     # As settings
 
     @staticmethod
     @abstractmethod
     def settings(schedule: S) -> dict[str, Attribute]:
-        """The settings that make the schedule, in the order in which they are told."""
+        """Return the settings of a schedule, in the order in which they are printed."""
 
     @abstractmethod
     def brief(self, schedule: S) -> str:
-        """A schedule in a line of a table: what differs from the usual only."""
+        """Describe a schedule in a line of a table: only settings that differ from the usual ones."""

@@ -1,4 +1,4 @@
-"""How the pointwise work of a stage looks at tensors: pure bookkeeping about axes.
+"""How the pointwise work of a stage walks along tensors: bookkeeping about axes.
 
 An access is a tensor in memory with, for each of its axes, the axis of the stage's iteration space
 that walks along it (None where the extent is 1). Everything about broadcasting follows from it.
@@ -31,7 +31,7 @@ class Access(NamedTuple):
 
     @property
     def walked(self) -> frozenset[int]:
-        """The axes of the space that the tensor really varies along."""
+        """The axes of the space along which the tensor varies."""
         return frozenset(a for a in self.axes if a is not None)
 
     @property
@@ -67,17 +67,17 @@ class Access(NamedTuple):
 
 
 def identity(dims: Dims, first: int = 0) -> Axes:
-    """The axes of a value that fills the space from its axis `first` on."""
+    """Return the axes of a value that fills the space from its axis `first` on."""
     return tuple(None if d == 1 else i for i, d in enumerate(dims, first))
 
 
 def transposed(axes: Axes) -> Axes:
-    """The axes of the view with the last two swapped."""
+    """Return the axes of the view with the last two swapped."""
     return (*axes[:-2], axes[-1], axes[-2])
 
 
 def operand_axes(op: Operation, operand: SSAValue, axes: Axes) -> Axes:
-    """The axes of an operand, given those of the op's result."""
+    """Return the axes of an operand, given those of the op's result."""
     dims = Shaped.of(operand.type).dims
     match op:
         case TransposeOp():
@@ -108,7 +108,7 @@ def through_views(value: SSAValue, axes: Axes, stage: StageOp) -> Access:
 
 
 def pointwise_roots(stage: StageOp) -> Iterator[SSAValue]:
-    """The values that a stage's pointwise work ends in: what it stores, and what it reduces."""
+    """Yield the values that a stage stores or reduces: the results of its pointwise work."""
     last = stage.body.block.last_op
     assert last is not None
     for value in last.operands:
@@ -119,7 +119,7 @@ def pointwise_roots(stage: StageOp) -> Iterator[SSAValue]:
 
 
 def accesses(stage: StageOp) -> list[Access]:
-    """What the pointwise work of a stage loads, each access once, in order of first use."""
+    """Return the tensors that the pointwise work of a stage loads, each once, in order of first use."""
     found: dict[Access, None] = {}
     seen: set[tuple[SSAValue, Axes]] = set()
 
@@ -139,6 +139,6 @@ def accesses(stage: StageOp) -> list[Access]:
 
 
 def root_axes(root: SSAValue, stage: StageOp) -> Axes:
-    """The axes of a stored or reduced value within the stage's space, aligned at the right."""
+    """Return the axes of a stored or reduced value within the stage's space, aligned at the right."""
     dims, space = Shaped.of(root.type).dims, stage.space
     return tuple(None if d == 1 else i for i, d in enumerate(dims, len(space) - len(dims)))

@@ -55,7 +55,7 @@ class Body:
         return self.values[value, axes]
 
     def _elements(self, key: tuple[SSAValue, Axes]) -> list[tuple[SSAValue, Axes]]:
-        """The elements that one element of a value of the stage is computed from."""
+        """Return the elements from which one element of a value of the stage is computed."""
         value, axes = key
         if not is_inside(value, self.stage):
             return []
@@ -98,7 +98,9 @@ class Body:
         return self.load(self.program.at(Access(op.results[0], axes)))
 
     def number(self, value: SSAValue, op: ElementwiseOp) -> SSAValue:
-        """The number that an operation computes with: an s32 where it computes with integers, else an f32."""
+        """Return the number that an operation computes with: an s32 if it computes with integers, else an
+        f32.
+        """
         if value.type == i1 or isinstance(value.owner, ConstantOp):
             return value
         wanted = S32 if op.computes_integers else f32
@@ -129,7 +131,7 @@ class Body:
         return wide.result
 
     def without_cast(self, value: SSAValue, destination: SSAValue) -> SSAValue:
-        """The value before a rounding that the store does anyway."""
+        """Return the value before a cast to the destination's dtype, which the store does anyway."""
         assert isinstance(destination.type, TensorType)
         if value.type == S32:
             return self.bits(value)
@@ -141,7 +143,7 @@ class Body:
                 return value
 
     def bits(self, value: SSAValue) -> SSAValue:
-        """What stores an s32."""
+        """Return the bits of an s32 as an f32, the form in which nodes store it."""
         if isinstance(op := value.owner, BitsOp):
             return op.operand
         if isinstance(op, CastOp) and op.operand.type == f32:

@@ -1,4 +1,4 @@
-"""A program of device kernels under construction: where the values of a `mu.kernel` lie in it."""
+"""Builder of a program of device kernels, with the place of each value of a `mu.kernel` in memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mucc.kernels.lowering.access import (
 
 
 class ViewError(Exception):
-    """An access that no chain of transpositions and inserted axes expresses."""
+    """An access that no chain of transpositions and inserted axes can express."""
 
 
 def _positions(axes: Axes, rank: int) -> list[int] | None:
-    """Where each axis of a tensor lies in a space of `rank` axes, extent 1 wherever there is room.
+    """Return where each axis of a tensor lies in a space of `rank` axes; axes of extent 1 take free places.
 
     None where the axes are not in the order of the space.
     """
@@ -37,7 +37,7 @@ def _positions(axes: Axes, rank: int) -> list[int] | None:
 
 
 def _permuted(access: Access, rank: int) -> list[int] | None:
-    """An order of a tensor's axes in which they follow the space's; None where no such order has room.
+    """Return an order of a tensor's axes that follows the space's axes; None if they do not fit.
 
     Axes of extent 1 take places that are free, the last ones first.
     """
@@ -117,7 +117,7 @@ class ProgramBuilder:
         self.copies = 0
 
     def destinations(self, value: SSAValue) -> list[SSAValue]:
-        """Where a stage's result goes: outputs of the program, else a place in the workspace."""
+        """Return the destinations of a stage's result: program outputs, else a new workspace tensor."""
         places: list[SSAValue] = [self.outputs[i] for i, r in enumerate(self.returned) if r is value]
         if not places:
             assert isinstance(value.type, TensorType)
@@ -127,11 +127,11 @@ class ProgramBuilder:
         return places
 
     def at(self, access: Access) -> Access:
-        """The access with its base replaced by where that lies in the program."""
+        """Return the access with the tensor's place in the program as its base."""
         return Access(self.outside(access.base), access.axes)
 
     def outside(self, value: SSAValue) -> SSAValue:
-        """Where a tensor, or what a view of one looks at, lies in the program."""
+        """Return the program's value for a tensor or for a view of one."""
         if value not in self.memory and isinstance(
             view := value.owner, TransposeOp | PermuteOp | ExpandOp | GatherOp | RegroupOp
         ):
@@ -141,6 +141,6 @@ class ProgramBuilder:
         return self.memory.get(value, value)
 
     def helper(self, stage: StageOp, what: str) -> str:
-        """The name of a kernel that does something for a stage."""
+        """Return a new name for an auxiliary kernel of a stage, such as a copy."""
         self.copies += 1
         return f"{stage.stage_name.data}.{what}{self.copies - 1}"

@@ -1,4 +1,4 @@
-"""Casts that keep every number, seen through views: what a product need not do in the wider format."""
+"""Widening casts behind views: a product of their results can be computed in the narrow format."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_widening(op: e.CastOp) -> bool:
 
 
 def is_rounded(value: SSAValue) -> bool:
-    """Whether the numbers of a value are numbers of its dtype, so that storing it changes none.
+    """Whether every number of a value is representable in its dtype, so that storing it rounds none.
 
     What is computed is f32 until it is stored, whatever its dtype.
     """
@@ -75,7 +75,7 @@ def is_rounded(value: SSAValue) -> bool:
 
 @dataclass(frozen=True)
 class Narrow:
-    """A value that a widening cast was applied to, and the views that were taken of it since, in order."""
+    """A value before a widening cast, and the views taken of the cast's result, in order."""
 
     value: SSAValue
     views: tuple[Operation, ...] = ()
@@ -86,7 +86,7 @@ class Narrow:
 
     @staticmethod
     def of(value: SSAValue) -> Narrow | None:
-        """What a value looks like without its widening casts; None where it has none."""
+        """Return the narrow value behind the widening casts of `value`; None if there is no such cast."""
         above: list[Operation] = []
         found: Narrow | None = None
         while isinstance(owner := value.owner, Operation):
@@ -101,7 +101,7 @@ class Narrow:
         return found
 
     def build(self, dtype: Attribute | None = None) -> tuple[list[Operation], SSAValue] | None:
-        """The views of the narrow value, or of it at another dtype: the operations, and what they give.
+        """Apply the views to the narrow value, or to it cast to `dtype`; return the new ops and the result.
 
         None where there is no such view of it.
         """
@@ -126,7 +126,7 @@ _VIEWS: dict[type[Operation], Callable[[Operation, SSAValue], Operation]] = {
 
 
 def _again(view: Operation, value: SSAValue) -> Operation:
-    """The same view of another value."""
+    """Apply a view to another value."""
     if (build := _VIEWS.get(type(view))) is not None:
         return build(view, value)
     from mucc.dialects.mu.ops.shape import ReshapeOp

@@ -29,7 +29,7 @@ class MapWork(Pointwise):
         return [range(len(self.space))]
 
     def texts(self, entry: str) -> Texts:
-        """The kernel's parts."""
+        """Return the C++ of the kernel in parts."""
         rank = sum(len(group) for group in self.merged())
         stores: list[str] = []
         for o, result in zip(self.outputs, self.results, strict=True):

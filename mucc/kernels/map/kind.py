@@ -1,4 +1,4 @@
-"""Pointwise kernels as a kind."""
+"""The kind of pointwise kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MapKind(Kind[MapOp]):
-    """Kernels that compute each element of what they store from elements of what they load."""
+    """Kernels whose outputs are computed element by element from their inputs."""
 
     name = "map"
     op = MapOp

@@ -18,7 +18,7 @@ from mucc.kernels.map.op import MapOp
 
 
 def lower_map(builder: ProgramBuilder, stage: StageOp, body: Body, name: str) -> None:
-    """A pointwise kernel that stores what the stage yields."""
+    """Append a map kernel that stores what the stage yields."""
     places = [builder.destinations(r) for r in stage.outputs]
     for root, rows, targets in zip(pointwise_roots(stage), row_numbers(stage), places, strict=True):
         value = body.scalar(root, root_axes(root, stage))

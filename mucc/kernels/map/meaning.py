@@ -1,4 +1,4 @@
-"""What the nodes of map kernels alone compute, in float64."""
+"""Interpreters of the nodes that only map kernels have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of map kernels alone: rows that go where an index says, elements in parts."""
+"""The nodes that only map kernels have: rows stored by number, elements stored in parts."""
 
 from __future__ import annotations
 

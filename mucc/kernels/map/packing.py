@@ -18,7 +18,7 @@ from mucc.kernels.map.op import MapOp
 
 @dataclass(frozen=True)
 class Move:
-    """A tensor and where it goes, with strides over the axes of the map's space."""
+    """A source and a target tensor, with strides over the axes of the map's space."""
 
     source: Memory
     source_strides: Sequence[Product]
@@ -29,7 +29,7 @@ class Move:
 
 
 def move_of(op: MapOp, places: Places) -> Move | None:
-    """What a map moves, None where it does more, or less than such a kernel is worth."""
+    """Return the copy that a map does; None if it computes, or if a plain map copies as fast."""
     match list(op.nodes):
         case [LoadOp() as load, (StoreOp() | StorePartsOp()) as store] if store.value is load.result:
             pass
@@ -58,7 +58,7 @@ def move_of(op: MapOp, places: Places) -> Move | None:
 
 
 def _is_worth(move: Move) -> bool:
-    """Whether rows are padded on either side, or turned."""
+    """Whether rows are padded in either tensor, or the copy transposes."""
     if move.source.type.layout.padding > 1 or move.target.type.layout.padding > 1:
         return True
     if ONE not in move.source_strides or ONE not in move.target_strides:
@@ -67,7 +67,7 @@ def _is_worth(move: Move) -> bool:
 
 
 def pack_texts(op: MapOp, places: Places, entry: str, move: Move) -> Texts:
-    """The parts of a kernel that moves a tensor."""
+    """Return the C++ of a kernel that moves a tensor, in parts."""
     extents = [places.extent(d) for d in op.extents]
     lines, turned = _lines(move, extents)
     check_move(move, turned, lines)
@@ -75,7 +75,7 @@ def pack_texts(op: MapOp, places: Places, entry: str, move: Move) -> Texts:
 
 
 def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], bool]:
-    """The axes of the kernel, each made of some of the map's, and whether it turns rows.
+    """Return the axes of the kernel, each merged from axes of the map, and whether it transposes.
 
     The output is contiguous along the last one, which is made of none where the output has one element in a
     row. Where rows are turned the source is contiguous along the last but one.
@@ -96,7 +96,7 @@ def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], boo
 
 
 def check_move(move: Move, turned: bool, lines: Sequence[Sequence[int]]) -> None:
-    """Raise EmissionError where a tensor is not contiguous along the axis that the kernel takes for that."""
+    """Raise EmissionError if a tensor is not contiguous along the axis that the kernel copies along."""
 
     def contiguous(strides: Sequence[Product], line: Sequence[int]) -> bool:
         return not line or strides[line[-1]].is_one

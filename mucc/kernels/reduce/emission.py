@@ -44,7 +44,7 @@ class ReduceWork(Pointwise):
         return Operand(operand.member, operand.memory, strides)
 
     def texts(self, entry: str) -> Texts:
-        """The kernel's parts."""
+        """Return the C++ of the kernel in parts."""
         kept, gone = self.merged()
         rank, rows = len(kept) + len(gone), self.runs_fastest(self.gone)
         vector = self.widest if len(self.reduced) <= _MAX_SHARED_VALUES else min(self.widest, 4)
@@ -102,7 +102,9 @@ class ReduceWork(Pointwise):
         ]
 
     def _fill(self) -> list[str]:
-        """The function that fills the outputs with the identity, for results that blocks share."""
+        """Return the C++ function that fills outputs with the identity before several blocks combine into
+        them.
+        """
         signature = "int fill(mucc::Call const& c, Op const& op, int64_t count)"
         if any(o.memory.type.dtype != "f32" for o in self.outputs):
             unnamed = signature.replace("& c", "&").replace("& op", "&").replace(" count", "")

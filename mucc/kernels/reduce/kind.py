@@ -1,4 +1,4 @@
-"""Reduction kernels as a kind."""
+"""The kind of reduction kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
 
 
 class ReduceKind(Kind[ReduceKernelOp]):
-    """Kernels that reduce what they compute over some axes of a space."""
+    """Kernels that reduce a computed value over some axes of a space."""
 
     name = "reduce"
     op = ReduceKernelOp

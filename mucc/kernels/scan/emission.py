@@ -42,7 +42,7 @@ class ScanCode(LightCode):
 
 
 class ScanWork(Pointwise):
-    """The text of a scan kernel: what goes into the scan of an element, and what is stored of its result."""
+    """The C++ of a scan kernel: the pointwise work before the scan, the scan, the work behind it."""
 
     def __init__(self, op: ScanKernelOp, places: Places):
         self.scan = op
@@ -63,7 +63,7 @@ class ScanWork(Pointwise):
         return [[a for a in range(len(self.space)) if a != self.axis], [self.axis]]
 
     def texts(self, entry: str) -> Texts:
-        """The kernel's parts."""
+        """Return the C++ of the kernel in parts."""
         kept, _ = self.merged()
         rows = self.runs_fastest({self.axis})
         rank = len(kept) + 1
@@ -113,7 +113,7 @@ class ScanWork(Pointwise):
         ]
 
     def _statements(self, wanted: Sequence[SSAValue]) -> list[str]:
-        """The statements that values are computed by, but for the scan."""
+        """Return the C++ statements that compute `wanted`, without the scan itself."""
 
         def operands(op: Operation) -> list[Operation]:
             inputs = () if isinstance(op, RunningOp) else op.operands
@@ -127,7 +127,7 @@ class ScanWork(Pointwise):
 
 
 def _entries(entry: str, rows: bool) -> list[Entry]:
-    """The kernels in the order of `launch_scan`: by how a row is shared, then elements and vectors."""
+    """Return the kernels in the order of `launch_scan`: by how a row is shared, then elements and vectors."""
     given = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::ScanShape const shape"
     functions = (
         (

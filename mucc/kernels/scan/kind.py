@@ -1,4 +1,4 @@
-"""Scan kernels as a kind."""
+"""The kind of scan kernels."""
 
 from __future__ import annotations
 

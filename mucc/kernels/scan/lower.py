@@ -35,7 +35,7 @@ class ScanBody(Body):
         return number.result
 
     def _as_bits(self, value: SSAValue, op: ScanOp) -> SSAValue:
-        """The bits of an s32."""
+        """Return the bits of an s32."""
         if isinstance(value.owner, BitsOp):
             return value.owner.operand
         self.add(bits := BitsOp(value), op)

@@ -1,4 +1,4 @@
-"""What a scan kernel computes, in float64."""
+"""Interpreter of the node of scan kernels."""
 
 from __future__ import annotations
 
