@@ -31,7 +31,7 @@ _MODULES = {
 
 
 def _module_pass(cls: type[Pass]) -> type[ModulePass]:
-    """A pass in the form that xDSL's tools take; its fields become options on the command line."""
+    """Return a pass as xDSL's tools take it: its fields are options on the command line."""
     from xdsl.passes import ModulePass
 
     made = type(cls.__name__, (cls, ModulePass), {"__doc__": cls.__doc__, "__module__": cls.__module__})
@@ -39,7 +39,7 @@ def _module_pass(cls: type[Pass]) -> type[ModulePass]:
 
 
 def get_all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
-    """Every pass by its name on the command line; importing it is left to the caller."""
+    """Return a loader of every pass, by the name of the pass on the command line."""
 
     def loader(module: str, name: str) -> Callable[[], type[ModulePass]]:
         return lambda: _module_pass(getattr(import_module(module), name))

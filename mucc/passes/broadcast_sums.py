@@ -1,4 +1,4 @@
-"""What a sum of products that broadcast against each other multiplies, and along which axes."""
+"""Sums of products that broadcast against each other, as products of matrices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _element(value: SSAValue) -> Attribute:
 
 @dataclass(frozen=True)
 class Factor:
-    """A value without the views that were taken of it: which axis of the product each of its own is."""
+    """A value behind its views, with the axis of the product that each axis of the value becomes."""
 
     value: SSAValue
     places: tuple[int, ...]
@@ -40,7 +40,7 @@ class Factor:
 
     @staticmethod
     def of(value: SSAValue, rank: int) -> Factor:
-        """What lies behind views and casts of a factor of a product of so many axes."""
+        """Return what is behind the views and casts of a factor of a product of `rank` axes."""
         places = list(range(rank))[rank - len(_dims(value)) :]
         casts: list[Attribute] = []
         while True:
@@ -64,11 +64,11 @@ class Factor:
 
     @property
     def axes(self) -> frozenset[int]:
-        """The axes along which it changes."""
+        """The axes along which the factor varies."""
         return frozenset(place for dim, place in zip(_dims(self.value), self.places, strict=True) if dim != 1)
 
     def arranged(self, emit: Emit, wanted: Sequence[int]) -> SSAValue:
-        """It with these axes of the product, which hold all that it changes along; 1 where it has none."""
+        """Permute and expand the factor to these axes of the product; axes that it lacks have extent 1."""
         value, places = self.value, list(self.places)
         for dtype in self.casts:
             value = emit(e.CastOp(value, dtype))
@@ -96,7 +96,7 @@ class Group:
     factors: list[Factor] = field(default_factory=list[Factor])
 
     def operand(self, emit: Emit, wanted: Sequence[int], summed: frozenset[int]) -> SSAValue:
-        """The operand with these axes, in f32. What else it has of the summed ones is added up first."""
+        """Return the operand with these axes in f32; other axes of it that are summed are summed first."""
         lone = sorted(self.axes & summed - {*wanted})
         if len(self.factors) == 1 and not lone:
             return _as_f32(emit, self.factors[0].arranged(emit, wanted))
@@ -127,7 +127,7 @@ class BroadcastSum:
 
     @staticmethod
     def of(op: ReduceOp, any_use: bool = False, dtypes: Sequence[str] = FLOATS) -> BroadcastSum | None:
-        """What a reduction contracts; None where it does not.
+        """Return the sum of products that a reduction computes; None if it computes another.
 
         Nobody else may read the product of its factors, unless with `any_use`.
         """
@@ -165,7 +165,7 @@ class BroadcastSum:
 
     @property
     def count(self) -> int | None:
-        """How many products are added up; None where that is known as it runs."""
+        """The number of products that are summed; None if it is known at run time only."""
         return elements([self.dims[axis] for axis in self.summed])
 
     @property
@@ -184,13 +184,13 @@ class BroadcastSum:
         return sorted(self.right.axes - self.left.axes - self.summed)
 
     def least(self) -> int | None:
-        """The least of the numbers of rows, of columns and of terms, as far as they are fixed."""
+        """Return the least of the numbers of rows, columns and terms, among those that are known."""
         sides = (self.rows, self.columns, self.inner)
         counts = [elements([self.dims[axis] for axis in axes]) for axes in sides]
         return min((count for count in counts if count is not None), default=None)
 
     def contraction(self, compute: ComputeAttr) -> Emit:
-        """The operations that compute it as a product of matrices, the result last.
+        """Return the operations that compute the sum as a product of matrices, the result last.
 
         Raises TypeRuleError where a factor cannot be looked at as an operand.
         """
@@ -222,7 +222,7 @@ class BroadcastSum:
 
 
 def _taken_apart(value: SSAValue, summed: frozenset[int], any_use: bool) -> tuple[list[Factor], list[Factor]]:
-    """The factors and the divisors of a product. A quotient whose divisor is summed over is a factor."""
+    """Split a product into factors and divisors. A quotient whose divisor is summed over is a factor."""
     rank = len(_dims(value))
     factors: list[Factor] = []
     divisors: list[Factor] = []

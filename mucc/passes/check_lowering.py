@@ -1,4 +1,4 @@
-"""Refuse operations that mucc has no kernel for yet: the one place that says which these are."""
+"""Refuse operations for which no kernel exists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lowers(op: Operation, target: str) -> bool:
 
 
 def function_of(op: Operation) -> str:
-    """The function that an operation stands for in a program."""
+    """Return the function of the language that an operation stands for."""
     match op:
         case ReduceOp():
             return op.kind.data.value
@@ -68,7 +68,7 @@ class CheckLowering(Pass):
 
 
 def _instead(name: str, op: Operation) -> str:
-    """What can be written instead of an operation."""
+    """Return advice on what to write instead of an operation."""
     from mucc.dialects.mu.ops.normalisation import NormalizeOp  # programs without one need not load it
 
     if not isinstance(op, VarianceOp | NormalizeOp) and not _is_mean(op):

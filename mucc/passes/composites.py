@@ -1,4 +1,4 @@
-"""How `decompose` rewrites composite operations on whole tensors.
+"""Rewrite patterns for composite operations on whole tensors, for `decompose`.
 
 What a pattern cannot rewrite stays as it is, and `check-lowering` says so: a mean over a run-time extent, for
 example, which no kernel divides by.
@@ -34,13 +34,13 @@ from mucc.dialects.rewriting import Emit
 
 
 def count_over(value: SSAValue, axes: Sequence[int]) -> int | None:
-    """How many elements a reduction takes together, None where an extent is a run-time dim."""
+    """Return how many elements a reduction combines; None if an extent is known at run time only."""
     dims = Shaped.of(value.type).dims
     return elements([dims[axis] for axis in axes])
 
 
 def mean(b: Emit, x: SSAValue, axes: Sequence[int], count: float) -> SSAValue:
-    """The mean over axes with extent 1 left in their place."""
+    """Compute the mean over axes, which stay with extent 1."""
     if Shaped.of(x.type).element_type == S32:
         x = b(e.CastOp(x, f32))
     total = b(ExpandOp(b(ReduceOp("sum", x, axes)), axes)) if axes else x
@@ -48,7 +48,7 @@ def mean(b: Emit, x: SSAValue, axes: Sequence[int], count: float) -> SSAValue:
 
 
 def converted(b: Emit, value: SSAValue, like: SSAValue) -> SSAValue:
-    """The value under another one's dtype; what stores it rounds it."""
+    """Give a value the dtype of another one; the store rounds it."""
     wanted = Shaped.of(like.type).element_type
     return value if Shaped.of(value.type).element_type == wanted else b(e.RetypeOp(value, wanted))
 
@@ -98,7 +98,7 @@ class Variance(RewritePattern):
 
 
 def _in_order(value: SSAValue) -> bool:
-    """Whether a value's elements lie, or will lie, in memory in row-major order."""
+    """Return whether a value's elements lie in memory in row-major order, or will."""
     match value.owner:
         case ExpandOp() | RegroupOp() as view:
             return _in_order(view.operand)
@@ -157,7 +157,7 @@ class Full(RewritePattern):
 
 
 def _kept(b: Emit, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
-    """A reduction that leaves its axes with extent 1."""
+    """Build a reduction that keeps its axes with extent 1."""
     return b(ExpandOp(b(ReduceOp(kind, x, axes)), axes))
 
 

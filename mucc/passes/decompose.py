@@ -116,7 +116,7 @@ class MixedProduct(RewritePattern):
 
 @dataclass(frozen=True)
 class Unclaimed(RewritePattern):
-    """A pattern for the operations that no kind of kernel computes whole on a target."""
+    """A pattern for operations that no kind of kernel claims on a target."""
 
     pattern: RewritePattern
     target: str
@@ -128,7 +128,7 @@ class Unclaimed(RewritePattern):
 
 @dataclass(frozen=True)
 class Decompose(Pass):
-    """Rewrite every composite operation that no kernel of the target computes whole into primitive ones."""
+    """Rewrite composite operations that no kind of kernel claims on the target into primitive ones."""
 
     name = "decompose"
 
@@ -140,7 +140,7 @@ class Decompose(Pass):
 
 
 def _composites(module: ModuleOp, target: str) -> Sequence[RewritePattern]:
-    """The patterns for operations on whole tensors, which load what most programs have none of."""
+    """Return the patterns for operations on whole tensors; few programs need them, so loading is lazy."""
     kernels = (kernel for kernel in module.body.block.ops if isinstance(kernel, KernelOp))
     inner = (op for kernel in kernels for op in kernel.body.block.ops)
     if not any(isinstance(op, COMPOSITE) or not lowers(op, target) for op in inner):

@@ -1,4 +1,4 @@
-"""Legalise the mainloop's pipeline: as many stages as shared memory holds, or as many as were asked for."""
+"""Legalise the mainloop's pipeline: set its stage count, or check the one that the user pinned."""
 
 from __future__ import annotations
 

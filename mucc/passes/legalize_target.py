@@ -1,4 +1,4 @@
-"""Legalise for the architecture: what its kernels demand of shapes becomes promises or errors."""
+"""Legalise for the architecture: demands of its kernels on shapes become promises of the caller or errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mucc.kernels.registry import kind_of
 
 
 def _shared_bytes(program: ProgramOp) -> dict[str, RequirementAttr]:
-    """What tensors whose elements share bytes ask of dims: whole bytes, which they have in any case."""
+    """Yield what tensors of 4-bit elements demand of dims: rows of whole bytes."""
     found: dict[str, RequirementAttr] = {}
     for arg, name in zip(program.body.block.args, program.arg_names, strict=True):
         type = arg.type
@@ -42,7 +42,7 @@ def _legalise(program: ProgramOp) -> list[Finding]:
 
 
 class LegalizeTarget(Pass):
-    """Derive what the caller must promise about dims, and refuse extents that break it already."""
+    """Derive the promises about dims that a caller makes, and refuse extents that break them."""
 
     name = "legalize-target"
 

@@ -1,4 +1,4 @@
-"""What is legal at each level of the compiler, stated once and verified at every boundary."""
+"""The ops that are legal at each level of the compiler, verified after each pass."""
 
 from __future__ import annotations
 

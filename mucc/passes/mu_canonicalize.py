@@ -1,4 +1,4 @@
-"""Bring `mu` operations into canonical form and drop what nobody uses."""
+"""Bring `mu` operations into canonical form and erase dead ones."""
 
 from __future__ import annotations
 

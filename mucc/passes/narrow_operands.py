@@ -1,4 +1,4 @@
-"""Narrow operands: multiply what was cast to a wider format in its own one, where that loses nothing."""
+"""Multiply operands that were cast to a wider format in their own format, where no number changes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ LARGEST = {"s8": 128, "u8": 255}
 
 
 def _float_format(first: str, second: str, computes: Collection[str], exact: bool) -> str:
-    """What 8-bit floats are multiplied in; f16 where sums must keep as many bits as f32."""
+    """Return the format in which 8-bit floats are multiplied: f16 if sums must keep as many bits as f32."""
     return OWN if not exact and {first, second} <= {*computes} else "f16"
 
 
 def _integer_format(first: str, second: str, inner: Dim, computes: Collection[str], exact: bool) -> str:
-    """What integers are multiplied in; bf16 where s32 may not hold their sums."""
+    """Return the format in which integers are multiplied: bf16 if s32 may not hold their sums."""
     fits = not exact or (isinstance(inner, int) and LARGEST.get(first, 0) ** 2 * inner < 2**31)
     return OWN if first == second and first in LARGEST and first in computes and fits else "bf16"
 
@@ -73,7 +73,7 @@ class _Narrow(RewritePattern):
         rewriter.replace(op, [*left[0], *right[0], product, *result])
 
     def _format(self, op: Operation, first: str, second: str) -> str | None:
-        """Which format operands of two narrow ones are multiplied in; None where that is the wide one."""
+        """Return the format in which two narrow operands are multiplied; None if that is the wide one."""
         halves = [f for f in (first, second) if f in HALVES]
         if len({*halves}) > 1:
             return None
@@ -89,7 +89,7 @@ class _Narrow(RewritePattern):
 
 
 def _product(op: Operation, lhs: SSAValue, rhs: SSAValue) -> Operation:
-    """The product of other operands. Raises TypeRuleError."""
+    """Rebuild a product with other operands. Raises TypeRuleError."""
     match op:
         case MatmulOp():
             return MatmulOp(lhs, rhs)

@@ -1,4 +1,4 @@
-"""The table of contents of the compiler: its passes in order, and the level that each one reaches."""
+"""The compiler's passes in order, and the level of the IR that each one reaches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Step = tuple[Pass, Level]
 
 
 def staging(target: str) -> tuple[Step, ...]:
-    """The steps from a frontend's `mu` module to its stages: one for each device kernel of the program."""
+    """Return the steps from a frontend's `mu` module to stages, one for each device kernel."""
     return (
         (MuCanonicalize(), levels.MU),
         (ContractSums(), levels.MU),
@@ -45,7 +45,7 @@ def staging(target: str) -> tuple[Step, ...]:
 def pipeline(
     target: str, dims: Mapping[str, int] = MappingProxyType({}), select: SelectSchedule | None = None
 ) -> tuple[Step, ...]:
-    """The steps from a frontend's `mu` module to a `cutlass` module ready for emission.
+    """Return the steps from a frontend's `mu` module to a `cutlass` module ready for emission.
 
     Schedules are chosen for `dims`, typical values of dims that the program leaves open, or by `select`.
     """

@@ -1,4 +1,4 @@
-"""Plan the workspace: give every intermediate a slot; values that are never alive together share one.
+"""Plan the workspace: assign slots to intermediates; values that are never alive together share one.
 
 Sizes are known only at run time, so the plan is symbolic: a slot is as large as the largest value
 that it ever holds, and slots lie one after another.
@@ -49,7 +49,7 @@ def assign_slots(lifetimes: list[Lifetime]) -> list[list[Lifetime]]:
 
 
 def _launches(value: SSAValue, kernels: list[Operation]) -> list[int]:
-    """The launches that touch a value, directly or through a view."""
+    """Return the launches that read or write a value, directly or through a view."""
     found: list[int] = []
     for use in value.uses:
         op: Operation | None = use.operation

@@ -1,4 +1,4 @@
-"""Prepare what a kernel cannot read or write where it lies, once its schedule is chosen."""
+"""Insert kernels that copy or split matrices which a kernel cannot read or write where they lie."""
 
 from __future__ import annotations
 

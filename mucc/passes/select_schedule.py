@@ -1,4 +1,4 @@
-"""Choose a schedule for every kernel that has one: what the user pinned, the kind's choice for the rest."""
+"""Choose a schedule for every kernel that has one: pinned settings, and the kind's choice for others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mucc.kernels.settings import pinned
 
 
 def unknown_stages(schedules: list[ScheduleOp], programs: list[ProgramOp]) -> Iterator[Finding]:
-    """Schedules that apply to no kernel."""
+    """Return schedules that apply to no kernel."""
     for schedule in schedules:
         program = next((p for p in programs if p.sym_name.data == schedule.kernel.data), None)
         if program is None or schedule.stage is None:
@@ -38,7 +38,7 @@ def unknown_stages(schedules: list[ScheduleOp], programs: list[ProgramOp]) -> It
 
 @dataclass(frozen=True)
 class SelectSchedule(Pass):
-    """Fill in what the schedules of kernels leave open, and the stage count if pinned.
+    """Set the settings that the schedules of kernels leave open, and the stage count if it is pinned.
 
     `sizes` are typical values of open dims, each as `M=128`.
     """
@@ -48,7 +48,7 @@ class SelectSchedule(Pass):
     sizes: tuple[str, ...] = ()
 
     def measured(self, query: Query) -> Chosen:
-        """Settings that were measured to suit a kernel best; there are none here.
+        """Return settings that were measured to suit a kernel best; here none.
 
         `mucc.measured.lookup` has a pass that knows some. They agree with what is pinned.
         """
