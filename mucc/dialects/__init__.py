@@ -1,1 +1,1 @@
-"""The dialects of mucc. They import nothing else of mucc but each other."""
+"""The dialects of mucc, and what rewrites them: types, ops, type rules, interpreters, findings of passes."""

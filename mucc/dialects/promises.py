@@ -1,4 +1,4 @@
-"""What is known about run-time dims: promises as affine sets, and what follows from them."""
+"""Promises about run-time dims, as affine sets: printing, and the divisibility that follows from them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _SYMBOLS = {
 
 
 def expression_text(expr: AffineExpr, dims: Sequence[str]) -> str:
-    """An affine expression over dims in C's (and the language's) notation.
+    """Print an affine expression over dims in the notation of C and of the language.
 
-    Division is C's, which agrees with floor division because dims are positive.
+    Division is printed as `/`: for dims, which are positive, floor division equals C's division.
+    Raises ValueError for an expression that the notation lacks.
     """
     match expr:
         case AffineDimExpr():
@@ -65,9 +66,9 @@ def _is_sum_in_sum(expr: AffineExpr, outer: AffineBinaryOpKind) -> bool:
 
 
 def constraint_text(constraint: AffineConstraintExpr, dims: Sequence[str]) -> str:
-    """A promise as the language writes it, for example `K % 8 == 0` or `M >= 16`.
+    """Print a promise in the language's notation, for example `K % 8 == 0` or `M >= 16`.
 
-    In an affine set everything stands on the left; here what is subtracted is back on the right.
+    An affine set has all terms on the left; subtracted terms are printed on the right.
     """
     symbol = {
         AffineConstraintKind.ge: ">=",
@@ -80,7 +81,7 @@ def constraint_text(constraint: AffineConstraintExpr, dims: Sequence[str]) -> st
 
 
 def _sides(expr: AffineExpr) -> tuple[AffineExpr, AffineExpr]:
-    """The terms of a sum that are added, and those that are subtracted."""
+    """Split a sum into its added and its subtracted terms."""
     zero = AffineConstantExpr(0)
     match expr:
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
@@ -95,7 +96,7 @@ def _sides(expr: AffineExpr) -> tuple[AffineExpr, AffineExpr]:
 
 
 class Remainder(NamedTuple):
-    """The promise that the dim at a position leaves a remainder when it is divided."""
+    """The promise `dim % divisor == remainder` about the dim at `position`."""
 
     position: int
     divisor: int
@@ -104,7 +105,7 @@ class Remainder(NamedTuple):
 
 @lru_cache(maxsize=256)
 def remainders(promises: AffineSet) -> tuple[Remainder, ...]:
-    """The promises of the form `dim % divisor == remainder`."""
+    """Collect the promises of the form `dim % divisor == remainder`."""
     found: list[Remainder] = []
     for constraint in promises.constraints:
         if constraint.kind is not AffineConstraintKind.eq:
@@ -126,10 +127,10 @@ def _remainders_of(promises: AffineSet | None, dims: Sequence[str], dim: str) ->
 
 
 def may_be_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str, multiple: int) -> bool:
-    """Whether no promise `dim % m == r` keeps `dim` from being a multiple of a number."""
+    """Whether the promises `dim % m == r` allow `dim` to be a multiple of a number."""
     return not any(r.remainder % gcd(r.divisor, multiple) for r in _remainders_of(promises, dims, dim))
 
 
 def promised_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str) -> int:
-    """The largest m that the promises `dim % m == 0` make a divisor of `dim`; 1 where there is none."""
+    """Compute the largest number that divides `dim` by the promises `dim % m == 0`; 1 without any."""
     return lcm(*(r.divisor for r in _remainders_of(promises, dims, dim) if r.remainder == 0))

@@ -1,4 +1,4 @@
-"""What passes share: findings with a place in the source, location-keeping rewrites."""
+"""The base of passes, their findings, and rewriting that keeps source locations."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from mucc.dialects.mu.ops.elementwise import ConstantOp
 
 
 class Pass(ABC):
-    """A step of the compiler: `mucc.passes.get_all_passes` makes a pass of xDSL of it.
+    """Base of compiler passes; `mucc.passes.get_all_passes` wraps them as passes of xDSL.
 
-    It is none from the start because xDSL's pass manager, which parses pipelines, takes long to load.
+    This class is not an xDSL `ModulePass`, because the module that defines that class loads slowly.
     """
 
     name: ClassVar[str]
 
     @abstractmethod
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        """Rewrite the module in place. Raises PassError where the program is at fault."""
+        """Rewrite the module in place. Raises PassError where the program is wrong."""
 
     def notes(self, op: ModuleOp) -> Iterable[Finding]:
-        """What a user may want to know of what the pass left as it was."""
+        """Report optimisations that the pass did not apply, as notes for the user."""
         return ()
 
 
 class Finding(NamedTuple):
-    """Something a pass found wrong, in terms of the IR; the driver makes a diagnostic of it.
+    """An error or a note of a pass, in terms of the IR; the driver turns it into a diagnostic.
 
-    `location` is the op's place in the source. `kernel`, `stage` and `setting` name a schedule
-    setting to blame instead, and `fix` is source text that would make the setting legal. `settings` are those
-    that the contraction has, whoever chose them. `function` is the name in the message of the operation to
-    blame: the program may call another function, which consists of it.
+    `location` is the op's place in the source. `kernel`, `stage` and `setting` name the schedule setting at
+    fault instead, and `fix` is source text that would make the setting legal. `settings` are all settings of
+    the contraction, pinned or chosen. `function` is the operation's name in the message; the source may call
+    a function that was decomposed into this operation.
     """
 
     code: str
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
 
 class PassError(Exception):
-    """A pass cannot go on; carries all that it found."""
+    """A pass cannot go on because of `findings`."""
 
     def __init__(self, findings: Sequence[Finding] | Finding):
         self.findings = (findings,) if isinstance(findings, Finding) else tuple(findings)
@@ -70,7 +70,7 @@ def _place(finding: Finding) -> str:
 
 
 def locate(op: Operation, origin: Operation) -> None:
-    """Give `op` and all ops inside it the location of `origin`, where they have none of their own."""
+    """Give the location of `origin` to `op` and to all ops inside `op` that have none."""
     for inner in op.walk():
         if not isinstance(inner.location, FileLineColLoc):
             inner.location = origin.location
@@ -80,10 +80,10 @@ def _is_dead(op: Operation) -> bool:
     return all(r.first_use is None for r in op.results) and op.has_trait(Pure)
 
 
-class _Located(RewritePattern):
-    """Erases a dead op, or applies the first pattern that matches.
+class _LocationKeepingPattern(RewritePattern):
+    """Erase a dead op, or apply the first pattern that matches.
 
-    Every op that a pattern inserts gets the location of the op that it matched.
+    Every op that a pattern inserts gets the location of the matched op.
     """
 
     def __init__(self, patterns: Sequence[RewritePattern]):
@@ -111,11 +111,11 @@ class _Located(RewritePattern):
 
 def rewrite(module: ModuleOp, patterns: Sequence[RewritePattern]) -> None:
     """Apply patterns to a fixed point, keeping source locations."""
-    PatternRewriteWalker(_Located(patterns)).rewrite_module(module)
+    PatternRewriteWalker(_LocationKeepingPattern(patterns)).rewrite_module(module)
 
 
 def erase_dead(region: Region) -> None:
-    """Erase pure ops whose results nobody uses, last first, in a region without nested regions of its own."""
+    """Erase pure ops with unused results, last first, in a region whose ops have no regions."""
     for op in reversed(list(region.block.ops)):
         if _is_dead(op):
             op.detach()
@@ -126,7 +126,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Emit:
-    """Collects the ops of one expansion, with the arithmetic written as expressions."""
+    """Collect the ops of a rewrite; calling it with an op adds the op and returns the op's result."""
 
     def __init__(self) -> None:
         self.ops: list[Operation] = []

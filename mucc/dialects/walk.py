@@ -1,4 +1,4 @@
-"""Walks over graphs of any depth, without recursion."""
+"""Iterative graph traversal, for graphs deeper than Python's recursion limit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ T = TypeVar("T", bound=Hashable)
 
 
 def postorder(root: T, needs: Callable[[T], Iterable[T]], done: Container[T] = ()) -> Iterator[T]:
-    """Yield everything that `root` needs, each once and after what it needs itself; `root` is the last.
+    """Yield the transitive dependencies of `root` in postorder, each once; `root` is the last.
 
-    `needs` is asked when a node is come to, so that it may leave out what was made meanwhile. What is in
-    `done`, which may grow meanwhile, is left out with all that only it needs.
+    `needs(node)` returns the direct dependencies of a node. It is called when the node is reached, so its
+    answer may depend on nodes that were yielded before. Nodes in `done`, which may grow during the walk, are
+    skipped together with all that only they need.
     """
     if root in done:
         return

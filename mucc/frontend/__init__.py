@@ -1,6 +1,6 @@
-"""The language's front door: text to syntax tree, canonical text, and `mu` IR.
+"""The frontend: parse `.mcu` text to an AST, format it, and lower it to `mu` IR.
 
-Only `lower` needs the IR library, and imports it when called: `mucc fmt` stays quick.
+Only `lower` imports xDSL, when it is called, so that `mucc fmt` starts fast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["ast", "dump", "format", "lower", "parse"]
 
 
 def parse(source: Source, sink: DiagnosticSink | None = None) -> tuple[ast.Program, DiagnosticSink]:
-    """Read a program. Errors go to the sink; the tree then holds what could be read. Never raises."""
+    """Parse a program. Errors go to the sink, and the AST then has what could be parsed. Never raises."""
     from mucc.frontend.parser import Parser
 
     sink = sink or DiagnosticSink(source)
@@ -28,23 +28,23 @@ def parse(source: Source, sink: DiagnosticSink | None = None) -> tuple[ast.Progr
 
 
 def format(source: Source) -> str:
-    """The canonical layout of a program, comments kept. Raises DiagnosticError on syntax errors."""
+    """Format a program canonically, with its comments. Raises DiagnosticError on syntax errors."""
     from mucc.frontend.formatter import format_source
 
     return format_source(source)
 
 
 def dump(program: ast.Program, source: Source) -> str:
-    """The tree as indented text, one node per line with its place: what `--emit=ast` prints."""
+    """Print the AST as `--emit=ast` does: indented text, one node per line with its source position."""
     from mucc.frontend.dumper import dump_program
 
     return dump_program(program, source)
 
 
 def lower(program: ast.Program, sink: DiagnosticSink) -> ModuleOp:
-    """Check a program and make `mu` IR of it. Errors and warnings go to the sink.
+    """Check a program and lower it to `mu` IR. Errors and warnings go to the sink.
 
-    The module is complete only when the sink holds no error afterwards.
+    The module is complete only if the sink has no errors afterwards.
     """
     from mucc.frontend.irgen import lower_program
 

@@ -1,10 +1,10 @@
-"""The syntax tree: what the parser makes and the formatter, the dump and IR generation read.
+"""The abstract syntax tree (AST) that the parser builds, and formatter, dump and IR generation read.
 
-Nodes are frozen and compare without their spans, so that two texts that say the same have equal
-trees. Nothing here knows about types, shapes or IR.
+Nodes are immutable and compare without spans, so that two texts that differ in layout only have equal trees.
+This module is independent of types, shapes and IR.
 
-`Node` does for its subclasses what `@dataclass(frozen=True)` would, without generating code for each:
-importing this file takes a millisecond instead of twenty, and `mucc fmt` pays for it on every run.
+`Node` gives its subclasses what `@dataclass(frozen=True)` would, without generating code for each class: this
+module imports in one millisecond instead of twenty, which counts in every run of `mucc fmt`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ else:
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """A frozen record whose fields are its class's annotations; fields of type `Span` do not compare."""
+    """An immutable record with the fields that its class annotates; equality ignores spans."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
     _compared: ClassVar[tuple[str, ...]] = ()
@@ -59,19 +59,19 @@ class Record:
 
 
 class Node(Record):
-    """A piece of source text, and the span that covers it."""
+    """A syntactic element with the span of its source text."""
 
     span: Span
 
     def at(self, span: Span) -> Self:
-        """The same node with another span."""
+        """Copy the node with another span."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__, span=span)
         return copy
 
 
 class Ident(Node):
-    """A name where it is declared or referred to."""
+    """A name at its declaration or use."""
 
     text: str
 
@@ -86,7 +86,7 @@ class IntLit(Node):
 
 
 class Quotient(Node):
-    """`K/128`: an extent that is a whole part of a dim."""
+    """An extent that is a quotient of a dim, such as `K/128`."""
 
     dim: Ident
     divisor: IntLit
@@ -96,14 +96,14 @@ Extent: TypeAlias = Ident | IntLit | Quotient
 
 
 class Layout(Node):
-    """`row_major`, `col_major`, `sparse`, or `strides(...)` with None for each `_` (any stride)."""
+    """A layout: `row_major`, `col_major`, `sparse`, or `strides(...)` with None for each `_` (any stride)."""
 
     kind: str
     strides: tuple[int | None, ...] = ()
 
 
 class Type(Node):
-    """`bf16[M, K] col_major`. `shape` is None for a scalar that is passed by value."""
+    """A type such as `bf16[M, K] col_major`. `shape` is None for a scalar passed by value."""
 
     dtype: Ident
     shape: tuple[Extent, ...] | None
@@ -114,7 +114,7 @@ class Type(Node):
 
 
 class Number(Node):
-    """A numeric literal as written; `text` has no sign."""
+    """A numeric literal, without a sign."""
 
     text: str
 
@@ -128,20 +128,20 @@ class Number(Node):
 
 
 class Name(Node):
-    """A reference to a parameter or an earlier binding; as an argument perhaps a word such as `bf16`."""
+    """A reference to a parameter or an earlier binding; as an argument also a word such as `bf16`."""
 
     text: str
 
 
 class Unary(Node):
-    """`-x` or `not x`."""
+    """A unary operation, `-x` or `not x`."""
 
     op: str
     operand: Expr
 
 
 class Binary(Node):
-    """`lhs op rhs`; `op` is the token, `op_span` its place."""
+    """A binary operation `lhs op rhs`; `op_span` is the span of the operator."""
 
     op: str
     lhs: Expr
@@ -150,9 +150,9 @@ class Binary(Node):
 
     @property
     def spine(self) -> tuple[Expr, list[Binary]]:
-        """The leftmost operand, and the operators above it from the inside out: `a`, [`a + b`, `a + b + c`].
+        """The leftmost operand, and the operations on it from the inside out: `a`, [`a + b`, `a + b + c`].
 
-        Walks over trees follow it in a loop, since nothing bounds how many terms a sum has.
+        Tree walks iterate over it instead of recursing, because the number of terms in a sum is unbounded.
         """
         chain: list[Binary] = []
         first: Expr = self
@@ -165,9 +165,9 @@ class Binary(Node):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Binary):
             return False
-        (first, chain), (its_first, its_chain) = self.spine, other.spine
-        own, its = ([(b.op, b.rhs) for b in c] for c in (chain, its_chain))
-        return first == its_first and own == its
+        (first, chain), (other_first, other_chain) = self.spine, other.spine
+        terms, other_terms = ([(b.op, b.rhs) for b in c] for c in (chain, other_chain))
+        return first == other_first and terms == other_terms
 
     def __hash__(self) -> int:
         first, chain = self.spine
@@ -175,33 +175,33 @@ class Binary(Node):
 
 
 class Transpose(Node):
-    """`x.T`: the last two axes swapped."""
+    """A transpose `x.T` of the last two axes."""
 
     operand: Expr
 
 
 class Index(Node):
-    """`x[:, None]`: True in `new_axes` for each `None`, False for each `:`."""
+    """An index expression `x[:, None]`: `new_axes` has True for each `None`, False for each `:`."""
 
     operand: Expr
     new_axes: tuple[bool, ...]
 
 
 class List(Node):
-    """`(0, -1)` or `(B, 4, K)`: integers and names of dims, only as an argument."""
+    """A list argument such as `(0, -1)` or `(B, 4, K)`: integers and names of dims."""
 
     values: tuple[int | Ident, ...]
 
 
 class Argument(Node):
-    """One argument of a call, with its keyword if it has one."""
+    """An argument of a call; `name` is its keyword, None for a positional argument."""
 
     name: Ident | None
     value: Expr | List
 
 
 class Call(Node):
-    """`function(args)`."""
+    """A call `function(args)`."""
 
     function: Ident
     args: tuple[Argument, ...]
@@ -214,21 +214,21 @@ Expr: TypeAlias = Number | Name | Unary | Binary | Transpose | Index | Call
 
 
 class Dim(Node):
-    """`M`, or `K=4096` with its value."""
+    """The declaration of a dim: `M`, or `K=4096` with a value."""
 
     name: Ident
     value: IntLit | None = None
 
 
 class Param(Node):
-    """`x: bf16[M, K]`, a parameter or a named result."""
+    """A parameter or a named result, such as `x: bf16[M, K]`."""
 
     name: Ident
     type: Type
 
 
 class DimBinary(Node):
-    """Arithmetic on dims in a promise; `op` is one of + - * / %."""
+    """A binary operation on dims in a promise; `op` is one of + - * / %."""
 
     op: str
     lhs: DimExpr
@@ -239,7 +239,7 @@ DimExpr: TypeAlias = Ident | IntLit | DimBinary
 
 
 class Promise(Node):
-    """`K % 8 == 0`: what a caller must keep to; the host entry checks it."""
+    """A condition on dims such as `K % 8 == 0`, which the host entry checks at each call."""
 
     op: str
     lhs: DimExpr
@@ -247,7 +247,7 @@ class Promise(Node):
 
 
 class Statement(Node):
-    """`[stage] name [: type] = value`."""
+    """A statement `[stage] name [: type] = value`."""
 
     name: Ident
     type: Type | None
@@ -256,10 +256,10 @@ class Statement(Node):
 
 
 class Kernel(Node):
-    """One kernel. `results` is a bare type, or named results in order.
+    """A kernel. `results` is the type of a single unnamed result, or named results in order.
 
-    The spans of its lists include their brackets; `open` is the brace that begins the body. `each` says that
-    calls may give lists of problems.
+    Spans of lists include the brackets; `open` is the span of the brace that begins the body. With `each`, a
+    call may run a list of problems.
     """
 
     name: Ident
@@ -277,7 +277,7 @@ class Kernel(Node):
 
     @property
     def result_names(self) -> tuple[str, ...]:
-        """What the results are called; an unnamed one is `out`, unless a parameter is."""
+        """The names of the results; an unnamed result is `out`, with underscores if a parameter is `out`."""
         if isinstance(self.results, tuple):
             return tuple(r.name.text for r in self.results)
         name = "out"
@@ -290,20 +290,23 @@ class Kernel(Node):
 
 
 class Shape(Node):
-    """`128x256x64`."""
+    """A value of a setting that is a list of sizes, such as `128x256x64`."""
 
     values: tuple[int, ...]
 
 
 class Word(Node):
-    """`cooperative`, or `persistent(raster=along_n)`; `args` is None without brackets."""
+    """A word with or without arguments, such as `cooperative` or `persistent(raster=along_n)`.
+
+    `args` is None where the source has no brackets.
+    """
 
     text: str
     args: tuple[ValueArg, ...] | None = None
 
 
 class ValueArg(Node):
-    """`raster=along_n` or a bare value within a word's brackets."""
+    """An argument of a word, such as `raster=along_n`, or a value without a name."""
 
     name: Ident | None
     value: Value
@@ -313,14 +316,14 @@ Value: TypeAlias = Shape | IntLit | Word
 
 
 class Setting(Node):
-    """`tile = 128x256x64`."""
+    """A setting of a schedule, such as `tile = 128x256x64`."""
 
     name: Ident
     value: Value
 
 
 class Schedule(Node):
-    """`schedule kernel[.stage] for target { settings }`."""
+    """A schedule `schedule kernel[.stage] for target { settings }`."""
 
     kernel: Ident
     stage: Ident | None
@@ -330,7 +333,7 @@ class Schedule(Node):
 
 
 class Program(Node):
-    """A whole file, its items in the order of the text."""
+    """The AST of a source file, its items in the order of the text."""
 
     items: tuple[Kernel | Schedule, ...]
 

@@ -1,4 +1,4 @@
-"""What all of IR generation shares: where things are in the source, and how problems are reported."""
+"""Source locations and error reporting of IR generation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Labels = tuple[tuple[Span, str], ...]
 
 
 class Context:
-    """The source and the sink of one run."""
+    """The source of a program, and the sink of its diagnostics, during IR generation."""
 
     def __init__(self, sink: DiagnosticSink):
         self.sink = sink
@@ -32,7 +32,7 @@ class Context:
         self._name = StringAttr(self.source.name)
 
     def location(self, span: Span) -> FileLineColLoc:
-        """The place where `span` begins, for an operation to carry."""
+        """Convert the start of a span to the location attribute of an operation."""
         line, column = self.source.line_col(span.start)
         return FileLineColLoc(self._name, IntAttr(line), IntAttr(column))
 
@@ -76,9 +76,9 @@ class Context:
         helps: tuple[str, ...] = (),
         applicability: Applicability = Applicability.MAYBE_INCORRECT,
     ) -> None:
-        """Report a word that is none of `known`, with the one that is meant as a fix, else with `helps`.
+        """Report a word that is not in `known`, with the nearest spelling as a fix, or else with `helps`.
 
-        The fix is a suggestion, unless `applicability` says that the word cannot change a result.
+        `applicability` is that of the fix: by default a suggestion only.
         """
         fixes: tuple[Fix, ...] = ()
         if (guess := near_spelling(word, known)) is not None:
@@ -95,6 +95,6 @@ class Context:
         )
 
 
-def shown(type_: Attribute) -> str:
-    """A type as the language writes it: `bf16[M, K]`, or `f32` for a plain scalar."""
+def type_text(type_: Attribute) -> str:
+    """Print a type in the language's syntax: `bf16[M, K]`, or `f32` for a scalar."""
     return str(type_) if isinstance(type_, TensorType) else dtype_name(type_)

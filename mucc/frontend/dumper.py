@@ -1,4 +1,4 @@
-"""`--emit=ast`: the syntax tree as indented text, one node per line, with `@line:column`."""
+"""Print an AST for `--emit=ast`: indented text, one node per line, with `@line:column`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mucc.frontend.exprtext import dim_text, item_text, promise_text, type_text,
 
 
 def dump_program(program: ast.Program, source: Source) -> str:
-    """The whole tree, ending with a line end."""
+    """Print a program's AST, with a line end after each node."""
     dumper = _Dumper(source)
     dumper.line(0, "program", program)
     for item in program.items:

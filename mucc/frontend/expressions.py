@@ -1,9 +1,8 @@
-"""Expressions to trees, by precedence climbing: one method for all binary operators.
+"""Parse expressions by precedence climbing.
 
-Recursion is bounded twice: brackets, signs and `not` nest at most `MAX_NESTING` deep, and a tree is
-at most `MAX_HEIGHT` high, so that no later walk over it can exhaust Python's stack either. Left operands of
-binary operators do not count: `a + b + c` may have any number of terms, and whoever walks a tree follows them
-in a loop (`ast.Binary.spine`).
+Recursion has two bounds: brackets, signs and `not` nest at most `MAX_NESTING` deep, and a tree is at most
+`MAX_HEIGHT` high, so that no tree walk exhausts Python's stack. Left operands of binary operators do not
+count: `a + b + c` may have any number of terms, and tree walks iterate over them (`ast.Binary.spine`).
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from collections.abc import Callable
 from mucc.diagnostics.core import Span
 from mucc.frontend import ast
 from mucc.frontend.lexer import Token
-from mucc.frontend.stream import Bail, Stream, sure
+from mucc.frontend.stream import Bail, Stream, safe_fix
 
 MAX_NESTING = 64
 MAX_HEIGHT = 128
 
-# How tightly operators bind, loosest first.
+# Levels of precedence, lowest first.
 OR, AND, NOT, COMPARISON, SUM, PRODUCT, UNARY, POSTFIX = range(8)
 PRECEDENCE: dict[str, int] = {
     "or": OR,
@@ -31,11 +30,11 @@ DIM_PRECEDENCE: dict[str, int] = {**dict.fromkeys("+-", SUM), **dict.fromkeys("*
 
 
 class ExpressionParser(Stream):
-    """Reads expressions over values, and over dims."""
+    """Parser of expressions over values, and over dims."""
 
     _nesting = 0
     _height = 0
-    """Height of the tree that was read last."""
+    """The height of the tree parsed last."""
 
     def expr(self) -> ast.Expr:
         """
@@ -61,7 +60,7 @@ class ExpressionParser(Stream):
         return left
 
     def chained(self) -> Bail:
-        """The error for a second comparison operator in a row."""
+        """Report a second comparison operator in a row."""
         return self.error(
             "MU0009",
             "comparisons cannot be chained",
@@ -106,7 +105,7 @@ class ExpressionParser(Stream):
         self.advance()
 
     def _no_attribute(self) -> Bail:
-        """The error for an attribute that is not `T`: a method, or a function of a library."""
+        """Report an attribute other than `T`: a method, or a function of a library."""
         from mucc.frontend import foreign
 
         name, owner = self.token.text, self.tokens[self.position - 2]
@@ -115,7 +114,7 @@ class ExpressionParser(Stream):
             call = f"`{name}(x)`" if of_library else f"`{name}({owner.text}, ...)`"
             helps = (foreign.function_help(name) or f"functions are called by their names alone: {call}",)
             return self.unexpected("'T'", helps=helps)
-        fixes = (sure(self.token.span, "T", "write 'T'"),) if name in ("t", "mT") else ()
+        fixes = (safe_fix(self.token.span, "T", "write 'T'"),) if name in ("t", "mT") else ()
         return self.unexpected("'T'", helps=("the only attribute is `.T`, the transpose",), fixes=fixes)
 
     def _index(self) -> bool:
@@ -252,20 +251,20 @@ class ExpressionParser(Stream):
     # Bounds
 
     def _enter(self) -> Token:
-        """Step over a token that nests an expression within an expression."""
+        """Consume a token that begins a nested expression, and check the depth."""
         if self._nesting >= MAX_NESTING:
             raise self._too_deep(self.token.span)
         self._nesting += 1
         return self.advance()
 
     def _leave(self, node: _N, rise: int = 1) -> _N:
-        """End what `_enter` began; `rise` is how much higher `node` is than what it holds."""
+        """End a nested expression; `rise` is the height that `node` adds to its children."""
         self._nesting -= 1
         self._height += rise
         return node
 
     def _rise(self, height: int, span: Span) -> None:
-        """Account for a node over two parts: one of `height`, and the one that was read last."""
+        """Update the height for a node with two children: one of `height`, and the one parsed last."""
         self._height = max(height, self._height) + 1
         if self._height > MAX_HEIGHT:
             raise self._too_deep(span)
@@ -280,7 +279,7 @@ class ExpressionParser(Stream):
         )
 
     def reset_nesting(self) -> None:
-        """Forget open brackets after an error has unwound out of them."""
+        """Reset the nesting depth, for recovery from an error inside brackets."""
         self._nesting = 0
 
 

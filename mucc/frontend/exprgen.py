@@ -1,4 +1,7 @@
-"""Expressions to `mu` operations. A bad expression becomes None, which silences what depends on it."""
+"""Generate `mu` operations from expressions.
+
+An erroneous expression becomes None, to avoid follow-up errors.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from mucc.dialects.mu.surface import (
 )
 from mucc.dialects.mu.types import DTYPES, Shaped
 from mucc.frontend import ast, foreign
-from mucc.frontend.context import Context, Labels, shown
+from mucc.frontend.context import Context, Labels, type_text
 from mucc.frontend.functions import FUNCTIONS, choose
 
 Value = SSAValue | None
@@ -41,7 +44,7 @@ _ARITHMETIC: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
     "or": e.OrOp,
 }
 INFINITY = "inf"
-"""The number that has no digits, unless something else is called so."""
+"""The name of infinity, unless the program defines this name."""
 
 _MOST_LISTED = 12
 _FUNCTIONS_LISTED = "`mucc docs --card` lists the functions of the language"
@@ -51,7 +54,7 @@ _RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "n
 
 @dataclass
 class Scope:
-    """What names mean within one kernel. `used` collects the names that were read."""
+    """The dims and values of a kernel by name. `used` collects names that are read."""
 
     dims: dict[str, int | None]
     values: dict[str, Value] = field(default_factory=dict[str, Value])
@@ -59,7 +62,7 @@ class Scope:
 
 
 class ExprGen:
-    """Appends the operations of expressions to `block`."""
+    """Generator that appends the operations of expressions to `block`."""
 
     def __init__(self, context: Context, scope: Scope, block: Block):
         self.context = context
@@ -67,7 +70,7 @@ class ExprGen:
         self.block = block
 
     def lower(self, expr: ast.Expr) -> Value:
-        """The value of an expression, or None after an error has been reported."""
+        """Generate an expression; returns its value, or None after reporting an error."""
         match expr:
             case ast.Number():
                 return self.add(expr.span, lambda: e.ConstantOp(expr.value))
@@ -92,7 +95,7 @@ class ExprGen:
         labels: Labels = (),
         fixes: Callable[[], tuple[Fix, ...]] = tuple,
     ) -> Value:
-        """Append the operations that stand for `span`; report a broken type rule at `at` or `span`."""
+        """Append operations with the location of `span`; report a broken type rule at `at` or `span`."""
         try:
             built = build()
             ops = (built,) if isinstance(built, Operation) else built
@@ -110,7 +113,7 @@ class ExprGen:
         value = self.lower(operand)
         if value is None:
             return None
-        labels = ((operand.span, f"this is {shown(value.type)}"),)
+        labels = ((operand.span, f"this is {type_text(value.type)}"),)
         return self.add(expr.span, lambda: build(value), labels=labels)
 
     def _name(self, expr: ast.Name) -> Value:
@@ -136,7 +139,7 @@ class ExprGen:
         return None
 
     def _name_help(self, name: str) -> str:
-        """What to do about a name that stands for nothing."""
+        """Return advice for an undefined name."""
         if name in DTYPES:
             return "a type can be given to `cast(x, type)` only"
         if name in FUNCTIONS:
@@ -155,7 +158,7 @@ class ExprGen:
         return self._on(expr, expr.operand, e.NegOp if expr.op == "-" else e.NotOp)
 
     def _literal(self, expr: ast.Expr) -> float | None:
-        """The number that an operand is written as, `inf` included where nothing is called so."""
+        """Return the number of a literal operand, including `inf` if undefined; None for other operands."""
         match expr:
             case ast.Number():
                 return expr.value
@@ -178,8 +181,8 @@ class ExprGen:
         if lhs is None or rhs is None:
             return None
         labels = (
-            (expr.lhs.span, f"this is {shown(lhs.type)}"),
-            (expr.rhs.span, f"this is {shown(rhs.type)}"),
+            (expr.lhs.span, f"this is {type_text(lhs.type)}"),
+            (expr.rhs.span, f"this is {type_text(rhs.type)}"),
         )
 
         def build() -> Operation:
@@ -198,7 +201,7 @@ class ExprGen:
             wanted = ", ".join([":"] * rank + ["None"])
             self.context.error(
                 "MU1018",
-                f"{kept} ':' for the {rank} axes of {shown(value.type)}",
+                f"{kept} ':' for the {rank} axes of {type_text(value.type)}",
                 expr.span,
                 helps=(f"write one ':' per axis, for example `[{wanted}]`",),
             )
@@ -231,7 +234,7 @@ class ExprGen:
             if param.kind is VALUE:
                 values.append(value := self._value(argument, param))
                 if value is not None:
-                    labels.append((argument.span, f"this is {shown(value.type)}"))
+                    labels.append((argument.span, f"this is {type_text(value.type)}"))
             elif (option := self._option(argument, param)) is not None:
                 options[param.name] = option
             else:
@@ -254,7 +257,7 @@ class ExprGen:
         self.context.unknown("MU1002", message, function.span, name, known, helps=helps)
 
     def _bind(self, call: ast.Call, function: Function) -> dict[str, ast.Argument]:
-        """Arguments by the name of their parameter; what fits none is reported and left out."""
+        """Bind arguments to parameters by name; arguments that fit none are reported and left out."""
         bound: dict[str, ast.Argument] = {}
         params = {p.name: p for p in function.params}
         note = (f"the signature is `{function.signature}`",)
@@ -341,16 +344,16 @@ class ExprGen:
     def _extents(self, expr: ast.Expr | ast.List) -> tuple[int | str, ...] | None:
         if not isinstance(expr, ast.List):
             return None if (extent := self._extent(expr)) is None else (extent,)
-        found: list[int | str] = []
+        extents: list[int | str] = []
         for item in expr.values:
             extent = self._dim(item.text) if isinstance(item, ast.Ident) else item
             if extent is None or (isinstance(extent, int) and extent < 1):
                 return None
-            found.append(extent)
-        return tuple(found)
+            extents.append(extent)
+        return tuple(extents)
 
     def _integers(self, expr: ast.Expr | ast.List) -> tuple[int, ...] | None:
-        """Integers, or dims that are bound to one; None for anything else."""
+        """Read integers, or dims bound to integers; None for other expressions."""
         items: Sequence[int | str | None]
         if isinstance(expr, ast.List):
             items = [self._dim(i.text) if isinstance(i, ast.Ident) else i for i in expr.values]
@@ -362,14 +365,14 @@ class ExprGen:
         return tuple(numbers) if len(numbers) == len(items) else None
 
     def _dim(self, name: str) -> int | str | None:
-        """The value of a dim, or its name where it has none; None for what is no dim."""
+        """Return the value of a bound dim, the name of another dim, or None for a name that is no dim."""
         if name not in self.scope.dims:
             return None
         self.scope.used.add(name)
         return self.scope.dims[name] or name
 
     def _extent(self, expr: ast.Expr | ast.List) -> int | str | None:
-        """A dim by its name or value, or a number; None for anything else."""
+        """Read an extent: a dim or a positive integer; None for other expressions."""
         if isinstance(expr, ast.Number) and expr.is_int and int(expr.text) > 0:
             return int(expr.text)
         return self._dim(expr.text) if isinstance(expr, ast.Name) else None
@@ -379,7 +382,7 @@ class ExprGen:
 
 
 def constant(expr: ast.Expr) -> float | None:
-    """The number that a literal expression stands for, or None where it is no literal."""
+    """Evaluate a literal expression; None for other expressions."""
     match expr:
         case ast.Number():
             return expr.value
@@ -406,7 +409,7 @@ def _axis(expr: ast.Expr) -> tuple[int, ...] | None:
 
 
 def _operand_fixes(expr: ast.Binary, lhs: SSAValue, rhs: SSAValue) -> tuple[Fix, ...]:
-    """Edits to one operand that would make the operator's shapes fit."""
+    """Suggest an edit of one operand that makes the shapes of an operator fit."""
     if expr.op == "@":
         if isinstance(expr.rhs, ast.Name) and _fits(
             lambda: rules.matmul(lhs.type, rules.transpose(rhs.type))

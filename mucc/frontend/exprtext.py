@@ -1,4 +1,4 @@
-"""Trees back to text: expressions with as few brackets as their meaning allows, types and values."""
+"""Print AST nodes as source text, expressions with the fewest brackets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STEP = 4
 
 
 def expr_text(expr: ast.Expr) -> str:
-    """An expression on one line."""
+    """Print an expression on one line."""
     match expr:
         case ast.Number() | ast.Name():
             return expr.text
@@ -26,7 +26,7 @@ def expr_text(expr: ast.Expr) -> str:
 
 
 def _chain_text(expr: ast.Binary) -> str:
-    """`a + b - c`, with brackets around each operand that needs them."""
+    """Print a chain of binary operators such as `a + b - c`, with brackets around operands that need them."""
     first, chain = expr.spine
     binding = _side_bindings(chain[0])[0]
     words = [_bracketed(first, binding)]
@@ -40,7 +40,7 @@ def _chain_text(expr: ast.Binary) -> str:
 
 
 def argument_text(argument: ast.Argument) -> str:
-    """One argument of a call on one line."""
+    """Print an argument of a call on one line."""
     value = argument.value
     text = _list_text(value) if isinstance(value, ast.List) else expr_text(value)
     return f"{argument.name.text}={text}" if argument.name else text
@@ -51,12 +51,12 @@ def _list_text(items: ast.List) -> str:
 
 
 def item_text(item: int | ast.Ident) -> str:
-    """`-1` or `M`."""
+    """Print an item of a list argument: `-1` or `M`."""
     return item.text if isinstance(item, ast.Ident) else str(item)
 
 
 def _binding(expr: ast.Expr) -> int:
-    """How tightly the outermost operator of an expression binds."""
+    """Return the precedence of an expression's outermost operator."""
     match expr:
         case ast.Binary():
             return PRECEDENCE[expr.op]
@@ -67,7 +67,7 @@ def _binding(expr: ast.Expr) -> int:
 
 
 def _side_bindings(expr: ast.Binary) -> tuple[int, int]:
-    """How tightly the two sides must bind to need no brackets: operators group to the left."""
+    """Return the precedence that each side needs to go without brackets; operators are left-associative."""
     binds = PRECEDENCE[expr.op]
     return (binds + 1 if binds == COMPARISON else binds), binds + 1
 
@@ -84,11 +84,11 @@ def _suffix(expr: ast.Transpose | ast.Index) -> str:
 
 
 def expr_lines(expr: ast.Expr, used: int, indent: int, after: int = 0, binding: int = 0) -> list[str]:
-    """An expression broken into lines where it does not fit on one.
+    """Print an expression, broken into lines where it does not fit on one.
 
-    The first line begins at column `used` and comes without indentation; the others are indented
-    by `indent` columns or more. `after` columns stay free at the end; brackets are put around an
-    expression that binds less than `binding`.
+    The first line begins at column `used` and is returned without indentation; the others are indented by at
+    least `indent` columns. `after` columns stay free at the end. An expression of lower precedence than
+    `binding` gets brackets.
     """
     flat = _bracketed(expr, binding)
     if used + len(flat) + after <= WIDTH:
@@ -129,7 +129,7 @@ def _argument_lines(argument: ast.Argument, indent: int) -> list[str]:
 
 
 def _chain_lines(expr: ast.Binary, used: int, indent: int) -> list[str]:
-    """`a + b - c` with each operator at the beginning of a line of its own."""
+    """Print a chain of binary operators, each operator at the beginning of a line."""
     binds = PRECEDENCE[expr.op]
     left_binding, right_binding = _side_bindings(expr)
     terms: list[tuple[str, ast.Expr]] = []
@@ -148,7 +148,7 @@ def _chain_lines(expr: ast.Binary, used: int, indent: int) -> list[str]:
 
 
 def type_text(type_: ast.Type) -> str:
-    """`bf16[M, K] col_major`."""
+    """Print a type, such as `bf16[M, K] col_major`."""
     shape = ""
     if type_.shape is not None:
         shape = f"[{', '.join(map(extent_text, type_.shape))}]"
@@ -161,7 +161,7 @@ def type_text(type_: ast.Type) -> str:
 
 
 def extent_text(extent: ast.Extent) -> str:
-    """`M`, `64` or `K/128`."""
+    """Print an extent: `M`, `64` or `K/128`."""
     match extent:
         case ast.Ident():
             return extent.text
@@ -172,17 +172,17 @@ def extent_text(extent: ast.Extent) -> str:
 
 
 def dim_text(dim: ast.Dim) -> str:
-    """`M` or `K=4096`."""
+    """Print a dim: `M` or `K=4096`."""
     return f"{dim.name.text}={dim.value.value}" if dim.value else dim.name.text
 
 
 def promise_text(promise: ast.Promise) -> str:
-    """`K % 8 == 0`."""
+    """Print a promise, such as `K % 8 == 0`."""
     return f"{dimexpr_text(promise.lhs)} {promise.op} {dimexpr_text(promise.rhs)}"
 
 
 def dimexpr_text(expr: ast.DimExpr, binding: int = 0) -> str:
-    """Arithmetic on dims, in brackets where it binds less than `binding`."""
+    """Print arithmetic on dims, in brackets if its precedence is lower than `binding`."""
     match expr:
         case ast.Ident():
             return expr.text
@@ -195,7 +195,7 @@ def dimexpr_text(expr: ast.DimExpr, binding: int = 0) -> str:
 
 
 def value_text(value: ast.Value) -> str:
-    """The value of a setting."""
+    """Print the value of a setting."""
     match value:
         case ast.Shape():
             return "x".join(map(str, value.values))
@@ -208,6 +208,6 @@ def value_text(value: ast.Value) -> str:
 
 
 def value_arg_text(argument: ast.ValueArg) -> str:
-    """One argument of a setting's value."""
+    """Print an argument of a setting's value."""
     text = value_text(argument.value)
     return f"{argument.name.text}={text}" if argument.name else text

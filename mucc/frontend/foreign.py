@@ -1,13 +1,13 @@
-"""Map names of PyTorch, NumPy, JAX and Triton to what this language writes, for error messages.
+"""Map names of PyTorch, NumPy, JAX and Triton to expressions of the language, for error messages.
 
-A function that stands here never gets a spelling suggestion: its letters say nothing about its meaning.
+Functions listed here get no spelling suggestion: a similar spelling would not be a similar meaning.
 """
 
 from __future__ import annotations
 
 
 def _key(name: str) -> str:
-    """A name without case and underscores: a function, its class and its in-place form have one key."""
+    """Normalise a name: a function, its class and its in-place form have one key."""
     return name.replace("_", "").lower()
 
 
@@ -146,7 +146,7 @@ _EXPRESSIONS: dict[str, str] = {
     **{f"batch_norm{n}d": "batch_norm(x)" for n in (1, 2, 3)},
     **{f"instance_norm{n}d": "instance_norm(x)" for n in (1, 2, 3)},
 }
-"""Expressions that say the same in this language, by the name of the function elsewhere."""
+"""Equivalent expressions of this language, by the name of the function in other frameworks."""
 
 _WRITTEN = {_key(name): text for name, text in _EXPRESSIONS.items()}
 
@@ -173,7 +173,7 @@ inline_asm_elementwise isclose allclose isin isreal xor logical_xor gcd lcm clon
 item numpy sub_ zeta tensor array long new masked smm map_ sspaddmm baddbmm_out apply
 """
 _ABSENT = frozenset(_key(name) for name in _NAMES.split())
-"""Functions elsewhere that the language has no short way to say."""
+"""Functions of other frameworks that have no short equivalent in the language."""
 
 DTYPES: dict[str, str] = {
     **dict.fromkeys(("float16", "fp16", "half"), "f16"),
@@ -187,9 +187,9 @@ DTYPES: dict[str, str] = {
     **dict.fromkeys(("int4", "i4"), "s4"),
     "uint4": "u4",
 }
-"""Names of the same types elsewhere."""
+"""Dtypes by their names in other frameworks."""
 
-_PARAMETERS: dict[str, tuple[str, ...]] = {
+_PARAMETERS: dict[str, tuple[str, ...]] = {  # parameters by their names in other frameworks
     **dict.fromkeys(("dim", "dims", "axes", "dim0"), ("axis",)),
     "keepdim": ("keepdims",),
     **dict.fromkeys(("negative_slope", "alpha"), ("slope",)),
@@ -216,19 +216,19 @@ _VALUES: dict[str, str] = {
     **dict.fromkeys(("infinity", "Infinity"), "write `inf`"),
     **dict.fromkeys(("True", "False", "true", "false"), "a condition is a comparison, such as `x > 0`"),
 }
-"""Names of numbers elsewhere, and what to write."""
+"""Advice by names that are numbers or conditions in other frameworks."""
 
 LIBRARIES = ("torch", "nn", "F", "np", "numpy", "jnp", "jax", "lax", "tl", "triton", "math", "libdevice")
-"""What calls begin with elsewhere."""
+"""Modules that calls begin with in other frameworks."""
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a function of another framework is called so."""
+    """Whether another framework has a function of this name."""
     return _key(name) in _WRITTEN or _key(name) in _ABSENT
 
 
 def function_help(name: str) -> str | None:
-    """What to write instead of a function that another framework calls so, None where none does."""
+    """Return advice for a function name of another framework; None for an unknown name."""
     if (text := _WRITTEN.get(_key(name))) is not None:
         return f"write `{text}`"
     if _key(name) in _ABSENT:
@@ -237,15 +237,15 @@ def function_help(name: str) -> str | None:
 
 
 def parameter_names(name: str) -> tuple[str, ...]:
-    """The parameters that mean what another framework calls so."""
+    """Return the parameters equivalent to a parameter of another framework."""
     return _PARAMETERS.get(name, ())
 
 
 def value_help(name: str) -> str | None:
-    """What to write instead of a name that stands for a number elsewhere."""
+    """Return advice for a name that is a number or a condition in another framework."""
     return _VALUES.get(name)
 
 
 def written() -> dict[str, str]:
-    """By name, the expressions that `function_help` gives."""
+    """Return the expressions that `function_help` suggests, by name."""
     return dict(_EXPRESSIONS)

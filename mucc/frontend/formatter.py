@@ -1,8 +1,8 @@
-"""`mucc fmt`: the one canonical layout of a program.
+"""Format programs canonically, for `mucc fmt`.
 
-Four spaces, at most 100 columns where a line can be broken, one blank line between items, aligned
-`=` in schedules, no redundant brackets. Every comment stays: one on its own line before what it
-precedes, one behind code at the end of its line, one within a statement before that statement.
+The layout: four spaces, at most 100 columns where a line can be broken, one blank line between items, aligned
+`=` in schedules, no redundant brackets. All comments are kept: on a line of their own, at the end of a line
+of code, or, from inside a statement, moved before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INDENT = "    "
 
 
 def format_source(source: Source) -> str:
-    """The canonical text of a program, ending with a line end; empty for a text without tokens or comments.
+    """Format a program; a text without tokens and comments gives an empty text.
 
     Raises DiagnosticError with all syntax errors.
     """
@@ -31,19 +31,19 @@ def format_source(source: Source) -> str:
 
 
 def param_text(param: ast.Param) -> str:
-    """`x: bf16[M, K]`."""
+    """Print a parameter, such as `x: bf16[M, K]`."""
     return f"{param.name.text}: {type_text(param.type)}"
 
 
 class Formatter:
-    """Writes lines in the order of the text, and takes each comment out of `comments` once."""
+    """Writer of formatted lines in source order; removes each comment from `comments` when written."""
 
     def __init__(self, text: str, comments: list[Comment]):
         self.text = text
         self.comments = comments
         self.lines: list[str] = []
-        self.last_end = 0  # where in `text` that ends which was written last
-        self.gap: bool | None = False  # whether a blank line follows; None: where the text has one
+        self.last_end = 0  # the end in `text` of the element written last
+        self.gap: bool | None = False  # whether a blank line follows; None: if the text has one
 
     def program(self, program: ast.Program) -> str:
         for item in program.items:
@@ -80,7 +80,7 @@ class Formatter:
         self._write(_return_lines(kernel.returns), returns.end)
 
     def _header(self, kernel: ast.Kernel, where: Span) -> None:
-        """Everything up to the opening brace; each list is broken if it holds comments or does not fit."""
+        """Write everything up to the opening brace; lists with comments or too long for a line are broken."""
         dims = f"[{', '.join(map(dim_text, kernel.dims))}]" if kernel.dims else ""
         start = f"kernel {'each ' * kernel.each}{kernel.name.text}{dims}("
         params = ", ".join(map(param_text, kernel.params))
@@ -136,19 +136,19 @@ class Formatter:
     # Lines and comments
 
     def _write(self, lines: list[str], end: int) -> None:
-        """Write what ends at `end` in the text, with the comment behind it if there is one."""
+        """Write the lines of an element that ends at `end` in the text, with its trailing comment."""
         self.lines += lines
         self.last_end = end
         self.gap = None
         self._comment_behind(end)
 
     def _opened(self, brace: Span) -> None:
-        """Go on behind an opening brace that has been written: no blank line follows."""
+        """Continue after an opening brace, without a blank line."""
         self._write([], brace.end)
         self.gap = False
 
     def _begin(self, start: int, indent: str, inner: list[Comment]) -> None:
-        """Write the comments before something that starts at `start`, then those moved out of it."""
+        """Write the comments before an element that starts at `start`, then the comments inside it."""
         self._comments_before(start, indent)
         self._blank_line(start)
         self.lines += [indent + c.text for c in inner]
@@ -160,7 +160,7 @@ class Formatter:
             self.last_end = comment.end
 
     def _blank_line(self, start: int) -> None:
-        """A blank line where one is due, or where the text has one before `start`."""
+        """Write a blank line if `gap` says so, or if the text has one before `start`."""
         gap = self.text.count("\n", self.last_end, start) > 1 if self.gap is None else self.gap
         if gap:
             self.lines.append("")
@@ -174,7 +174,7 @@ class Formatter:
             self.last_end = comment.end
 
     def _items(self, items: list[tuple[Span, str]], span: Span, indent: str) -> None:
-        """The items of a broken list, one per line, with their comments."""
+        """Write the items of a broken list, one per line, with their comments."""
         for item, text in items:
             self.lines += [indent + c.text for c in self._take(span.start, item.end)]
             self.lines.append(f"{indent}{text},")
@@ -185,7 +185,7 @@ class Formatter:
         return any(span.start <= c.start < span.end for c in self.comments)
 
     def _take(self, start: int, end: int) -> list[Comment]:
-        """Remove and give the comments that begin in `start` up to `end`."""
+        """Remove and return the comments that begin from `start` up to `end`."""
         taken = [c for c in self.comments if start <= c.start < end]
         if taken:
             self.comments = [c for c in self.comments if not start <= c.start < end]
@@ -201,7 +201,7 @@ def _statement_lines(statement: ast.Statement) -> list[str]:
 
 
 def _return_lines(values: tuple[ast.Expr, ...]) -> list[str]:
-    """All values on one line, or else one after another, the later ones indented further."""
+    """Print returned values on one line if they fit, otherwise each on lines of its own."""
     head = f"{INDENT}return "
     flat = [expr_lines(v, -(10**6), 0)[0] for v in values]
     if len(head) + len(", ".join(flat)) <= WIDTH:

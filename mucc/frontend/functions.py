@@ -1,7 +1,7 @@
 """The functions of the language, derived from the operations of the `mu` dialect.
 
-An operation says itself under which name it is called (`SURFACE`), which operands it takes and which
-numbers and words it may be given; only the spelling of operand names is decided here.
+An operation class declares the name of its function (`SURFACE`), its operands, and its numeric and word
+parameters; only the spelling of operand names is decided here.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from mucc.dialects.mu.types import DTYPES, PACKED, STORABLE, Shaped, dtype_name
 
 T = TypeVar("T")
 
-_WHOLE = tuple(d for d in STORABLE if d not in PACKED)
-"""The dtypes that kernels write."""
+_CASTABLE = tuple(d for d in STORABLE if d not in PACKED)
+"""The dtypes that kernels can store."""
 
 _OPERANDS = {"operand": "x", "lhs": "a", "rhs": "b", "condition": "c", "on_true": "a", "on_false": "b"}
 
@@ -51,13 +51,13 @@ def _first_line(cls: type[Operation]) -> str:
 
 
 def _words(cls: type[ElementwiseOp]) -> dict[str, tuple[str, ...]]:
-    """The properties of an operation that hold a word, with the words; the first is the default."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Collect the properties of an operation that are words, with the choices; the first is the default."""
+    choices: dict[str, tuple[str, ...]] = {}
     for name, prop in cls.get_irdl_definition().properties.items():
         for base in prop.constr.get_bases() or ():
             if words := vars(base).get("enum_type"):
-                found[name] = tuple(cast("type[StrEnum]", words))
-    return found
+                choices[name] = tuple(cast("type[StrEnum]", words))
+    return choices
 
 
 def _elementwise(name: str, cls: type[ElementwiseOp]) -> Function:
@@ -93,7 +93,7 @@ def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation
 
 
 def _otherwise(compute: Option, lhs: Attribute, rhs: Attribute, is_sparse: bool) -> str:
-    """What else makes operands compute in a format that they have not."""
+    """Return further advice on how operands can compute in a format."""
     dense = ComputeAttr.choices(Shaped.of(lhs).element_type, Shaped.of(rhs).element_type)
     if is_sparse:
         return ", or `sparse` out of the type of the matrix" if compute in dense else ""
@@ -102,13 +102,13 @@ def _otherwise(compute: Option, lhs: Attribute, rhs: Attribute, is_sparse: bool)
 
 
 def _any_of(words: Sequence[str]) -> str:
-    """`tf32, tf32x3 or f32`."""
+    """Join words to a text such as `tf32, tf32x3 or f32`."""
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def _accumulated(op: MatmulOp, acc: Option) -> MatmulOp:
-    """The product with its sums as asked for. Raises MU1061 where they cannot be had."""
+    """Set the accumulation of a product. Raises TypeRuleError MU1061 where the format does not allow it."""
     compute, reason = op.compute.data, ""
     if acc == Accumulation.FAST and op.scales:
         reason = "parts of the sum are scaled, and added up in f32"
@@ -150,8 +150,8 @@ def _scatter(values: Sequence[SSAValue], options: dict[str, Option]) -> Operatio
     return ScatterOp(values[0], values[1], extent)
 
 
-def _own() -> tuple[Function, ...]:
-    """The functions whose operations say nothing of the language, or say it by `SURFACE`."""
+def _core_functions() -> tuple[Function, ...]:
+    """Build the functions that are not in `FUNCTIONS` of a file of operations."""
     formats = tuple(Compute)
     return (
         Function(
@@ -201,7 +201,7 @@ def _own() -> tuple[Function, ...]:
         ),
         Function(
             "cast",
-            (Parameter("x", VALUE), Parameter("dtype", WORD, None, _WHOLE)),
+            (Parameter("x", VALUE), Parameter("dtype", WORD, None, _CASTABLE)),
             _first_line(CastOp),
             _cast,
         ),
@@ -209,7 +209,7 @@ def _own() -> tuple[Function, ...]:
 
 
 def _by_name(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
-    """What comes with each name."""
+    """Group values by name."""
     table: dict[str, tuple[T, ...]] = {}
     for name, value in pairs:
         table[name] = (*table.get(name, ()), value)
@@ -217,21 +217,21 @@ def _by_name(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
 
 
 class _Functions(Mapping[str, tuple[Function, ...]]):
-    """Every function by name. A file of operations is loaded once one of its functions is looked up."""
+    """All functions by name, loaded lazily: a lookup loads the file of operations that has the function."""
 
     def __init__(self) -> None:
-        self._own = _by_name((f.name, f) for f in _own())
+        self._core = _by_name((f.name, f) for f in _core_functions())
         self._files = _by_name((name, file) for file, names in ops.FILES.items() for name in names)
-        self._names = dict.fromkeys((*self._own, *self._files))
-        self._found: dict[str, tuple[Function, ...]] = {}
+        self._names = dict.fromkeys((*self._core, *self._files))
+        self._cached: dict[str, tuple[Function, ...]] = {}
 
     def __getitem__(self, name: str) -> tuple[Function, ...]:
-        if (found := self._found.get(name)) is None:
+        if (overloads := self._cached.get(name)) is None:
             if name not in self._names:
                 raise KeyError(name)
             loaded = (f for file in self._files.get(name, ()) for f in ops.functions(file) if f.name == name)
-            found = self._found[name] = (*self._own.get(name, ()), *loaded)
-        return found
+            overloads = self._cached[name] = (*self._core.get(name, ()), *loaded)
+        return overloads
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -244,11 +244,11 @@ class _Functions(Mapping[str, tuple[Function, ...]]):
 
 
 FUNCTIONS: Mapping[str, tuple[Function, ...]] = _Functions()
-"""Every function by name; `min` and `max` stand for two: of two values, and over axes."""
+"""All functions by name; `min` and `max` have two overloads: elementwise, and over axes."""
 
 
 def choose(overloads: tuple[Function, ...], positional: int, keywords: Sequence[str]) -> Function:
-    """The function that a call means: the one over axes for one value or an `axis`, else the first."""
+    """Resolve an overload: the reduction for one value or an `axis`, otherwise the first."""
     if positional < 2 or "axis" in keywords:
         return next((f for f in overloads if any(p.kind is AXES for p in f.params)), overloads[0])
     return overloads[0]

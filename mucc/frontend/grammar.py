@@ -1,4 +1,4 @@
-"""The grammar in EBNF, collected from the docstrings of the methods that read it."""
+"""Collect the grammar in EBNF from the docstrings of the parser's methods."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _RULE = re.compile(r"^([a-z_]+) *= [^;]*(?:\"[^\"]*\"[^;]*)*;(?: *\(\*.*\*\))?$"
 
 
 def rules() -> dict[str, str]:
-    """Every rule by its name, in the order of the methods: programs first, tokens last."""
-    found: dict[str, str] = {}
-    for holder in (*vars(Parser).values(), *vars(ExpressionParser).values(), lexer.lex):
-        doc = inspect.getdoc(holder) if inspect.isfunction(holder) else None
+    """Collect all rules by name, in the order of the methods: programs first, tokens last."""
+    table: dict[str, str] = {}
+    for method in (*vars(Parser).values(), *vars(ExpressionParser).values(), lexer.lex):
+        doc = inspect.getdoc(method) if inspect.isfunction(method) else None
         for match in _RULE.finditer(inspect.cleandoc(doc or "").replace("\n    ", "\n")):
-            found[match.group(1)] = " ".join(match.group().split())
-    return found
+            table[match.group(1)] = " ".join(match.group().split())
+    return table
 
 
 def grammar() -> str:
-    """The whole grammar, one rule per line or two, equals signs aligned."""
+    """Print the grammar, with equals signs aligned and lines of at most 100 columns."""
     table = rules()
     width = max(map(len, table))
     lines: list[str] = []

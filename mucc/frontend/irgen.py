@@ -1,4 +1,4 @@
-"""A syntax tree to a module of `mu` kernels and schedules, with all checks of names and types."""
+"""Generate a module of `mu` kernels and schedules from an AST, with all checks of names and types."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from mucc.dialects.mu.types import (
     sparse_problem,
 )
 from mucc.frontend import ast
-from mucc.frontend.context import Context, shown
+from mucc.frontend.context import Context, type_text
 from mucc.frontend.exprgen import ExprGen, Scope, Value
 from mucc.frontend.exprtext import extent_text
 from mucc.frontend.promises import lower_promises
 from mucc.frontend.schedules import lower_schedules
 
 RESERVED_KERNELS = ("last_error", "manifest")
-"""Kernels of these names would collide with the other symbols of a library."""
+"""Names of kernels whose symbols would clash with other symbols of a library."""
 
 
 def lower_program(program: ast.Program, sink: DiagnosticSink) -> ModuleOp:
-    """The module of a program; kernels with errors are left out of it."""
-    found = DiagnosticSink(sink.source)
-    module = _lower(program, Context(found))
-    for diagnostic in sorted(found.diagnostics, key=lambda d: d.span.start if d.span else 0):
+    """Generate the module of a program, without kernels that have errors."""
+    unsorted = DiagnosticSink(sink.source)
+    module = _lower(program, Context(unsorted))
+    for diagnostic in sorted(unsorted.diagnostics, key=lambda d: d.span.start if d.span else 0):
         sink.emit(diagnostic)
     return module
 
@@ -68,7 +68,7 @@ def _lower(program: ast.Program, context: Context) -> ModuleOp:
 
 
 def _workspace_clash(name: str, others: Iterable[str]) -> bool:
-    """Whether one kernel is called as another one's function that tells its workspace."""
+    """Whether the name of one kernel equals that of another kernel's workspace function."""
     return any(f"{a}_workspace" == b for other in others for a, b in ((name, other), (other, name)))
 
 
@@ -93,17 +93,17 @@ def _defined_twice(context: Context, what: str, name: ast.Ident, first: ast.Iden
 
 
 class KernelGen:
-    """One kernel's dims, signature, body and returns."""
+    """Generator of one kernel: dims, signature, body and returns."""
 
     def __init__(self, context: Context, kernel: ast.Kernel):
         self.context = context
         self.kernel = kernel
         self.scope = Scope({})
-        self.names: dict[str, ast.Ident] = {}  # every dim, parameter and binding, where it is defined
-        self.quotients: dict[str, ast.Quotient] = {}  # by the name of the dim that stands for each
+        self.names: dict[str, ast.Ident] = {}  # the definition of each dim, parameter and binding
+        self.quotients: dict[str, ast.Quotient] = {}  # by the name of the dim generated for each
 
     def lower(self) -> KernelOp | None:
-        """The kernel, or None where it has an error."""
+        """Generate the kernel; None if it has errors."""
         errors = self._errors()
         kernel = self.kernel
         self._dims()
@@ -187,23 +187,23 @@ class KernelGen:
         return None
 
     def _results(self) -> list[tuple[str, TensorType | None, Span]]:
-        """Name, type and place of each result; None for a type with an error."""
+        """Return name, type and span of each result; the type is None after an error."""
         results = self.kernel.results
         if isinstance(results, ast.Type):
             return [(self.kernel.result_names[0], self._result_type(results), results.span)]
         first: dict[str, ast.Ident] = {p.name.text: p.name for p in self.kernel.params}
-        found: list[tuple[str, TensorType | None, Span]] = []
+        checked: list[tuple[str, TensorType | None, Span]] = []
         for result in results:
             if first.setdefault(result.name.text, result.name) is not result.name:
                 _defined_twice(self.context, "result", result.name, first[result.name.text])
-            found.append((result.name.text, self._result_type(result.type), result.span))
-        return found
+            checked.append((result.name.text, self._result_type(result.type), result.span))
+        return checked
 
     def _result_type(self, type_: ast.Type) -> TensorType | None:
-        found = self._type(type_)
-        if found is None:
+        result = self._type(type_)
+        if result is None:
             return None
-        if not isinstance(found, TensorType):
+        if not isinstance(result, TensorType):
             dtype = type_.dtype.text
             self.context.error(
                 "MU1015",
@@ -212,7 +212,7 @@ class KernelGen:
                 helps=(f"write `{dtype}[]` for a tensor that holds one number",),
             )
             return None
-        if not found.layout.is_row_major:
+        if not result.layout.is_row_major:
             self.context.error(
                 "MU1016",
                 "a result is stored row-major",
@@ -220,10 +220,10 @@ class KernelGen:
                 helps=("leave the layout out; return the transpose (`.T`) for the other order",),
             )
             return None
-        return found
+        return result
 
     def _type(self, type_: ast.Type, *, is_parameter: bool = False) -> Attribute | None:
-        """The dialect's type, or None after an error."""
+        """Convert a type of the AST to a type of the dialect; None after an error."""
         element = DTYPES[type_.dtype.text]
         if type_.shape is None:
             if type_.layout:
@@ -238,19 +238,19 @@ class KernelGen:
         if layout and layout.is_sparse and (problem := sparse_problem(tuple(dims), element)):
             self.context.error("MU1082", problem, type_.span)
             return None
-        found = TensorType.of(dims, element, layout)
-        return None if is_packed(element) and self._is_unpackable(found, type_, is_parameter) else found
+        tensor = TensorType.of(dims, element, layout)
+        return None if is_packed(element) and self._is_unpackable(tensor, type_, is_parameter) else tensor
 
-    def _is_unpackable(self, found: TensorType, type_: ast.Type, is_parameter: bool) -> bool:
-        """Report where numbers that share bytes cannot be had."""
+    def _is_unpackable(self, tensor: TensorType, type_: ast.Type, is_parameter: bool) -> bool:
+        """Report a type whose elements cannot be packed two to a byte; returns whether there was an error."""
         helps: tuple[str, ...] = ()
         if not is_parameter:
-            problem = f"only parameters are {found.dtype}"
+            problem = f"only parameters are {tensor.dtype}"
             helps = ("store it as s8",)
-        elif not found.rank or not found.layout.is_row_major:
-            problem = f"two {found.dtype} share a byte along the last axis, which is contiguous"
-        elif isinstance(last := found.dims[-1], int) and last % 2:
-            problem = f"a last extent of {last} is odd, but two {found.dtype} share a byte along it"
+        elif not tensor.rank or not tensor.layout.is_row_major:
+            problem = f"two {tensor.dtype} share a byte along the last axis, which is contiguous"
+        elif isinstance(last := tensor.dims[-1], int) and last % 2:
+            problem = f"a last extent of {last} is odd, but two {tensor.dtype} share a byte along it"
             helps = (f"pad it to {last + 1}",)
         else:
             return False
@@ -279,7 +279,7 @@ class KernelGen:
         return None
 
     def _quotient(self, extent: ast.Quotient) -> Dim | None:
-        """`K/128` is a number, or a dim of its own that a promise ties to K."""
+        """Convert an extent such as `K/128` to a number, or to a new dim that a promise relates to K."""
         whole, divisor = self._extent(extent.dim), extent.divisor.value
         if divisor < 1:
             self._zero_extent(extent.divisor)
@@ -319,7 +319,7 @@ class KernelGen:
         return LayoutAttr.col_major() if layout.kind == "col_major" else LayoutAttr.row_major()
 
     def _check_dims_bound(self) -> None:
-        """Every run-time dim must be readable off some parameter."""
+        """Report run-time dims and quotients that are an extent of no parameter."""
         mentioned = {
             extent.text
             for param in self.kernel.params
@@ -427,19 +427,19 @@ class KernelGen:
         return True
 
     def _same_shape(self, wanted: Attribute, value: SSAValue, span: Span, place: Span, what: str) -> bool:
-        """Whether a value has the extents of a declared type, and is a tensor if that is one."""
+        """Check that a value has the shape of a declared type; reports an error and returns False if not."""
         got, want = _shape(value.type), _shape(wanted)
         if got != want:
             self.context.error(
                 "MU1012",
                 f"the {what} {got}, but the declared type {want}",
                 span,
-                labels=((place, f"declared as {shown(wanted)}"),),
+                labels=((place, f"declared as {type_text(wanted)}"),),
             )
         return got == want
 
     def _converted(self, gen: ExprGen, value: SSAValue, wanted: Attribute, span: Span) -> Value:
-        """The value at the dtype and layout of `wanted`, whose shape it has."""
+        """Cast a value to the dtype of `wanted`, which has the same shape."""
         if value.type == wanted:
             return value
         return gen.add(span, lambda: CastOp(value, _element(wanted)))
@@ -470,5 +470,5 @@ def _shape(type_: Attribute) -> str:
 
 
 def _element(type_: Attribute) -> ElementType:
-    """The dtype of a type that a program can declare."""
+    """Return the dtype of a type."""
     return DTYPES[dtype_name(Shaped.of(type_).element_type)]

@@ -1,4 +1,4 @@
-"""Text to tokens. One compiled regular expression; comments are kept beside the tokens."""
+"""Split text into tokens and comments by one regular expression."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEYWORDS = frozenset({"kernel", "schedule", "for", "where", "stage", "return", "
 PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : .""".split())  # noqa: SIM905
 MAX_INT = 2**63 - 1
 MAX_ERRORS = 100
-"""Syntax errors reported per run; a file with more of them is something else than a program."""
+"""The most syntax errors reported in a run; a file with more is probably not a program."""
 
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r\n\f\v\ufeff]+)"
@@ -44,12 +44,12 @@ _ADVICE = {
 
 
 def is_name(word: str) -> bool:
-    """Whether a kernel may be called so."""
+    """Whether a word is a legal name of a kernel."""
     return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word) is not None and word not in KEYWORDS
 
 
 class Token(NamedTuple):
-    """`kind` is "name", "int", "float", "shape", "eof", or the text itself for words and punctuation."""
+    """A token; `kind` is "name", "int", "float", "shape", "eof", or the text of a keyword or punctuation."""
 
     kind: str
     text: str
@@ -62,7 +62,7 @@ class Token(NamedTuple):
 
 
 class Comment(NamedTuple):
-    """A comment with its slashes, without its line end."""
+    """A comment with its slashes, without the line end."""
 
     text: str
     start: int
@@ -70,7 +70,7 @@ class Comment(NamedTuple):
 
 
 def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment]]:
-    """All tokens of `source`, ending with one of kind "eof", and all comments.
+    """Split `source` into tokens, the last of kind "eof", and comments.
 
         name    = ( letter | "_" ) { letter | digit | "_" } ;   (* not a reserved word *)
         integer = digit { digit } ;
@@ -78,8 +78,8 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
         shape   = integer "x" integer { "x" integer } ;         (* no spaces within *)
         comment = "//" { any character but a line end } ;
 
-    Characters and numbers that cannot be read are reported to `sink` (MU0002, MU0003); the
-    characters are left out, the numbers come back as zero.
+    Unknown characters (MU0002) and malformed numbers (MU0003) are reported to `sink`; such characters are
+    skipped, such numbers become zero.
     """
     tokens: list[Token] = []
     comments: list[Comment] = []

@@ -1,4 +1,4 @@
-"""Names that a program may use: no reserved word, no dtype, no function, and none twice."""
+"""Generate names that are unique in a program and differ from reserved words, dtypes and functions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mucc.frontend.lexer import KEYWORDS
 
 
 class Names:
-    """Gives names of one scope out."""
+    """Generator of unique names for one scope."""
 
     def __init__(self, *taken: str) -> None:
         self.taken: set[str] = {*KEYWORDS, *DTYPES, *FUNCTIONS, INFINITY, *taken}
 
     def new(self, wanted: str) -> str:
-        """A name like `wanted` that nothing has yet: with a number at its end if need be."""
+        """Return `wanted` as a legal name, with a number at its end if the name is taken."""
         base = re.sub(r"[^A-Za-z0-9_]", "_", wanted).lstrip("_") or "v"
         if base[0].isdigit():
             base = f"v{base}"

@@ -1,6 +1,7 @@
-"""Tokens to a syntax tree by recursive descent. Each method's docstring holds the rules that it reads.
+"""Parse tokens to an AST by recursive descent. The docstring of a method has the grammar rules it parses.
 
-After an error, reading goes on at the next comma, statement or item, so one run reports several.
+After an error, parsing continues at the next comma, statement or item, so that one run reports several
+errors.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from mucc.diagnostics.core import Fix, Span, near_spelling
 from mucc.frontend import ast
 from mucc.frontend.expressions import ExpressionParser
 from mucc.frontend.lexer import KEYWORDS, Token
-from mucc.frontend.stream import ITEM_WORDS, Bail, sure
+from mucc.frontend.stream import ITEM_WORDS, Bail, safe_fix
 
 DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32", "s4", "u4")
 LAYOUTS = ("row_major", "col_major", "strides", "sparse")
 _PROMISES = ("==", "<=", ">=", "<", ">")
-_ENDS = ("name", "}", "eof", *KEYWORDS)  # what may follow a statement
+_ENDS = ("name", "}", "eof", *KEYWORDS)  # kinds of tokens that may follow a statement
 _LOOSE_SHAPE = re.compile(r"[0-9]+(?:\s*x\s*[0-9]+)+(?![\w.])")
 
 
 class Parser(ExpressionParser):
-    """The parser of one source; `program()` reads it all and never raises."""
+    """The parser of one source; `program()` parses it all and never raises."""
 
     def program(self) -> ast.Program:
         """program = { kernel | schedule } ;"""
@@ -37,7 +38,7 @@ class Parser(ExpressionParser):
         return ast.Program(Span(0, len(self.source.text)), tuple(items))
 
     def _misspelt_item(self) -> str:
-        """Report a token that begins no item; go on with the item's word where the token is nearly it."""
+        """Report a token that begins no item; return the keyword it is a misspelling of, or bail."""
         helps, fixes = self.did_you_mean(ITEM_WORDS)
         bail = self.unexpected("'kernel' or 'schedule'", helps=helps, fixes=fixes)
         if not fixes:
@@ -72,7 +73,7 @@ class Parser(ExpressionParser):
             opener = self.expect("{")
         except Bail:
             self.reset_nesting()
-            if self.to_brace():  # the body is still worth reading, for errors of its own
+            if self.to_brace():  # parse the body all the same, to report its errors
                 self.block(self.advance())
             raise
         body, returns, return_span = self.block(opener)
@@ -139,14 +140,14 @@ class Parser(ExpressionParser):
         self.error("MU0006", f"unknown type '{token.text}'", notes=(note,), helps=helps, fixes=fixes)
 
     def _other_dtype(self, token: Token) -> tuple[tuple[str, ...], tuple[Fix, ...]]:
-        """Help and fix for what another framework calls a type, or for a misspelt one."""
+        """Return help and fix for a dtype name of another framework, or for a misspelt dtype."""
         from mucc.frontend import foreign
 
         name = token.text
         if name == "bool":
             return ("store a condition as numbers: `where(condition, 1, 0)`",), ()
         if (same := foreign.DTYPES.get(name)) is not None:
-            return (f"did you mean '{same}'?",), (sure(token.span, same, f"write '{same}'"),)
+            return (f"did you mean '{same}'?",), (safe_fix(token.span, same, f"write '{same}'"),)
         guess = near_spelling(name, DTYPES)
         if guess is None:
             return (), ()
@@ -305,7 +306,7 @@ class Parser(ExpressionParser):
         """setting = name "=" value ;"""
         token = self.token
         if token.kind == ",":
-            fixes = (sure(token.span, "", "remove it"),)
+            fixes = (safe_fix(token.span, "", "remove it"),)
             raise self.unexpected("a setting", helps=("settings need no commas between them",), fixes=fixes)
         if token.text in earlier:
             self.error(
@@ -342,7 +343,7 @@ class Parser(ExpressionParser):
         return ast.ValueArg(self.span_from(start), name, value)
 
     def _loose_shape(self) -> ast.Shape | None:
-        """Report `128 x 256`, which is nearly a shape, and read it as one."""
+        """Report a shape written with spaces, such as `128 x 256`, and parse it as a shape."""
         match = _LOOSE_SHAPE.match(self.source.text, self.token.start)
         if match is None or (shape := "".join(match.group().split())) == match.group():
             return None
@@ -352,8 +353,8 @@ class Parser(ExpressionParser):
             "a shape is written without spaces",
             span,
             helps=(f"write {shape}",),
-            fixes=(sure(span, shape, f"write {shape}"),),
+            fixes=(safe_fix(span, shape, f"write {shape}"),),
         )
         while self.token.start < span.end and self.kind != "eof":
             self.advance()
-        return ast.Shape(span, (1,) * len(shape.split("x")))  # the sizes do not matter any more
+        return ast.Shape(span, (1,) * len(shape.split("x")))  # after an error the sizes do not matter

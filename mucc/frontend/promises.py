@@ -1,4 +1,4 @@
-"""`where` clauses to affine constraints over a kernel's dims."""
+"""Lower `where` clauses to affine constraints over a kernel's dims."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def lower_promises(
     dims: dict[str, int | None],
     quotients: Mapping[str, ast.Quotient],
 ) -> AffineSet | None:
-    """The promises of a kernel as a set over its dims in order; bound dims enter as their values.
+    """Lower the promises of a kernel to an affine set over its dims in order; bound dims become constants.
 
-    A dim of `quotients` times the divisor is the dim that was divided. None where there is no promise. A
-    promise that always holds is left out, one that never does is an error.
+    Each quotient adds the constraint that quotient times divisor equals the divided dim. Promises that always
+    hold are dropped, promises that never hold are reported. Returns None without promises.
     """
     positions = {name: n for n, name in enumerate(dims)}
     constraints: list[AffineConstraintExpr] = []
@@ -73,7 +73,7 @@ def _check_constant(
 def _affine(
     context: Context, expr: ast.DimExpr, dims: dict[str, int | None], positions: dict[str, int]
 ) -> AffineExpr | None:
-    """An affine expression over the positions of the dims, or None after an error."""
+    """Lower arithmetic on dims to an affine expression; None after an error."""
     match expr:
         case ast.IntLit():
             return AffineExpr.constant(expr.value)
@@ -93,23 +93,25 @@ def _affine(
 
 
 def _combined(context: Context, expr: ast.DimBinary, lhs: AffineExpr, rhs: AffineExpr) -> AffineExpr | None:
-    fixed = rhs.value if isinstance(rhs, AffineConstantExpr) else None
+    constant = rhs.value if isinstance(rhs, AffineConstantExpr) else None
     match expr.op:
         case "+":
             return lhs + rhs
         case "-":
             return lhs - rhs
-        case "*" if fixed is not None or isinstance(lhs, AffineConstantExpr):
+        case "*" if constant is not None or isinstance(lhs, AffineConstantExpr):
             return lhs * rhs
-        case "%" if fixed is not None and fixed > 0:
+        case "%" if constant is not None and constant > 0:
             return (
-                AffineExpr.constant(lhs.value % fixed) if isinstance(lhs, AffineConstantExpr) else lhs % fixed
-            )
-        case "/" if fixed is not None and fixed > 0:
-            return (
-                AffineExpr.constant(lhs.value // fixed)
+                AffineExpr.constant(lhs.value % constant)
                 if isinstance(lhs, AffineConstantExpr)
-                else lhs // fixed
+                else lhs % constant
+            )
+        case "/" if constant is not None and constant > 0:
+            return (
+                AffineExpr.constant(lhs.value // constant)
+                if isinstance(lhs, AffineConstantExpr)
+                else lhs // constant
             )
         case _:
             needs = (

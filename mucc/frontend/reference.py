@@ -1,4 +1,4 @@
-"""`mucc docs --card` and `--grammar`: the language on one page, made from what the compiler knows."""
+"""Generate the reference card (`mucc docs --card`) and the tables of docs/language.md from the compiler."""
 
 from __future__ import annotations
 
@@ -87,24 +87,24 @@ mucc.load("f.so"); y, top = m.mlp(x, w1, b, w2, r, 0.5)`, torch tensors.
 
 
 def card() -> str:
-    """The reference card: short enough for a model's context, enough to write correct programs from.
+    """Generate the reference card: the language on one page, short enough for a model's context.
 
-    Paragraphs and points are one line each: line breaks are tokens that say nothing.
+    Paragraphs and list items are one line each, because line breaks cost tokens.
     """
     from mucc.frontend.functions import FUNCTIONS
     from mucc.kernels.registry import kinds
 
-    alike: dict[str, list[str]] = {}
+    names_by_params: dict[str, list[str]] = {}
     for function in (f for overloads in FUNCTIONS.values() for f in overloads):
-        alike.setdefault(", ".join(p.brief for p in function.params), []).append(function.name)
-    functions = "; ".join(f"{' '.join(names)}({params})" for params, names in alike.items())
+        names_by_params.setdefault(", ".join(p.brief for p in function.params), []).append(function.name)
+    functions = "; ".join(f"{' '.join(names)}({params})" for params, names in names_by_params.items())
     schedules = "\n".join(kind.card().rstrip() for kind in kinds() if kind.has_schedule)
     blocks = _CARD.replace("{functions}", functions).replace("{schedules}", schedules).split("```")
     return "```".join(block if i % 2 else _joined(block) for i, block in enumerate(blocks))
 
 
 def function_table() -> str:
-    """Every function with its meaning, as a Markdown table: the one in docs/language.md."""
+    """Generate the Markdown table of functions in docs/language.md."""
     from mucc.frontend.functions import FUNCTIONS
 
     lines = ["| function | meaning |", "|---|---|"]
@@ -115,7 +115,7 @@ def function_table() -> str:
 
 
 def settings_table() -> str:
-    """Every setting of schedules with its values, as a Markdown table: the one in docs/language.md."""
+    """Generate the Markdown table of schedule settings in docs/language.md."""
     from mucc.dialects.mu.settings import SETTINGS
 
     rows = (f"| `{setting.name}` | {setting.meaning} |\n" for setting in SETTINGS.values())
@@ -123,7 +123,7 @@ def settings_table() -> str:
 
 
 def _joined(text: str) -> str:
-    """Markdown whose paragraphs and points are one line each."""
+    """Join each paragraph and list item of a Markdown text to one line."""
     lines: list[str] = []
     for line in text.split("\n"):
         if line and lines and lines[-1] and not line.startswith(("*", "#")) and lines[-1][0] != "#":

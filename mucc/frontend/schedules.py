@@ -1,6 +1,6 @@
-"""Schedules to `mu.schedule` operations: names, settings and the form of their values.
+"""Generate `mu.schedule` operations: check names, settings and the form of their values.
 
-What is legal on a target is checked where the target is known, by the legalisation passes.
+Passes that know the target, `legalize_*`, check whether values are legal on it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from xdsl.ir import Attribute
 
 from mucc.diagnostics.core import Applicability
 from mucc.dialects.mu.schedule import ScheduleOp
-from mucc.dialects.mu.settings import SETTINGS, Argument, Fault, Number, Sizes, Value, Word
+from mucc.dialects.mu.setting_kinds import Argument, Fault, Number, Sizes, Value, Word
+from mucc.dialects.mu.settings import SETTINGS
 from mucc.frontend import ast
 from mucc.frontend.context import Context
 
 _NUMBERED = re.compile("s[0-9]+")
-"""Names that stage formation gives to stages that have no other; it knows which of them exist."""
+"""Names that stage formation gives to unnamed stages. Whether such a stage exists is checked there."""
 
 
 def lower_schedules(context: Context, program: ast.Program) -> list[ScheduleOp]:
-    """All schedules that have no error."""
+    """Generate an op for each schedule without errors, and report the others."""
     kernels = {k.name.text: k for k in program.kernels}
     seen: dict[tuple[str, str, str], ast.Schedule] = {}
     ops: list[ScheduleOp] = []
@@ -89,8 +90,8 @@ def _unknown_stage(context: Context, kernel: ast.Kernel, stage: ast.Ident, stage
 
 
 def _settings(context: Context, schedule: ast.Schedule) -> dict[str, Attribute]:
-    """The settings of a schedule that have no error; what is left to the compiler is left out."""
-    found: dict[str, Attribute] = {}
+    """The values of all correct settings that are not left to the compiler; errors are reported."""
+    values: dict[str, Attribute] = {}
     for setting in schedule.settings:
         name = setting.name.text
         if (known := SETTINGS.get(name)) is None:
@@ -103,12 +104,12 @@ def _settings(context: Context, schedule: ast.Schedule) -> dict[str, Attribute]:
         for fault in faults:
             _report(context, "MU1044", fault)
         if value is not None:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _report(context: Context, code: str, fault: Fault) -> None:
-    """Report what is wrong in a schedule. Whatever a word is mended into, results stay the same."""
+    """Report an error in a schedule. A spelling fix is safe to apply: schedules do not change results."""
     if fault.known:
         sure = Applicability.MACHINE_APPLICABLE
         context.unknown(
@@ -119,7 +120,7 @@ def _report(context: Context, code: str, fault: Fault) -> None:
 
 
 def _value(value: ast.Value) -> Value:
-    """A value of the tree as settings read it."""
+    """Convert a value of the AST to the form that settings read."""
     match value:
         case ast.Shape():
             return Sizes(value.values, value.span)

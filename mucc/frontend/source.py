@@ -1,7 +1,7 @@
-"""`mu` IR back to `.mcu` text: canonical, readable, and equal IR again when it is parsed.
+"""Print `mu` IR as `.mcu` text, formatted canonically; parsing the text gives equal IR.
 
-A value that is used once becomes part of the expression that uses it, as long as that stays short; every
-other one gets a name.
+A value with a single use is printed inside the expression that uses it if that stays short; other values get
+names.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import TransposeOp
-from mucc.dialects.mu.types import TensorType, dtype_name
 from mucc.frontend import ast
+from mucc.frontend.context import type_text
 from mucc.frontend.exprtext import expr_text
 from mucc.frontend.formatter import format_source
 from mucc.frontend.names import Names
 from mucc.frontend.spelling import NOWHERE, SourceError, spell
 
 LONGEST = 64
-"""Columns of an expression that is still written within another one."""
+"""The most columns of an expression that is printed inside another one."""
 
 LAST = 88
-"""The same for the one value that a kernel returns."""
+"""The most columns of the expression of a kernel's single returned value."""
 
 DEEPEST = 12
-"""Operations within one another in a statement."""
+"""The most levels of nested operations in a statement."""
 
 
 def module_text(module: ModuleOp, comment: str = "") -> str:
-    """The program of a module's kernels, in the canonical layout; `comment` goes before it.
+    """Print a module's kernels as a program, after `comment`.
 
-    Raises SourceError for operations that only compilation makes.
+    Raises SourceError for operations that the language lacks, such as those that only passes create.
     """
     kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
     head = "".join(f"// {line}".rstrip() + "\n" for line in comment.splitlines())
@@ -44,13 +44,11 @@ def module_text(module: ModuleOp, comment: str = "") -> str:
 
 
 def kernel_text(kernel: KernelOp) -> str:
-    """One kernel, its statements on one line each."""
-    return _Writer(kernel).text()
+    """Print a kernel, each statement on one line."""
+    return _KernelPrinter(kernel).text()
 
 
-class _Writer:
-    """Writes one kernel."""
-
+class _KernelPrinter:
     def __init__(self, kernel: KernelOp):
         self.kernel = kernel
         parameters = [n.data for n in kernel.arg_names]
@@ -105,7 +103,7 @@ class _Writer:
         self.exprs[value], self.depths[value] = ast.Name(NOWHERE, name), 0
 
     def _stays(self, op: Operation, expr: ast.Expr, depth: int) -> bool:
-        """Whether a value is written where it is used."""
+        """Whether a value is printed inside the expression that uses it."""
         if isinstance(op, ConstantOp):
             return True
         uses = list(op.results[0].uses)
@@ -113,8 +111,3 @@ class _Writer:
             return isinstance(op, TransposeOp) and isinstance(expr, ast.Transpose) and depth == 1
         alone = isinstance(end := uses[0].operation, ReturnOp) and len(end.values) == 1
         return len(expr_text(expr)) <= (LAST if alone else LONGEST)
-
-
-def type_text(type: Attribute) -> str:
-    """A type as a program declares it."""
-    return str(type) if isinstance(type, TensorType) else dtype_name(type)

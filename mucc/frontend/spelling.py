@@ -1,4 +1,4 @@
-"""How each operation of `mu` is written in the language."""
+"""Convert operations of `mu` to expressions of the language."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!
 
 
 class SourceError(Exception):
-    """IR that the language has no words for."""
+    """The language has no syntax for this IR."""
 
 
 def spell(op: Operation, operands: Sequence[ast.Expr]) -> ast.Expr:
-    """An operation as an expression of its operands. Raises SourceError where the language has none."""
+    """Convert an operation to an expression of its operands. Raises SourceError if the language has none."""
     if isinstance(op, ElementwiseOp):
         return _elementwise(op, operands)
     if (speller := SPELLERS.get(type(op))) is None:
@@ -93,14 +93,14 @@ def _binary(sign: str, lhs: ast.Expr, rhs: ast.Expr) -> ast.Expr:
 
 
 def call(function: str, *operands: ast.Expr | ast.List, **options: ast.Expr | ast.List) -> ast.Expr:
-    """`function(operands, name=option)`."""
+    """Build a call `function(operands, name=option)`."""
     given = [ast.Argument(NOWHERE, None, o) for o in operands]
     named = [ast.Argument(NOWHERE, ast.Ident(NOWHERE, n), v) for n, v in options.items()]
     return ast.Call(NOWHERE, ast.Ident(NOWHERE, function), (*given, *named))
 
 
 def number(value: float) -> ast.Expr:
-    """A number as the language writes it. Raises SourceError for NaN."""
+    """Build a number literal. Raises SourceError for NaN."""
     if math.isnan(value):
         raise SourceError("NaN has no text")
     size = abs(value)
@@ -113,32 +113,32 @@ def number(value: float) -> ast.Expr:
 
 
 def word(text: str) -> ast.Expr:
-    """A word such as a dtype."""
+    """Build a word, such as a dtype."""
     return ast.Name(NOWHERE, text)
 
 
 def dim(extent: Dim) -> ast.Expr:
-    """An extent within an expression."""
+    """Build an extent: a number or the name of a dim."""
     return number(extent) if isinstance(extent, int) else word(extent)
 
 
 def ints(values: Sequence[int]) -> ast.Expr | ast.List:
-    """One integer, or several in brackets."""
+    """Build an integer, or a list of several."""
     return number(values[0]) if len(values) == 1 else ast.List(NOWHERE, tuple(values))
 
 
 def shape(dims: Sequence[Dim]) -> ast.List:
-    """Extents in brackets."""
+    """Build a list of extents."""
     return ast.List(NOWHERE, tuple(d if isinstance(d, int) else ast.Ident(NOWHERE, d) for d in dims))
 
 
 def result_shape(op: Operation) -> ast.List:
-    """The extents of an operation's result."""
+    """Build the list of the extents of an operation's result."""
     return shape(Shaped.of(op.results[0].type).dims)
 
 
 def given(values: dict[str, tuple[ast.Expr | ast.List, bool]]) -> dict[str, ast.Expr | ast.List]:
-    """Options without those that have their default."""
+    """Drop options that have their default."""
     return {name: value for name, (value, is_default) in values.items() if not is_default}
 
 
@@ -176,7 +176,7 @@ def _reduce(op: ReduceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
 
 
 def axis_option(axes: Sequence[int], rank: int) -> dict[str, ast.Expr | ast.List]:
-    """`axis=...`, left out where all axes are meant."""
+    """Build the option `axis=...`, empty for all axes."""
     return {} if len(axes) == rank else {"axis": ints(axes)}
 
 
@@ -269,14 +269,14 @@ def _arg_reduce(op: ArgReduceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
 
 
 def _geometry(numbers: dict[str, tuple[Sequence[int], int]]) -> dict[str, ast.Expr | ast.List]:
-    """Numbers for each spatial axis, one where all are alike, none where they have their default."""
-    found: dict[str, ast.Expr | ast.List] = {}
+    """Build options from numbers for each spatial axis: one number if all are equal, none for the default."""
+    options: dict[str, ast.Expr | ast.List] = {}
     for name, (values, default) in numbers.items():
         if len(set(values)) > 1:
-            found[name] = ints(values)
+            options[name] = ints(values)
         elif values[0] != default:
-            found[name] = number(values[0])
-    return found
+            options[name] = number(values[0])
+    return options
 
 
 def _convolution(op: ConvOp | ConvTransposeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
@@ -329,7 +329,7 @@ def _log_sum(op: LogSumExpOp, operands: Sequence[ast.Expr]) -> ast.Expr:
 
 
 _EPS = 1e-5
-"""What normalisations add to the variance where nothing else is said."""
+"""The default epsilon of normalisations."""
 
 
 def _normalize(op: NormalizeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
@@ -392,4 +392,4 @@ SPELLERS: dict[type[Operation], Speller] = {
     s.IotaOp: _iota,
     s.FullOp: _full,
 }
-"""How each operation is written."""
+"""The function that converts each operation other than elementwise ones."""

@@ -1,4 +1,4 @@
-"""The parser's cursor: tokens, expectations, and recovery from errors."""
+"""The parser's cursor over tokens, with error reporting and recovery."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ STATEMENT_WORDS = ("return", "stage", *ITEM_WORDS)
 
 
 class Bail(Exception):
-    """Unwinds to the nearest point of recovery; the error has been reported before it is raised."""
+    """Parsing continues at the nearest point of recovery; the error is reported before this is raised."""
 
 
 class Stream:
-    """A cursor over the tokens of one source; every error goes to `sink`, one per token at most."""
+    """A cursor over the tokens of one source; errors go to `sink`, at most one per token."""
 
     def __init__(self, source: Source, sink: DiagnosticSink):
         self.source = source
@@ -35,7 +35,7 @@ class Stream:
 
     @property
     def findings(self) -> list[Diagnostic]:
-        """All diagnostics so far in the order of the text."""
+        """All diagnostics so far, in the order of the text."""
         return sorted(self.sink.diagnostics, key=lambda d: d.span.start if d.span else 0)
 
     @property
@@ -47,15 +47,15 @@ class Stream:
         return self.tokens[self.position].kind
 
     def kind_after(self, n: int) -> str:
-        """The kind of the token `n` further on; "eof" past the end."""
+        """Return the kind of the token `n` positions ahead; "eof" past the end."""
         return self.tokens[min(self.position + n, len(self.tokens) - 1)].kind
 
     def span_from(self, start: int) -> Span:
-        """From the character offset `start` to the end of the last token read."""
+        """Build the span from the character offset `start` to the end of the last consumed token."""
         return Span(start, max(start, self.tokens[self.position - 1].end if self.position else start))
 
     def advance(self) -> Token:
-        """Step over a token and give it; the last one, "eof", stays."""
+        """Consume and return a token; the last one, "eof", is never consumed."""
         token = self.tokens[self.position]
         if token.kind != "eof":
             self.position += 1
@@ -98,17 +98,17 @@ class Stream:
 
     def unexpected(self, expected: str, *, helps: tuple[str, ...] = (), fixes: tuple[Fix, ...] = ()) -> Bail:
         return self.error(
-            "MU0001", f"expected {expected}, found {shown(self.token)}", helps=helps, fixes=fixes
+            "MU0001", f"expected {expected}, found {token_text(self.token)}", helps=helps, fixes=fixes
         )
 
     def expect(self, kind: str, what: str = "") -> Token:
-        """Step over a token of this kind, or report what was expected and bail."""
+        """Consume a token of this kind. Raises Bail after reporting any other token."""
         if self.kind != kind:
             raise self.unexpected(what or f"'{kind}'")
         return self.advance()
 
     def name(self, what: str) -> Ident:
-        """A name that is declared or referred to; a reserved word is reported (MU0005) and taken as one."""
+        """Consume a name; a reserved word is reported (MU0005) and taken as a name."""
         token = self.token
         if token.kind in KEYWORDS:
             self.error(
@@ -122,16 +122,16 @@ class Stream:
         return Ident(self.advance().span, token.text)
 
     def did_you_mean(self, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Fix, ...]]:
-        """Help and fix for a current token that looks like a misspelt one of `words` of the grammar."""
+        """Return help and fix if the current token is a misspelling of one of `words`."""
         guess = near_spelling(self.token.text, words)
         if guess is None:
             return (), ()
-        return (f"did you mean '{guess}'?",), (sure(self.token.span, guess, f"write '{guess}'"),)
+        return (f"did you mean '{guess}'?",), (safe_fix(self.token.span, guess, f"write '{guess}'"),)
 
     # Brackets and recovery
 
     def close(self, opener: Token, separator: str = "", helps: tuple[str, ...] = ()) -> Token:
-        """Step over the bracket that closes `opener`, or report it as missing and bail."""
+        """Consume the bracket that closes `opener`. Raises Bail after reporting a missing one."""
         closer = CLOSERS[opener.kind]
         if self.kind == closer:
             return self.advance()
@@ -140,21 +140,21 @@ class Stream:
                 "MU0004",
                 f"'{opener.kind}' is never closed",
                 opener.span,
-                labels=((self.token.span, f"expected '{closer}' before {shown(self.token)}"),),
+                labels=((self.token.span, f"expected '{closer}' before {token_text(self.token)}"),),
             )
         raise self.unexpected(f"{separator}'{closer}'", helps=helps)
 
     def items(self, opener: Token, item: Callable[[], T], empty: bool = True) -> tuple[T, ...]:
-        """Items with commas between them up to the closing bracket; a comma may follow the last.
+        """Parse comma-separated items up to the closing bracket; a trailing comma is allowed.
 
-        An item with an error is left out, and reading goes on at the next comma.
+        An item with an error is dropped, and parsing continues at the next comma.
         """
         closer = CLOSERS[opener.kind]
-        found: list[T] = []
+        parsed: list[T] = []
         failed = False
-        while self.kind != closer or not (empty or found or failed):
+        while self.kind != closer or not (empty or parsed or failed):
             try:
-                found.append(item())
+                parsed.append(item())
                 if self.kind == closer:
                     break
                 if not self.accept(","):
@@ -164,10 +164,10 @@ class Stream:
                 if not self._to_next_item(closer):
                     raise
         self.advance()
-        return tuple(found)
+        return tuple(parsed)
 
     def _to_next_item(self, closer: str) -> bool:
-        """Skip to just behind the next comma, or to `closer`; False where neither comes."""
+        """Skip past the next comma, or to `closer`; returns False if neither comes."""
         depth = 0
         while not self._at_boundary():
             kind = self.kind
@@ -190,7 +190,7 @@ class Stream:
         return self.kind in (*STATEMENT_WORDS, "{", "}", "eof") or self.starts_assignment()
 
     def starts_assignment(self) -> bool:
-        """Whether a line begins here with `name =` and what follows is not an argument list."""
+        """Whether the current token begins a line with `name =`, outside a list of arguments."""
         if self.kind != "name" or self.kind_after(1) != "=" or self.position == 0:
             return False
         before = self.tokens[self.position - 1]
@@ -200,7 +200,7 @@ class Stream:
         )
 
     def to_statement(self) -> None:
-        """Skip to where a statement may begin, or to the end of the block."""
+        """Skip to the next token that may begin a statement, or to the end of the block."""
         depth = 0
         while self.kind not in (*STATEMENT_WORDS, "eof"):
             kind = self.kind
@@ -213,7 +213,7 @@ class Stream:
             self.advance()
 
     def to_brace(self) -> bool:
-        """Skip to the opening brace of the current item; False where the next item or the end comes first."""
+        """Skip to the opening brace of the current item; returns False if there is none."""
         while self.kind not in (*ITEM_WORDS, "eof"):
             if self.kind == "{":
                 return True
@@ -221,13 +221,13 @@ class Stream:
         return False
 
 
-def sure(span: Span, replacement: str, message: str) -> Fix:
-    """An edit that a tool may apply: only one text can have been meant."""
+def safe_fix(span: Span, replacement: str, message: str) -> Fix:
+    """Build a fix that tools may apply automatically."""
     return Fix(span, replacement, message, Applicability.MACHINE_APPLICABLE)
 
 
-def shown(token: Token) -> str:
-    """A token as messages show it."""
+def token_text(token: Token) -> str:
+    """Print a token for messages."""
     if token.kind == "eof":
         return "the end of the file"
     return f"'{token.text if len(token.text) <= 32 else token.text[:29] + '...'}'"

@@ -18,7 +18,8 @@ from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.settings import Chosen, Setting
+from mucc.dialects.mu.setting_kinds import Setting
+from mucc.dialects.mu.settings import Chosen
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.workload import Workload

@@ -1,5 +1,6 @@
-"""What all resolved kernels share: the host program, workspace, nodes of kernels, views of operands.
+"""The part of the `cutlass` dialect that all kinds of kernels share.
 
-`ops` (the program, and the base of device kernels), `nodes` (what a kernel does for each element),
-`attributes`, `views` (how operands are read). The dialect, with all kernels, is `mucc.kernels.dialect`.
+`ops` (the host program, workspace tensors, the base of device kernels), `nodes` (loads, stores and
+computation for each element), `attributes`, `views` (views of operands). The whole dialect is
+`mucc.kernels.dialect`.
 """

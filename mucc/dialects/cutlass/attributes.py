@@ -1,4 +1,4 @@
-"""Attributes that kinds of kernels share: lists of extents, promises that the compiler derived."""
+"""Attributes that kinds of kernels share: lists of extents, requirements on run-time dims."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 def dims_of(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
-    """The extents of a list."""
+    """Convert a list of extents to Python values."""
     return tuple(d.data for d in attr)
 
 
 def dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
-    """A list of extents as an attribute."""
+    """Convert extents to an attribute."""
     return ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
 
 
 def parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
-    """Read a list of extents in square brackets."""
+    """Parse a list of extents in square brackets."""
     return ArrayAttr(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_extent(parser)))
 
 
 @irdl_attr_definition
 class RequirementAttr(ParametrizedAttribute):
-    """A promise that the compiler derived: `dim` is a multiple of `multiple`, because of `reason`."""
+    """A requirement derived by the compiler: `dim` must be a multiple of `multiple`, because of `reason`."""
 
     name = "cutlass.requirement"
 

@@ -1,14 +1,15 @@
-"""The nodes inside a device kernel: what is loaded, computed and stored for each element.
+"""Nodes inside a device kernel: loads, computation and stores for each element.
 
-A contraction's epilogue is a graph of visitor nodes named after CUTLASS's own; each node's result is
-one f32 per element of the tile (bool conditions exist only inside compute bodies).
+The base classes are for all kinds of kernels; each kind adds nodes of its own, such as those of CUTLASS's
+epilogue visitor trees in gemm. A node's result is one f32 per element of the kernel's space. Bools and
+integers exist only inside compute bodies.
 """
 
 from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     Float32Type,
@@ -34,12 +35,9 @@ from mucc.dialects.mu.ops.reduction import ReductionAttr
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import TensorType
 
-if TYPE_CHECKING:
-    pass
-
 
 class LoadNode(FormattedOp, ABC):
-    """Reads one f32 per element from a tensor or a run-time scalar."""
+    """Load one f32 per element from a tensor or a run-time scalar."""
 
     source = operand_def()
     result = result_def(Float32Type)
@@ -53,7 +51,7 @@ class LoadNode(FormattedOp, ABC):
 
 
 def are_bits(value: SSAValue) -> bool:
-    """Whether a number that a map or reduction kernel stores is an s32, as its bits."""
+    """Whether a stored f32 holds the bits of an s32 (see `BitsOp`)."""
     match op := value.owner:
         case LoadOp():
             return isinstance(op.source.type, TensorType) and op.source.type.dtype == "s32"
@@ -67,7 +65,7 @@ def are_bits(value: SSAValue) -> bool:
 
 
 class StoreNode(FormattedOp, ABC):
-    """Writes one value per element, or a reduction of them, to a tensor."""
+    """Store one value per element, or a reduction of the values, to a tensor."""
 
     value = operand_def(Float32Type)
     destination = operand_def(TensorType)
@@ -79,7 +77,7 @@ class StoreNode(FormattedOp, ABC):
 
 
 class ValueNode(FormattedOp, ABC):
-    """A value for each element that the kernel computes across elements: an accumulator, a running sum."""
+    """A value per element that the kernel itself computes, such as an accumulator or a running sum."""
 
     result = result_def(Float32Type)
 
@@ -87,20 +85,23 @@ class ValueNode(FormattedOp, ABC):
 
     @property
     def number(self) -> int:
-        """Its place among several such values: bodies take them in this order, before what is loaded."""
+        """The position among the kernel's value nodes, which compute bodies take in order, before loads."""
         return 0
 
 
 @irdl_op_definition
 class LoadOp(LoadNode):
-    """In map and reduce kernels: an element of a tensor, broadcast to the space."""
+    """Load the element of a tensor that broadcasts to each point of the space of a map or reduce kernel."""
 
     name = "cutlass.load"
 
 
 @irdl_op_definition
 class BitsOp(ElementwiseOp):
-    """The bits of an f32 as an s32, or back: kernels load, move and store integers of 32 bits so."""
+    """Reinterpret the bits of an f32 as an s32, or back.
+
+    Values between nodes are f32, so kernels load, pass and store s32 elements as f32 with the same bits.
+    """
 
     name = "cutlass.bits"
 
@@ -116,7 +117,7 @@ class BitsOp(ElementwiseOp):
 
 @irdl_op_definition
 class ComputeOp(FormattedOp):
-    """A pure function of scalars applied per element (Sm90Compute)."""
+    """Apply a pure function of scalars to each element (CUTLASS: `Sm90Compute`)."""
 
     name = "cutlass.compute"
 
@@ -156,7 +157,7 @@ class YieldOp(FormattedOp):
 
 
 class ScatterNode(StoreNode, ABC):
-    """Writes rows of values where `rows`, an s32 tensor, says."""
+    """Store each row of values to the row of `destination` whose index is in `rows`, an s32 tensor."""
 
     value = operand_def(Float32Type)
     destination = operand_def(TensorType)
@@ -172,12 +173,14 @@ class ScatterNode(StoreNode, ABC):
 
 @irdl_op_definition
 class StoreOp(StoreNode):
-    """In map kernels: an element of an output."""
+    """Store an element of an output of a map kernel."""
 
     name = "cutlass.store"
 
 
 class ReductionNode(StoreNode, ABC):
+    """Store a reduction of the values."""
+
     kind = prop_def(ReductionAttr)
 
     FORMAT: ClassVar[str] = "$kind $value `,` $destination attr-dict `:` type($destination)"
@@ -187,4 +190,4 @@ class ReductionNode(StoreNode, ABC):
 
 
 NODES = (LoadOp, StoreOp, ComputeOp, BitsOp, YieldOp)
-"""The nodes that kernels of several kinds have."""
+"""The nodes that several kinds of kernels use."""

@@ -1,4 +1,4 @@
-"""Resolved kernels: one op per device kernel, inside a host program that launches them in order."""
+"""The host program that launches device kernels in order, and the base of their ops."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 @irdl_op_definition
 class ProgramOp(EntryOp):
-    """A host entry: parameters, then outputs as destinations; workspace, then launches in order.
+    """A host entry point: arguments are parameters, then outputs; the body launches kernels in order.
 
-    `slots` holds, once the workspace is planned, the types of the values that share each slot.
+    After workspace planning, `slots` has the types of the values that share each slot of the workspace.
     """
 
     name = "cutlass.program"
@@ -84,7 +84,7 @@ class ProgramOp(EntryOp):
 
 @irdl_op_definition
 class WorkspaceOp(FormattedOp):
-    """A tensor in the workspace; `slot` is set once the workspace is planned."""
+    """Allocate a tensor in the workspace; workspace planning sets `slot`."""
 
     name = "cutlass.workspace"
 
@@ -101,7 +101,10 @@ class WorkspaceOp(FormattedOp):
 
 
 class DeviceKernelOp(FormattedOp, ABC):
-    """Base of the ops that become one device kernel each. Regions read outer tensors directly."""
+    """Base of the ops that become one device kernel each.
+
+    The region reads tensors of the program directly.
+    """
 
     stage = prop_def(StringAttr)
     body = region_def("single_block")

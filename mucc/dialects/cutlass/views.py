@@ -1,4 +1,4 @@
-"""Tracing a view back to the memory that it looks into."""
+"""Trace views of operands back to the tensors in memory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mucc.dialects.mu.types import Dim, Shaped
 
 
 class Indexed(NamedTuple):
-    """An axis of a view that walks along axis `axis` of an index tensor, which names rows of the base."""
+    """An axis of a view that is axis `axis` of an index tensor of row indices."""
 
     axis: int
 
 
 class View(NamedTuple):
-    """How a value looks into `base`.
+    """A value as a view of the tensor `base`.
 
-    `axes[i]` is the base axis behind axis i of the view, None for an inserted axis of extent 1. Where rows
-    are gathered, `rows` is the index tensor that names them, and `row_axis` the base axis that it walks.
+    `axes[i]` is the axis of `base` that axis i of the view maps to, None for an inserted axis of extent 1. In
+    a gather, `rows` is the index tensor, and `row_axis` the axis of `base` that it indexes.
     """
 
     base: SSAValue
@@ -35,7 +35,7 @@ class View(NamedTuple):
 
 
 def view_of(value: SSAValue) -> View:
-    """Follow axes in another order and inserted ones back to a program argument or a workspace tensor."""
+    """Trace transposes, permutations, inserted axes and gathers back to an argument or a workspace tensor."""
     match value.owner:
         case TransposeOp() as op:
             inner = view_of(op.operand)

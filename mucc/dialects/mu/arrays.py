@@ -1,7 +1,6 @@
-"""The little that the interpreters need beyond what NumPy and torch spell alike.
+"""Array functions of the interpreters for which NumPy and torch differ.
 
-Interpreters compute in float64 on whichever array library the inputs come from: NumPy on a CPU,
-torch where large sizes want a GPU.
+Interpreters compute in float64 with the array library of their inputs: NumPy on a CPU, torch on a CPU or GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class NarrowFloat(NamedTuple):
-    """A float of 8 bits: bits of mantissa, exponent of the smallest normal number, largest finite number."""
+    """An 8-bit float: bits of mantissa, exponent of the smallest normal number, largest finite number."""
 
     mantissa: int
     exponent: int
@@ -29,41 +28,41 @@ INTEGERS = {"s4": (-8, 7), "u4": (0, 15), "s8": (-128, 127), "u8": (0, 255), "s3
 
 
 def to_tf32(arrays: Arrays, value: Any) -> Any:
-    """The nearest numbers of 10 bits of mantissa, as far as f32 has them."""
+    """Round to tf32: 10 bits of mantissa, and the exponents of f32."""
     xp, single = arrays.xp, arrays.round_to(value, "f32")
     mantissa, exponent = xp.frexp(single)
     return xp.where(xp.isfinite(single), xp.ldexp(xp.round(mantissa * 2.0**11), exponent - 11), single)
 
 
 def unpacked(xp: Any, bytes: Any, dtype: str) -> Any:
-    """The integers of 4 bits in bytes (whole numbers of either sign): twice as many along the last axis."""
+    """Unpack 4-bit integers from bytes, signed or unsigned; the last axis doubles."""
     halves = xp.stack((bytes, xp.floor(bytes / 16)), -1).reshape((*bytes.shape[:-1], 2 * bytes.shape[-1]))
     least = INTEGERS[dtype][0]
     return xp.remainder(halves - least, 16) + least
 
 
 class Arrays(Protocol):
-    """One array library. `xp` holds the functions that NumPy and torch name and call alike."""
+    """An array library. `xp` is the module, for functions that NumPy and torch have in common."""
 
     xp: ModuleType
 
     def float64(self, value: Any) -> Any:
-        """A float64 array of the values."""
+        """Convert to a float64 array."""
         ...
 
     def round_to(self, value: Any, dtype: str) -> Any:
-        """Round to f32, and on to a narrower dtype if asked (nearest, ties to even); return float64.
+        """Round to f32, then to `dtype` (nearest, ties to even); return float64.
 
-        Kernels compute in f32, so that this is what a store of 8 or 16 bits rounds. What e4m3, e5m2 and
-        integers cannot hold becomes the nearest number that they hold, and NaN becomes the integer 0. s32 is
-        not rounded to f32 first: sums of integers are exact.
+        This is what a kernel's store does: kernels compute in f32. Values out of range of e4m3, e5m2 and
+        integers saturate, and NaN becomes the integer 0. For s32 there is no rounding to f32: integer sums
+        are exact.
         """
         ...
 
     def erf(self, value: Any) -> Any: ...
 
     def whole(self, value: Any) -> Any:
-        """Whole numbers as integers of 64 bits; bools as they are."""
+        """Convert to int64; bools stay bools."""
         ...
 
     def reduce(self, kind: str, value: Any, axes: Sequence[int]) -> Any:
@@ -71,27 +70,27 @@ class Arrays(Protocol):
         ...
 
     def permute(self, value: Any, order: Sequence[int]) -> Any:
-        """The axes in another order."""
+        """Permute the axes."""
         ...
 
     def take_along(self, value: Any, index: Any, axis: int) -> Any:
-        """The elements along an axis that an array of whole numbers names."""
+        """Take elements along an axis by index, as `numpy.take_along_axis`."""
         ...
 
     def full(self, shape: Sequence[int], value: float) -> Any: ...
 
     def repeat(self, value: Any, count: int, axis: int) -> Any:
-        """Each element along an axis so many times."""
+        """Repeat each element along an axis `count` times."""
         ...
 
 
 def wrapped(arrays: Arrays, value: Any) -> Any:
-    """Whole numbers as integers of 32 bits, which wrap around, in float64."""
+    """Wrap whole numbers around to 32-bit integers; return float64."""
     return arrays.float64((arrays.whole(value) + 2**31) % 2**32 - 2**31)
 
 
 class NumpyArrays:
-    """NumPy."""
+    """`Arrays` of NumPy."""
 
     def __init__(self) -> None:
         import numpy
@@ -155,7 +154,7 @@ class NumpyArrays:
 
 
 class TorchArrays:
-    """torch, on the device where the inputs live."""
+    """`Arrays` of torch, on the device of the inputs."""
 
     def __init__(self, device: Any) -> None:
         self.xp: Any = importlib.import_module("torch")
@@ -212,7 +211,7 @@ class TorchArrays:
 
 
 def arrays_for(*values: Any) -> Arrays:
-    """The library that the values belong to: torch when one is a torch tensor, else NumPy."""
+    """Choose the library of the values: torch if one is a torch tensor, otherwise NumPy."""
     for value in values:
         if type(value).__module__.partition(".")[0] == "torch":
             return TorchArrays(value.device)

@@ -1,4 +1,4 @@
-"""Canonical forms of `mu` operations."""
+"""Canonicalisation patterns of the `mu` dialect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DoubleTranspose(RewritePattern):
 
 
 class TransposedProduct(RewritePattern):
-    """`transpose(matmul(a, b))` -> `matmul(transpose(b), transpose(a))`, if nobody else reads the product."""
+    """`transpose(matmul(a, b))` -> `matmul(transpose(b), transpose(a))`, if the product has no other use."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, TransposeOp):
@@ -41,15 +41,15 @@ class TransposedProduct(RewritePattern):
         if any(isinstance(use.operation, TransposeOp) for use in op.result.uses):
             return
         rhs, lhs = TransposeOp(product.rhs), TransposeOp(product.lhs)
-        turned = MatmulOp(rhs, lhs, product.compute, product.acc)
+        transposed = MatmulOp(rhs, lhs, product.compute, product.acc)
         # The view was column-major, the new product is row-major: a new value of its own type.
-        rewriter.insert((rhs, lhs, turned))
-        rewriter.replace_all_uses_with(op.result, turned.result, safe_erase=False)
+        rewriter.insert((rhs, lhs, transposed))
+        rewriter.replace_all_uses_with(op.result, transposed.result, safe_erase=False)
         rewriter.erase(op)
 
 
 class PinnedView(RewritePattern):
-    """`pin(regroup(x))` -> `regroup(pin(x))`: the elements of a computed x are stored once, in that order."""
+    """`pin(regroup(x))` -> `regroup(pin(x))` for a computed x, whose elements are then stored only once."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, PinOp) or not isinstance(view := op.operand.owner, RegroupOp):
@@ -60,8 +60,8 @@ class PinnedView(RewritePattern):
         rewriter.replace(op, [pin, RegroupOp(pin, Shaped.of(op.result.type).dims)])
 
 
-def _same(op: e.ElementwiseOp, value: SSAValue) -> SSAValue | None:
-    return value if value.type == op.result.type else None
+def _keeps_type(op: e.ElementwiseOp, value: SSAValue) -> bool:
+    return value.type == op.result.type
 
 
 class NeutralOperand(RewritePattern):
@@ -73,9 +73,9 @@ class NeutralOperand(RewritePattern):
         if not isinstance(op, e.AddOp | e.SubOp | e.MulOp | e.DivOp):
             return
         neutral = self.NEUTRAL[type(op)]
-        if _constant(op.rhs) == neutral and _same(op, op.lhs):
+        if _constant(op.rhs) == neutral and _keeps_type(op, op.lhs):
             rewriter.replace(op, [], [op.lhs])
-        elif isinstance(op, e.AddOp | e.MulOp) and _constant(op.lhs) == neutral and _same(op, op.rhs):
+        elif isinstance(op, e.AddOp | e.MulOp) and _constant(op.lhs) == neutral and _keeps_type(op, op.rhs):
             rewriter.replace(op, [], [op.rhs])
 
 
@@ -88,7 +88,7 @@ class DoubleNegation(RewritePattern):
 
 
 class SameCast(RewritePattern):
-    """`cast(cast(x, t), t)` -> `cast(x, t)`. A lone cast stays: it rounds."""
+    """`cast(cast(x, t), t)` -> `cast(x, t)`. A single cast stays because it rounds."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, e.CastOp) or not isinstance(inner := op.operand.owner, e.CastOp):
@@ -98,7 +98,7 @@ class SameCast(RewritePattern):
 
 
 class CastOfRetype(RewritePattern):
-    """`cast(retype(x), t)` -> `cast(x, t)`, and `x` where that is an f32 already."""
+    """`cast(retype(x), t)` -> `cast(x, t)`, or `x` where x and t are f32."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, e.CastOp) or not isinstance(inner := op.operand.owner, e.RetypeOp):
@@ -140,7 +140,7 @@ class SquareOfPow(RewritePattern):
     """`pow(x, 2)` -> `x * x`, `pow(x, 1)` -> `x`, `pow(x, 0.5)` -> `sqrt(x)`."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, e.PowOp) or not _same(op, op.lhs):
+        if not isinstance(op, e.PowOp) or not _keeps_type(op, op.lhs):
             return
         match _constant(op.rhs):
             case 1.0:

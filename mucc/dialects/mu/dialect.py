@@ -1,4 +1,4 @@
-"""The `mu` dialect as a whole, for xDSL's tools: importing this loads all its operations."""
+"""The whole `mu` dialect, for xDSL's tools. Importing this module loads all operations."""
 
 from xdsl.ir import Dialect
 

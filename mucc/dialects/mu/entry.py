@@ -1,4 +1,4 @@
-"""What a kernel has in common at every level: a signature over dims, and promises about them."""
+"""The base of entry points at every level: a signature over dims, and promises about the dims."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _RESERVED = ("sym_name", "function_type")
 
 
 class EntryOp(IRDLOperation, ABC):
-    """Base of `mu.kernel` and `cutlass.program`, written like a function.
+    """Base of `mu.kernel` and `cutlass.program`, with the syntax of a function.
 
-    `dims` are its symbols in order, `bound` the ones with a fixed value, `promises` what the caller
-    guarantees about them: a set over the dims in order. `each` says that a call may be for a list of
-    problems, with dims of their own.
+    `dims` are the names of the dims in order, `bound` those with a fixed value, and `promises` is an affine
+    set over `dims` that the caller guarantees. With `each`, one call may run a list of problems, each with
+    its own dims.
     """
 
     sym_name = attr_def(StringAttr)
@@ -47,19 +47,19 @@ class EntryOp(IRDLOperation, ABC):
 
     @property
     def is_each(self) -> bool:
-        """Whether a call may be for a list of problems."""
+        """Whether one call may run a list of problems."""
         return self.each is not None
 
     @property
     def bound_dims(self) -> dict[str, int]:
-        """Values of the dims that the program binds."""
+        """The values of bound dims by name."""
         if self.bound is None:
             return {}
         return {k: v.value.data for k, v in self.bound.data.items() if isinstance(v, IntegerAttr)}
 
     @staticmethod
     def parse_parts(parser: Parser) -> tuple[dict[str, Attribute], Region]:
-        """The attributes and the body of an entry."""
+        """Parse the attributes and the body of an entry point."""
         from xdsl.dialects.utils import parse_func_op_like
 
         name, inputs, outputs, region, extra, _, _ = parse_func_op_like(parser, reserved_attr_names=_RESERVED)

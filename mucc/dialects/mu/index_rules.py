@@ -1,6 +1,6 @@
-"""The type rules of what an s32 tensor steers: grouped products, gather, scatter.
+"""Type rules of operations that take an s32 index tensor: grouped products, gather, scatter.
 
-As in `rules`, each raises TypeRuleError with the code of the broken rule.
+As in `rules`, each function infers a result type, and raises TypeRuleError with the code of the broken rule.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Shaped, TensorType, dtype_
 
 
 def _index(what: str, type: Attribute) -> Shaped:
-    """An index tensor. Raises TypeRuleError MU1072 for another dtype."""
+    """Check an index tensor. Raises TypeRuleError MU1072 for another dtype than s32."""
     index = Shaped.of(type)
     if index.element_type != DTYPES["s32"] or not isinstance(type, TensorType):
         raise TypeRuleError("MU1072", f"{what} must be a tensor of s32, got {index}")
     return index
 
 
-_TOGETHER = (*((dtype,) for dtype in WIDE), NARROW_FLOATS, NARROW_INTEGERS)
-"""Dtypes that the operands of a grouped product may have side by side."""
+_DTYPE_PAIRS = (*((dtype,) for dtype in WIDE), NARROW_FLOATS, NARROW_INTEGERS)
+"""Sets of dtypes that the two operands of a grouped product may be drawn from."""
 
 
 def grouped_matmul(lhs: Attribute, rhs: Attribute, offsets: Attribute) -> TensorType:
-    """`[T, K]`, `[E, K, N]` and the ends of E groups of rows to `[T, N]`.
+    """Infer the type of a grouped product: `[T, K]`, `[E, K, N]` and `offsets` `[E]` to `[T, N]`.
 
     Raises TypeRuleError MU1070 (axes), MU1071 (number of groups), MU1072 (offsets), MU1024 (inner extents),
     MU1025 (dtypes).
@@ -65,7 +65,7 @@ def grouped_matmul(lhs: Attribute, rhs: Attribute, offsets: Attribute) -> Tensor
             if transposed
             else (),
         )
-    if not any({a.element_type, b.element_type} <= set(family) for family in _TOGETHER):
+    if not any({a.element_type, b.element_type} <= set(dtypes) for dtypes in _DTYPE_PAIRS):
         raise TypeRuleError(
             "MU1025",
             f"operands of grouped_matmul have dtypes {dtype_name(a.element_type)} and "
@@ -81,7 +81,7 @@ def grouped_matmul(lhs: Attribute, rhs: Attribute, offsets: Attribute) -> Tensor
 def by_group(
     product: TensorType, rhs: Attribute, scale: Attribute | None, bias: Attribute | None
 ) -> TensorType:
-    """What a grouped product by `rhs` becomes with a number or a row for each group.
+    """Infer the type of a grouped product by `rhs` after a scale `[E]` and a bias `[E, N]` for each group.
 
     Raises TypeRuleError MU1075.
     """
@@ -101,14 +101,20 @@ def by_group(
 
 
 def gather(operand: Attribute, rows: Attribute) -> TensorType:
-    """`[T, ...]` by rows `[M, ...]` to `[M, ..., ...]`. Raises TypeRuleError MU1072, MU1073."""
+    """Infer a gather: `[T, ...]` by rows `[M, ...]` to `[M, ..., ...]`.
+
+    Raises TypeRuleError MU1072, MU1073.
+    """
     value, index = _rows_of("gather", operand), _index("rows", rows)
     not_packed(value)
     return TensorType.of((*index.dims, *value.dims[1:]), value.element_type)
 
 
 def scatter(operand: Attribute, rows: Attribute, extent: Dim) -> TensorType:
-    """`[M, ...]` to rows `[M]` of `[extent, ...]`. Raises TypeRuleError MU1072, MU1073, MU1074."""
+    """Infer a scatter of `[M, ...]` to rows `[M]` of `[extent, ...]`.
+
+    Raises TypeRuleError MU1072, MU1073, MU1074.
+    """
     value, index = _rows_of("scatter", operand), _index("rows", rows)
     if index.dims != value.dims[:1]:
         raise TypeRuleError(

@@ -1,7 +1,7 @@
-"""The meaning of the `mu` dialect, in float64.
+"""The interpreter of the `mu` dialect, in float64: the reference semantics of the language.
 
-Values are float64 arrays (bool arrays for conditions). Arithmetic is exact to float64; only what the
-language says is rounded is rounded: casts, pinned stages, and what a formed stage stores.
+Values are float64 arrays, or bool arrays for conditions. Arithmetic is exact to float64. Rounding happens
+only where the language specifies it: in casts, at pinned stages, and in the stores of formed stages.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _elu(a: Arrays, x: Any, alpha: float) -> Any:
 
 
 def _power(a: Arrays, op: e.PowOp, x: Any, y: Any) -> Any:
-    """C's pow; to the powers of 0.5 and -0.5 that are written as literals a square root, as in PyTorch."""
+    """Compute C's `pow`; for the literal exponents 0.5 and -0.5 a square root, as PyTorch does."""
     literal = op.rhs.owner.value.value.data if isinstance(op.rhs.owner, e.ConstantOp) else None
     match literal:
         case 0.5:
@@ -98,7 +98,7 @@ def _compare(op: e.CmpOp, x: Any, y: Any) -> Any:
 
 
 def _cast(a: Arrays, op: e.ConversionOp, x: Any) -> Any:
-    """Values are not rounded to their dtype until they are cast to it, and a wider one rounds nothing."""
+    """Round to the dtype of the cast; a cast from bf16 or f16 to f32 rounds nothing."""
     if op.element_type == f32 and Shaped.of(op.operand.type).element_type in rules.HALVES:
         return x
     return a.round_to(a.float64(x), dtype_name(op.element_type))
@@ -144,7 +144,7 @@ _RULES: dict[type[Operation], Rule] = {
     e.RetypeOp: lambda a, op, v: v[0],
     e.StoredOp: lambda a, op, v: _cast(a, op, v[0]),
 }
-"""What each elementwise op computes from its operands' values."""
+"""The function that computes each elementwise op from its operands' values."""
 
 
 def _run_elementwise(
@@ -169,7 +169,7 @@ def _run_meaning(functions: MuFunctions, interpreter: Interpreter, op: Operation
 
 @register_impls
 class MuFunctions(InterpreterFunctions):
-    """Implementations of every `mu` op on arrays of one library."""
+    """Implement every `mu` op on arrays of one library; `sizes` are the values of the kernel's dims."""
 
     def __init__(self, arrays: Arrays, sizes: dict[str, int]):
         self.arrays = arrays
@@ -179,26 +179,26 @@ class MuFunctions(InterpreterFunctions):
     def _impls(cls) -> Iterable[Any]:
         own = list(super()._impls())
         yield from own
-        known = {op_type for op_type, _ in own}  # a subclass may run some on what is no array
+        known = {op_type for op_type, _ in own}  # a subclass may implement some on values other than arrays
         for op_type in _RULES.keys() - known:
             yield op_type, _run_elementwise
         for op_type in MEANINGS.keys() - known:
             yield op_type, _run_meaning
 
     def computed(self, op: Operation, value: Any) -> Any:
-        """What an elementwise operation gives, of the number that it stands for."""
+        """Return the result of an elementwise op, given its exact value; subclasses round it."""
         return value
 
     def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
-        """What a product reads for an operand: what is computed is rounded to its dtype first."""
+        """Return an operand as a product reads it: a computed value is rounded to its dtype first."""
         return value if is_parameter(operand) else self.narrowed(value, operand.type)
 
     def passed(self, stage: StageOp, value: Any, type: Any) -> Any:
-        """What other stages read of a value."""
+        """Return a stage's result as other stages read it."""
         return self.stored(value, type)
 
     def narrowed(self, value: Any, type: Any) -> Any:
-        """What products read of a value that is computed: it is rounded where that is narrower than f32."""
+        """Round a computed value to its dtype if that is narrower than f32, as for operands of products."""
         return value if Shaped.of(type).element_type == f32 else self.stored(value, type)
 
     @impl(e.ConstantOp)
@@ -217,7 +217,7 @@ class MuFunctions(InterpreterFunctions):
     def mixed_product(
         self, a: Any, b: Any, scales: Sequence[Any], group: int, side: int, wide: Attribute
     ) -> Any:
-        """A product whose narrow operand, the one at `side`, is scaled by groups along K and then rounded."""
+        """Multiply matrices; the narrow operand at `side` is scaled by groups along K, then rounded."""
         if not scales:
             return a @ b
         operands = [a, b]
@@ -229,14 +229,14 @@ class MuFunctions(InterpreterFunctions):
         return operands[0] @ operands[1]
 
     def product(self, a: Any, b: Any, scales: Sequence[Any], blocks: tuple[int, int] | None) -> Any:
-        """The product of matrices whose blocks are scaled; each scale holds for some rows and 128 columns."""
+        """Multiply matrices with block scales; each scale is for a block of `blocks` rows and 128 columns."""
         if blocks is None:
             return a @ b
-        spread = [
+        repeated = [
             self.arrays.repeat(self.arrays.repeat(s, rows, 0), rules.BLOCK, 1)
             for s, rows in zip(scales, blocks, strict=True)
         ]
-        return (a * spread[0]) @ (b * self.arrays.xp.swapaxes(spread[1], -1, -2))
+        return (a * repeated[0]) @ (b * self.arrays.xp.swapaxes(repeated[1], -1, -2))
 
     @impl(GroupedMatmulOp)
     def grouped_matmul(
@@ -261,7 +261,7 @@ class MuFunctions(InterpreterFunctions):
         return (scattered(result, self.broadcast_full(args[0], op.operand.type), args[1]),)
 
     def broadcast_full(self, value: Any, type: Any) -> Any:
-        """The value with all the extents of its type."""
+        """Broadcast a value to the full shape of its type."""
         return value + self.arrays.full(self.shape(type), 0.0)
 
     @impl(TransposeOp)
@@ -283,10 +283,10 @@ class MuFunctions(InterpreterFunctions):
 
     @impl(DequantizeOp)
     def dequantize(self, interpreter: Interpreter, op: DequantizeOp, args: PythonValues) -> PythonValues:
-        weights, *spread = args
+        weights, *scaling = args
         shape = tuple(weights.shape)
         grouped = weights.reshape((*shape[:-1], -1, op.group))
-        scales, *zeros = (v.reshape((*v.shape, 1)) for v in spread)
+        scales, *zeros = (v.reshape((*v.shape, 1)) for v in scaling)
         value = ((grouped - zeros[0]) if zeros else grouped) * scales
         return (self.stored(value.reshape(shape), op.result.type),)
 
@@ -319,18 +319,18 @@ class MuFunctions(InterpreterFunctions):
 
     @staticmethod
     def expanded(op: ExpandOp, value: Any) -> Any:
-        """The value with axes of extent 1 inserted."""
+        """Insert axes of extent 1."""
         shape = list(value.shape)
         for axis in op.axes.get_values():
             shape.insert(axis, 1)
         return value.reshape(tuple(shape))
 
     def shape(self, type: Any) -> tuple[int, ...]:
-        """The run-time extents of a tensor type."""
+        """Return the run-time extents of a tensor type."""
         return tuple(self.sizes[d] if isinstance(d, str) else d for d in Shaped.of(type).dims)
 
     def stored(self, value: Any, type: Any) -> Any:
-        """What a value is after it was stored with a type."""
+        """Round a value as a store with this type does."""
         return self.arrays.round_to(value, dtype_name(Shaped.of(type).element_type))
 
 
@@ -342,12 +342,15 @@ def is_parameter(value: SSAValue) -> bool:
 
 
 def indices(values: Any) -> list[int]:
-    """Indices from a float64 array, in order."""
+    """Convert a float64 array to a flat list of indices."""
     return [int(v) for v in values.reshape(-1).tolist()]
 
 
 def grouped_product(arrays: Arrays, lhs: Any, rhs: Any, offsets: Any) -> Any:
-    """Rows by groups, each times its own matrix. Raises ValueError MU6022, MU6023 for bad offsets."""
+    """Multiply each group of rows with the group's matrix.
+
+    Raises ValueError MU6022, MU6023 for bad offsets.
+    """
     ends = indices(offsets)
     rows = int(lhs.shape[0])
     result = arrays.full((rows, int(rhs.shape[-1])), 0.0)
@@ -365,22 +368,22 @@ def grouped_product(arrays: Arrays, lhs: Any, rhs: Any, offsets: Any) -> Any:
 
 
 def by_group(value: Any, offsets: Any) -> Any:
-    """For each row the entry of its group, where the groups' ends are known to be right."""
+    """Repeat the entry of each group for all rows of the group; `offsets` must be valid."""
     ends = indices(offsets)
     return value[[g for g, end in enumerate(ends) for _ in range(end - (ends[g - 1] if g else 0))]]
 
 
 def gathered(value: Any, rows: Any) -> Any:
-    """The entries along the first axis that `rows` names. Raises ValueError MU6024 for one out of range."""
+    """Gather entries along the first axis by index. Raises ValueError MU6024 for an index out of range."""
     numbers = indices(rows)
     _check_rows(numbers, int(value.shape[0]))
     return value[numbers].reshape((*rows.shape, *value.shape[1:]))
 
 
 def scattered(result: Any, value: Any, rows: Any) -> Any:
-    """`result` with the rows of `value` where `rows` says.
+    """Scatter the rows of `value` into `result`, and return it.
 
-    Raises ValueError MU6024 for a row out of range, MU6025 for one that is named twice.
+    Raises ValueError MU6024 for an index out of range, MU6025 for a repeated index.
     """
     numbers = indices(rows)
     _check_rows(numbers, int(result.shape[0]))
@@ -397,7 +400,7 @@ def _check_rows(numbers: Sequence[int], count: int) -> None:
 
 
 def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """The inputs as float64. Bytes for a parameter of which two elements share a byte are unpacked."""
+    """Convert inputs to float64; bytes for a parameter of packed 4-bit elements are unpacked."""
     values: list[Any] = []
     for type, given in zip(types, inputs, strict=True):
         value = arrays.float64(given)
@@ -409,7 +412,7 @@ def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any])
 
 
 def sizes_of(types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
-    """The value of every dim, read off the arguments' shapes. Raises ValueError where they disagree."""
+    """Infer the value of every dim from the arguments' shapes. Raises ValueError where shapes disagree."""
     sizes: dict[str, int] = {}
     for type, value in zip(types, values, strict=True):
         if not isinstance(type, TensorType):
@@ -428,10 +431,9 @@ def interpret_kernel(
 ) -> list[Any]:
     """Run a kernel on arrays (NumPy or torch, any real dtype; scalars may be Python numbers).
 
-    What shares bytes in memory may be given as such bytes, as a call takes it, or as other numbers. `meaning`
-    says what operations compute.
-    Returns one float64 array per result, of the full shape that the kernel declares.
-    Raises ValueError where shapes do not fit the parameters.
+    Parameters of packed 4-bit elements take bytes, as a compiled kernel does, or one number per element.
+    `meaning` implements the operations. Returns one float64 array per result, of the full shape that the
+    kernel declares. Raises ValueError where shapes do not fit the parameters.
     """
     arrays = arrays_for(*inputs)
     types = [a.type for a in kernel.body.block.args]

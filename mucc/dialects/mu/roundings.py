@@ -1,6 +1,6 @@
-"""What a program with stages computes with and without the roundings that its device kernels do.
+"""Interpreters of programs with stages, with and without the roundings of device kernels.
 
-The difference says how much of an output's error they explain, on the very inputs.
+The difference of their results bounds the error that rounding explains, for given inputs.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped
 
 EPSILON = 2.0**-23
-"""The distance of neighbouring f32 numbers at 1. A sum may lose so much of each term, in any order."""
+"""The spacing of f32 numbers at 1: the relative error of each term in a sum, in any order."""
 
 TF32 = 2.0**-11
-"""Half the distance of neighbouring tf32 numbers at 1: what a term loses whose factors are read as such."""
+"""Half the spacing of tf32 numbers at 1: the relative error of each term of a product with tf32 operands."""
 
 
 @register_impls
 class ExactFunctions(MuFunctions):
-    """Stages whose boundaries round nothing, but for those that the user pinned."""
+    """Interpret stages without rounding between them, except at boundaries that the user pinned."""
 
     @impl(StoredOp)
     def as_stored(self, interpreter: Interpreter, op: StoredOp, args: PythonValues) -> PythonValues:
@@ -40,12 +40,15 @@ class ExactFunctions(MuFunctions):
 
 @register_impls
 class RoundedFunctions(MuFunctions):
-    """Stages as device kernels compute them: numbers are f32, operands in the format of tensor cores."""
+    """Interpret stages as device kernels compute them: in f32, with operands in the format of tensor cores.
+
+    Sums and products get an additional error as large as the rounding of their terms may cause.
+    """
 
     lost = EPSILON
-    """The part of each term that a product loses."""
+    """The relative error of each term of a product."""
     sign = 1.0
-    """The sign of what sums and products lose, besides one that looks random."""
+    """The sign of the additional errors, besides a pseudo-random one for each element."""
 
     def computed(self, op: Operation, value: Any) -> Any:
         is_exact = str(value.dtype).endswith("bool") or Shaped.of(op.results[0].type).element_type == S32
@@ -61,7 +64,7 @@ class RoundedFunctions(MuFunctions):
         result = super().product(a, b, scales, blocks)
         if blocks is not None or not result.shape[-1]:
             return result
-        # What is lost where terms cancel, with a sign that looks random: alternating ones would cancel too.
+        # The error where terms cancel; its sign is pseudo-random, because alternating signs would cancel too.
         sizes = (a * a).sum(-1)[..., :, None] * (b * b).sum(-2)[..., None, :]
         k = max(int(a.shape[-1]), 1)
         row, column = (self.arrays.float64(range(int(n))) for n in result.shape[-2:])
@@ -80,6 +83,6 @@ class RoundedFunctions(MuFunctions):
 
 
 class OppositeFunctions(RoundedFunctions):
-    """The same, where sums and products err to the other side."""
+    """`RoundedFunctions` with errors of sums and products of the opposite sign."""
 
     sign = -1.0

@@ -1,7 +1,7 @@
-"""The type rules of the language, stated once.
+"""The type rules of arithmetic, products, views and reductions.
 
-The frontend calls them through the operations' constructors, the verifiers compare against them.
-Each rule raises `TypeRuleError` with a diagnostic code where operands do not fit.
+Each rule infers a result type, and raises `TypeRuleError` with a diagnostic code where operands do not fit.
+Constructors of operations call the rules; verifiers compare result types with them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Dims, Shaped, TensorType, 
 
 
 class TypeRuleError(VerifyException):
-    """Operands that do not fit an operation, with the code of the broken rule.
+    """Operands do not fit an operation; `code` is the diagnostic code of the broken rule.
 
     `notes` are facts, `helps` are advice, as in a diagnostic.
     """
@@ -30,12 +30,12 @@ class TypeRuleError(VerifyException):
 
 
 def shape_text(dims: Sequence[Dim]) -> str:
-    """Extents as the language prints them: `[M, 4096]`."""
+    """Print extents in the language's syntax: `[M, 4096]`."""
     return f"[{', '.join(str(d) for d in dims)}]"
 
 
 def broadcast(shapes: Sequence[Dims]) -> Dims:
-    """NumPy's broadcasting over symbolic extents: right-aligned, equal or 1.
+    """Broadcast shapes with symbolic extents by NumPy's rule: right-aligned, extents equal or 1.
 
     Raises TypeRuleError MU1020 where two extents differ and neither is 1.
     """
@@ -58,12 +58,12 @@ def broadcast(shapes: Sequence[Dims]) -> Dims:
 
 
 def promote(operands: Sequence[Attribute], *, integers: bool = False) -> Attribute:
-    """The dtype of a result: the widest of the tensors'; rank-0 values never widen a tensor.
+    """Infer the dtype of a result: the widest of the tensors'; rank-0 values never widen a tensor.
 
-    Among rank-0 values, a literal or a scalar passed by value never widens a rank-0 tensor; what is computed
-    of such numbers alone is f32. bf16 with f16 gives f32, because neither holds the other, and numbers of 8
-    bits act as f32. So does s32, but where an operation computes with `integers` and all operands are such.
-    Raises TypeRuleError MU1021 for bools.
+    Among rank-0 values, a literal or a scalar passed by value never widens a rank-0 tensor; a result of such
+    scalars alone is f32. bf16 with f16 gives f32, because neither includes the other. 8-bit numbers and s32
+    are converted to f32, except that s32 stays if the operation computes with `integers` and all operands are
+    integers. Raises TypeRuleError MU1021 for bools.
     """
     values = [Shaped.of(t) for t in operands]
     if any(v.element_type == i1 for v in values):
@@ -80,20 +80,20 @@ def promote(operands: Sequence[Attribute], *, integers: bool = False) -> Attribu
 
 
 def as_type(dims: Dims, element_type: Attribute, operands: Sequence[Attribute]) -> Attribute:
-    """A tensor type, or a plain scalar where every operand is a plain scalar."""
+    """Build a tensor type, or a scalar type where every operand is a scalar."""
     if not dims and not any(isinstance(t, TensorType) for t in operands):
         return element_type
     return TensorType.of(dims, element_type)
 
 
 def elementwise(operands: Sequence[Attribute], *, integers: bool = False) -> Attribute:
-    """Arithmetic: broadcast the shapes, promote the dtypes."""
+    """Infer the type of arithmetic: broadcast the shapes, promote the dtypes."""
     values = [Shaped.of(t) for t in operands]
     return as_type(broadcast([v.dims for v in values]), promote(operands, integers=integers), operands)
 
 
 def quotient(operands: Sequence[Attribute]) -> Attribute:
-    """`a / b` of floats. Raises TypeRuleError MU1029 for integers, of which the quotient is none."""
+    """Infer the type of `a / b`. Raises TypeRuleError MU1029 for integers."""
     if promote(operands, integers=True) == DTYPES["s32"]:
         raise TypeRuleError(
             "MU1029",
@@ -104,14 +104,14 @@ def quotient(operands: Sequence[Attribute]) -> Attribute:
 
 
 def compare(lhs: Attribute, rhs: Attribute) -> Attribute:
-    """Comparison of two numbers: a bool of the broadcast shape."""
+    """Infer the type of a comparison of numbers: a bool of the broadcast shape."""
     values = [Shaped.of(lhs), Shaped.of(rhs)]
     promote((lhs, rhs))
     return as_type(broadcast([v.dims for v in values]), i1, (lhs, rhs))
 
 
 def logical(operands: Sequence[Attribute]) -> Attribute:
-    """`and`, `or`, `not` on bools. Raises TypeRuleError MU1022 for numbers."""
+    """Infer the type of `and`, `or`, `not`. Raises TypeRuleError MU1022 for operands other than bools."""
     values = [Shaped.of(t) for t in operands]
     for value in values:
         if value.element_type != i1:
@@ -124,7 +124,7 @@ def logical(operands: Sequence[Attribute]) -> Attribute:
 
 
 def select(condition: Attribute, on_true: Attribute, on_false: Attribute) -> Attribute:
-    """`where(condition, a, b)`: the condition is a bool, the shapes of all three broadcast."""
+    """Infer the type of `where(condition, a, b)`: the condition is a bool, the three shapes broadcast."""
     logical([condition])
     values = [Shaped.of(on_true), Shaped.of(on_false)]
     dims = broadcast([Shaped.of(condition).dims, *(v.dims for v in values)])
@@ -132,7 +132,7 @@ def select(condition: Attribute, on_true: Attribute, on_false: Attribute) -> Att
 
 
 def not_packed(value: Shaped) -> None:
-    """Raises TypeRuleError MU1066 for numbers that share bytes: kernels read them, but do not write them."""
+    """Raise TypeRuleError MU1066 for packed 4-bit numbers, which kernels can read but not store."""
     if is_packed(value.element_type):
         raise TypeRuleError(
             "MU1066",
@@ -142,7 +142,7 @@ def not_packed(value: Shaped) -> None:
 
 
 def stored(operand: Attribute) -> TensorType:
-    """What a pinned value is read back as: row-major. Raises TypeRuleError MU1017 for bools."""
+    """Infer the type of a stored value, which is row-major. Raises TypeRuleError MU1017 for bools."""
     value = Shaped.of(operand)
     if value.element_type == i1:
         raise TypeRuleError("MU1017", "a bool cannot be stored")
@@ -151,16 +151,16 @@ def stored(operand: Attribute) -> TensorType:
 
 
 def cast(operand: Attribute, element_type: Attribute) -> Attribute:
-    """The same shape with another dtype."""
+    """Infer the type of a cast: the same shape with another dtype."""
     value = Shaped.of(operand)
     return as_type(value.dims, element_type, (operand,))
 
 
 def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
-    """`[..., M, K] @ [..., K, N]` to `[..., M, N]`; leading axes broadcast.
+    """Infer `[..., M, K] @ [..., K, N]`, which is `[..., M, N]`; leading axes broadcast.
 
-    The result has the operands' dtype, but f32 for floats of 8 bits and s32 for integers of 8 bits. Raises
-    TypeRuleError MU1023 (rank), MU1024 (inner extents), MU1025 and MU1060 (dtypes), MU1081 (sparse operands).
+    The result has the operands' dtype, f32 for 8-bit floats and s32 for 8-bit integers. Raises TypeRuleError
+    MU1023 (rank), MU1024 (inner extents), MU1025 and MU1060 (dtypes), MU1081 (sparse operands).
     """
     a, b = Shaped.of(lhs), Shaped.of(rhs)
     for side, value in (("left", a), ("right", b)):
@@ -194,12 +194,12 @@ def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
 
 
 def is_sparse(type: Attribute) -> bool:
-    """Whether a type is that of a matrix with the 2:4 pattern, of which only the values are in memory."""
+    """Whether a type is a 2:4 sparse matrix, stored without its zeros."""
     return isinstance(type, TensorType) and type.is_sparse
 
 
 def sparse_product(lhs: Attribute, rhs: Attribute) -> None:
-    """What sparse operands of a product need: one of two matrices, with K along its rows, of one dtype.
+    """Check sparse operands of a product: only one, of two matrices of one dtype, with the pattern along K.
 
     Raises TypeRuleError MU1081.
     """
@@ -232,7 +232,7 @@ def sparse_product(lhs: Attribute, rhs: Attribute) -> None:
 
 
 def dense(operands: Sequence[Attribute]) -> None:
-    """What all operations but `@` and `.T` want. Raises TypeRuleError MU1080 for a sparse operand."""
+    """Check that no operand is sparse, for all operations but `@` and `.T`. Raises TypeRuleError MU1080."""
     if sparse := next((t for t in operands if is_sparse(t)), None):
         raise TypeRuleError(
             "MU1080",
@@ -251,11 +251,11 @@ HALVES = (DTYPES["bf16"], DTYPES["f16"])
 
 
 def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
-    """The dtype of a product of matrices of these dtypes.
+    """Infer the dtype of a product of matrices.
 
     bf16, f16 and f32 multiply with themselves; e4m3 and e5m2 with each other, to f32; s8 and u8 with each
-    other, to s32; bf16 and f16 with all of 4 and 8 bits too, which they hold exactly. Raises TypeRuleError
-    MU1060 for dtypes that are no operands, MU1025 for other pairs.
+    other, to s32; bf16 and f16 also with all dtypes of 4 and 8 bits, whose values they represent exactly.
+    Raises TypeRuleError MU1060 for dtypes that cannot be multiplied, MU1025 for other pairs.
     """
     if lhs == rhs and lhs in WIDE:
         return lhs
@@ -289,7 +289,7 @@ def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
 
 
 def narrow_side(lhs: Attribute, rhs: Attribute) -> int | None:
-    """Which operand, 0 or 1, is weights of 4 or 8 bits beside one of 16; None where none is."""
+    """Find the operand (0 or 1) with weights of 4 or 8 bits next to a 16-bit operand; None without one."""
     types = [Shaped.of(lhs).element_type, Shaped.of(rhs).element_type]
     for side in (0, 1):
         if types[side] in WEIGHTS and types[1 - side] in HALVES:
@@ -298,10 +298,10 @@ def narrow_side(lhs: Attribute, rhs: Attribute) -> int | None:
 
 
 def group_scales(lhs: Attribute, rhs: Attribute, scales: Sequence[Attribute]) -> int:
-    """How many elements along K share a scale of the narrow operand.
+    """Compute the number of elements along K that share a scale of the narrow operand.
 
-    Scales, and zeros after them, are `[N, K/group]`, or `[M, K/group]` for a left operand. Raises
-    TypeRuleError MU1062 where they fit no narrow operand.
+    `scales` are the scales and optionally zeros, `[N, K/group]` each, or `[M, K/group]` for a left operand.
+    Raises TypeRuleError MU1062 where no operand is narrow, or shapes do not fit.
     """
     side = narrow_side(lhs, rhs)
     dims = Shaped.of(rhs if side else lhs).dims
@@ -315,7 +315,10 @@ def group_scales(lhs: Attribute, rhs: Attribute, scales: Sequence[Attribute]) ->
 
 
 def group_size(whole: Dim, parts: Dim) -> int:
-    """How many columns of `whole` share one of `parts` scales. Raises TypeRuleError MU1062."""
+    """Compute the number of the `whole` columns that share one of `parts` scales.
+
+    Raises TypeRuleError MU1062.
+    """
     if isinstance(whole, int) and isinstance(parts, int):
         if whole % parts == 0:
             return whole // parts
@@ -336,10 +339,10 @@ BLOCK = 128
 
 
 def block_scales(lhs: Attribute, rhs: Attribute, scales: Sequence[Attribute]) -> tuple[int, int]:
-    """How many rows of A, and columns of B, share a scale: 1 or 128 each.
+    """Compute the numbers of rows of A and of columns of B that share a scale: 1 or 128 each.
 
     Scales of A are f32 `[M, K/128]` or `[M/128, K/128]`, those of B `[N, K/128]` or `[N/128, K/128]`.
-    Raises TypeRuleError MU1065 where they fit no 8-bit floats or these shapes.
+    Raises TypeRuleError MU1065 for other shapes, and for operands other than 8-bit floats.
     """
     a, b = Shaped.of(lhs), Shaped.of(rhs)
     if is_sparse(lhs) or is_sparse(rhs):
@@ -373,7 +376,7 @@ def _blocks(side: str, type: Attribute, rows: Dim, inner: Dim) -> int:
 
 
 def _is_part(part: Dim, whole: Dim, divisor: int) -> bool:
-    """Whether an extent is a whole one divided by a number."""
+    """Whether the extent `part` is `whole` divided by `divisor`."""
     if divisor == 1:
         return part == whole
     try:
@@ -383,9 +386,10 @@ def _is_part(part: Dim, whole: Dim, divisor: int) -> bool:
 
 
 def dequantize(operands: Sequence[Attribute]) -> TensorType:
-    """Weights `[.., N, K]`, scales and zeros `[.., N, K/group]`: the weights' shape, at the scales' dtype.
+    """Infer dequantised weights: weights `[.., N, K]`, scales and zeros `[.., N, K/group]`.
 
-    Raises TypeRuleError MU1062 where the shapes do not fit, MU1064 for dtypes and layouts.
+    The result has the weights' shape and the scales' dtype. Raises TypeRuleError MU1062 where the shapes do
+    not fit, MU1064 for dtypes and layouts.
     """
     weights, scales, *zeros = (Shaped.of(t) for t in operands)
     if weights.element_type not in WEIGHTS or scales.element_type not in WIDE:
@@ -408,7 +412,7 @@ def dequantize(operands: Sequence[Attribute]) -> TensorType:
 
 
 def transpose(operand: Attribute) -> TensorType:
-    """`.T`: swap the last two axes. Raises TypeRuleError MU1027 below rank 2."""
+    """Infer `.T`: swap the last two axes. Raises TypeRuleError MU1027 below rank 2."""
     value = Shaped.of(operand)
     if len(value.dims) < 2:
         raise TypeRuleError(
@@ -430,7 +434,7 @@ def expand(operand: Attribute, axes: Sequence[int]) -> TensorType:
 
 
 def broadcast_to(operand: Attribute, dims: Dims) -> TensorType:
-    """Repeat a value to the given extents."""
+    """Broadcast a value to the given extents. Raises TypeRuleError MU1020."""
     value = Shaped.of(operand)
     if broadcast([value.dims, dims]) != dims:
         raise TypeRuleError("MU1020", f"{value} does not broadcast to {shape_text(dims)}")
@@ -438,7 +442,7 @@ def broadcast_to(operand: Attribute, dims: Dims) -> TensorType:
 
 
 def normalise_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Axes counted from the front, sorted; None means all. Raises TypeRuleError MU1028."""
+    """Convert axes to sorted positions from the front; None means all axes. Raises TypeRuleError MU1028."""
     if axes is None:
         return tuple(range(rank))
     result: list[int] = []
@@ -454,7 +458,7 @@ def normalise_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
 def reduce(
     operand: Attribute, axes: Sequence[int], is_logical: bool = False, is_exact: bool = False
 ) -> TensorType:
-    """Drop the reduced axes; the result is f32, which is accumulated in, s32 of s32, or a bool of bools."""
+    """Drop the reduced axes; the dtype is f32, s32 for exact reductions of s32, bool for logical ones."""
     value = Shaped.of(operand)
     if is_logical:
         logical([operand])

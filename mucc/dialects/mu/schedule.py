@@ -1,4 +1,4 @@
-"""The operation that holds what a user pinned of a schedule."""
+"""`mu.schedule`: the schedule settings that a user pinned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mucc.dialects.mu.syntax import FormattedOp
 
 @irdl_op_definition
 class ScheduleOp(FormattedOp):
-    """What the user pinned for a kernel, or for one of its stages, on one target."""
+    """Settings that the user pinned for a kernel, or for one of its stages, on one target."""
 
     name = "mu.schedule"
 

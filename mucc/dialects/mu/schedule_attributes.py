@@ -1,7 +1,6 @@
-"""The attributes that are values of settings of schedules.
+"""The attributes that are values of schedule settings, with the arithmetic of tiles and clusters.
 
-The arithmetic about a tile or a cluster lives here, on the attribute; what a target allows lives in
-the target.
+Which values a target allows is part of the target.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class SizesAttr(ParametrizedAttribute, ABC):
-    """Base of sizes along M, N and perhaps K: `<128, 256, 64>` in IR, `128x256x64` in programs."""
+    """Base of sizes along M, N and possibly K: `<128, 256, 64>` in IR, `128x256x64` in programs."""
 
     @classmethod
     def of(cls, *sizes: int) -> Self:
-        """The attribute of sizes in order, one for each axis."""
+        """Build the attribute from one size for each axis."""
         return cls(*(IntAttr(size) for size in sizes))
 
     @property
@@ -111,7 +110,7 @@ class Mainloop(StrEnum):
 
 @irdl_attr_definition
 class MainloopAttr(WordAttr[Mainloop]):
-    """How the warps of a block divide loading and arithmetic."""
+    """The mainloop: how the warps of a thread block divide loads and matrix multiplication."""
 
     name = "mu.mainloop"
 
@@ -123,7 +122,7 @@ class Switch(StrEnum):
 
 @irdl_attr_definition
 class SwitchAttr(WordAttr[Switch]):
-    """A setting that is on or off."""
+    """The value of a setting that is on or off."""
 
     name = "mu.switch"
 
@@ -142,10 +141,10 @@ class Raster(StrEnum):
 
 @irdl_attr_definition
 class SchedulerAttr(ParametrizedAttribute):
-    """How output tiles are handed to thread blocks.
+    """The tile scheduler: how output tiles are assigned to thread blocks.
 
-    `persistent` walks whole tiles in raster order with a swizzle; `stream_k` and `split_k` also
-    divide K. `splits` is 1 where the scheduler decides.
+    `persistent` takes whole tiles in raster order with a swizzle; `stream_k` and `split_k` also divide K.
+    `splits` is 1 where the scheduler decides.
     """
 
     name = "mu.scheduler"
@@ -200,7 +199,7 @@ class SchedulerAttr(ParametrizedAttribute):
             printer.print_string(", ".join(parts))
 
     def __str__(self) -> str:
-        """The scheduler as `.mcu` spells it."""
+        """Print the scheduler in the syntax of `.mcu`."""
         match self.kind.data:
             case SchedulerKind.SPLIT_K:
                 return f"split_k({self.splits.data})"

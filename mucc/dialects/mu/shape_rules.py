@@ -1,7 +1,7 @@
-"""The type rules of operations that move elements: reshape, permute, slice, concat, pad, flip, roll.
+"""Type rules of operations that move elements: reshape, permute, slice, concat, pad, flip, roll.
 
-As in `rules`, each raises TypeRuleError with the code of the broken rule. Dims pass through as they are;
-where a formula is needed the extent is a fixed number.
+As in `rules`, each function infers a result type, and raises TypeRuleError with the code of the broken rule.
+Run-time dims are passed through unchanged; where an extent is computed, it must be a number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from mucc.dialects.mu.types import DTYPES, PACKED, Dim, Dims, Shaped, TensorType
 
 
 def tensor(what: str, type: Attribute, rank: int = 1) -> Shaped:
-    """The operand of an operation on whole tensors. Raises TypeRuleError MU1092 for too few axes, or s4."""
+    """Check an operand of an operation on tensors.
+
+    Raises TypeRuleError MU1092 for too few axes, s4 and u4.
+    """
     value = Shaped.of(type)
     if dtype_name(value.element_type) in PACKED:
         raise TypeRuleError(
@@ -32,7 +35,7 @@ def tensor(what: str, type: Attribute, rank: int = 1) -> Shaped:
 
 
 def fixed(what: str, value: Shaped, axis: int) -> int:
-    """The extent of an axis as a number. Raises TypeRuleError MU1091 for a run-time dim."""
+    """Return the extent of an axis as a number. Raises TypeRuleError MU1091 for a run-time dim."""
     extent = value.dims[axis]
     if isinstance(extent, int):
         return extent
@@ -45,32 +48,32 @@ def fixed(what: str, value: Shaped, axis: int) -> int:
 
 
 def whole(extent: str) -> str:
-    """The dim that an extent is a part of, `K` for `K_per_128`; else the extent itself."""
+    """Return the dim `K` of a quotient such as `K_per_128`; other names are returned unchanged."""
     name, _, divisor = extent.rpartition("_per_")
     return name if name and divisor.isdigit() else extent
 
 
 def one_axis(axis: int, rank: int) -> int:
-    """An axis counted from the front. Raises TypeRuleError MU1028."""
+    """Convert an axis to its position from the front. Raises TypeRuleError MU1028."""
     return normalise_axes((axis,), rank)[0]
 
 
 def count(dims: Sequence[Dim]) -> tuple[int, int, tuple[str, ...]]:
-    """How many elements extents hold: a fraction, times dims in order. `K_per_128` counts as K / 128."""
-    number, under, names = 1, 1, list[str]()
+    """Count elements symbolically: numerator, denominator and sorted dims. `K_per_128` counts as K / 128."""
+    numerator, denominator, names = 1, 1, list[str]()
     for dim in dims:
         if isinstance(dim, int):
-            number *= dim
+            numerator *= dim
             continue
         if (name := whole(dim)) != dim:
-            under *= int(dim.rpartition("_per_")[2])
+            denominator *= int(dim.rpartition("_per_")[2])
         names.append(name)
-    common = math.gcd(number, under)
-    return number // common, under // common, tuple(sorted(names))
+    common = math.gcd(numerator, denominator)
+    return numerator // common, denominator // common, tuple(sorted(names))
 
 
 def reshape(operand: Attribute, dims: Dims) -> TensorType:
-    """The elements in row-major order under other extents. Raises TypeRuleError MU1090."""
+    """Check that `dims` have as many elements as the operand. Raises TypeRuleError MU1090."""
     value = tensor("reshape", operand, 0)
     if count(value.dims) != count(dims):
         raise TypeRuleError(
@@ -82,7 +85,7 @@ def reshape(operand: Attribute, dims: Dims) -> TensorType:
 
 
 def permute(operand: Attribute, order: Sequence[int]) -> TensorType:
-    """Axis i of the result is axis `order[i]`. Raises TypeRuleError MU1095, MU1028."""
+    """Permute axes: axis i of the result is axis `order[i]`. Raises TypeRuleError MU1095, MU1028."""
     value = tensor("permute", operand)
     if len(order) != len(value.dims):
         raise TypeRuleError("MU1095", f"permute needs {len(value.dims)} axes for {value}, got {len(order)}")
@@ -91,7 +94,7 @@ def permute(operand: Attribute, order: Sequence[int]) -> TensorType:
 
 
 def slice_(operand: Attribute, axis: int, start: int, stop: int, step: int) -> TensorType:
-    """Elements `start`, `start + step`, ... before `stop` of an axis. Raises TypeRuleError MU1091, MU1093."""
+    """Slice `start:stop:step` along an axis. Raises TypeRuleError MU1091, MU1093."""
     value = tensor("slice", operand)
     axis = one_axis(axis, len(value.dims))
     extent = fixed("slice", value, axis)
@@ -109,7 +112,7 @@ def _with(dims: Dims, axis: int, extent: Dim) -> Dims:
 
 
 def concat(operands: Sequence[Attribute], axis: int) -> TensorType:
-    """Tensors one after the other along an axis; dtypes promote. Raises TypeRuleError MU1091, MU1094."""
+    """Concatenate along an axis; dtypes promote. Raises TypeRuleError MU1091, MU1094."""
     values = [tensor("concat", t) for t in operands]
     if not values:
         raise TypeRuleError("MU1094", "concat needs a tensor")
@@ -132,7 +135,7 @@ def concat(operands: Sequence[Attribute], axis: int) -> TensorType:
 
 
 def pad(operand: Attribute, low: Sequence[int], high: Sequence[int], mode: str) -> TensorType:
-    """So many elements more before and behind each axis. Raises TypeRuleError MU1091, MU1095, MU1096."""
+    """Add `low` and `high` elements to each axis. Raises TypeRuleError MU1091, MU1095, MU1096."""
     value = tensor("pad", operand)
     rank = len(value.dims)
     if len(low) != rank or len(high) != rank:
@@ -155,13 +158,13 @@ def pad(operand: Attribute, low: Sequence[int], high: Sequence[int], mode: str) 
 
 
 def alike(what: str, operand: Attribute, rank: int = 1) -> TensorType:
-    """The same shape and dtype."""
+    """Return the shape and dtype of the operand, row-major."""
     value = tensor(what, operand, rank)
     return TensorType.of(value.dims, value.element_type)
 
 
 def arg_reduce(what: str, operand: Attribute, axis: int) -> TensorType:
-    """Numbers along an axis as s32; the axis is dropped. Raises TypeRuleError MU1021, MU1028."""
+    """Drop the axis; the result is s32. Raises TypeRuleError MU1021, MU1028."""
     value = tensor(what, operand)
     if value.element_type == i1:
         raise TypeRuleError("MU1021", f"{what} of a bool", helps=("take `cast(condition, f32)`",))
@@ -170,12 +173,12 @@ def arg_reduce(what: str, operand: Attribute, axis: int) -> TensorType:
 
 
 def iota(dims: Dims, axis: int) -> TensorType:
-    """Row numbers as s32."""
+    """Return an s32 tensor of these extents. Raises TypeRuleError MU1028."""
     one_axis(axis, len(dims))
     return TensorType.of(dims, DTYPES["s32"])
 
 
 def elements(dims: Sequence[Dim]) -> int | None:
-    """How many elements fixed extents hold, None where one is a run-time dim."""
+    """Count the elements of fixed extents; None where an extent is a run-time dim."""
     numbers = [d for d in dims if isinstance(d, int)]
     return math.prod(numbers) if len(numbers) == len(dims) else None

@@ -1,6 +1,6 @@
-"""How an operation is called in the language: what a function's parameters are and what builds the operation.
+"""Functions of the language: their parameters, and how each builds its operations.
 
-The file of an operation names its functions beside it (`FUNCTIONS`); the frontend collects them.
+The file of an operation lists its functions in `FUNCTIONS`; the frontend collects them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import Dim, Dims
 
 Option = float | str | Dims | None
-"""What an argument that is no value may hold: a number, a word, axes or sizes, extents."""
+"""The value of an option, an argument other than a tensor or scalar: number, word, axes, sizes or extents."""
 
 VALUE, VALUES, NUMBER, WORD = "a value", "values", "a number", "a word"
 AXES, EXTENT, INTS, EXTENTS = "an axis", "an extent", "integers", "extents"
-"""The kinds of parameters; all values that are left over go to one of kind VALUES."""
+"""The kinds of parameters; a parameter of kind VALUES takes any number of values."""
 
 GIVEN = "given"
-"""The option of a function that may be called without some values: the names of those that it was given."""
+"""The option that lists the names of given values, for a function with optional values."""
 
 SWITCH = ("off", "on")
-"""The words of a parameter that switches something on."""
+"""The words of a parameter that is off or on."""
 
 
 class Parameter(NamedTuple):
-    """One parameter. `default` is the text of its default; None where an argument must be given."""
+    """A parameter of a function. `default` is the text of its default; None for a required parameter."""
 
     name: str
     kind: str
@@ -48,17 +48,17 @@ class Parameter(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """The text, without choices where they are many or made by themselves."""
+        """The text, without choices if there are many or the default is `auto`."""
         is_long = self.default == "auto" or len(self.choices) > 4
         return f"{self.name}={self.default}" if self.default and is_long else self.text
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function (or one of two that share a name) and how its operations are built.
+    """A function of the language, or one overload of it.
 
-    `build` takes the values in order and the options by name, and gives the operation whose result is the
-    function's, or several of which that is the last; it may raise TypeRuleError.
+    `build` takes the values in order and the options by name, and returns the operation whose result is that
+    of the function, or several operations of which the last one has the result. It may raise TypeRuleError.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """`leaky_relu(x, slope=0.01)`, `gelu(x, approximate=none|tanh)`: defaults, or the choice."""
+        """The signature with defaults or choices, such as `gelu(x, approximate=none|tanh)`."""
         return f"{self.name}({', '.join(p.text for p in self.params)})"
 
     def taking(self, positional: int) -> Function:
-        """The function with a parameter for each of so many values, where it takes any number of them."""
+        """Replace a parameter of kind VALUES by `positional` parameters for one value each."""
         if self.params[0].kind is not VALUES:
             return self
         name = self.params[0].name
@@ -81,48 +81,48 @@ class Function:
 
 
 X = Parameter("x", VALUE)
-"""The one value of most functions."""
+"""The value parameter `x`, the only one of most functions."""
 
 
 def switch(name: str, default: str = "off") -> Parameter:
-    """A parameter that is on or off."""
+    """Build a parameter that is on or off."""
     return Parameter(name, WORD, default, SWITCH)
 
 
 def is_on(options: Mapping[str, Option], name: str, default: str = "off") -> bool:
-    """Whether a switch is on."""
+    """Read an option of kind WORD that is on or off."""
     return options.get(name, default) == "on"
 
 
 def axes(options: Mapping[str, Option], name: str = "axis") -> tuple[int, ...] | None:
-    """Axes or sizes that were given, None where they were left out."""
-    found = options.get(name)
-    return tuple(int(v) for v in found) if isinstance(found, tuple) else None
+    """Read an option of axes or sizes; None if it was left out."""
+    value = options.get(name)
+    return tuple(int(v) for v in value) if isinstance(value, tuple) else None
 
 
 def extents(options: Mapping[str, Option], name: str = "shape") -> tuple[Dim, ...]:
-    """Extents that were given."""
-    found = options[name]
-    assert isinstance(found, tuple)
-    return found
+    """Read a required option of extents."""
+    value = options[name]
+    assert isinstance(value, tuple)
+    return value
 
 
 def integer(options: Mapping[str, Option], name: str, default: int = 0) -> int:
-    """One axis or size that was given, else its default. Raises TypeRuleError MU1095 for several."""
-    found = axes(options, name)
-    if found is None:
+    """Read an option of one axis or size, or return the default. Raises TypeRuleError MU1095 for several."""
+    values = axes(options, name)
+    if values is None:
         return default
-    if len(found) != 1:
-        raise TypeRuleError("MU1095", f"'{name}' is one integer, not {len(found)}")
-    return found[0]
+    if len(values) != 1:
+        raise TypeRuleError("MU1095", f"'{name}' is one integer, not {len(values)}")
+    return values[0]
 
 
 def number(options: Mapping[str, Option], name: str, default: float) -> float:
-    """A number that was given, else its default."""
-    found = options.get(name)
-    return float(found) if isinstance(found, int | float) else default
+    """Read an option that is a number, or return the default."""
+    value = options.get(name)
+    return float(value) if isinstance(value, int | float) else default
 
 
 def word(options: Mapping[str, Option], name: str, default: str) -> str:
-    """A word that was given, else its default."""
+    """Read an option that is a word, or return the default."""
     return str(options.get(name, default))

@@ -1,7 +1,7 @@
-"""How operations and attributes are written.
+"""Assembly formats of operations and attributes, analysed when they are first used.
 
-xDSL's own helpers for this load its parser and printer, and analyse every format as soon as an
-operation is defined. Most runs read and print no IR: here that work waits until one does.
+xDSL's own helpers import its parser and printer and analyse every format when an operation is defined. Most
+runs neither parse nor print IR, so the helpers here defer this work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Word = TypeVar("Word", bound=StrEnum)
 
 
 class WordAttr(Data[Word], SpacedOpaqueSyntaxAttribute, Generic[Word]):
-    """An attribute that is one word of an enumeration, which a subclass names as `WordAttr[Words]`."""
+    """An attribute that is a member of an enum, which a subclass gives as `WordAttr[Enum]`."""
 
     enum_type: ClassVar[type[StrEnum]]
 
@@ -39,20 +39,20 @@ class WordAttr(Data[Word], SpacedOpaqueSyntaxAttribute, Generic[Word]):
 
 
 class FormattedOp(IRDLOperation):
-    """An operation written as `FORMAT` says, in the language of xDSL's declarative formats."""
+    """An operation with the assembly format `FORMAT`, in xDSL's declarative syntax."""
 
     FORMAT: ClassVar[str]
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        return _program(cls).parse(parser, cls)
+        return _format_program(cls).parse(parser, cls)
 
     def print(self, printer: Printer) -> None:
-        _program(type(self)).print(printer, self)
+        _format_program(type(self)).print(printer, self)
 
 
 @cache
-def _program(cls: type[FormattedOp]) -> FormatProgram:
+def _format_program(cls: type[FormattedOp]) -> FormatProgram:
     from xdsl.irdl.declarative_assembly_format import FormatProgram
 
     return FormatProgram.from_str(cls.FORMAT, cls.get_irdl_definition())

@@ -1,7 +1,7 @@
-"""The type rules of scans, softmax, normalisation and attention.
+"""Type rules of scans, softmax, normalisation and attention.
 
-As in `rules`, each raises TypeRuleError with the code of the broken rule. Results have the dtype of their
-operand, as in torch; f32 stands in for floats of 8 bits.
+As in `rules`, each function infers a result type, and raises TypeRuleError with the code of the broken rule.
+Results have the dtype of their operand, as in torch, and f32 for 8-bit floats.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mucc.dialects.mu.types import DTYPES, WIDE, Shaped, TensorType, dtype_name
 
 
 def scan(operand: Attribute, axis: int) -> TensorType:
-    """The same shape; sums and products of integers are s32. Raises TypeRuleError MU1021, MU1028."""
+    """Keep the shape; scans of integers are s32. Raises TypeRuleError MU1021, MU1028."""
     value = tensor("a scan", operand)
     one_axis(axis, len(value.dims))
     is_integer = value.element_type != i1 and isinstance(value.element_type, IntegerType)
@@ -26,7 +26,7 @@ def scan(operand: Attribute, axis: int) -> TensorType:
 
 
 def along(what: str, operand: Attribute, axes: Sequence[int]) -> TensorType:
-    """The same shape and dtype. Raises TypeRuleError MU1021 for bools, MU1028 for axes."""
+    """Keep shape and dtype. Raises TypeRuleError MU1021 for bools, MU1028 for axes."""
     value = tensor(what, operand)
     normalise_axes(axes, len(value.dims))
     return TensorType.of(value.dims, promote([operand]))
@@ -35,7 +35,7 @@ def along(what: str, operand: Attribute, axes: Sequence[int]) -> TensorType:
 def attention(
     query: Attribute, key: Attribute, value: Attribute, mask: Attribute | None = None
 ) -> TensorType:
-    """`[.., M, D]`, `[.., N, D]` and `[.., N, E]` to `[.., M, E]`; leading axes broadcast.
+    """Infer attention of `[.., M, D]`, `[.., N, D]` and `[.., N, E]`: `[.., M, E]`; leading axes broadcast.
 
     Raises TypeRuleError MU1103 where shapes or dtypes do not fit.
     """
@@ -75,7 +75,7 @@ def _mask(mask: Attribute, scores: TensorType) -> None:
 
 
 def take_along(operand: Attribute, index: Attribute, axis: int) -> TensorType:
-    """The index's shape, at the operand's dtype. Raises TypeRuleError MU1028, MU1072, MU1104."""
+    """Return the index's shape with the operand's dtype. Raises TypeRuleError MU1028, MU1072, MU1104."""
     value, numbers = tensor("take_along", operand), Shaped.of(index)
     axis = one_axis(axis, len(value.dims))
     if numbers.element_type != DTYPES["s32"] or not isinstance(index, TensorType):
@@ -91,6 +91,6 @@ def take_along(operand: Attribute, index: Attribute, axis: int) -> TensorType:
 
 
 def log_sum(operand: Attribute, axes: Sequence[int]) -> TensorType:
-    """As other reductions: the axes are dropped, the result is f32."""
+    """Drop the axes, as other reductions do; the result is f32."""
     tensor("logsumexp", operand)
     return rules.reduce(operand, axes)

@@ -49,56 +49,56 @@ _MEMORY: dict[str, tuple[ElementType, int]] = {
     "s4": (IntegerType(4, Signedness.SIGNED), 4),
     "u4": (IntegerType(4, Signedness.UNSIGNED), 4),
 }
-"""What a tensor in memory may hold: the surface name of each dtype, its type, its bits."""
+"""The dtypes of tensors in memory: MLIR type and bits of each, by its name in the language."""
 
 DTYPES: dict[str, ElementType] = {**{name: type for name, (type, _) in _MEMORY.items()}, "bool": i1}
-"""Surface name of every dtype; `bool` exists inside expressions only."""
+"""The type of every dtype by its name in the language; `bool` exists inside expressions only."""
 
 STORABLE = tuple(_MEMORY)
 """The dtypes that a tensor in memory may have."""
 
 PACKED = ("s4", "u4")
-"""Those of which a byte holds two neighbours, the first one in its low half. Only parameters have them."""
+"""The dtypes with two elements per byte, the first in the low half. Only parameters have these dtypes."""
 
 WIDE = (bf16, f16, f32)
-"""The dtypes that arithmetic gives. Values of all others act as f32 in it."""
+"""The dtypes of arithmetic; values of other dtypes are converted to f32."""
 
 _NAMES: dict[Attribute, str] = {t: n for n, t in DTYPES.items()}
 _BITS: dict[Attribute, int] = dict(_MEMORY.values())
 
 
 def dtype_name(element_type: Attribute) -> str:
-    """The surface name of a dtype, for example `bf16`."""
+    """Return a dtype's name in the language, for example `bf16`."""
     return _NAMES.get(element_type) or str(element_type)
 
 
 def dtype_bits(element_type: Attribute) -> int:
-    """Bits of one element in memory. Raises KeyError for a bool."""
+    """Return the bits of one element in memory. Raises KeyError for a bool."""
     return _BITS[element_type]
 
 
 def dtype_bytes(element_type: Attribute) -> int:
-    """Bytes of one element in memory, 1 for elements that share a byte. Raises KeyError for a bool."""
+    """Return the bytes of one element in memory, 1 for packed elements. Raises KeyError for a bool."""
     return -(-_BITS[element_type] // 8)
 
 
 def is_packed(element_type: Attribute) -> bool:
-    """Whether elements share a byte."""
+    """Whether two elements are packed into each byte."""
     return dtype_name(element_type) in PACKED
 
 
 _SPARSE = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8")
 SPARSE_TYPES: tuple[Attribute, ...] = tuple(_MEMORY[name][0] for name in _SPARSE)
-"""The dtypes that a sparse matrix may have: those that matrices are multiplied in."""
+"""The dtypes that a sparse matrix may have."""
 
 
 def sparse_unit(element_type: Attribute) -> int:
-    """What the columns of a sparse matrix are a multiple of: stored rows are multiples of 16 bytes."""
+    """Return the divisor of a sparse matrix's number of columns: stored rows are multiples of 16 bytes."""
     return 32 // dtype_bytes(element_type)
 
 
 def sparse_problem(dims: Dims, element_type: Attribute, inner: int = 1) -> str | None:
-    """Why no matrix of these extents, with its values side by side along axis `inner`, can be sparse."""
+    """Explain why a tensor with the 2:4 pattern along axis `inner` cannot be sparse; None if it can."""
     if len(dims) != 2:
         return f"a sparse tensor has two axes, not {len(dims)}"
     if element_type not in SPARSE_TYPES:
@@ -115,7 +115,7 @@ def sparse_problem(dims: Dims, element_type: Attribute, inner: int = 1) -> str |
 
 
 def quotient_name(dim: str, divisor: int) -> str:
-    """What the dim is called that stands for `dim` divided by a number: `K_per_128`."""
+    """Name the dim that is `dim` divided by a number, such as `K_per_128`."""
     return f"{dim}_per_{divisor}"
 
 
@@ -126,7 +126,7 @@ def parse_extent(parser: AttrParser) -> IntAttr | StringAttr:
 
 
 _PADDED = ("padded", "padded_columns")
-"""The kinds of layouts whose rows or columns have room behind them."""
+"""The kinds of layouts with padded rows or columns."""
 
 
 def _print_extent(printer: Printer, extent: Attribute) -> None:
@@ -141,14 +141,13 @@ def _print_extent(printer: Printer, extent: Attribute) -> None:
 
 @irdl_attr_definition
 class LayoutAttr(ParametrizedAttribute):
-    """How a tensor lies in memory.
+    """The layout of a tensor in memory.
 
-    `row_major` and `col_major` are contiguous (`col_major` swaps the last two axes); `strides`
-    gives one stride per axis in elements, `_` for one that is known only at run time. `padded(n)` and
-    `padded_columns(n)` are like the first two with rows, or columns, as long as a multiple of n elements:
-    only what lies in a workspace lies so. `sparse` is a matrix with at most 2 of every 4 neighbours along its
-    rows, of which only these are in memory, with metadata that says which they are; `sparse_turned` is the
-    transposed view of one.
+    `row_major` and `col_major` are contiguous (`col_major` swaps the last two axes); `strides` gives one
+    stride per axis in elements, `_` for a run-time stride. `padded(n)` and `padded_columns(n)` are row-major
+    and column-major with rows or columns padded to a multiple of n elements, for tensors in the workspace
+    only. `sparse` is a matrix with the 2:4 pattern along its rows, stored as its non-zero values and metadata
+    with their positions; `sparse_turned` is the transposed view of a sparse matrix.
     """
 
     name = "mu.layout"
@@ -173,19 +172,19 @@ class LayoutAttr(ParametrizedAttribute):
 
     @staticmethod
     def strided(strides: Sequence[int | None]) -> LayoutAttr:
-        """A layout by strides in elements; None where the stride is a run-time value."""
+        """Build a layout from strides in elements; None is a run-time stride."""
         return LayoutAttr(
             StringAttr("strides"), ArrayAttr([StringAttr("_") if s is None else IntAttr(s) for s in strides])
         )
 
     @staticmethod
     def padded(multiple: int) -> LayoutAttr:
-        """Row-major, with rows as long as a multiple of so many elements."""
+        """Build a row-major layout with rows padded to a multiple of `multiple` elements."""
         return LayoutAttr(StringAttr("padded"), ArrayAttr([IntAttr(multiple)]))
 
     @property
     def padding(self) -> int:
-        """The number of elements that rows are padded to a multiple of; 1 where they are not padded."""
+        """The number of elements to a multiple of which rows are padded; 1 without padding."""
         return (self.stride_values[0] or 1) if self.kind.data in _PADDED else 1
 
     @property
@@ -194,7 +193,7 @@ class LayoutAttr(ParametrizedAttribute):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether only the values that the 2:4 pattern leaves are in memory."""
+        """Whether the matrix is stored without its zeros (2:4 pattern)."""
         return self.kind.data in ("sparse", "sparse_turned")
 
     @property
@@ -204,11 +203,11 @@ class LayoutAttr(ParametrizedAttribute):
 
     @property
     def is_known(self) -> bool:
-        """Whether all strides follow from the shape and the layout itself."""
+        """Whether all strides follow from shape and layout, without run-time values."""
         return None not in self.stride_values
 
     def unit_axis(self, rank: int) -> int | None:
-        """The axis whose neighbours are adjacent in memory, or None where no axis is."""
+        """Return the axis with stride 1; None without one."""
         match self.kind.data:
             case "row_major" | "padded" | "sparse":
                 return rank - 1 if rank else None
@@ -219,7 +218,7 @@ class LayoutAttr(ParametrizedAttribute):
                 return units[-1] if units else None
 
     def transposed(self, rank: int) -> LayoutAttr:
-        """The layout of the view with the last two axes swapped."""
+        """Return the layout of the view with the last two axes swapped."""
         match self.kind.data:
             case "row_major":
                 return LayoutAttr.col_major()
@@ -298,18 +297,18 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 
     @property
     def dtype(self) -> str:
-        """The dtype's surface name."""
+        """The dtype's name in the language."""
         return dtype_name(self.element_type)
 
     @property
     def unit_axis(self) -> int | None:
-        """The axis along which elements are adjacent in memory."""
+        """The axis with stride 1; None without one."""
         return self.layout.unit_axis(self.rank)
 
     def is_contiguous(self, axis: int) -> bool:
         """Whether elements are adjacent in memory along an axis.
 
-        Of `[K, 1]` they are along both: axes of extent 1 that lie closer in memory do not separate elements.
+        In `[K, 1]` they are adjacent along both axes: inner axes of extent 1 do not separate elements.
         """
         order = list(range(self.rank))
         match self.layout.kind.data:
@@ -347,7 +346,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
                 self.layout.print_body(printer)
 
     def __str__(self) -> str:
-        """The type as `.mcu` spells it."""
+        """Print the type in the syntax of `.mcu`."""
         text = f"{self.dtype}[{', '.join(str(d) for d in self.dims)}]"
         if self.layout.is_row_major:
             return text
@@ -355,7 +354,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether it is a matrix of which only the values that the 2:4 pattern leaves are in memory."""
+        """Whether the tensor is a matrix stored without its zeros (2:4 pattern)."""
         return self.layout.is_sparse
 
     def verify(self) -> None:
@@ -378,14 +377,14 @@ def _tensor_type(dims: Dims, element_type: Attribute, layout: LayoutAttr) -> Ten
 
 
 class Shaped(NamedTuple):
-    """What the type rules look at: the extents and the dtype of a value, scalar or tensor."""
+    """The extents and the dtype of a value, scalar or tensor, as type rules use them."""
 
     dims: Dims
     element_type: Attribute
 
     @staticmethod
     def of(type: Attribute) -> Shaped:
-        """Read a `mu.tensor` or a plain scalar type."""
+        """Convert a `mu.tensor` or a scalar type."""
         if isinstance(type, TensorType):
             return Shaped(type.dims, type.element_type)
         return Shaped((), type)

@@ -1,7 +1,7 @@
-"""The type rules of convolution and pooling: windows over the spatial axes of `[N, C, ...]`.
+"""Type rules of convolution and pooling: windows over the spatial axes of `[N, C, ...]`.
 
-As in `rules`, each raises TypeRuleError with the code of the broken rule. A spatial extent is a number,
-or a dim where as many elements come out as went in.
+As in `rules`, each function infers a result type, and raises TypeRuleError with the code of the broken rule.
+A spatial extent must be a number, unless the window keeps the extent.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mucc.dialects.mu.types import WIDE, Dim, Shaped, TensorType, dtype_name
 from mucc.dialects.mu.windows import Window
 
 SPATIAL = (1, 2, 3)
-"""How many spatial axes there may be."""
+"""The supported numbers of spatial axes."""
 
 
 def per_axis(name: str, value: int | Sequence[int], count: int, least: int = 0) -> tuple[int, ...]:
-    """A number for each of `count` axes, given once for all or one by one. Raises TypeRuleError MU1095."""
+    """Expand one number for all axes, or check `count` numbers. Raises TypeRuleError MU1095."""
     numbers = (value,) * count if isinstance(value, int) else tuple(value)
     if len(numbers) == 1:
         numbers *= count
@@ -35,7 +35,7 @@ def per_axis(name: str, value: int | Sequence[int], count: int, least: int = 0) 
 
 
 def spatial(what: str, type: Attribute) -> int:
-    """How many spatial axes `[N, C, ...]` has. Raises TypeRuleError MU1100."""
+    """Count the spatial axes of `[N, C, ...]`. Raises TypeRuleError MU1100."""
     value = tensor(what, type)
     if (count := len(value.dims) - 2) not in SPATIAL:
         raise TypeRuleError(
@@ -47,12 +47,12 @@ def spatial(what: str, type: Attribute) -> int:
 
 
 def windows(*numbers: Sequence[int]) -> list[Window]:
-    """The window along each spatial axis, from sizes, strides, pads and dilations."""
+    """Build the window of each spatial axis from sizes, strides, pads and dilations."""
     return [Window(*each) for each in zip(*numbers, strict=True)]
 
 
-def _slid(what: str, value: Shaped, axis: int, window: Window, ceil: bool = False) -> Dim:
-    """The extent after a window slid along an axis. Raises TypeRuleError MU1091, MU1101."""
+def _window_positions(what: str, value: Shaped, axis: int, window: Window, ceil: bool = False) -> Dim:
+    """Compute the number of positions of a window along an axis. Raises TypeRuleError MU1091, MU1101."""
     if window.keeps and not isinstance(value.dims[axis], int):
         return value.dims[axis]
     extent = fixed(what, value, axis)
@@ -65,7 +65,7 @@ def _slid(what: str, value: Shaped, axis: int, window: Window, ceil: bool = Fals
 
 
 def _operands(what: str, operand: Attribute, weight: Attribute) -> tuple[Shaped, Shaped]:
-    """Raises TypeRuleError MU1100 for axes, MU1102 for dtypes."""
+    """Check the operands of a convolution. Raises TypeRuleError MU1100 for axes, MU1102 for dtypes."""
     count = spatial(what, operand)
     x, w = Shaped.of(operand), tensor(what, weight)
     if len(w.dims) != len(x.dims):
@@ -84,13 +84,13 @@ def _operands(what: str, operand: Attribute, weight: Attribute) -> tuple[Shaped,
     return x, w
 
 
-def _times(what: str, value: Shaped, axis: int, groups: int) -> Dim:
-    """An extent times the number of groups."""
+def _extent_times(what: str, value: Shaped, axis: int, groups: int) -> Dim:
+    """Multiply an extent by the number of groups."""
     return value.dims[axis] if groups == 1 else fixed(what, value, axis) * groups
 
 
 def _channels(what: str, x: Shaped, given: Dim, w: Shaped, divided: Dim, groups: int) -> None:
-    """Raises TypeRuleError MU1100 where channels do not fit the weights, or not the groups."""
+    """Check channels against weights and groups. Raises TypeRuleError MU1100."""
     if given != x.dims[1]:
         raise TypeRuleError(
             "MU1100",
@@ -108,18 +108,18 @@ def conv(
     dilation: Sequence[int],
     groups: int,
 ) -> TensorType:
-    """`[N, C, ...]` by `[O, C/groups, ...]` to `[N, O, ...]`, of the operands' dtype.
+    """Infer the convolution of `[N, C, ...]` with `[O, C/groups, ...]`: `[N, O, ...]` in the operands' dtype.
 
     Raises TypeRuleError MU1100 (axes, channels), MU1101 (windows), MU1102 (dtypes).
     """
     x, w = _operands("conv", operand, weight)
-    _channels("conv", x, _times("conv", w, 1, groups), w, w.dims[0], groups)
+    _channels("conv", x, _extent_times("conv", w, 1, groups), w, w.dims[0], groups)
     sizes = [fixed("conv", w, axis) for axis in range(2, len(w.dims))]
-    slid = [
-        _slid("conv", x, axis, window)
+    extents = [
+        _window_positions("conv", x, axis, window)
         for axis, window in enumerate(windows(sizes, stride, pad, dilation), start=2)
     ]
-    return TensorType.of((x.dims[0], w.dims[0], *slid), x.element_type)
+    return TensorType.of((x.dims[0], w.dims[0], *extents), x.element_type)
 
 
 def conv_transpose(
@@ -131,7 +131,7 @@ def conv_transpose(
     dilation: Sequence[int],
     groups: int,
 ) -> TensorType:
-    """`[N, C, ...]` by `[C, O/groups, ...]` to `[N, O, ...]`: the gradient of conv with respect to its input.
+    """Infer the transposed convolution of `[N, C, ...]` with `[C, O/groups, ...]`: `[N, O, ...]`.
 
     Raises TypeRuleError MU1100 (axes, channels), MU1101 (windows), MU1102 (dtypes).
     """
@@ -154,7 +154,7 @@ def conv_transpose(
         if extent < 1:
             raise TypeRuleError("MU1101", f"a pad of {window.pad} leaves nothing of axis {axis} of {x}")
         spread.append(extent)
-    return TensorType.of((x.dims[0], _times(what, w, 1, groups), *spread), x.element_type)
+    return TensorType.of((x.dims[0], _extent_times(what, w, 1, groups), *spread), x.element_type)
 
 
 def pool(
@@ -165,12 +165,15 @@ def pool(
     dilation: Sequence[int],
     ceil: bool,
 ) -> TensorType:
-    """`[N, C, ...]` to the same with fewer places, of the same dtype. Raises TypeRuleError MU1100, MU1101."""
+    """Infer pooling of `[N, C, ...]`: the same with other spatial extents.
+
+    Raises TypeRuleError MU1100, MU1101.
+    """
     spatial("pooling", operand)
     x = Shaped.of(operand)
     if x.element_type == i1:
         raise TypeRuleError("MU1021", "pooling of a bool", helps=("pool `cast(condition, f32)`",))
-    slid: list[Dim] = []
+    extents: list[Dim] = []
     for axis, window in enumerate(windows(size, stride, pad, dilation), start=2):
         if 2 * window.pad > window.size:
             raise TypeRuleError(
@@ -178,5 +181,5 @@ def pool(
                 f"a pad of {window.pad} is more than half of the window of {window.size} along axis {axis}",
                 notes=("else a window might see nothing but padding",),
             )
-        slid.append(_slid("pooling", x, axis, window, ceil))
-    return TensorType.of((*x.dims[:2], *slid), x.element_type)
+        extents.append(_window_positions("pooling", x, axis, window, ceil))
+    return TensorType.of((*x.dims[:2], *extents), x.element_type)

@@ -1,4 +1,4 @@
-"""Windows that slide along axes: how many places they take, and which elements they see. Pure arithmetic."""
+"""Arithmetic of sliding windows: their positions along an axis, and the elements they cover."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """A window along one axis: `size` elements `dilation` apart, every `stride`, with `pad` at both ends."""
+    """A window along one axis: `size` taps `dilation` apart, moved by `stride`, with `pad` at both ends."""
 
     size: int
     stride: int = 1
@@ -15,18 +15,19 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """From the first element of a window to behind its last."""
+        """The extent of a window, from its first tap to its last."""
         return self.dilation * (self.size - 1) + 1
 
     @property
     def keeps(self) -> bool:
-        """Whether there are as many places as elements, whatever their number."""
+        """Whether the number of positions equals the number of elements, for every extent."""
         return self.stride == 1 and 2 * self.pad == self.reach - 1
 
     def places(self, extent: int, ceil: bool = False) -> int:
-        """How many places the window takes; none where it does not fit.
+        """Count the positions of the window along an axis; 0 where it does not fit.
 
-        With `ceil` the last place may lie partly behind the padding, if it begins before that, as in torch.
+        With `ceil`, the last window may extend past the padding if it begins before the end padding, as in
+        torch.
         """
         room = extent + 2 * self.pad - self.reach
         if room < 0:
@@ -37,7 +38,7 @@ class Window(NamedTuple):
         return places
 
     def seen(self, extent: int, places: int) -> list[int]:
-        """How many elements the window sees at each place, without padding."""
+        """Count the elements that the window covers at each position, without padding."""
         counts: list[int] = []
         for place in range(places):
             first = place * self.stride - self.pad
@@ -46,10 +47,10 @@ class Window(NamedTuple):
         return counts
 
     def covered(self, extent: int, places: int) -> list[int]:
-        """How many elements and paddings the window covers at each place; nothing lies behind the padding."""
+        """Count the elements and paddings that the window covers at each position."""
         firsts = (place * self.stride - self.pad for place in range(places))
         return [min(first + self.size, extent + self.pad) - first for first in firsts]
 
     def spread(self, extent: int, more: int = 0) -> int:
-        """The extent of a transposed convolution's result, with `more` elements at the end."""
+        """Compute the extent of a transposed convolution's result, with `more` elements at the end."""
         return (extent - 1) * self.stride - 2 * self.pad + self.reach + more

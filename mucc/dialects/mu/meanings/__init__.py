@@ -1,4 +1,4 @@
-"""What operations on whole tensors compute, one file per kind as in `mucc.dialects.mu.ops`."""
+"""Interpreters of operations on whole tensors, one file per kind as in `mucc.dialects.mu.ops`."""
 
 from mucc.dialects.mu.meanings import composite, indexed, reduction, shape, windows
 from mucc.dialects.mu.meanings.base import Machine, Meaning
@@ -10,6 +10,6 @@ MEANINGS: dict[type, Meaning] = {
     **composite.MEANINGS,
     **indexed.MEANINGS,
 }
-"""What computes each operation from its operands' values."""
+"""The function that computes each operation from its operands' values."""
 
 __all__ = ["MEANINGS", "Machine", "Meaning"]

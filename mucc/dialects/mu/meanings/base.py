@@ -1,4 +1,4 @@
-"""What the meanings of operations are written with."""
+"""The interface and helpers of the functions that interpret operations."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from mucc.dialects.mu.arrays import Arrays
 
 
 class Machine(Protocol):
-    """What runs a kernel: a library of arrays, and the sizes of the kernel's dims."""
+    """The part of the interpreter that operations use: an array library, and the sizes of the dims."""
 
     arrays: Arrays
 
     def shape(self, type: Any) -> tuple[int, ...]:
-        """The run-time extents of a tensor type."""
+        """Return the run-time extents of a tensor type."""
         ...
 
     def narrowed(self, value: Any, type: Any) -> Any:
-        """What products read of a value that is computed: it is rounded where that is narrower than f32."""
+        """Round a computed value to its dtype if that is narrower than f32, as for operands of products."""
         ...
 
     def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
-        """What a product reads for an operand: what is computed is rounded to its dtype first."""
+        """Return an operand as a product reads it: a computed value is rounded to its dtype first."""
         ...
 
 
 Meaning = Callable[[Machine, Any, tuple[Any, ...]], Any]
-"""From an operation and its operands' float64 (or bool) arrays to its result's."""
+"""A function from an operation and its operands' float64 (or bool) arrays to the array of its result."""
 
 
 def taken(value: Any, axis: int, numbers: Sequence[int]) -> Any:
-    """The elements of these numbers along an axis."""
+    """Take elements along an axis by index."""
     return value[(slice(None),) * axis + (list(numbers),)]
 
 
 def along(count: int, axis: int, rank: int, numbers: Any) -> Any:
-    """A vector of `count` numbers that lies along one axis of `rank`."""
+    """Reshape a vector of `count` numbers to lie along one of `rank` axes."""
     return numbers.reshape(tuple(count if i == axis else 1 for i in range(rank)))

@@ -1,4 +1,4 @@
-"""Scans, softmax, normalisation, attention."""
+"""Interpret scans, softmax, normalisation and attention."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from mucc.dialects.mu.types import Shaped
 
 
 def kept(machine: Machine, kind: str, x: Any, axes: Sequence[int]) -> Any:
-    """A reduction that leaves its axes with extent 1."""
+    """Reduce over axes, and keep the axes with extent 1."""
     shape = tuple(1 if i in set(axes) else int(n) for i, n in enumerate(x.shape))
     return machine.arrays.reduce(kind, x, tuple(axes)).reshape(shape)
 
 
 def scan(arrays: Arrays, kind: Scan, x: Any, axis: int, *, reverse: bool, exclusive: bool) -> Any:
-    """Running sums or products along an axis."""
+    """Compute running sums or products along an axis."""
     xp = arrays.xp
     if reverse:
         x = xp.flip(x, (axis,))
@@ -59,7 +59,7 @@ def softmax(machine: Machine, x: Any, axis: int) -> Any:
 
 
 def _weights(machine: Machine, scores: Any) -> Any:
-    """The softmax of each row; 0 for a row of -infinity, whose columns are all masked."""
+    """Compute the softmax of each row; 0 for a row whose columns are all masked (-infinity)."""
     xp, axis = machine.arrays.xp, len(scores.shape) - 1
     most = kept(machine, "max", scores, (axis,))
     is_masked = most == -math.inf

@@ -1,4 +1,4 @@
-"""Elements by number."""
+"""Interpret operations that take elements by index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mucc.dialects.mu.ops.indexed import TakeAlongOp
 
 
 def _take_along(machine: Machine, op: TakeAlongOp, x: Any, index: Any) -> Any:
-    """Raises ValueError MU6024 for a number that there is not."""
+    """Take elements along an axis by index. Raises ValueError MU6024 for an index out of range."""
     axis = op.axis.value.data
     extent = int(x.shape[axis])
     if bool(((index < 0) | (index >= extent)).any()):

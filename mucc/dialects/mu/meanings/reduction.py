@@ -1,4 +1,4 @@
-"""Reductions that are more than one function of an array library."""
+"""Interpret reductions that array libraries lack: variance, argmax and argmin."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mucc.dialects.mu.ops import reduction as ops
 
 
 def variance(machine: Machine, x: Any, axes: tuple[int, ...], correction: float) -> Any:
-    """The mean squared distance from the mean, in two passes."""
+    """Compute the variance in two passes, divided by n - correction."""
     arrays = machine.arrays
     count = math.prod(int(x.shape[axis]) for axis in axes)
     kept = tuple(1 if i in axes else int(n) for i, n in enumerate(x.shape))
     distance = x - arrays.reduce("sum", x, axes).reshape(kept) / count
     squares = arrays.reduce("sum", distance * distance, axes)
-    # As in torch: nothing is left to divide by.
+    # As in torch: division by zero gives infinity or NaN.
     return squares / (count - correction) if count > correction else squares * math.inf
 
 

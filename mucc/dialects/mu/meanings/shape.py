@@ -1,4 +1,4 @@
-"""Operations that move elements."""
+"""Interpret operations that move elements, and constant tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _slice(machine: Machine, op: ops.SliceOp, x: Any) -> Any:
 
 
 def source(mode: ops.Padding, place: int, extent: int) -> int | None:
-    """Which element of an axis stands at a place that may lie beyond its ends; None for the constant."""
+    """Map a position in a padded axis to the index of its source element; None for the padding constant."""
     match mode:
         case _ if 0 <= place < extent:
             return place

@@ -1,4 +1,4 @@
-"""Convolutions and pooling: one tap of the windows after the other, over all places at once."""
+"""Interpret convolutions and pooling: a loop over the taps of a window, vectorised over all positions."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from mucc.dialects.mu.windows import Window
 
 
 def _strided(window: Window, tap: int, places: int) -> slice:
-    """Where one tap of a window is, at all of its places."""
+    """Slice the elements that one tap of a window reads, at all of its positions."""
     first = tap * window.dilation
     return slice(first, first + (places - 1) * window.stride + 1, window.stride)
 
 
 def _taps(windows: Sequence[Window], places: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Each tap of windows over several axes, with the index of the elements that it sees."""
+    """Yield each tap of windows over several axes, with the index of the elements that the tap reads."""
     for tap in itertools.product(*(range(w.size) for w in windows)):
         parts = (_strided(w, t, n) for w, t, n in zip(windows, tap, places, strict=True))
         yield tap, (..., *parts)
 
 
-def _framed(machine: Machine, x: Any, windows: Sequence[Window], places: Sequence[int], value: float) -> Any:
-    """`x` with its padding, and with what lies behind that as far as windows reach."""
+def _padded(machine: Machine, x: Any, windows: Sequence[Window], places: Sequence[int], value: float) -> Any:
+    """Pad `x` with `value`, at the end as far as the last windows reach."""
     extents = [int(n) for n in x.shape[2:]]
     lengths = [
         max((n - 1) * w.stride + w.reach, e + w.pad) for w, n, e in zip(windows, places, extents, strict=True)
@@ -40,7 +40,7 @@ def _framed(machine: Machine, x: Any, windows: Sequence[Window], places: Sequenc
 
 
 def _factors(machine: Machine, op: ConvOp | ConvTransposeOp, values: Sequence[Any]) -> list[Any]:
-    """The operands as products read them."""
+    """Return the operands as products read them."""
     return [machine.factor(op, v, x) for v, x in zip(op.operands, values, strict=True)]
 
 
@@ -48,7 +48,7 @@ def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
     groups, windows = op.groups.value.data, op.windows
     batch, outputs = int(x.shape[0]), int(w.shape[0])
     places = [window.places(int(n)) for window, n in zip(windows, x.shape[2:], strict=True)]
-    frame = _framed(machine, x, windows, places, 0.0)
+    frame = _padded(machine, x, windows, places, 0.0)
     result: Any = 0.0
     for tap, index in _taps(windows, places):
         seen = frame[index].reshape((batch, groups, int(x.shape[1]) // groups, -1))
@@ -79,7 +79,7 @@ def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
     windows, is_max = op.windows, op.kind.data is Pooling.MAX
     extents = [int(n) for n in x.shape[2:]]
     places = [w.places(n, op.ceil is not None) for w, n in zip(windows, extents, strict=True)]
-    frame = _framed(machine, x, windows, places, float("-inf") if is_max else 0.0)
+    frame = _padded(machine, x, windows, places, float("-inf") if is_max else 0.0)
     parts = (frame[index] for _, index in _taps(windows, places))
     result = next(parts)
     for part in parts:

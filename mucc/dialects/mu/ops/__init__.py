@@ -1,8 +1,8 @@
 """The operations of the `mu` dialect, one file per kind of operation.
 
-Every file has its `OPERATIONS`, and its `ATTRIBUTES` where it has some; the dialect consists of those of the
-files that `FILES` lists. `FUNCTIONS` of a file says how the language calls them. Defining an operation takes
-xDSL a good part of a millisecond, so a program loads the files only whose functions it calls.
+Each file that `FILES` lists defines `OPERATIONS`, optionally `ATTRIBUTES`, and in `FUNCTIONS` the functions
+by which the language calls the operations. Defining an operation takes xDSL up to a millisecond, so only the
+files are loaded whose functions a program calls.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ FILES: dict[str, tuple[str, ...]] = {
 
 
 def operations() -> tuple[type[Operation], ...]:
-    """The operations of all files."""
+    """Load all operations."""
     return tuple(op for file in FILES for op in _module(file).OPERATIONS)
 
 
 def attributes() -> tuple[type[Attribute], ...]:
-    """The attributes of all files."""
+    """Load all attributes."""
     return tuple(a for file in FILES for a in getattr(_module(file), "ATTRIBUTES", ()))
 
 
 def functions(file: str) -> tuple[Function, ...]:
-    """What the language calls the operations of one file by."""
+    """Load the language's functions for the operations of one file."""
     return getattr(_module(file), "FUNCTIONS", ())
 
 

@@ -17,6 +17,8 @@ SELU_SCALE = 1.0507009873554804934193349852946
 
 
 class CompositeOp(UnaryOp, ABC):
+    """Base of unary activations that are decomposed."""
+
     COMPOSITE: ClassVar[bool] = True
 
 

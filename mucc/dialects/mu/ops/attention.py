@@ -22,8 +22,8 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType
 class AttentionOp(InferredOp, AnchorOp):
     """`softmax(scale * q @ k.T + mask) @ v`, the softmax in f32.
 
-    A mask of bools says which scores stay; the others are -infinity. With `causal` row i sees columns 0 to i.
-    A row that sees no column is 0.
+    Where a mask of bools is false, the score is -infinity. With `causal`, row i attends to columns 0 to i.
+    The result of a row whose columns are all masked is 0.
     """
 
     name = "mu.attention"

@@ -1,4 +1,4 @@
-"""What operations share: a result whose type is inferred, and how their numbers are kept."""
+"""Base classes and helpers of operations: anchors of stages, inferred result types, integer attributes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 Ints = DenseArrayBase.constr(i64)
-"""Integers, one for each axis or for each of some axes."""
+"""A constraint for integers, one for each of some axes."""
 
 
 def ints(values: Sequence[int]) -> DenseArrayBase:
@@ -28,17 +28,17 @@ def integer(value: int) -> IntegerAttr:
 
 
 def check_result(op: Operation, expected: Attribute) -> None:
-    """Raises VerifyException where an operation's one result has another type."""
+    """Verify the type of an operation's single result. Raises VerifyException for another type."""
     (result,) = op.results
     if result.type != expected:
         raise VerifyException(f"{op.name}: result type {result.type} should be {expected}")
 
 
 class AnchorOp(FormattedOp, ABC):
-    """An operation that a device kernel can be built around, with pointwise work beside it in one stage."""
+    """Base of operations that a device kernel can be built around, with pointwise operations fused in."""
 
     STAGE: ClassVar[str] = ""
-    """What `mu.stage` calls a stage around such an operation; by default the operation's own name."""
+    """The kind of a stage with this anchor, in `mu.stage`; by default the operation's name."""
 
     @property
     def stage(self) -> str:
@@ -46,7 +46,7 @@ class AnchorOp(FormattedOp, ABC):
 
     @property
     def space(self) -> Dims:
-        """The extents that pointwise work beside the operation runs over: by default those of its operand."""
+        """The iteration space of fused pointwise operations: by default the operand's extents."""
         return Shaped.of(self.operands[0].type).dims
 
 
@@ -59,12 +59,12 @@ class InferredOp(FormattedOp, ABC):
 
     @property
     def function(self) -> str:
-        """What the language calls it."""
+        """The name of the function in the language."""
         return self.name.removeprefix("mu.")
 
     @abstractmethod
     def inferred(self) -> Attribute:
-        """The type that the result must have. Raises TypeRuleError where the operands do not fit."""
+        """Infer the result type. Raises TypeRuleError where the operands do not fit."""
 
     def verify_(self) -> None:
         check_result(self, self.inferred())

@@ -1,10 +1,10 @@
-"""Contractions: matrix products, and the arithmetic that they are computed in."""
+"""Contractions: matrix products, and the number formats in which they are computed."""
 
 from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -30,16 +30,13 @@ from mucc.dialects.mu.ops.views import views_alike
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_name
 
-if TYPE_CHECKING:
-    pass
-
 
 class Compute(StrEnum):
-    """The arithmetic of a contraction's products; accumulation is f32, of integers s32.
+    """The number format of a contraction's products; accumulation is f32, of integers s32.
 
-    `tf32x3` splits each f32 operand into two tf32 parts and adds three products of them, which is nearly as
-    exact as `f32`, the arithmetic of the ordinary cores. e4m3 and e5m2 operands compute in e5m2 where one is
-    e5m2; s8 and u8 operands in s8 where one is s8.
+    `tf32x3` splits each f32 operand into two tf32 parts and adds three products of the parts, which is nearly
+    as exact as `f32`, the arithmetic of CUDA cores. A pair of e4m3 and e5m2 computes in e5m2, a pair of s8
+    and u8 in s8.
     """
 
     BF16 = "bf16"
@@ -55,13 +52,13 @@ class Compute(StrEnum):
 
 @irdl_attr_definition
 class ComputeAttr(WordAttr[Compute]):
-    """In which number format a contraction multiplies."""
+    """The number format in which a contraction multiplies."""
 
     name = "mu.compute"
 
     @staticmethod
     def choices(lhs: Attribute, rhs: Attribute) -> tuple[Compute, ...]:
-        """The formats that operands of two types may multiply in, the default first; none for s32."""
+        """List the formats in which operands can be multiplied, the default first; none for s32."""
         dtypes = {dtype_name(Shaped.of(type).element_type) for type in (lhs, rhs)}
         if "f32" in dtypes and (rules.is_sparse(lhs) or rules.is_sparse(rhs)):
             return (Compute.TF32,)
@@ -71,16 +68,16 @@ class ComputeAttr(WordAttr[Compute]):
 
     @staticmethod
     def default(lhs: Attribute, rhs: Attribute) -> ComputeAttr:
-        """Operands of 8 and 16 bits multiply in their own format, f32 operands in tf32."""
+        """Choose the default: the operands' own format for 8 and 16 bits, tf32 for f32."""
         return ComputeAttr(ComputeAttr.choices(lhs, rhs)[0])
 
 
 _NARROW = (Compute.BF16, Compute.F16, Compute.E5M2, Compute.E4M3, Compute.S8, Compute.U8)
-"""Formats of operands below 32 bits. Of two that operands have, the first is computed in."""
+"""Formats below 32 bits. Operands of two formats are computed in the one listed first."""
 
 
 class Accumulation(StrEnum):
-    """How exactly the products of 8-bit floats are added up."""
+    """The accuracy with which products of 8-bit floats are accumulated."""
 
     F32 = "f32"
     FAST = "fast"
@@ -88,13 +85,13 @@ class Accumulation(StrEnum):
 
 @irdl_attr_definition
 class AccumulationAttr(WordAttr[Accumulation]):
-    """`fast` leaves sums to the tensor cores, which drop low bits of them, instead of adding parts in f32."""
+    """The accumulation of 8-bit floats: `fast` sums in tensor cores alone, which lose low bits."""
 
     name = "mu.accumulation"
 
 
 class ContractionOp(AnchorOp, ABC):
-    """Base of the contractions."""
+    """Base of matrix products."""
 
     STAGE: ClassVar[str] = "contraction"
 
@@ -110,11 +107,11 @@ class ContractionOp(AnchorOp, ABC):
 
 @irdl_op_definition
 class MatmulOp(ContractionOp):
-    """Contraction of the last axis of `lhs` with the second-last of `rhs`, f32 accumulation.
+    """Contract the last axis of `lhs` with the second-last of `rhs`, with f32 accumulation.
 
-    `scales` are none, or those of blocks of either operand (see `rules.block_scales`). A `mixed` product has
-    one operand of 4 or 8 bits, which the kernel itself converts to the format of the other; its scales are
-    those of groups along K of that operand, then zeros if there are any (see `rules.group_scales`).
+    `scales` are empty, or the block scales of both operands (see `rules.block_scales`). A `mixed` product has
+    one operand of 4 or 8 bits, which the kernel converts to the format of the other operand; `scales` are
+    then those of groups of the narrow operand along K, and optionally zeros (see `rules.group_scales`).
     """
 
     name = "mu.matmul"
@@ -171,22 +168,22 @@ class MatmulOp(ContractionOp):
 
     @property
     def group(self) -> int:
-        """How many elements along K share a scale of the narrow operand of a mixed product; 0 for none."""
+        """The number of elements along K that share a scale in a mixed product; 0 without scales."""
         if self.mixed is None or not self.scales:
             return 0
         return rules.group_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
 
     @property
     def blocks(self) -> tuple[int, int] | None:
-        """How many rows and columns of the product share a scale, None where there are no block scales."""
+        """The numbers of rows and of columns of the product that share a scale; None without block scales."""
         if not self.scales or self.mixed is not None:
             return None
         return rules.block_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
 
     def pairs_with(self, other: MatmulOp) -> bool:
-        """Whether both multiply one left operand with right operands that lie in memory alike.
+        """Whether one kernel can compute both products: same left operand, right operands of equal layout.
 
-        They do not if their strides are known only at run time.
+        Layouts with run-time strides are not taken for equal.
         """
         if self.scales or other.scales or self.mixed or other.mixed:
             return False
@@ -199,11 +196,11 @@ class MatmulOp(ContractionOp):
 
 @irdl_op_definition
 class GroupedMatmulOp(ContractionOp):
-    """Contraction where group g of the rows of `lhs` has the matrix `rhs[g]`.
+    """Multiply each group g of the rows of `lhs` with the matrix `rhs[g]`.
 
-    `offsets[g]` is the end of group g: its rows are `offsets[g-1]` to `offsets[g]`, the first begins at 0
-    and the last ends with the rows. The product of group g is multiplied by the number `scale[g]` and the row
-    `bias[g]` is added, where there are such.
+    `offsets[g]` is the end of group g: its rows are `offsets[g-1]` to `offsets[g]`. The first group begins at
+    0, and the last ends with the last row. If given, the number `scale[g]` multiplies the product of group g,
+    and the row `bias[g]` is added to it.
     """
 
     name = "mu.grouped_matmul"
@@ -243,7 +240,7 @@ class GroupedMatmulOp(ContractionOp):
     def infer(
         lhs: Attribute, rhs: Attribute, offsets: Attribute, scale: Attribute | None, bias: Attribute | None
     ) -> TensorType:
-        """The type of the result. Raises TypeRuleError."""
+        """Infer the result type. Raises TypeRuleError where the operands do not fit."""
         return index_rules.by_group(index_rules.grouped_matmul(lhs, rhs, offsets), rhs, scale, bias)
 
     def verify_(self) -> None:

@@ -1,4 +1,4 @@
-"""Convolutions over one to three spatial axes. Tensors are `[N, C, ...]`, as in torch; bias is arithmetic."""
+"""Convolutions over one to three spatial axes of `[N, C, ...]`, as in torch; a bias is added by `mu.add`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Numbers = int | Sequence[int]
 
 
 class ConvolutionOp(InferredOp, AnchorOp, ABC):
-    """Base of both convolutions."""
+    """Base of convolution and transposed convolution."""
 
     compute = prop_def(ComputeAttr)
     stride = prop_def(Ints)
@@ -48,7 +48,7 @@ class ConvolutionOp(InferredOp, AnchorOp, ABC):
         groups: int,
         **geometry: Sequence[int],
     ):
-        """`geometry` has numbers for each spatial axis, by property."""
+        """`geometry` has a number for each spatial axis, by property: stride, pad, dilation, output_pad."""
         super().__init__(
             operands=[x, w],
             result_types=[result],
@@ -79,7 +79,7 @@ class ConvolutionOp(InferredOp, AnchorOp, ABC):
 
 @irdl_op_definition
 class ConvOp(ConvolutionOp):
-    """Convolution of `[N, C, ...]` with `[O, C/groups, ...]`, which is not flipped (cross-correlation)."""
+    """Convolve `[N, C, ...]` with `[O, C/groups, ...]`, which is not flipped (cross-correlation)."""
 
     name = "mu.conv"
 
@@ -116,7 +116,7 @@ class ConvOp(ConvolutionOp):
 
 @irdl_op_definition
 class ConvTransposeOp(ConvolutionOp):
-    """Each element of `[N, C, ...]` times `[C, O/groups, ...]`, added up where windows of `conv` would be."""
+    """Transposed convolution of `[N, C, ...]` with `[C, O/groups, ...]`, the input gradient of `conv`."""
 
     name = "mu.conv_transpose"
 
@@ -162,7 +162,7 @@ class ConvTransposeOp(ConvolutionOp):
 
 
 def _geometry(count: int, stride: Numbers, pad: Numbers, dilation: Numbers):
-    """Strides, pads and dilations of each spatial axis. Raises TypeRuleError MU1095."""
+    """Expand strides, pads and dilations to one for each spatial axis. Raises TypeRuleError MU1095."""
     return (
         window_rules.per_axis("stride", stride, count, 1),
         window_rules.per_axis("pad", pad, count),
@@ -183,8 +183,8 @@ _DILATION, _GROUPS = Parameter("dilation", INTS, "1"), Parameter("groups", INTS,
 _COMPUTE = Parameter("compute", WORD, "auto", (Compute.TF32, Compute.TF32X3, Compute.F32))
 
 
-def _computing(values: Values, options: Options) -> ComputeAttr | None:
-    """The format that was asked for. Raises TypeRuleError MU1010 where operands do not compute in it."""
+def _requested_format(values: Values, options: Options) -> ComputeAttr | None:
+    """Read the option `compute`. Raises TypeRuleError MU1010 for a format that the operands do not allow."""
     if (wanted := options.get("compute")) is None:
         return None
     dtypes = [Shaped.of(v.type).element_type for v in values]
@@ -206,7 +206,7 @@ def _conv(values: Values, options: Options) -> ConvOp:
         axes(options, "pad") or 0,
         axes(options, "dilation") or 1,
         one(options, "groups", 1),
-        _computing(values, options),
+        _requested_format(values, options),
     )
 
 
@@ -220,7 +220,7 @@ def _conv_transpose(values: Values, options: Options) -> ConvTransposeOp:
         axes(options, "output_pad") or 0,
         axes(options, "dilation") or 1,
         one(options, "groups", 1),
-        _computing(values, options),
+        _requested_format(values, options),
     )
 
 

@@ -1,8 +1,8 @@
-"""Elementwise operations: one element in, one element out, shapes broadcast.
+"""Elementwise operations: each element of the result from one element of each operand; shapes broadcast.
 
-They work on tensors and, inside the bodies of lowered kernels, on plain scalars; the op is the same
-at every level. `mucc.passes.decompose` rewrites the ones marked `composite` into the others, so that
-interpreters, operation counts and code generation know only the primitive ones.
+Operands are tensors or, inside the bodies of lowered kernels, scalars; the ops are the same at every level.
+`mucc.passes.decompose` rewrites ops marked `COMPOSITE` into the others, so that operation counts and code
+generation need the primitive ones only.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class AbsOp(UnaryOp):
 
 @irdl_op_definition
 class ExpOp(UnaryOp):
-    """e to the power of x."""
+    """The exponential function."""
 
     name = "mu.exp"
     SURFACE: ClassVar[str | None] = "exp"
@@ -147,7 +147,7 @@ class ExpOp(UnaryOp):
 
 @irdl_op_definition
 class Expm1Op(UnaryOp):
-    """exp(x) - 1, exact near 0 too."""
+    """exp(x) - 1, accurate near 0."""
 
     name = "mu.expm1"
     SURFACE: ClassVar[str | None] = "expm1"
@@ -208,14 +208,14 @@ class Approximation(StrEnum):
 
 @irdl_attr_definition
 class ApproximationAttr(WordAttr[Approximation]):
-    """Which formula gelu uses."""
+    """The formula of gelu: by erf, or approximated by tanh."""
 
     name = "mu.approximation"
 
 
 @irdl_op_definition
 class GeluOp(UnaryOp):
-    """x times the normal distribution function: by erf, or by the tanh approximation."""
+    """x times the standard normal distribution function, by erf or by the tanh approximation."""
 
     name = "mu.gelu"
     SURFACE: ClassVar[str | None] = "gelu"
@@ -257,14 +257,14 @@ class Relation(StrEnum):
 
 @irdl_attr_definition
 class RelationAttr(WordAttr[Relation]):
-    """Which comparison `mu.cmp` makes."""
+    """The comparison of `mu.cmp`."""
 
     name = "mu.relation"
 
 
 @irdl_op_definition
 class CmpOp(ElementwiseOp):
-    """Comparison of two numbers; gives a bool."""
+    """Compare two numbers; the result is a bool."""
 
     name = "mu.cmp"
     INTEGER: ClassVar[bool] = True
@@ -289,7 +289,7 @@ class CmpOp(ElementwiseOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """`lt %a, %b : (types) -> type`."""
+        """Parse `lt %a, %b : (types) -> type`."""
         relation = parser.parse_str_enum(Relation)
         op = super().parse(parser)
         op.properties["relation"] = RelationAttr(relation)
@@ -301,7 +301,7 @@ class CmpOp(ElementwiseOp):
 
 
 class LogicalOp(ElementwiseOp, ABC):
-    """Base of operations on bools; stands before the base that says how many there are."""
+    """Base of operations on bools, a mixin before `UnaryOp` or `BinaryOp`."""
 
     @classmethod
     def infer(cls, operands: list[Attribute]) -> Attribute:
@@ -310,28 +310,28 @@ class LogicalOp(ElementwiseOp, ABC):
 
 @irdl_op_definition
 class AndOp(LogicalOp, BinaryOp):
-    """Both bools hold."""
+    """Logical and, spelled `a and b`."""
 
     name = "mu.and"
 
 
 @irdl_op_definition
 class OrOp(LogicalOp, BinaryOp):
-    """One of two bools holds."""
+    """Logical or, spelled `a or b`."""
 
     name = "mu.or"
 
 
 @irdl_op_definition
 class NotOp(LogicalOp, UnaryOp):
-    """The bool does not hold."""
+    """Logical negation, spelled `not a`."""
 
     name = "mu.not"
 
 
 @irdl_op_definition
 class SelectOp(ElementwiseOp):
-    """`where(condition, a, b)`: a where the condition holds, else b."""
+    """Select a where the condition is true, otherwise b; spelled `where(condition, a, b)`."""
 
     name = "mu.select"
     INTEGER: ClassVar[bool] = True
@@ -355,7 +355,7 @@ class SelectOp(ElementwiseOp):
 
 
 class ConversionOp(ElementwiseOp, ABC):
-    """Base of what gives a value another dtype."""
+    """Base of operations that change a value's dtype."""
 
     operand = operand_def(ValueConstraint)
 
@@ -365,7 +365,7 @@ class ConversionOp(ElementwiseOp, ABC):
 
     @property
     def element_type(self) -> Attribute:
-        """The dtype that the value gets."""
+        """The dtype of the result."""
         type = self.result.type
         return type.element_type if isinstance(type, TensorType) else type
 
@@ -377,16 +377,16 @@ class ConversionOp(ElementwiseOp, ABC):
 
 @irdl_op_definition
 class CastOp(ConversionOp):
-    """Round to another dtype; from bool, 0 or 1."""
+    """Round to another dtype; a bool becomes 0 or 1."""
 
     name = "mu.cast"
 
 
 @irdl_op_definition
 class RetypeOp(ConversionOp):
-    """The same number under another dtype, in which it is stored where it is stored; nothing is rounded here.
+    """Change the dtype without rounding: a later store rounds to the new dtype.
 
-    `decompose` gives the result of `softmax(x)`, an f32 inside, the dtype of x so.
+    `decompose` uses it to give the result of `softmax(x)`, computed in f32, the dtype of x.
     """
 
     name = "mu.retype"
@@ -394,9 +394,9 @@ class RetypeOp(ConversionOp):
 
 @irdl_op_definition
 class StoredOp(ConversionOp):
-    """The number that a stage stores of a value, for what it computes from it besides.
+    """Round a value as the stage's store does, for further computation in the same stage; the dtype stays.
 
-    `form-stages` makes it where other stages read the value too. Its dtype is that of the value.
+    `form-stages` inserts it where other stages read the stored value too, so that all uses agree.
     """
 
     name = "mu.stored"

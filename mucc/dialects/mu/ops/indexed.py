@@ -1,4 +1,4 @@
-"""Rows by number: gather reads them, scatter writes them. The numbers are an s32 tensor of the caller's."""
+"""Operations that read (gather, take_along) or write (scatter) by index; indices are an s32 tensor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mucc.dialects.mu.types import Dim, TensorType
 
 @irdl_op_definition
 class GatherOp(FormattedOp):
-    """The entries of `operand` along its first axis that `rows` names, in the order and shape of `rows`."""
+    """Take entries of `operand` along its first axis by index, in the shape of the index tensor `rows`."""
 
     name = "mu.gather"
 
@@ -42,9 +42,9 @@ class GatherOp(FormattedOp):
 
 @irdl_op_definition
 class ScatterOp(AnchorOp):
-    """A tensor of `extent` rows: `rows` says where each row of `operand` goes, the others are zero.
+    """Place row i of `operand` at row `rows[i]` of a tensor of `extent` rows; the other rows are zero.
 
-    Two rows must not go to the same place.
+    Indices must not repeat.
     """
 
     name = "mu.scatter"
@@ -74,7 +74,7 @@ class ScatterOp(AnchorOp):
 
 @irdl_op_definition
 class TakeAlongOp(InferredOp):
-    """The elements of `operand` along an axis that `index` names, one by one (torch's gather)."""
+    """Take elements of `operand` along an axis by `index`, one index per element (torch's `gather`)."""
 
     name = "mu.take_along"
 

@@ -1,4 +1,4 @@
-"""Entry points of a program and what they return."""
+"""Entry points of a program, and their terminator."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 def _multiplies(use: Use) -> bool:
     """Whether a value is used as an operand of a product, transposed or not."""
     match use.operation:
-        case TransposeOp(result=turned):
-            return all(map(_multiplies, turned.uses))
+        case TransposeOp(result=transposed):
+            return all(map(_multiplies, transposed.uses))
         case user:
             return isinstance(user, MatmulOp)
 
 
 @irdl_op_definition
 class KernelOp(EntryOp):
-    """One entry point of a program. Parameters are tensors and f32 scalars, results are row-major tensors."""
+    """An entry point of a program. Parameters are tensors and f32 scalars, results are row-major tensors."""
 
     name = "mu.kernel"
 
@@ -131,7 +131,7 @@ class KernelOp(EntryOp):
 
 @irdl_op_definition
 class ReturnOp(FormattedOp):
-    """The results of a kernel."""
+    """Return the results of a kernel."""
 
     name = "mu.return"
 

@@ -1,4 +1,4 @@
-"""Softmax and normalisation: composites of reductions and arithmetic, which `decompose` writes out."""
+"""Softmax and normalisation: composites of reductions and arithmetic, which `decompose` rewrites."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mucc.dialects.mu.types import Shaped, TensorType
 
 
 class AlongAxisOp(InferredOp, AnchorOp, ABC):
-    """Base of what works along one axis and keeps the shape."""
+    """Base of operations along one axis that keep the shape."""
 
     axis = prop_def(IntegerAttr)
     operand = operand_def(TensorType)
@@ -48,7 +48,7 @@ class AlongAxisOp(InferredOp, AnchorOp, ABC):
 
 @irdl_op_definition
 class SoftmaxOp(AlongAxisOp):
-    """exp(x) over the sum of exp(x) along an axis."""
+    """exp(x) divided by the sum of exp(x) along an axis."""
 
     name = "mu.softmax"
 
@@ -88,7 +88,7 @@ class LogSumExpOp(InferredOp, AnchorOp):
 
 
 class Normalisation(StrEnum):
-    """By mean and variance, or by the mean square."""
+    """The statistics to normalise by: mean and variance, or the mean square."""
 
     STANDARD = "standard"
     RMS = "rms"
@@ -96,7 +96,7 @@ class Normalisation(StrEnum):
 
 @irdl_attr_definition
 class NormalisationAttr(WordAttr[Normalisation]):
-    """What a tensor is normalised by."""
+    """The statistics that `mu.normalize` normalises by."""
 
     name = "mu.normalisation"
 
@@ -178,7 +178,7 @@ def _instance_norm(values: Values, options: Options) -> Operation:
 
 
 def _group_norm(values: Values, options: Options) -> Sequence[Operation]:
-    """The channels of each group have an axis of their own while they are normalised."""
+    """Normalise `[N, groups, C/groups, ...]` over all axes but the first two."""
     value = tensor("group_norm", values[0].type, 2)
     groups, channels = one(options, "groups", 1), fixed("group_norm", value, 1)
     if groups < 1 or channels % groups:

@@ -1,4 +1,4 @@
-"""What all elementwise operations have in common: type rule, syntax, constructors."""
+"""Base classes of elementwise operations: type rule, syntax, constructors."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ ValueConstraint = (
     | BaseAttr(Float8E5M2Type)
     | BaseAttr(IntegerType)
 )
-"""A tensor, or a plain scalar."""
+"""A constraint for a tensor or a plain scalar."""
 
 
 def number(value: float | FloatAttr) -> FloatAttr:
-    """A compile-time number, kept in double precision."""
+    """Build the attribute of a compile-time number, in double precision."""
     return value if isinstance(value, FloatAttr) else FloatAttr(float(value), f64)
 
 
@@ -60,7 +60,7 @@ S32 = DTYPES["s32"]
 
 
 def types_of(values: Sequence[SSAValue]) -> list[Attribute]:
-    """The types of operands: beside an s32 a literal that is a whole number is one too."""
+    """Return the types of operands; a literal that is a whole number is an s32 next to an s32 operand."""
     types: list[Attribute] = [v.type for v in values]
     if not any(Shaped.of(t).element_type == S32 for t in types):
         return types
@@ -75,7 +75,7 @@ def _is_whole(value: SSAValue) -> bool:
 
 
 class CanonicalizationTrait(HasCanonicalizationPatternsTrait):
-    """Canonicalised by `patterns`, which `mucc.dialects.mu.dialect` sets for xDSL's tools."""
+    """Canonicalise by `patterns`, which `mucc.dialects.mu.dialect` sets for xDSL's tools."""
 
     patterns: ClassVar[tuple[RewritePattern, ...]] = ()
 
@@ -88,16 +88,16 @@ class ElementwiseOp(IRDLOperation, ABC):
     """Base of all elementwise operations."""
 
     SURFACE: ClassVar[str | None] = None
-    """The function of this name in the language; None where the language spells it otherwise."""
+    """The name of the function in the language; None for operators and other syntax."""
 
     PARAMS: ClassVar[dict[str, float]] = {}
-    """Numeric parameters that the language gives by keyword, with their defaults."""
+    """Numeric keyword parameters of the function, with their defaults."""
 
     COMPOSITE: ClassVar[bool] = False
-    """Whether decompose rewrites it into simpler operations."""
+    """Whether `decompose` rewrites the operation into simpler ones."""
 
     INTEGER: ClassVar[bool] = False
-    """Whether it computes with integers where its operands are such; other operations take them as f32."""
+    """Whether the operation computes with integers if all operands are integers; others convert to f32."""
 
     result = result_def(ValueConstraint)
 
@@ -105,20 +105,20 @@ class ElementwiseOp(IRDLOperation, ABC):
 
     @classmethod
     def infer(cls, operands: list[Attribute]) -> Attribute:
-        """The result type for operand types. Raises TypeRuleError where they do not fit."""
+        """Infer the result type from operand types. Raises TypeRuleError where the operands do not fit."""
         return rules.elementwise(operands, integers=cls.INTEGER)
 
     @property
     def computes_integers(self) -> bool:
-        """Whether its numbers are integers of 32 bits, which wrap around."""
+        """Whether the operation computes with 32-bit integers, which wrap around."""
         numbers = [t for t in types_of(self.operands) if Shaped.of(t).element_type != i1]
         return self.INTEGER and rules.promote(numbers, integers=True) == S32
 
-    # One parser and printer for all: a declarative format for each class would be analysed at every start.
+    # One parser and printer for all classes: xDSL would analyse a declarative format for each at every start.
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """`%a, %b {param = 1.0 : f64} : (types) -> type`."""
+        """Parse `%a, %b {param = 1.0 : f64} : (types) -> type`."""
         place = parser.pos
         names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         properties = parser.parse_optional_attr_dict()
@@ -156,6 +156,8 @@ class ConstantOp(FormattedOp):
 
 
 class UnaryOp(ElementwiseOp, ABC):
+    """Base of elementwise operations with one operand."""
+
     operand = operand_def(ValueConstraint)
 
     def __init__(self, operand: SSAValue | Operation, **params: float | FloatAttr):
@@ -167,6 +169,8 @@ class UnaryOp(ElementwiseOp, ABC):
 
 
 class BinaryOp(ElementwiseOp, ABC):
+    """Base of elementwise operations with two operands."""
+
     lhs = operand_def(ValueConstraint)
     rhs = operand_def(ValueConstraint)
 

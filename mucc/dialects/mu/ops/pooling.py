@@ -23,7 +23,7 @@ Numbers = int | Sequence[int]
 
 
 class Pooling(StrEnum):
-    """What becomes of the elements of a window."""
+    """How pooling reduces the elements of a window."""
 
     MAX = "max"
     AVG = "avg"
@@ -31,17 +31,17 @@ class Pooling(StrEnum):
 
 @irdl_attr_definition
 class PoolingAttr(WordAttr[Pooling]):
-    """What becomes of the elements of a window."""
+    """How `mu.pool` reduces the elements of a window."""
 
     name = "mu.pooling"
 
 
 @irdl_op_definition
 class PoolOp(InferredOp, AnchorOp):
-    """The largest element or the mean of each window; padding is no element of a maximum.
+    """Reduce each window to its maximum, which ignores padding, or to its mean.
 
-    With `ceil` the last window may reach behind the padding. A mean divides by what the window covers, or
-    without `count_pad` by the elements that it sees.
+    With `ceil`, the last window may extend past the padding. A mean divides by the number of elements and
+    paddings in the window, without `count_pad` by the number of elements alone.
     """
 
     name = "mu.pool"

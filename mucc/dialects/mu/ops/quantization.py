@@ -1,8 +1,8 @@
-"""Narrow numbers with scales, and what they stand for."""
+"""Dequantisation of narrow weights with scales."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
@@ -19,13 +19,10 @@ from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Shaped, TensorType
 
-if TYPE_CHECKING:
-    pass
-
 
 @irdl_op_definition
 class DequantizeOp(FormattedOp):
-    """`(w - zeros) * scales`, one scale and zero for each group of columns, at the scales' dtype."""
+    """Compute `(w - zeros) * scales`, one scale and zero for each group of columns, in the scales' dtype."""
 
     name = "mu.dequantize"
 
@@ -54,7 +51,7 @@ class DequantizeOp(FormattedOp):
 
     @property
     def group(self) -> int:
-        """How many columns share a scale."""
+        """The number of columns that share a scale."""
         return rules.group_size(Shaped.of(self.weights.type).dims[-1], Shaped.of(self.scales.type).dims[-1])
 
     def verify_(self) -> None:

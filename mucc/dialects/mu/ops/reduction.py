@@ -52,25 +52,25 @@ class Reduction(StrEnum):
 
     @property
     def is_logical(self) -> bool:
-        """Whether it reduces bools to a bool."""
+        """Whether the reduction is from bools to a bool."""
         return self in (Reduction.ANY, Reduction.ALL)
 
     @property
     def is_exact(self) -> bool:
-        """Whether integers of 32 bits are reduced to such."""
+        """Whether the reduction of 32-bit integers is a 32-bit integer."""
         return self not in (Reduction.MEAN, Reduction.ANY, Reduction.ALL)
 
 
 @irdl_attr_definition
 class ReductionAttr(WordAttr[Reduction]):
-    """Which reduction; amax is the largest absolute value, any and all are of bools."""
+    """The kind of a reduction; amax is the largest absolute value, any and all are of bools."""
 
     name = "mu.reduction"
 
 
 @irdl_op_definition
 class ReduceOp(AnchorOp):
-    """Reduce over `axes`, which are dropped; the result is f32, s32 of s32, or a bool for any and all."""
+    """Reduce over `axes`, which are dropped; the result is f32, s32 for s32, bool for any and all."""
 
     name = "mu.reduce"
     STAGE: ClassVar[str] = "reduction"
@@ -87,7 +87,7 @@ class ReduceOp(AnchorOp):
     def __init__(
         self, kind: str | ReductionAttr, operand: SSAValue | Operation, axes: Sequence[int] | None = None
     ):
-        """Reduce `operand` over `axes`, all axes when None; negative axes count from the end."""
+        """Reduce `operand` over `axes`, or over all axes for None; negative axes count from the end."""
         value = SSAValue.get(operand)
         positions = rules.normalise_axes(axes, len(Shaped.of(value.type).dims))
         if isinstance(kind, str):
@@ -154,14 +154,14 @@ class Extreme(StrEnum):
 
 @irdl_attr_definition
 class ExtremeAttr(WordAttr[Extreme]):
-    """Which element's number is wanted."""
+    """The element that `mu.arg_reduce` finds: the largest or the smallest."""
 
     name = "mu.extreme"
 
 
 @irdl_op_definition
 class ArgReduceOp(InferredOp, AnchorOp):
-    """The number of the largest or smallest element along an axis, which is dropped: the first of several.
+    """Find the index of the first largest or smallest element along an axis, which is dropped.
 
     NaN counts as both the largest and the smallest, as in NumPy and torch.
     """
@@ -203,7 +203,7 @@ _AXIS, _KEEP = Parameter("axis", AXES, "all"), switch("keepdims")
 
 
 def kept(op: Operation, operand: SSAValue, over: Sequence[int] | None, options: dict[str, Option]):
-    """A reduction, and where `keepdims` is on the axes again, with extent 1."""
+    """Return a reduction; with `keepdims`, followed by the reduced axes inserted again with extent 1."""
     if not is_on(options, "keepdims"):
         return op
     return op, ExpandOp(op, rules.normalise_axes(over, len(Shaped.of(operand.type).dims)))

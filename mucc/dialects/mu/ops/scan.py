@@ -20,7 +20,7 @@ from mucc.dialects.mu.types import TensorType
 
 
 class Scan(StrEnum):
-    """What a scan adds up or multiplies."""
+    """The operation of a scan: running sum or running product."""
 
     SUM = "sum"
     PROD = "prod"
@@ -28,16 +28,16 @@ class Scan(StrEnum):
 
 @irdl_attr_definition
 class ScanAttr(WordAttr[Scan]):
-    """What a scan does with the elements up to each."""
+    """The operation of `mu.scan`."""
 
     name = "mu.scan_kind"
 
 
 @irdl_op_definition
 class ScanOp(InferredOp, AnchorOp):
-    """Each element with all before it along an axis: their sum or product.
+    """Compute the sum or product of each element and all elements before it along an axis.
 
-    With `reverse` with all behind it; with `exclusive` without itself.
+    With `reverse`, of each element and all after it; with `exclusive`, without the element itself.
     """
 
     name = "mu.scan"

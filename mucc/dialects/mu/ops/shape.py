@@ -1,4 +1,4 @@
-"""Operations that move elements: other shapes and orders, parts, joins, edges; and constant tensors."""
+"""Operations that move elements (reshape, slice, concat, pad, flip, roll), and constant tensors."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class ConcatOp(InferredOp):
 
 
 class Padding(StrEnum):
-    """What lies beyond the edge: a number, the mirror image, the last element, or the other end."""
+    """What padding repeats: a constant, the mirror image, the last element, or the opposite end."""
 
     CONSTANT = "constant"
     REFLECT = "reflect"
@@ -124,14 +124,14 @@ class Padding(StrEnum):
 
 @irdl_attr_definition
 class PaddingAttr(WordAttr[Padding]):
-    """What a tensor is padded with."""
+    """The padding mode of `mu.pad`."""
 
     name = "mu.padding"
 
 
 @irdl_op_definition
 class PadOp(InferredOp):
-    """So many elements more before (`low`) and behind (`high`) each axis."""
+    """Pad each axis with `low` elements before the first and `high` after the last."""
 
     name = "mu.pad"
 
@@ -227,7 +227,7 @@ class RollOp(InferredOp):
 
 
 class Triangle(StrEnum):
-    """Which triangle of a matrix stays."""
+    """The triangle of a matrix that is kept."""
 
     LOWER = "lower"
     UPPER = "upper"
@@ -235,14 +235,14 @@ class Triangle(StrEnum):
 
 @irdl_attr_definition
 class TriangleAttr(WordAttr[Triangle]):
-    """Which triangle of a matrix stays."""
+    """The triangle of a matrix that `mu.triangle` keeps."""
 
     name = "mu.triangle"
 
 
 @irdl_op_definition
 class TriangleOp(InferredOp):
-    """One triangle of the last two axes, the rest zero; the elements on `diagonal` stay (0: the main one)."""
+    """Keep one triangle of the last two axes, with `diagonal` (0: the main one); the rest is zero."""
 
     name = "mu.triangle"
 
@@ -334,7 +334,7 @@ _DTYPES = ("f32", *(d for d in STORABLE if d != "f32" and d not in PACKED))
 
 
 def _padded(values: Values, options: Options) -> PadOp:
-    """One number for each of the last axes, or one for the last."""
+    """Build a `PadOp` from numbers for the last axes; other axes are not padded."""
     rank = len(Shaped.of(values[0].type).dims)
 
     def whole(name: str) -> list[int]:
@@ -398,7 +398,7 @@ FUNCTIONS = (
             Parameter("mode", WORD, "constant", tuple(Padding)),
             Parameter("value", NUMBER, "0"),
         ),
-        "So many elements more before and behind each of the last axes",
+        "Pad the last axes with `low` elements before the first and `high` after the last",
         _padded,
     ),
     Function(

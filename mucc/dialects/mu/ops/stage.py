@@ -1,4 +1,4 @@
-"""Stages, each the work of one device kernel, and the boundaries that users draw."""
+"""Stages, each of which becomes one device kernel, and stage boundaries pinned by users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @irdl_op_definition
 class PinOp(FormattedOp):
-    """A stage boundary that the user named: the value is stored here, later code reads the stored one."""
+    """A stage boundary named by the user: the value is stored here, and later uses read the stored value."""
 
     name = "mu.pin"
 
@@ -64,12 +64,12 @@ class PinOp(FormattedOp):
 
 
 MAP = "map"
-"""What a stage without an anchor is called: it holds pointwise work alone."""
+"""The kind of a stage without an anchor, which has pointwise operations only."""
 
 
 @irdl_attr_definition
 class StageKindAttr(Data[str], SpacedOpaqueSyntaxAttribute):
-    """What a stage is built around: the word of its anchor (`AnchorOp.stage`), or `map`."""
+    """The kind of a stage: that of its anchor (`AnchorOp.stage`), or `map`."""
 
     name = "mu.stage_kind"
 
@@ -82,21 +82,21 @@ class StageKindAttr(Data[str], SpacedOpaqueSyntaxAttribute):
 
 
 def anchor_of(body: Region) -> AnchorOp | None:
-    """The operation that the region of a stage is built around; None where it holds pointwise work alone."""
+    """Find the anchor in a stage's region; None where the region has pointwise operations only."""
     return next((op for op in body.block.ops if isinstance(op, AnchorOp)), None)
 
 
 def kind_of_body(body: Region) -> str:
-    """The word for a stage with this region."""
+    """Return the kind of a stage with this region."""
     return MAP if (anchor := anchor_of(body)) is None else anchor.stage
 
 
 @irdl_op_definition
 class StageOp(FormattedOp):
-    """One device kernel: an anchor with the pointwise work that shares its tile.
+    """A part of a program that becomes one device kernel: an anchor and fused pointwise operations.
 
-    Its results are the values that it stores, at the dtype they are stored with. `pinned` says that the
-    user drew its boundary. A contraction stage may hold a pair: two contractions with the same left operand.
+    Its results are the values that the kernel stores, in the dtype of the store. `pinned` marks a boundary
+    that the user pinned. A contraction stage may have a pair: two contractions with the same left operand.
     """
 
     name = "mu.stage"
@@ -130,17 +130,17 @@ class StageOp(FormattedOp):
 
     @property
     def contractions(self) -> tuple[MatmulOp, ...]:
-        """The contractions in the stage, but for a grouped one: none, one, or the two of a pair."""
+        """The contractions in the stage, without grouped ones: none, one, or the two of a pair."""
         return tuple(op for op in self.body.block.ops if isinstance(op, MatmulOp))
 
     @property
     def anchor(self) -> AnchorOp | None:
-        """The operation that the stage is built around, the first one of its sort; None for a map."""
+        """The anchor of the stage, the first of a pair; None for a map."""
         return anchor_of(self.body)
 
     @property
     def space(self) -> Dims:
-        """The extents that the stage's pointwise work runs over."""
+        """The iteration space of the stage's pointwise operations."""
         if (anchor := self.anchor) is not None:
             return anchor.space
         return rules.broadcast([Shaped.of(r.type).dims for r in self.outputs])
@@ -169,7 +169,7 @@ class StageOp(FormattedOp):
 
 @irdl_op_definition
 class YieldOp(FormattedOp):
-    """The values that a stage stores."""
+    """Yield the values that a stage stores."""
 
     name = "mu.yield"
 

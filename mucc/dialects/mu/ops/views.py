@@ -1,9 +1,9 @@
-"""Operations that look at a tensor in another shape."""
+"""View operations: a tensor in another shape or order, without moving elements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -25,9 +25,6 @@ from mucc.dialects.mu.ops.base import InferredOp, Ints, check_result, ints
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
-
-if TYPE_CHECKING:
-    pass
 
 
 @irdl_op_definition
@@ -104,10 +101,9 @@ class BroadcastOp(FormattedOp):
 
 @irdl_op_definition
 class RegroupOp(FormattedOp):
-    """The elements of a row-major tensor, in their order, under other extents: [N, K] as [N, G, 128].
+    """A view of a row-major tensor with other extents and the same order of elements: [N, K] as [N, G, 128].
 
-    That there are as many elements is a promise of the program. It is a look at memory: the operand is
-    stored.
+    The program promises that the number of elements is equal. The operand must be in memory.
     """
 
     name = "mu.regroup"
@@ -157,11 +153,11 @@ class PermuteOp(InferredOp):
 
 
 VIEWS = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp, RegroupOp)
-"""Operations that look at a tensor in another shape."""
+"""All view operations."""
 
 
 def views_alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """What two values look at through as many equal views as they share, counted from the end."""
+    """Strip equal views from the ends of two chains of views, and return what remains of each."""
     while a is not b:
         x, y = a.owner, b.owner
         if not isinstance(x, VIEWS) or not isinstance(y, VIEWS):
