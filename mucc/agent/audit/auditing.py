@@ -38,11 +38,10 @@ from mucc.agent.audit.verdict import Failure, Verdict
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
-from mucc.compiler import files
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.process import reaper
-from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
-from mucc.torch.importer.request import Request, error_from_json, parse_problem
+from mucc.api import files, processes
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.importer import Request, error_from_json, parse_problem
+from mucc.api.machine import exclusive_gpu, shared_gpu
 
 PRELOADED = ("mucc.agent.audit.candidate", "mucc.agent.audit.referee", "torch._dynamo")
 """What the processes of audits need: modules of ours, torch, and what its profiler loads at its first use."""
@@ -124,7 +123,7 @@ class Auditor:
         text = files.read_source(problem).text
         parse_problem(problem, text)  # before anything is built
         self.zygote.start()
-        with reaper.temporary_folder(tempfile.gettempdir()) as folder:
+        with processes.temporary_folder(tempfile.gettempdir()) as folder:
             device = (options or Options()).device
             opened = open_solution(solution, problem, folder, self.zygote, device)
             return self.judge(problem, text, opened, options)
@@ -133,14 +132,14 @@ class Auditor:
         """Judge a solution that was opened already, of a problem whose file has this text."""
         options = options or Options()
         request = Request.of(problem, text, name="problem")
-        with reaper.temporary_folder(tempfile.gettempdir()) as folder:
+        with processes.temporary_folder(tempfile.gettempdir()) as folder:
             verdict = _Audit(self, request, solution, options, folder).verdict()
             if not options.shapes or not verdict.accepted:
                 return verdict
             quick = replace(options, device=verdict.device, bound=False, bound_us=None, runs=FEWEST)
 
             def judge(smaller: str) -> Verdict:
-                with reaper.temporary_folder(folder) as inner:
+                with processes.temporary_folder(folder) as inner:
                     return _Audit(self, replace(request, text=smaller), solution, quick, inner).verdict()
 
             return with_other_shapes(verdict, text, judge)

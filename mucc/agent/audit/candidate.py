@@ -25,10 +25,8 @@ from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
 from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.slots import Slot
 from mucc.agent.isolation.serving import Line
-from mucc.diagnostics.core import DiagnosticError
-from mucc.torch.importer.limits import limit_process
-from mucc.torch.importer.problem import OpenedProblem
-from mucc.torch.importer.request import Request, error_to_json, parse_problem
+from mucc.api.diagnostics import DiagnosticError
+from mucc.api.importer import OpenedProblem, Request, error_to_json, limit_process, parse_problem
 
 torch: Any = importlib.import_module("torch")
 
@@ -249,7 +247,7 @@ def _mallopt() -> Callable[[int], None]:
 
 def hello() -> dict[str, Any]:
     """What can be audited on here."""
-    from mucc.runtime.run import no_gpu
+    from mucc.api.machine import no_gpu
 
     reason = no_gpu()
     card = "" if reason else torch.cuda.get_device_name()

@@ -6,8 +6,8 @@ from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.observations import Bound
 from mucc.agent.isolation.calling import Call
 from mucc.agent.isolation.zygote import Zygote
-from mucc.diagnostics.core import DiagnosticError
-from mucc.torch.importer.request import Answer, Request
+from mucc.api.diagnostics import DiagnosticError
+from mucc.api.importer import Answer, Request
 
 SECONDS = 180.0
 """That an import may take."""

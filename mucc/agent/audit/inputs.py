@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mucc.agent.audit.cases import Case
 
 if TYPE_CHECKING:
-    from mucc.torch.importer.problem import OpenedProblem
+    from mucc.api.importer import OpenedProblem
 
 torch: Any = importlib.import_module("torch")
 

@@ -16,13 +16,11 @@ from pathlib import Path
 
 from mucc.agent.audit.imports import imported
 from mucc.agent.isolation.zygote import Zygote
-from mucc.build.toolchain.doctor import gpu
-from mucc.compiler import files
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.library.errors import MuccError
-from mucc.library.signature import KernelInfo
-from mucc.runtime.elf import read_manifest
-from mucc.torch.importer.request import Answer, Request
+from mucc.api import files
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.importer import Answer, Request
+from mucc.api.library import KernelInfo, MuccError, read_manifest
+from mucc.api.machine import gpu
 
 
 def driver_of(path: str, problem: str, folder: str, zygote: Zygote, device: str) -> str:

@@ -25,11 +25,9 @@ from mucc.agent.audit.replaying import Replay
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
 from mucc.agent.isolation.serving import Line
-from mucc.diagnostics.core import DiagnosticError
-from mucc.torch.importer.limits import limit_process
-from mucc.torch.importer.problem import OpenedProblem, raised
-from mucc.torch.importer.request import Request, error_to_json, parse_problem
-from mucc.torch.importer.tolerance import UNKNOWN, Compared, compared, form, in_float64, rms
+from mucc.api.diagnostics import DiagnosticError
+from mucc.api.importer import OpenedProblem, Request, error_to_json, limit_process, parse_problem, raised
+from mucc.api.measure import UNKNOWN, Compared, compared, form, in_float64, rms
 
 torch: Any = importlib.import_module("torch")
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from mucc.agent.audit.findings import Finding, Label, note, reject
 from mucc.agent.audit.verdict import Verdict
-from mucc.diagnostics.core import DiagnosticError
-from mucc.torch.importer.scale import LIMITS, scaled
+from mucc.api.diagnostics import DiagnosticError
+from mucc.api.importer import LIMITS, scaled
 
 NAME = "shapes"
 TRIES = 3

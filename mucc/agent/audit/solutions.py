@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from mucc.agent.isolation.zygote import Zygote
-from mucc.compiler import files
+from mucc.api import files
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 
 from mucc.agent.audit.options import Options as AuditOptions
 from mucc.agent.cli import options as agent_options
-from mucc.cli import candidates, options
-from mucc.cli.command import command
-from mucc.cli.parameters import argument, flag, option
-from mucc.cli.reporting import Reporter
-from mucc.diagnostics.core import ExitStatus
-from mucc.diagnostics.usage import usage_error
-from mucc.files.json_text import json_text
+from mucc.api.commands import Reporter, argument, candidates, command, flag, option, options
+from mucc.api.diagnostics import ExitStatus, usage_error
+from mucc.api.files import json_text
 
 DESCRIPTION = """\
 Judge a solution that claims to replace the Model of a problem: results on fresh and hidden
@@ -57,7 +53,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
     if args.problem is None or args.solution is None:
         raise usage_error("two files are needed", "mucc-agent audit problem.py solution.py")
     from mucc.agent.audit.auditing import audit
-    from mucc.target.devices import get_card
+    from mucc.api.machine import get_card
 
     options.check_limits(args.time_limit, args.memory_limit)
     if args.runs <= 0:

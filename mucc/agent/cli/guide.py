@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from mucc.cli.command import command
-from mucc.cli.reporting import Reporter
+from mucc.api.commands import Reporter, command
 
 
 @dataclass

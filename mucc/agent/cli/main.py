@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from mucc.cli import main as cli
-from mucc.cli.registry import Entry, Tool
+from mucc.api import commands
+from mucc.api.commands import Entry, Tool
 
 HELP = """\
 mucc-agent judges and improves kernels that replace PyTorch modules.
@@ -35,9 +35,9 @@ TOOL = Tool("mucc-agent", HELP, COMMANDS)
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return the exit status."""
-    return cli.main(argv, TOOL)
+    return commands.main(argv, TOOL)
 
 
 def entry() -> NoReturn:
     """The console script."""
-    cli.entry(TOOL)
+    commands.entry(TOOL)

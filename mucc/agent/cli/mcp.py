@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mucc.cli import candidates, options
-from mucc.cli.command import command
-from mucc.cli.parameters import option
-from mucc.cli.reporting import Reporter
-from mucc.diagnostics.usage import usage_error
+from mucc.api.commands import Reporter, candidates, command, option, options
+from mucc.api.diagnostics import usage_error
 
 DESCRIPTION = """\
 Serve mucc's commands as tools of the Model Context Protocol on stdin and stdout: compile, check,

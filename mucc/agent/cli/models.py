@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mucc.agent.propose.llm.options import Options
-from mucc.cli import candidates
-from mucc.cli.parameters import flag, option
+from mucc.api.commands import candidates, flag, option
 
 T = TypeVar("T", int, float)
 

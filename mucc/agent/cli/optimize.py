@@ -12,12 +12,8 @@ from mucc.agent.cli.models import ModelArguments
 from mucc.agent.propose import NAMES
 from mucc.agent.propose.llm.options import Options as ModelOptions
 from mucc.agent.search import STRATEGIES
-from mucc.cli import candidates, options
-from mucc.cli.command import command, words
-from mucc.cli.parameters import arguments, flag, option, repeated
-from mucc.cli.reporting import Reporter
-from mucc.diagnostics.core import ExitStatus
-from mucc.diagnostics.usage import usage_error
+from mucc.api.commands import Reporter, arguments, candidates, command, flag, option, options, repeated, words
+from mucc.api.diagnostics import ExitStatus, usage_error
 
 if TYPE_CHECKING:
     from mucc.agent.engine.running import Ending

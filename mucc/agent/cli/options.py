@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mucc.agent.audit.options import PRECISIONS
-from mucc.cli import options
-from mucc.cli.parameters import option
+from mucc.api.commands import option, options
 
 DECLARED = "declared"
 

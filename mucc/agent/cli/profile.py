@@ -12,14 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mucc.agent.cli import options as agent_options
-from mucc.cli import candidates, options
-from mucc.cli.command import command
-from mucc.cli.parameters import flag, option
-from mucc.cli.reporting import Reporter
-from mucc.compiler import files
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
-from mucc.diagnostics.usage import usage_error
-from mucc.files.json_text import json_text
+from mucc.api import files
+from mucc.api.commands import Reporter, candidates, command, flag, option, options
+from mucc.api.diagnostics import Diagnostic, DiagnosticError, ExitStatus, usage_error
+from mucc.api.files import json_text
 
 if TYPE_CHECKING:
     from mucc.agent.core.tasks import Task
@@ -67,7 +63,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
     from mucc.agent.core.codec import to_json
     from mucc.agent.profile.analyzing import study
     from mucc.agent.profile.rendering import as_text
-    from mucc.library.dims import parse_dims
+    from mucc.api.library import parse_dims
 
     dims = parse_dims(args.dims)
     task = _problem(args) if args.file.endswith(".py") else _program(args, dims)
@@ -98,9 +94,8 @@ def _program(args: Arguments, dims: Mapping[str, int]) -> Task:
     """A program by itself as a task: its bound is that of what it computes."""
     from mucc.agent.core.tasks import Compiled, Imported, Task
     from mucc.agent.profile.classes import together
-    from mucc.analysis.sol_report import as_json
-    from mucc.sol.program import analyse_source
-    from mucc.target.devices import get_card
+    from mucc.api.bounds import analyse_source, as_json
+    from mucc.api.machine import get_card
 
     source = files.read_source(args.file)
     sol = together([as_json(s) for s in analyse_source(source, get_card(args.card), dims, None)])

@@ -6,13 +6,9 @@ import os
 import sys
 from dataclasses import dataclass
 
-from mucc.cli import candidates, options
-from mucc.cli.command import command
-from mucc.cli.parameters import arguments, option
-from mucc.cli.reporting import Reporter
-from mucc.compiler import files
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.diagnostics.usage import usage_error
+from mucc.api import files
+from mucc.api.commands import Reporter, arguments, candidates, command, option, options
+from mucc.api.diagnostics import Diagnostic, DiagnosticError, usage_error
 
 DESCRIPTION = """\
 Replay stop rules over stored runs: a grid of epsilon (how near to the speed of light is near
@@ -54,7 +50,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
         raise DiagnosticError(Diagnostic("MU7270", f"there is no attempt in {names}: nothing to replay"))
     choice = choose(sets, keep=args.keep, own=replays.policy_of(runs))
     if args.json:
-        from mucc.files.json_text import json_text
+        from mucc.api.files import json_text
 
         sys.stdout.write(json_text(choice.to_json(), 1))
     else:

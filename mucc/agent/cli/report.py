@@ -6,12 +6,9 @@ import os
 import sys
 from dataclasses import dataclass
 
-from mucc.cli import candidates, options
-from mucc.cli.command import command
-from mucc.cli.parameters import argument, flag
-from mucc.cli.reporting import Reporter
-from mucc.compiler import files
-from mucc.diagnostics.usage import usage_error
+from mucc.api import files
+from mucc.api.commands import Reporter, argument, candidates, command, flag, options
+from mucc.api.diagnostics import usage_error
 
 DEFAULT = "report.html"
 
@@ -50,7 +47,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
     run = read_run(args.run)
     if args.json:
         from mucc.agent.report.plain import as_json
-        from mucc.files.json_text import json_text
+        from mucc.api.files import json_text
 
         _put(args.output, json_text(as_json(run), 1))
     elif args.text:

@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 def levers() -> tuple[str, ...]:
     """What of a program advice may be about: settings and their parts, then what is in kernels."""
-    from mucc.dialects.mu.settings import SETTINGS
+    from mucc.api.schedules import SETTINGS
 
     settings = (name for s in SETTINGS.values() for name in (s.name, *s.parts))
     return (*settings, "fusion", "layout", "precision")

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from mucc.process import reaper
-from mucc.process.tree import End, Family, end_strays
+from mucc.api import processes
+from mucc.api.processes import End, Family, end_strays
 
 MARK = "MUCC_COMMAND_MARK"
 """The variable by which descendants are found that have left the process group."""
@@ -87,7 +87,7 @@ def run(
             start_new_session=True,
         )
         family = Family(process.pid)
-        reaper.watch(process.pid)
+        processes.watch(process.pid)
         try:
             stopped = _wait(family, (out, err), seconds, longest, stops)
         finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from mucc.process.gpu_memory import wanted_by
+from mucc.api.machine import wanted_by
 
 BASELINES = ("default", "tf32", "compile")
 """PyTorch as it is, with all products in tf32, and torch.compile with all in tf32."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mucc.build.toolchain.doctor import gpu
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.machine import gpu
 
 
 def card_at_hand() -> str:

@@ -15,7 +15,7 @@ from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.tasks import Task
 from mucc.agent.engine.parts import Parts
 from mucc.agent.store import Document
-from mucc.files.atomic import replace_file
+from mucc.api.files import replace_file
 
 
 def leave(parts: Parts, key: str, step: int, phase: str, markdown: str, data: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.evaluating import Evaluator
 from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Task
 from mucc.agent.engine.documents import task_folder
-from mucc.files.atomic import replace_file
+from mucc.api.files import replace_file
 
 
 def problem(folder: str, task: Task) -> None:

@@ -7,7 +7,7 @@ import fcntl
 import os
 from collections.abc import Generator
 
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mucc import __version__
 from mucc.agent.core.proposing import Lesson
 from mucc.agent.core.tasks import Task
 from mucc.agent.engine.optimising import first_record
@@ -20,10 +21,9 @@ from mucc.agent.importing.problems import Problem, find_problems
 from mucc.agent.isolation.zygote import Zygote
 from mucc.agent.report.reading import DATABASE, database_of
 from mucc.agent.store import RunInfo, Store, TaskRecord
-from mucc.build.toolchain.discover import find_toolchain
-from mucc.build.toolchain.doctor import gpu, installed
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.version import __version__
+from mucc.api.build import find_toolchain
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.machine import gpu, installed
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mucc.agent.engine.performing import Performer
 from mucc.agent.engine.pursuing import evaluate
 from mucc.agent.engine.turns import FIRST
 from mucc.agent.store import StepRecord, TaskRecord, TaskState
-from mucc.diagnostics.core import DiagnosticError
+from mucc.api.diagnostics import DiagnosticError
 
 
 def ended(record: TaskRecord) -> bool:

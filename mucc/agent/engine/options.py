@@ -7,7 +7,7 @@ from typing import Any
 
 from mucc.agent.core.codec import from_json, to_json
 from mucc.agent.core.searching import Budget
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 FREE = ("jobs", "device")
 """Options that change no search, and so may change while a run goes on."""

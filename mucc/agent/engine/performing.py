@@ -19,7 +19,7 @@ from mucc.agent.engine.limits import reason_to_stop
 from mucc.agent.engine.parts import Parts
 from mucc.agent.engine.pursuing import Pursuit
 from mucc.agent.store import StepRecord
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 
 class Performer:

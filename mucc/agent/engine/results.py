@@ -6,8 +6,7 @@ import os
 
 from mucc.agent.report import plain, text
 from mucc.agent.report.reading import read_run
-from mucc.files.atomic import replace_file
-from mucc.files.json_text import json_text
+from mucc.api.files import json_text, replace_file
 
 
 def write_table(folder: str) -> tuple[str, str]:

@@ -14,9 +14,8 @@ from mucc.agent.engine.options import Options
 from mucc.agent.engine.parts import Parts
 from mucc.agent.engine.turns import Interrupted, Seats, Shared, Turns
 from mucc.agent.store import Store, TaskRecord, TaskState
-from mucc.build.jobs import AWAKE
-from mucc.diagnostics.codes import exit_status
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus
+from mucc.api.build import AWAKE
+from mucc.api.diagnostics import Diagnostic, DiagnosticError, ExitStatus, exit_status
 
 LEAVING = 0.2
 """Seconds that threads get to end once a run is interrupted. What they are about may be long, such as a slow
@@ -112,7 +111,7 @@ def _carry_out(parts: Parts, record: TaskRecord, done: queue.SimpleQueue[Ending]
             _fail(parts, record, ending, error)
     except BaseException as error:
         if not parts.stopped.is_set():
-            from mucc.diagnostics.internal import internal_error
+            from mucc.api.diagnostics import internal_error
 
             text = internal_error(error if isinstance(error, Exception) else Exception(error), False)
             _tell(parts, record, ending, [replace(text, message=f"{record.task.key}: {text.message}")])

@@ -22,8 +22,7 @@ from mucc.agent.engine.running import Ending, run_tasks, turns_of
 from mucc.agent.importing.importing import PRELOADED
 from mucc.agent.report import live
 from mucc.agent.store import TaskRecord
-from mucc.process.machine import cores
-from mucc.target.devices import get_card
+from mucc.api.machine import cores, get_card
 
 EPSILON, WINDOW = 0.25, 8
 """The stop rules by themselves: of the policies that `mucc-agent replay` tried on a run over our own problems

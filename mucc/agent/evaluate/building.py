@@ -11,13 +11,9 @@ from typing import Any
 from mucc.agent.core.attempts import Candidate, Status
 from mucc.agent.core.tasks import PROGRAM_FILE, Task
 from mucc.agent.evaluate.settings import Settings
-from mucc.build.artefact import Request, build
-from mucc.build.pool import Cancelled, Pool
-from mucc.compiler.source import decode
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
-from mucc.diagnostics.internal import internal_error
-from mucc.diagnostics.render import to_json
-from mucc.files.atomic import replace_file
+from mucc.api.build import Cancelled, Pool, Request, build
+from mucc.api.diagnostics import Diagnostic, DiagnosticError, Source, internal_error, to_json
+from mucc.api.files import decode, replace_file
 
 MACHINE = {"MU5101", "MU5102", "MU5103", "MU5104", "MU5105", "MU5107", "MU5109"}
 """Errors of a build that say nothing of the program: no compiler, no headers, no room on the disk."""

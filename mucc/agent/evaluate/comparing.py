@@ -16,10 +16,9 @@ from mucc.agent.evaluate.workplace import lay_out
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.process import reaper
-from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
-from mucc.process.gpu_memory import Room, out_of_memory
+from mucc.api import processes
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.machine import Room, exclusive_gpu, out_of_memory, shared_gpu
 
 CANDIDATE = "mucc"
 
@@ -56,7 +55,7 @@ class Comparer:
         settings = self.settings
         memory = settings.memory_bytes + TORCH["cpu" if device == "cpu" else "cuda"]
         module = "mucc.agent.evaluate.contenders"
-        with reaper.temporary_folder(tempfile.gettempdir()) as folder:
+        with processes.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program or "", library)
             with Child(self.zygote, module, folder, settings.compare_seconds, memory, self.env) as child:
                 asked: dict[str, Any] = {

@@ -22,11 +22,10 @@ from mucc.agent.evaluate.running import Ran, Runner
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.isolation.priority import patient_run
 from mucc.agent.isolation.zygote import Zygote
-from mucc.build.pool import Cancelled, Pool
-from mucc.build.toolchain.doctor import gpu_memory
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.process import reaper
-from mucc.process.gpu_memory import Room
+from mucc.api import processes
+from mucc.api.build import Cancelled, Pool
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.machine import Room, gpu_memory
 
 PRELOADED = ("mucc.agent.evaluate.trial", "mucc.agent.evaluate.contenders", *auditing.PRELOADED)
 """What processes of evaluations and audits need: modules of ours, and torch."""
@@ -43,7 +42,7 @@ class LocalEvaluator:
     def __init__(self, device: str, jobs: int | None, folder: str | None, settings: Settings, zygote: Zygote):
         self._held = contextlib.ExitStack()
         if folder is None:
-            folder = self._held.enter_context(reaper.temporary_folder(tempfile.gettempdir()))
+            folder = self._held.enter_context(processes.temporary_folder(tempfile.gettempdir()))
         self.folder = os.path.abspath(folder)
         libraries = os.path.join(self.folder, "libraries")
         try:

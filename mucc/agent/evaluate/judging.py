@@ -16,8 +16,8 @@ from mucc.agent.core.tasks import PROGRAM_FILE, Task
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.workplace import lay_out
 from mucc.agent.isolation.zygote import Zygote
-from mucc.process import reaper
-from mucc.process.gpu_memory import Room, out_of_memory
+from mucc.api import processes
+from mucc.api.machine import Room, out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Judge:
             bound_us=bound.ms * 1e3 if bound else None,
             bound_whole=bound is None or bound.whole,
         )
-        with reaper.temporary_folder(tempfile.gettempdir()) as folder:
+        with processes.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program, library)
             solution = Solution(driver, PROGRAM_FILE, None, is_library=library is not None)
             verdict = self.auditor.judge(task.path, task.text, solution, options)

@@ -21,11 +21,10 @@ from mucc.agent.evaluate.workplace import lay_out, request_of
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.process import reaper
-from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
-from mucc.process.gpu_memory import Room
-from mucc.torch.importer.request import error_from_json
+from mucc.api import processes
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.importer import error_from_json
+from mucc.api.machine import Room, exclusive_gpu, shared_gpu
 
 SEEDS = 2**31
 
@@ -78,7 +77,7 @@ class Runner:
 
     def _tried(self, task: Task, program: str, library: str | None) -> Ran:
         started = time.monotonic()
-        with reaper.temporary_folder(tempfile.gettempdir()) as folder:
+        with processes.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program, library)
             seconds = {"wait": 0.0}
             with self._child(folder) as child:

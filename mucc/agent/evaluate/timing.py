@@ -34,7 +34,7 @@ Calls = Mapping[str, Callable[[], Any]]
 def interleaved_ms(calls: Calls, runs: int, device: Any, lead_us: float = 0.0) -> dict[str, list[float]]:
     """Times in ms of `runs` calls of each contender, in turns; for `lead_us` see `interleaved_us`."""
     if device.type == "cuda":
-        from mucc.runtime.timing import interleaved_us
+        from mucc.api.measure import interleaved_us
 
         found = interleaved_us(list(calls.values()), runs, device, lead_us)
         return {name: [us / 1e3 for us in times] for name, times in zip(calls, found, strict=True)}

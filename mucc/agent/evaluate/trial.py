@@ -31,11 +31,9 @@ from mucc.agent.evaluate.timing import within
 from mucc.agent.isolation.confine import Confined
 from mucc.agent.isolation.priority import ahead, behind
 from mucc.agent.isolation.serving import Line
-from mucc.diagnostics.core import DiagnosticError
-from mucc.torch.importer.limits import limit_process
-from mucc.torch.importer.problem import OpenedProblem, raised
-from mucc.torch.importer.request import Request, error_to_json, parse_problem
-from mucc.torch.importer.tolerance import UNKNOWN, compared, dtype_name, form, in_float64
+from mucc.api.diagnostics import DiagnosticError
+from mucc.api.importer import OpenedProblem, Request, error_to_json, limit_process, parse_problem, raised
+from mucc.api.measure import UNKNOWN, compared, dtype_name, form, in_float64
 
 torch: Any = importlib.import_module("torch")
 
@@ -216,7 +214,7 @@ def _judged(got: list[Any], expected: Expected, precision: str, seed: int) -> tu
 
 def _device(asked: str) -> tuple[Any, str, str]:
     """The device, its card, and why it is none where it is not what was asked for."""
-    from mucc.runtime.run import no_gpu
+    from mucc.api.machine import no_gpu
 
     reason = None if asked == "cpu" else no_gpu()
     if asked == "cpu" or reason:

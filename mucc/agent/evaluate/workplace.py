@@ -6,8 +6,8 @@ import os
 import shutil
 
 from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Task
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.torch.importer.request import Request
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.importer import Request
 
 
 def lay_out(folder: str, task: Task, program: str, library: str | None) -> str:

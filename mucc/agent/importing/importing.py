@@ -12,9 +12,8 @@ from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.importing.problems import Problem
 from mucc.agent.isolation.calling import Call
 from mucc.agent.isolation.zygote import Zygote
-from mucc.diagnostics.core import DiagnosticError
-from mucc.torch.importer.child import TORCH
-from mucc.torch.importer.request import error_to_json, kernel_name
+from mucc.api.diagnostics import DiagnosticError
+from mucc.api.importer import TORCH, error_to_json, kernel_name
 
 PRELOADED = (*TORCH, "mucc.agent.importing.imports")
 """What processes of imports need: torch, and modules of ours."""
@@ -34,7 +33,7 @@ def import_all(
     What cannot be imported has the diagnostic in `imported.error`. Raises DiagnosticError: MU5010 to MU5013
     for files that cannot be read, MU7001 without torch, MU7212 where there can be no process.
     """
-    from mucc.compiler import files
+    from mucc.api import files
 
     texts = [files.read_source(str(p.path)).text for p in problems]
 

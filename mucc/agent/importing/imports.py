@@ -11,14 +11,11 @@ from typing import Any
 
 from mucc.agent.core.codec import to_json
 from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Compiled, Imported
-from mucc.analysis import sol_report
-from mucc.analysis.bound import DRAM, FP32, Rates
-from mucc.analysis.sol import Sol
-from mucc.diagnostics.core import DiagnosticError
-from mucc.sol.program import analyse_import
-from mucc.target.devices import get_card
-from mucc.torch.importer.child import serve
-from mucc.torch.importer.request import Answer, Request, kernel_name
+from mucc.api import bounds
+from mucc.api.bounds import DRAM, FP32, Rates, Sol, analyse_import
+from mucc.api.diagnostics import DiagnosticError
+from mucc.api.importer import Answer, Request, kernel_name, serve
+from mucc.api.machine import get_card
 
 Values = dict[str, Any]
 
@@ -35,7 +32,7 @@ def import_problem(request: Values) -> Values:
 def bound_problem(request: Values, card: str) -> Values:
     """The report of `mucc sol` on the problem file of a `Request`. Raises DiagnosticError."""
     asked = dataclasses.replace(Request(**request), whole=True, structure=True)
-    return sol_report.as_json(analyse_import(serve(asked), asked.name, asked.shown, get_card(card)))
+    return bounds.as_json(analyse_import(serve(asked), asked.name, asked.shown, get_card(card)))
 
 
 def import_task(path: str, text: str, precision: str, card: str, target: str) -> Values:
@@ -75,7 +72,7 @@ def import_task(path: str, text: str, precision: str, card: str, target: str) ->
             if row["kernel"] is None
         ],
     )
-    return {"imported": to_json(imported), "sol": sol_report.as_json(sol) if sol else {}}
+    return {"imported": to_json(imported), "sol": bounds.as_json(sol) if sol else {}}
 
 
 def _bounded(answer: Answer, name: str, path: str, card: str) -> Sol | None:

@@ -16,10 +16,8 @@ from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.serving import Line
 from mucc.agent.isolation.zygote import Zygote
-from mucc.process import reaper
-from mucc.torch.importer.child import answered
-from mucc.torch.importer.limits import limit_process
-from mucc.torch.importer.request import error_from_json
+from mucc.api import processes
+from mucc.api.importer import answered, error_from_json, limit_process
 
 MODULE = "mucc.agent.isolation.calling"
 """What a child runs."""
@@ -37,7 +35,7 @@ class Call:
     ):
         self.shown = shown
         with ExitStack() as stack:
-            folder = stack.enter_context(reaper.temporary_folder(tempfile.gettempdir()))
+            folder = stack.enter_context(processes.temporary_folder(tempfile.gettempdir()))
             env = {"CUDA_VISIBLE_DEVICES": ""}
             child = Child(zygote, MODULE, folder, seconds, memory + TORCH["cpu"], env)
             self._child = stack.enter_context(child)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Generator, Mapping
 from functools import cache
 
-from mucc.build import jobs
-from mucc.build.jobs import Job, Result
+from mucc.api import build
+from mucc.api.build import Job, Result
 
 BEHIND, AHEAD = 10, -10
 """Niceness of what can wait, and of what cannot."""
@@ -24,7 +24,7 @@ def patient_run(
 ) -> Result:
     """Run a job of a pool behind all else. A pool gives each a thread, from which its processes inherit."""
     _set(BEHIND)
-    return jobs.run(job, tools, keep=keep, cancelled=cancelled)
+    return build.run(job, tools, keep=keep, cancelled=cancelled)
 
 
 @contextlib.contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 from mucc.agent.isolation.process import ChildFailed
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.process.output import notes
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.processes import notes
 
 
 def problem_error(shown: str, failed: ChildFailed, *, limits: bool = False) -> DiagnosticError:

@@ -13,11 +13,10 @@ from typing import Any
 
 from mucc.agent.isolation.server import MARK
 from mucc.agent.isolation.zygote import Server, Zygote, ZygoteFailed, new_mark
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.process import reaper
-from mucc.process.output import Printed, notes
-from mucc.process.tree import End, Family, end_strays
-from mucc.torch.importer.limits import TORCH_MEMORY
+from mucc.api import processes
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.importer import TORCH_MEMORY
+from mucc.api.processes import End, Family, Printed, end_strays, notes
 
 TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
 """Bytes of main memory that torch itself may take, with what CUDA keeps there."""
@@ -89,7 +88,7 @@ class Child:
             os.close(theirs_out)
         self._until = time.monotonic() + seconds
         self._family = Family(self._pid, lambda: _buried(self._server, self._pid))
-        reaper.watch(self._pid)
+        processes.watch(self._pid)
 
     def allow(self, seconds: float) -> None:
         """From now on the process has that many seconds."""

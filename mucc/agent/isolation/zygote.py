@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mucc.agent.isolation.server import MARK
-from mucc.process import reaper
-from mucc.process.output import Printed
+from mucc.api import processes
+from mucc.api.processes import Printed
 
 START = 300.0
 """Seconds that loading torch may take."""
@@ -65,7 +65,7 @@ class Server:
         except BaseException:
             ours.close()
             raise
-        reaper.watch(self._process.pid)
+        processes.watch(self._process.pid)
 
     def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> dict[str, Any]:
         """The answer to a request. Raises ZygoteFailed where the process has ended, or hangs."""
@@ -98,7 +98,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        reaper.forget(self._process.pid)
+        processes.forget(self._process.pid)
         self._printed.close()
 
 

@@ -11,8 +11,7 @@ from typing import Any, cast
 from mucc.agent.core.running import Ended, python, run
 from mucc.agent.mcp.tools import Order
 from mucc.agent.propose.llm.redaction import SECRET_NAMES
-from mucc.diagnostics.core import Diagnostic, ExitStatus
-from mucc.diagnostics.render import to_json
+from mucc.api.diagnostics import Diagnostic, ExitStatus, to_json
 
 LONGEST = 1 << 20
 """Bytes of the longest answer."""

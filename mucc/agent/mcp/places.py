@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 
 class Places:

@@ -19,11 +19,11 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
+from mucc import __version__
 from mucc.agent.mcp import calling
 from mucc.agent.mcp.places import Places
 from mucc.agent.mcp.tools import TOOLS, Order, Tool
-from mucc.diagnostics.core import DiagnosticError
-from mucc.version import __version__
+from mucc.api.diagnostics import DiagnosticError
 
 HEARTBEAT = 1.0
 """Seconds between two notifications of progress."""
@@ -60,14 +60,14 @@ class Limits:
 
 def card() -> str:
     """The reference card of the language."""
-    from mucc.frontend.reference import card as text
+    from mucc.api.language import card as text
 
     return text()
 
 
 def grammar() -> str:
     """The grammar of the language."""
-    from mucc.frontend.grammar import grammar as text
+    from mucc.api.language import grammar as text
 
     return text()
 

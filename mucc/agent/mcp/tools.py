@@ -9,8 +9,7 @@ from typing import Any, cast
 
 from mucc.agent.audit.options import PRECISIONS
 from mucc.agent.mcp.places import Places
-from mucc.diagnostics.core import did_you_mean
-from mucc.diagnostics.usage import usage_error
+from mucc.api.diagnostics import did_you_mean, usage_error
 
 STDIN = "-"
 

@@ -17,12 +17,17 @@ from mucc.agent.profile.commands import CommandFailed, run_mucc
 from mucc.agent.profile.evidence import TIME, Evidence
 from mucc.agent.profile.sources import Reading, Request, Source, sources
 from mucc.agent.profile.tools import advice, tools_for
-from mucc.diagnostics.core import DiagnosticError
-from mucc.library.errors import MuccError
-from mucc.library.signature import KernelInfo, Manifest, ManifestError, quotient
-from mucc.runtime.dims import complete_dims
-from mucc.runtime.elf import read_manifest
-from mucc.target.devices import get_card
+from mucc.api.diagnostics import DiagnosticError
+from mucc.api.library import (
+    KernelInfo,
+    Manifest,
+    ManifestError,
+    MuccError,
+    complete_dims,
+    quotient,
+    read_manifest,
+)
+from mucc.api.machine import get_card
 
 P = ParamSpec("P")
 

@@ -11,7 +11,7 @@ from typing import Any
 from mucc.agent.profile.code import Code
 from mucc.agent.profile.evidence import TIME, Choice, Extents, Kernel, Stage
 from mucc.agent.profile.sources import Launch, Reading
-from mucc.library.signature import Manifest
+from mucc.api.library import Manifest
 
 
 def stages(manifest: Manifest, reading: Reading, launch_us: float) -> list[Stage]:
@@ -118,16 +118,7 @@ def _built(reading: Reading) -> dict[str, Kernel]:
 
 def _choice(entry: Mapping[str, Any], explained: Mapping[str, Any] | None) -> Choice | None:
     """The schedule of a kernel, from the manifest, and what the cost model says; None without tiles."""
-    from mucc.dialects.mu.settings import (
-        CLUSTER,
-        EXCHANGE,
-        MAINLOOP,
-        PDL,
-        SCHEDULER,
-        SETTINGS,
-        STAGES,
-        TILE,
-    )
+    from mucc.api.schedules import CLUSTER, EXCHANGE, MAINLOOP, PDL, SCHEDULER, SETTINGS, STAGES, TILE
 
     settings = {name: setting.from_json(entry.get(name)) for name, setting in SETTINGS.items()}
     tile, cluster = TILE.of(settings), CLUSTER.of(settings)

@@ -23,10 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mucc.agent.profile.driver import Driver, DriverError
-from mucc.library.errors import MuccError
-from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo
-from mucc.runtime.elf import read_manifest
-from mucc.runtime.indices import draw_indices
+from mucc.api.library import ITEM_BYTES, PACKED, Arg, KernelInfo, MuccError, draw_indices, read_manifest
 
 CUDA, CPU = 2, 1
 """Kinds of device in `mucc/abi.h`."""

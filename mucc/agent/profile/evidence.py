@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mucc.agent.core.analysis import Limit
 from mucc.agent.profile.code import Code
-from mucc.build.toolchain.machine_code import Resources
+from mucc.api.build import Resources
 
 NOTABLE = 0.1
 """The share of a program's time from which a stage is worth advice."""

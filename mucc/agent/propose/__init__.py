@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mucc.agent.core.proposing import Proposer
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+from mucc.api.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
 NAMES = ("offline", "openai", "anthropic", "command")
 """What `make` knows; `offline` needs no network and is the default."""

@@ -12,8 +12,7 @@ from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.report.markup import Markup, h, join, markdown
 from mucc.agent.report.reading import TaskRun
 from mucc.agent.report.room import Room
-from mucc.diagnostics.core import Source
-from mucc.diagnostics.render import from_json, render_text
+from mucc.api.diagnostics import Source, from_json, render_text
 
 COLOUR = {Status.GOOD: "good", Status.REJECTED: "bad", Status.WRONG: "bad", Status.CRASHED: "bad"}
 

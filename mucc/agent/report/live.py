@@ -16,7 +16,7 @@ from mucc.agent.core.proposing import Call
 from mucc.agent.core.tasks import BASELINES, Task
 from mucc.agent.report.board import Board, Row, one_line
 from mucc.agent.store.records import TaskState
-from mucc.build.progress import clock, is_terminal
+from mucc.api.progress import clock, is_terminal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -17,7 +17,7 @@ from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.proposing import Call, Lesson
 from mucc.agent.core.searching import Budget
 from mucc.agent.store import Document, RunInfo, Store, TaskRecord, TaskState
-from mucc.diagnostics.core import DiagnosticError
+from mucc.api.diagnostics import DiagnosticError
 
 DATABASE = "run.db"
 """The name of the store in the folder of a run."""

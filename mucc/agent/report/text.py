@@ -10,7 +10,7 @@ from mucc.agent.core.tasks import BASELINES
 from mucc.agent.report.board import one_line
 from mucc.agent.report.figures import Row, figures, overhead, row_of, seconds
 from mucc.agent.report.reading import Run
-from mucc.build.progress import is_terminal
+from mucc.api.progress import is_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console

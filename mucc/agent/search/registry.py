@@ -10,7 +10,7 @@ from mucc.agent.core.searching import Budget, Strategy
 from mucc.agent.search.mantis import Mantis
 from mucc.agent.search.mcts import Mcts
 from mucc.agent.search.mi import Mi
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+from mucc.api.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
 STRATEGIES: dict[str, Any] = {"mantis": Mantis, "mi": Mi, "mcts": Mcts}
 

@@ -16,7 +16,7 @@ from mucc.agent.core.codec import from_json, to_json
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.proposing import Call, Lesson
 from mucc.agent.store.records import Document, RunInfo, StepRecord, TaskRecord
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 T = TypeVar("T")
 

@@ -87,7 +87,15 @@ def imports() -> dict[str, set[str]]:
             source, target = (m.split(".")[1:2] for m in (module, imported))
             if source != target and {*source, *target} <= rooms() and source and target:
                 found[source[0]].add(target[0])
+    found["api"] |= surfaced()
     return found
+
+
+def surfaced() -> set[str]:
+    """The rooms whose names `mucc.api` imports on first use."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "mucc" / "api").glob("*.py")]
+    found = {room for text in texts for room in re.findall(r"^    from mucc\.(\w+)", text, re.MULTILINE)}
+    return found - {"api"}
 
 
 def reached(room: str) -> set[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
 
-from mucc.build.toolchain.machine_code import Function, Resources
+from mucc.api.build import Function, Resources
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from mucc.agent.profile.child import DONE, GO, PAUSE, READY, UNUSABLE
 from mucc.agent.profile.evidence import TIME
 from mucc.agent.profile.sources import Reading, Request
 from mucc.agent.profile.sources.ncu_csv import messages, parse
-from mucc.process import reaper
-from mucc.process.gpu_lock import exclusive_gpu
-from mucc.process.tree import End, Family
+from mucc.api import processes
+from mucc.api.machine import exclusive_gpu
+from mucc.api.processes import End, Family
 
 LAUNCHES = 64
 """Launches of a program that are profiled: each is run again for every group of counters."""
@@ -125,7 +125,7 @@ def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
             )
         except OSError as error:
             return _Run(UNUSABLE, f"==ERROR== {error}", 0.0)
-        reaper.watch(process.pid)
+        processes.watch(process.pid)
         family = Family(process.pid)
         until, waited, ended = time.monotonic() + asked.time_limit, 0.0, False
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mucc.agent.profile.sources import Reading, Request
-from mucc.build.toolchain.machine_code import cubins_of, resources
+from mucc.api.build import cubins_of, resources
 
 
 class Ptxas:

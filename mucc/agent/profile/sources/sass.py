@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import SubprocessError
 
 from mucc.agent.profile.sources import Reading, Request
-from mucc.build.toolchain.machine_code import Function, cubins_of, disassembled, find_cuobjdump
+from mucc.api.build import Function, cubins_of, disassembled, find_cuobjdump
 
 JOBS = 4
 """Disassemblers at a time; one takes half a second for a kernel of CUTLASS."""

@@ -81,7 +81,7 @@ def schedules(program: str, target: str, *, seconds: float = SECONDS) -> str:
 
 
 def _schedules(manifest: Mapping[str, Any]) -> str:
-    from mucc.dialects.mu.settings import SETTINGS
+    from mucc.api.schedules import SETTINGS
 
     lines: list[str] = []
     for kernel in manifest["kernels"]:

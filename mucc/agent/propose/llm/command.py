@@ -10,8 +10,7 @@ from mucc.agent.core.running import run
 from mucc.agent.propose.llm.endpoint import Answer, EndpointError, Prompt, Tool
 from mucc.agent.propose.llm.options import Options
 from mucc.agent.propose.llm.redaction import redact
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.diagnostics.usage import usage_error
+from mucc.api.diagnostics import Diagnostic, DiagnosticError, usage_error
 
 LONGEST = 4 << 20
 """Bytes of the longest answer."""

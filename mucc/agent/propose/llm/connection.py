@@ -19,7 +19,7 @@ from mucc.agent.propose.llm.addresses import checked_address
 from mucc.agent.propose.llm.endpoint import EndpointError, Partial
 from mucc.agent.propose.llm.options import Options
 from mucc.agent.propose.llm.redaction import redact
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 if TYPE_CHECKING:
     import httpx2

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mucc.diagnostics.usage import usage_error
+from mucc.api.diagnostics import usage_error
 
 
 @dataclass

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any, cast
 
 from mucc.agent.propose.llm.endpoint import Usage
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 LARGEST = 1 << 20
 """Characters of a list of prices that are read."""

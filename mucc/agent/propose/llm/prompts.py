@@ -14,7 +14,7 @@ from mucc.agent.propose.llm import history, sol_text
 from mucc.agent.propose.llm.answers import KINDS
 from mucc.agent.propose.llm.budget import Piece, fitted, tokens
 from mucc.agent.propose.llm.endpoint import Message, Prompt
-from mucc.diagnostics.core import DiagnosticError
+from mucc.api.diagnostics import DiagnosticError
 
 ROLE = """\
 You make GPU kernels faster. Kernels are `.mcu` programs for mucc, a compiler to CUTLASS; its reference card
@@ -76,7 +76,7 @@ SEVERITIES = {Severity.CRITICAL: 70, Severity.WARNING: 55, Severity.INFO: 25}
 @lru_cache(maxsize=1)
 def system() -> str:
     """What is the same for all tasks."""
-    from mucc.frontend.reference import card
+    from mucc.api.language import card
 
     return f"{ROLE}\n{card()}"
 
@@ -166,7 +166,7 @@ def task_text(task: Task) -> str:
 
 def _card(task: Task) -> str:
     """The card in words, with what schedules are weighed against."""
-    from mucc.target.devices import get_card
+    from mucc.api.machine import get_card
 
     try:
         device = get_card(task.card).device

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from mucc.dialects.mu import settings as mu
+from mucc.api import schedules
 
 if TYPE_CHECKING:
     from mucc.agent.propose.offline.surveys import Version
@@ -58,12 +58,12 @@ def shape_of(settings: Mapping[str, str]) -> Shape:
 
 @lru_cache(maxsize=1 << 14)
 def _shape(texts: tuple[tuple[str, str], ...]) -> Shape:
-    settings = mu.parse_settings(texts)
-    tile, cluster = mu.TILE.of(settings), mu.CLUSTER.of(settings)
-    mainloop, scheduler = mu.MAINLOOP.of(settings), mu.SCHEDULER.of(settings)
+    settings = schedules.parse_settings(texts)
+    tile, cluster = schedules.TILE.of(settings), schedules.CLUSTER.of(settings)
+    mainloop, scheduler = schedules.MAINLOOP.of(settings), schedules.SCHEDULER.of(settings)
     assert tile and cluster and mainloop and scheduler
     (m, n, k), (a, b) = tile.sizes, cluster.sizes
-    is_exchanged = mu.EXCHANGE.is_on(settings)
+    is_exchanged = schedules.EXCHANGE.is_on(settings)
     if is_exchanged:
         m, n, a, b = n, m, b, a
     return Shape(
@@ -73,7 +73,7 @@ def _shape(texts: tuple[tuple[str, str], ...]) -> Shape:
         n,
         k,
         (a, b),
-        mu.SCHEDULER.text(scheduler),
+        schedules.SCHEDULER.text(scheduler),
         is_exchanged,
     )
 

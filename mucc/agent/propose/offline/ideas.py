@@ -10,8 +10,7 @@ from mucc.agent.propose.offline.features import Shape, shape_of
 from mucc.agent.propose.offline.programs import Place
 from mucc.agent.propose.offline.rewriting import rewritings
 from mucc.agent.propose.offline.surveys import Sketch, Surveys, Version
-from mucc.dialects.mu.settings import SETTINGS
-from mucc.tune.ranking import Contraction, Move
+from mucc.api.schedules import SETTINGS, Contraction, Move
 
 FACTOR = 1.6
 """Schedules that should take so many times as long as the best of their stage are left out."""

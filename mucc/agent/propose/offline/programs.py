@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mucc import frontend
-from mucc.diagnostics.core import Source
-from mucc.frontend.exprtext import value_text
-from mucc.tune.ranking import Survey
+from mucc.api import language
+from mucc.api.diagnostics import Source
+from mucc.api.language import value_text
+from mucc.api.schedules import Survey
 
 Settings = Mapping[str, str]
 """A schedule as source has it: the text of each setting by its name."""
@@ -35,7 +35,7 @@ class Split:
 def split(text: str, target: str) -> Split:
     """A program without its schedules, and these. Raises DiagnosticError on syntax errors."""
     source = Source(NAME, text)
-    program, sink = frontend.parse(source)
+    program, sink = language.parse(source)
     sink.raise_if_errors()
     pinned: dict[Place, dict[str, str]] = {}
     body = text
@@ -46,7 +46,7 @@ def split(text: str, target: str) -> Split:
         place = (schedule.kernel.text, schedule.stage.text if schedule.stage else "")
         values = {s.name.text: value_text(s.value) for s in schedule.settings}
         pinned[place] = {**values, **pinned.get(place, {})}
-    return Split(frontend.format(Source(NAME, body)), pinned)
+    return Split(language.format(Source(NAME, body)), pinned)
 
 
 def join(body: str, surveys: Iterable[Survey], choice: Mapping[Place, Settings]) -> str:

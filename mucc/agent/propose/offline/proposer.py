@@ -28,7 +28,7 @@ from mucc.agent.propose.offline.programs import Place
 from mucc.agent.propose.offline.repair import repaired
 from mucc.agent.propose.offline.surrogate import Point, Surrogate
 from mucc.agent.propose.offline.surveys import Surveys, Version, dims_of
-from mucc.tune.ranking import Move
+from mucc.api.schedules import Move
 
 LEAST_GAIN = 0.0005
 """An idea that is expected to gain less than this part of the time is not worth an attempt."""

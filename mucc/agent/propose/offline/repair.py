@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mucc.agent.core.attempts import Attempt, Status
-from mucc.diagnostics.core import Fix
-from mucc.diagnostics.render import from_json
+from mucc.api.diagnostics import Fix, from_json
 
 
 def repaired(attempt: Attempt) -> tuple[str, str] | None:

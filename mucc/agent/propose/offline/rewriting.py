@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from mucc import frontend
 from mucc.agent.propose.offline.programs import NAME
-from mucc.diagnostics.core import DiagnosticError, Source, Span
-from mucc.frontend import ast
-from mucc.frontend.exprtext import expr_text
+from mucc.api import language
+from mucc.api.diagnostics import DiagnosticError, Source, Span
+from mucc.api.language import ast, expr_text
 
 CASTS = ("bf16", "f16")
 """The formats that f32 operands are converted to, where the policy is called so."""
@@ -35,7 +34,7 @@ class Rewriting(NamedTuple):
 def rewritings(body: str, precision: str) -> list[Rewriting]:
     """Programs without schedules that compute what `body` does, within a policy of precision."""
     source = Source(NAME, body)
-    program, sink = frontend.parse(source)
+    program, sink = language.parse(source)
     if sink.has_errors:
         return []
     found: dict[str, Rewriting] = {}
@@ -55,7 +54,7 @@ def _of_kernel(body: str, kernel: ast.Kernel, precision: str) -> Iterator[Rewrit
 
 def _formatted(text: str) -> str:
     try:
-        return frontend.format(Source(NAME, text))
+        return language.format(Source(NAME, text))
     except DiagnosticError:
         return ""
 

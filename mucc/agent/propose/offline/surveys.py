@@ -11,9 +11,8 @@ from functools import cached_property
 from mucc.agent.core.tasks import Task
 from mucc.agent.propose.offline.features import Terms, terms_of
 from mucc.agent.propose.offline.programs import NAME, Place, join, split
-from mucc.diagnostics.core import DiagnosticError, Source
-from mucc.dialects.mu.settings import parse_settings, texts_of
-from mucc.tune.ranking import Contraction, Move, Survey, survey
+from mucc.api.diagnostics import DiagnosticError, Source
+from mucc.api.schedules import Contraction, Move, Survey, parse_settings, survey, texts_of
 
 KEPT = 128
 """Bodies that are remembered: those of a few tasks at a time."""

@@ -1,0 +1,57 @@
+"""What a library says of itself: its kernels, their parameters and dims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mucc.api import names_from
+
+if TYPE_CHECKING:
+    from mucc.library.dims import parse_dims
+    from mucc.library.errors import MuccError
+    from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, Manifest, ManifestError, quotient
+    from mucc.runtime.dims import complete_dims
+    from mucc.runtime.elf import read_manifest
+    from mucc.runtime.indices import draw_indices
+    from mucc.runtime.kernel import Kernel
+    from mucc.runtime.module import Module, load
+
+__all__ = [
+    "ITEM_BYTES",
+    "PACKED",
+    "Arg",
+    "Kernel",
+    "KernelInfo",
+    "Manifest",
+    "ManifestError",
+    "Module",
+    "MuccError",
+    "complete_dims",
+    "draw_indices",
+    "load",
+    "parse_dims",
+    "quotient",
+    "read_manifest",
+]
+
+__getattr__ = names_from(
+    __name__,
+    {
+        "mucc.library.dims": ("parse_dims",),
+        "mucc.library.errors": ("MuccError",),
+        "mucc.library.signature": (
+            "ITEM_BYTES",
+            "PACKED",
+            "Arg",
+            "KernelInfo",
+            "Manifest",
+            "ManifestError",
+            "quotient",
+        ),
+        "mucc.runtime.dims": ("complete_dims",),
+        "mucc.runtime.elf": ("read_manifest",),
+        "mucc.runtime.indices": ("draw_indices",),
+        "mucc.runtime.kernel": ("Kernel",),
+        "mucc.runtime.module": ("Module", "load"),
+    },
+)

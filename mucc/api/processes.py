@@ -1,0 +1,32 @@
+"""Child processes: what they print, and their end with all that they started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mucc.api import names_from
+
+if TYPE_CHECKING:
+    from mucc.process.output import Printed, notes
+    from mucc.process.reaper import forget, temporary_folder, watch
+    from mucc.process.tree import End, Family, end_strays
+
+__all__ = [
+    "End",
+    "Family",
+    "Printed",
+    "end_strays",
+    "forget",
+    "notes",
+    "temporary_folder",
+    "watch",
+]
+
+__getattr__ = names_from(
+    __name__,
+    {
+        "mucc.process.output": ("Printed", "notes"),
+        "mucc.process.reaper": ("forget", "temporary_folder", "watch"),
+        "mucc.process.tree": ("End", "Family", "end_strays"),
+    },
+)
