@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulelib import check_explanation, configs, epilogues, mend, sizes
+from rulelib import changed, check_explanation, configs, epilogues, mend, sizes
 
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes import CODES
 from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Violation
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
 from mucc.kernels.gemm.settings import pinned_fields
 from mucc.target import TARGETS, get_target, target_names
 
 SM90 = gemm_target("sm_90a")
-GOOD = GemmConfig("bf16", 2, True, True, (128, 256, 64), (2, 1), "cooperative", "persistent")
+GOOD = GemmConfig(Problem("bf16", True, True), Schedule((128, 256, 64), (2, 1), "cooperative"))
 
 
 # Lookup and facts
@@ -62,7 +61,7 @@ def test_looking_a_target_up_reads_no_file_and_imports_no_diagnostics() -> None:
 
 
 def broken(stages: int | None = None, **changes: object) -> list[Violation]:
-    return SM90.violations(replace(GOOD, **changes), stages)  # type: ignore[arg-type]
+    return SM90.violations(changed(GOOD, **changes), stages)  # type: ignore[arg-type]
 
 
 def test_a_good_configuration_breaks_no_rule() -> None:
@@ -70,7 +69,7 @@ def test_a_good_configuration_breaks_no_rule() -> None:
     assert broken(stages=4) == []
 
 
-TF32 = {"compute": "tf32", "element_bytes": 4}
+TF32 = {"compute": "tf32"}
 
 SPARSE = {"sparse": "a"}
 COPIED = {"mainloop": "cpasync", "tile": (128, 128, 64)}
@@ -132,7 +131,7 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3060", "exchange", "off", {"rights": 2, "exchanged": True, "tile": (128, 128, 64)}),
     ("MU3016", "exchange", "off", {**TF32, "b_k_major": False, "tile": (128, 128, 32), "exchanged": True}),
     ("MU3017", "stages", "2", {"stages": 1}),
-    ("MU3020", "mainloop", "multistage", {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 32)}),
+    ("MU3020", "mainloop", "multistage", {"compute": "f32", "tile": (128, 128, 32)}),
     ("MU3073", "pdl", "off", {"pdl": True, "epilogue": Epilogue(scalars=1)}),
     ("MU3073", "pdl", "off", {"pdl": True, "scheduler": "split_k", "splits": 2}),
     ("MU3073", "pdl", "off", {"pdl": True, "scheduler": "stream_k"}),
@@ -189,9 +188,9 @@ def test_several_rules_at_once_share_one_good_tile() -> None:
 
 
 def test_a_fix_keeps_the_pinned_stage_count() -> None:
-    (violation,) = SM90.violations(replace(GOOD, tile=(128, 250, 64)), 6)
+    (violation,) = SM90.violations(changed(GOOD, tile=(128, 250, 64)), 6)
     m, n, k = map(int, str(violation.fix).split("x"))
-    assert SM90.violations(replace(GOOD, tile=(m, n, k)), 6) == []
+    assert SM90.violations(changed(GOOD, tile=(m, n, k)), 6) == []
 
 
 # Properties
@@ -209,8 +208,8 @@ MAINLOOPS = ("cooperative", "pingpong", "warpspecialized", "multistage")
 @st.composite
 def singles_and_pairs(draw: st.DrawFn) -> GemmConfig:
     config = draw(configs(operands, MAINLOOPS, st.tuples(sizes, sizes)))
-    if SM90.has_pairs(config.compute, config.a_k_major, config.b_k_major, "bf16"):
-        return replace(config, rights=draw(st.sampled_from((1, 2))))
+    if SM90.has_pairs(config.problem.compute, config.problem.a_k_major, config.problem.b_k_major, "bf16"):
+        return changed(config, rights=draw(st.sampled_from((1, 2))))
     return config
 
 
@@ -246,21 +245,21 @@ def test_default_schedules_break_no_rule(
 
 def test_mainloops_without_pairs() -> None:
     tile = (16, 64, 256)
-    skinny = replace(GOOD, tile=tile, cluster=(1, 1), mainloop="skinny", rights=2)
+    skinny = changed(GOOD, tile=tile, cluster=(1, 1), mainloop="skinny", rights=2)
     assert not SM90.is_legal(skinny)
     choice = SM90.default_schedule(Problem("bf16", True, True, m=1, n=4096, k=4096, rights=2))
     assert choice.mainloop in SM90.pair_mainloops
 
 
 def test_two_right_operands_count_twice() -> None:
-    pair = replace(GOOD, tile=(128, 128, 64), rights=2)
+    pair = changed(GOOD, tile=(128, 128, 64), rights=2)
     assert SM90.violations(pair) == []
     # Operands take as much as of a tile that is twice as wide; the epilogue buffers the same.
     assert SM90.smem_bytes_used(pair, 4) == SM90.smem_bytes_used(GOOD, 4)
-    (found,) = SM90.violations(replace(GOOD, rights=2))
+    (found,) = SM90.violations(changed(GOOD, rights=2))
     assert (found.code, found.fix) == ("MU3006", "128x192x64")
     assert "two right operands" in found.notes[0]
-    (shared,) = SM90.violations(replace(pair, tile=(128, 128, 128)), 4)
+    (shared,) = SM90.violations(changed(pair, tile=(128, 128, 128)), 4)
     assert (shared.code, shared.notes[0]) == (
         "MU3004",
         "a stage takes 96 KB: 128x128 of A and 256x128 of B, 2 bytes each",
@@ -293,9 +292,9 @@ def test_defaults_suit_what_is_fixed(fixed: dict[str, str], n: int | None) -> No
     assert SM90.violations(config, stages) == []
     for name, text in fixed.items():
         if name in ("tile", "cluster"):
-            assert "x".join(map(str, getattr(config, name))) == text
+            assert "x".join(map(str, getattr(config.schedule, name))) == text
         if name in ("mainloop", "scheduler"):
-            assert getattr(config, name) == text.partition("(")[0]
+            assert getattr(config.schedule, name) == text.partition("(")[0]
 
 
 def test_a_fixed_raster_and_swizzle_are_kept() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict, Unpack
 
 from mucc.kernels.workload import Estimate
 from mucc.target.facts import WIDEST_ACCESS
@@ -97,100 +97,8 @@ ALIGNED = Granules()
 """Rows that suit every access."""
 
 
-@dataclass(frozen=True)
-class GemmConfig:
-    """One contraction kernel with all choices made but the stage count.
-
-    `element_bytes` is the operand element's size, `compute` one of bf16, f16, tf32, tf32x3, f32, e4m3, e5m2,
-    s8, u8; `a_k_major` and `b_k_major` say that K is the contiguous axis of the operand. `fast_accumulation`
-    leaves the sums of 8-bit floats to the tensor cores. All is said as the kernel sees it:
-    an `exchanged` one computes Dᵀ = Bᵀ Aᵀ: its A is the program's B, its rows are the program's columns.
-    With two right operands (`rights`) the tile's N counts columns of the result, each of which has two
-    accumulators.
-    `grouped` says that groups of rows have a B each, and that the ends of the groups are known on the device
-    only.
-    """
-
-    compute: str
-    element_bytes: int
-    a_k_major: bool
-    b_k_major: bool
-    tile: tuple[int, int, int]
-    cluster: tuple[int, int]
-    mainloop: str
-    scheduler: str
-    epilogue: Epilogue = Epilogue()
-    splits: int = 1
-    swizzle: int = 1
-    fast_accumulation: bool = False
-    grouped: bool = False
-    exchanged: bool = False
-    rights: int = 1
-    blocks: tuple[int, int] | None = None
-    """How many rows of A and columns of B share a scale, for products with block scales."""
-    mixed: Mixed | None = None
-    granules: Granules = ALIGNED
-    epilogue_tile: tuple[int, int] | None = None
-    pdl: bool = False
-    sparse: str = ""
-    """The operand that is sparse, `a` or `b`; tile K counts its columns with their zeros."""
-    listed: bool = False
-    """Whether one launch may be for a list of problems."""
-    gathered: str = ""
-    """The operand whose rows are picked by number, `a` or `b`."""
-
-    @property
-    def transposed(self) -> GemmConfig:
-        """The same product computed the other way round, by tiles of the same sizes."""
-        return replace(self, exchanged=not self.exchanged, **_transposed(self))
-
-    @property
-    def a_bytes(self) -> float:
-        """Bytes that an element of A takes in memory."""
-        if self.mixed and self.mixed.first:
-            return self.mixed.bits / 8
-        return stored_bytes(self.element_bytes, self.sparse == "a")
-
-    @property
-    def b_bytes(self) -> float:
-        """Bytes that an element of B takes in memory."""
-        return self.mixed.bits / 8 if self.mixed and not self.mixed.first else self.element_bytes
-
-    @property
-    def columns(self) -> int:
-        """Columns of products in a tile: those of the result, times the right operands."""
-        return self.tile[1] * self.rights
-
-
 OTHER = {"": "", "a": "b", "b": "a"}
 """What an operand is called in the transposed product."""
-
-
-class Transposed(TypedDict):
-    """The fields of a problem, and of a kernel for it, that differ in the transposed product."""
-
-    a_k_major: bool
-    b_k_major: bool
-    epilogue: Epilogue
-    blocks: tuple[int, int] | None
-    granules: Granules
-    sparse: str
-    mixed: Mixed | None
-    gathered: str
-
-
-def _transposed(product: Problem | GemmConfig) -> Transposed:
-    """What of a product is different where it is computed as Dᵀ = Bᵀ Aᵀ."""
-    return {
-        "a_k_major": product.b_k_major,
-        "b_k_major": product.a_k_major,
-        "epilogue": product.epilogue.transposed,
-        "blocks": (product.blocks[1], product.blocks[0]) if product.blocks else None,
-        "granules": product.granules.transposed,
-        "sparse": OTHER[product.sparse],
-        "mixed": product.mixed and product.mixed.transposed,
-        "gathered": OTHER[product.gathered],
-    }
 
 
 def stored_bytes(element_bytes: int, sparse: bool) -> float:
@@ -255,33 +163,46 @@ class Problem(NamedTuple):
     @property
     def transposed(self) -> Problem:
         """The problem of computing Dᵀ = Bᵀ Aᵀ."""
-        return self._replace(m=self.n, n=self.m, **_transposed(self))
+        return self._replace(
+            m=self.n,
+            n=self.m,
+            a_k_major=self.b_k_major,
+            b_k_major=self.a_k_major,
+            epilogue=self.epilogue.transposed,
+            blocks=(self.blocks[1], self.blocks[0]) if self.blocks else None,
+            granules=self.granules.transposed,
+            sparse=OTHER[self.sparse],
+            mixed=self.mixed and self.mixed.transposed,
+            gathered=OTHER[self.gathered],
+        )
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element of an operand as it is multiplied."""
+        return operand_bytes(self.compute)
+
+    @property
+    def a_bytes(self) -> float:
+        """Bytes that an element of A takes in memory."""
+        if self.mixed and self.mixed.first:
+            return self.mixed.bits / 8
+        return stored_bytes(self.element_bytes, self.sparse == "a")
+
+    @property
+    def b_bytes(self) -> float:
+        """Bytes that an element of B takes in memory."""
+        return self.mixed.bits / 8 if self.mixed and not self.mixed.first else self.element_bytes
 
     def config(self, schedule: Schedule) -> GemmConfig:
         """The kernel that a schedule makes of the problem."""
-        seen = self.transposed if schedule.exchanged else self
-        shared = {name: getattr(schedule, name) for name in _SHARED}
-        return GemmConfig(
-            seen.compute,
-            operand_bytes(seen.compute),
-            seen.a_k_major,
-            seen.b_k_major,
-            epilogue=seen.epilogue,
-            fast_accumulation=seen.fast_accumulation,
-            rights=seen.rights,
-            blocks=seen.blocks,
-            granules=seen.granules,
-            grouped=seen.grouped,
-            sparse=seen.sparse,
-            mixed=seen.mixed,
-            listed=seen.listed,
-            gathered=seen.gathered,
-            **shared,
-        )
+        return GemmConfig(self.transposed if schedule.exchanged else self, schedule)
 
 
 class Pinned(TypedDict, total=False):
-    """Fields of a `Schedule` that are chosen already. A scheduler fixes raster, swizzle and splits too."""
+    """Some fields of a `Schedule`: those that a user pins, or that change.
+
+    A pinned scheduler fixes raster, swizzle and splits too.
+    """
 
     tile: tuple[int, int, int]
     cluster: tuple[int, int]
@@ -290,9 +211,9 @@ class Pinned(TypedDict, total=False):
     raster: str
     swizzle: int
     splits: int
-    stages: int
+    stages: int | None
     exchanged: bool
-    epilogue_tile: tuple[int, int]
+    epilogue_tile: tuple[int, int] | None
     pdl: bool
 
 
@@ -325,8 +246,32 @@ class Schedule:
         return replace(self, raster="heuristic", swizzle=1, splits=1)
 
 
-_SHARED = tuple(f.name for f in fields(Schedule) if f.name in {g.name for g in fields(GemmConfig)})
-"""The fields that a schedule hands on to a kernel's description as they are."""
+@dataclass(frozen=True)
+class GemmConfig:
+    """One contraction kernel with all choices made.
+
+    The problem is as the kernel sees it: where the schedule exchanges operands the kernel computes
+    Dᵀ = Bᵀ Aᵀ, and the problem is transposed. With two right operands (`rights`) the tile's N counts columns
+    of the result, each of which has two accumulators. With a sparse operand its K counts zeros too.
+    """
+
+    problem: Problem
+    schedule: Schedule
+
+    @property
+    def transposed(self) -> GemmConfig:
+        """The same product computed the other way round, by tiles of the same sizes."""
+        exchanged = not self.schedule.exchanged
+        return GemmConfig(self.problem.transposed, replace(self.schedule, exchanged=exchanged))
+
+    @property
+    def columns(self) -> int:
+        """Columns of products in a tile: those of the result, times the right operands."""
+        return self.schedule.tile[1] * self.problem.rights
+
+    def having(self, **settings: Unpack[Pinned]) -> GemmConfig:
+        """The same problem with other settings of the schedule; `exchanged` takes `transposed` instead."""
+        return GemmConfig(self.problem, replace(self.schedule, **settings))
 
 
 class Candidate(NamedTuple):

@@ -81,7 +81,11 @@ def depths(compute: str) -> tuple[int, ...]:
 
 def least_side(config: GemmConfig, k_major: bool) -> int:
     """The least M or N of a tile: 128 bytes for tensor cores where rows of the operand lie along it."""
-    return SIDES[0] if k_major or config.compute == "f32" else max(SIDES[0], 128 // config.element_bytes)
+    return (
+        SIDES[0]
+        if k_major or config.problem.compute == "f32"
+        else max(SIDES[0], 128 // config.problem.element_bytes)
+    )
 
 
 MOST_COPIES = 64
@@ -90,26 +94,27 @@ MOST_COPIES = 64
 
 def copies(config: GemmConfig) -> int:
     """How many copies of an operand a thread has in a stage, of the one that has more."""
-    warp = warp_tile(config.compute, config.tile)
+    problem = config.problem
+    warp = warp_tile(problem.compute, config.schedule.tile)
     assert warp is not None
-    m, n, k = config.tile
+    m, n, k = config.schedule.tile
     threads = 32 * (m // warp[0]) * (n // warp[1])
-    single = config.compute == "f32"
-    bytes = [config.element_bytes if single else granule for granule in config.granules[:2]]
+    single = problem.compute == "f32"
+    bytes = [problem.element_bytes if single else granule for granule in problem.granules[:2]]
     return (
-        max(side * k * config.element_bytes // size for side, size in zip((m, n), bytes, strict=True))
+        max(side * k * problem.element_bytes // size for side, size in zip((m, n), bytes, strict=True))
         // threads
     )
 
 
 def through_registers(config: GemmConfig) -> bool:
     """Whether operands are too unaligned for cp.async, which copies 4 bytes at least."""
-    return min(config.granules.a, config.granules.b) < 4
+    return min(config.problem.granules.a, config.problem.granules.b) < 4
 
 
 def least_stages(config: GemmConfig) -> int:
     """Two, but of tf32 three: CUTLASS's mainloop of two stages would multiply its operands in f16."""
-    return 3 if config.compute in ("tf32", "tf32x3") else 2
+    return 3 if config.problem.compute in ("tf32", "tf32x3") else 2
 
 
 # Shared memory
@@ -128,24 +133,26 @@ class Buffer(NamedTuple):
 
 def operand_storage(config: GemmConfig, stages: int) -> int:
     """`MmaBase::SharedStorage` in bytes."""
-    m, n, k = config.tile
-    if config.compute == "f32" and stages == 2:
+    problem = config.problem
+    m, n, k = config.schedule.tile
+    if problem.compute == "f32" and stages == 2:
         # Elements are transposed on their way to shared memory: padding keeps them in different banks.
         padding = 32 // k
-        m, n = m + padding * config.a_k_major, n + padding * config.b_k_major
-    return (m + n) * k * stages * config.element_bytes
+        m, n = m + padding * problem.a_k_major, n + padding * problem.b_k_major
+    return (m + n) * k * stages * problem.element_bytes
 
 
 def buffer(config: GemmConfig, stages: int) -> Buffer:
     """What of the tile is in shared memory at a time: `mucc::multistage::Kernel::piece_lines`."""
-    m, n, _ = config.tile
-    warp = warp_tile(config.compute, config.tile)
+    problem = config.problem
+    m, n, _ = config.schedule.tile
+    warp = warp_tile(problem.compute, config.schedule.tile)
     assert warp is not None
-    columns = config.epilogue.destination_is_col_major
+    columns = problem.epilogue.destination_is_col_major
     side, along, whole = (n, m, warp[1]) if columns else (m, n, warp[0])
     pitch = along + (4 if columns else 8)
     least = 8 if columns else 16
-    if config.compute == "f32":
+    if problem.compute == "f32":
         # Lanes lie 4x8 with 4x4 results each; in two stages 8x4 where a warp is taller than wide.
         tall = stages == 2 and warp[0] > warp[1]
         least = 16 if tall is columns else 32
@@ -163,7 +170,7 @@ def smem_bytes(config: GemmConfig, stages: int) -> int:
 
 def max_stages(config: GemmConfig, capacity: int) -> int:
     """The most stages that fit into `capacity` bytes; operands that pass through registers have two."""
-    if warp_tile(config.compute, config.tile) is None or min(config.tile) < 1:
+    if warp_tile(config.problem.compute, config.schedule.tile) is None or min(config.schedule.tile) < 1:
         return 0
     stages = 2 if through_registers(config) else capacity // max(operand_storage(config, 1), 1)
     while stages and smem_bytes(config, stages) > capacity:

@@ -216,9 +216,9 @@ def test_a_schedule_can_be_mended(
 ) -> None:
     schedule = Schedule(tile, mainloop=mainloop, exchanged=exchanged)
     config, stages = mend(TARGET, problem(bits, group, zeros and bool(group)).config(schedule), None)
-    assert config.mixed is not None
-    if config.mainloop != "skinny":
-        assert config.mixed.first and (not group or mixes_group(group, config.tile[2]))
+    assert config.problem.mixed is not None
+    if config.schedule.mainloop != "skinny":
+        assert config.problem.mixed.first and (not group or mixes_group(group, config.schedule.tile[2]))
     assert TARGET.smem_bytes_used(config, stages or TARGET.max_stages(config)) <= 232448
 
 

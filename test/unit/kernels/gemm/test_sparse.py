@@ -20,7 +20,7 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.core import DiagnosticError
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
 from mucc.library.errors import MuccError
 from mucc.library.signature import Manifest, evaluate
 from mucc.library.sparse import Form, densify, is_packed, prune, sparsify
@@ -142,27 +142,24 @@ sizes = st.integers(-8, 400) | st.sampled_from((16, 32, 64, 128, 192, 256))
 @st.composite
 def configs(draw: st.DrawFn) -> GemmConfig:
     compute, scheduler = draw(st.sampled_from(COMPUTES)), draw(st.sampled_from(("persistent", "stream_k")))
-    return GemmConfig(
-        compute,
-        operand_bytes(compute),
-        True,
-        True,
+    epilogue = Epilogue(draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((None, 2))))
+    problem = Problem(compute, True, True, epilogue, sparse=draw(st.sampled_from(("a", "b"))))
+    schedule = Schedule(
         draw(st.tuples(sizes, sizes, sizes)),
         draw(st.sampled_from(((1, 1), (2, 1), (1, 2), (3, 1), (4, 4)))),
         draw(st.sampled_from(MAINLOOPS)),
         scheduler,
-        Epilogue(destination=draw(st.sampled_from((1, 2, 4))), source=draw(st.sampled_from((None, 2)))),
         exchanged=draw(st.booleans()),
-        sparse=draw(st.sampled_from(("a", "b"))),
     )
+    return GemmConfig(problem, schedule)
 
 
 @settings(max_examples=40)
 @given(configs(), st.none() | st.integers(0, 9))
 def test_fixes_lead_to_a_legal_kernel(config: GemmConfig, stages: int | None) -> None:
     config, stages = mend(SM90, config, stages)
-    assert config.sparse == "a"
-    assert config.tile[2] in ((64,) if config.compute == "tf32" else (128, 256))
+    assert config.problem.sparse == "a"
+    assert config.schedule.tile[2] in ((64,) if config.problem.compute == "tf32" else (128, 256))
 
 
 extents = st.none() | st.integers(1, 1200).map(lambda n: 16 * n)

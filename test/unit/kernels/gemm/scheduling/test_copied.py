@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rulelib import check_explanation, mend
+from rulelib import changed, check_explanation, mend
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
@@ -18,14 +16,14 @@ from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP, granule, kernel
 from mucc.kernels.gemm.settings import pinned_fields
 
 SM90 = gemm_target("sm_90a")
-GOOD = GemmConfig("bf16", 2, True, False, (128, 256, 64), (2, 1), MAINLOOP, "persistent")
+GOOD = GemmConfig(Problem("bf16", True, False), Schedule((128, 256, 64), (2, 1), MAINLOOP))
 NARROW = (Granules(), Granules(8, 16, False), Granules(4, 4, False), Granules(2, 2, False))
 
 
 def test_a_good_configuration_breaks_no_rule() -> None:
     assert SM90.violations(GOOD) == []
     assert SM90.violations(GOOD, 4) == []
-    assert SM90.violations(replace(GOOD, scheduler="split_k", splits=3)) == []
+    assert SM90.violations(changed(GOOD, scheduler="split_k", splits=3)) == []
 
 
 @pytest.mark.parametrize(
@@ -40,7 +38,7 @@ def test_a_good_configuration_breaks_no_rule() -> None:
             "MU3020",
             "mainloop",
             "cooperative",
-            {"compute": "tf32", "element_bytes": 4, "b_k_major": True, "tile": (128, 128, 32)},
+            {"compute": "tf32", "b_k_major": True, "tile": (128, 128, 32)},
         ),
         ("MU3026", "mainloop", "cooperative", {"a_k_major": False}),
         ("MU3028", "exchange", "off", {"gathered": "b", "exchanged": True}),
@@ -48,14 +46,14 @@ def test_a_good_configuration_breaks_no_rule() -> None:
     ],
 )
 def test_each_rule(code: str, setting: str, fix: str, changes: dict[str, object]) -> None:
-    (violation,) = SM90.violations(replace(GOOD, **changes))  # type: ignore[arg-type]
+    (violation,) = SM90.violations(changed(GOOD, **changes))  # type: ignore[arg-type]
     assert (violation.code, violation.setting, violation.fix) == (code, setting, fix)
     assert violation.notes
 
 
 def test_what_follows_of_another_error_is_not_said() -> None:
     """Pieces of 128 rows suit the mainloop that the first error leads to."""
-    wrong = replace(GOOD, a_k_major=False, tile=(192, 256, 128), epilogue_tile=(128, 32))
+    wrong = changed(GOOD, a_k_major=False, tile=(192, 256, 128), epilogue_tile=(128, 32))
     assert [(v.code, v.fix) for v in SM90.violations(wrong)] == [
         ("MU3026", "cooperative"),
         ("MU3006", "128x256x128"),
@@ -72,11 +70,16 @@ def configs(draw: st.DrawFn) -> GemmConfig:
     """Configurations whose settings are mostly good by themselves."""
     gathered = draw(st.booleans())
     exchanged = draw(st.booleans())
-    return GemmConfig(
+    problem = Problem(
         draw(st.sampled_from(("bf16", "f16"))),
-        2,
         draw(st.sampled_from((True, True, False))),
         draw(st.booleans()),
+        Epilogue(draw(st.sampled_from((2, 4)))),
+        grouped=draw(st.booleans()),
+        gathered=("b" if exchanged else "a") if gathered else "",
+        granules=draw(st.sampled_from(NARROW)),
+    )
+    schedule = Schedule(
         (
             draw(st.sampled_from((64, 96, 128, 192, 256))),
             draw(st.sampled_from((16, 40, 64, 128, 256))),
@@ -85,15 +88,12 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         draw(st.sampled_from(((1, 1), (2, 1), (1, 2), (4, 4)))),
         MAINLOOP,
         draw(st.sampled_from(("persistent", "persistent", "split_k", "stream_k"))),
-        Epilogue(draw(st.sampled_from((2, 4)))),
         splits=draw(st.sampled_from((1, 2, 999))),
         swizzle=draw(st.sampled_from((1, 2, 3))),
-        grouped=draw(st.booleans()),
         exchanged=exchanged,
-        gathered=("b" if exchanged else "a") if gathered else "",
-        granules=draw(st.sampled_from(NARROW)),
         pdl=draw(st.booleans()),
     )
+    return GemmConfig(problem, schedule)
 
 
 @given(configs(), st.one_of(st.none(), st.integers(1, 12)))
@@ -107,7 +107,7 @@ def test_what_is_legal_fits_as_the_kernel_by_tma_would(config: GemmConfig) -> No
     if SM90.violations(config):
         return
     stages = SM90.max_stages(config)
-    other = replace(config, mainloop=kernel(config.tile))
+    other = config.having(mainloop=kernel(config.schedule.tile))
     assert stages == SM90.max_stages(other) >= 2
     assert SM90.smem_bytes_used(config, stages) == SM90.smem_bytes_used(other, stages) <= SM90.smem_bytes
     assert SM90.violations(config, stages) == []
@@ -118,9 +118,9 @@ def test_what_is_legal_fits_as_the_kernel_by_tma_would(config: GemmConfig) -> No
 def test_what_is_copied_at_a_time(granules: Granules, bytes: int) -> None:
     assert granule(granules) == bytes
     for exchanged, name in ((False, "a"), (True, "b")):
-        config = replace(GOOD, granules=granules, exchanged=exchanged)
+        config = changed(GOOD, granules=granules, exchanged=exchanged)
         assert SM90.copies(config) == ({name: bytes} if bytes else {})
-        assert SM90.copies(replace(config, mainloop="cooperative")) == {}
+        assert SM90.copies(config.having(mainloop="cooperative")) == {}
 
 
 # Choice

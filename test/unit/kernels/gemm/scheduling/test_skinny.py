@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes as ct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hostlib import build
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulelib import check_explanation, mend
+from rulelib import changed, check_explanation, mend
 
 from mucc.build.toolchain import nvrtc
 from mucc.compiler.driver import Options, compile_text
@@ -18,15 +17,15 @@ from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
 from mucc.files.package import INCLUDES
 from mucc.kernels.gemm.scheduling import gemm_target, skinny
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Violation, operand_bytes
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Schedule, Violation, operand_bytes
 
 SM90 = gemm_target("sm_90a")
-GOOD = GemmConfig("bf16", 2, True, True, (8, 32, 64), (1, 1), "skinny", "persistent")
-F32 = {"compute": "f32", "element_bytes": 4}
+GOOD = GemmConfig(Problem("bf16", True, True), Schedule((8, 32, 64), (1, 1), "skinny"))
+F32 = {"compute": "f32"}
 
 
 def broken(stages: int | None = None, **changes: object) -> list[Violation]:
-    return SM90.violations(replace(GOOD, **changes), stages)  # type: ignore[arg-type]
+    return SM90.violations(changed(GOOD, **changes), stages)  # type: ignore[arg-type]
 
 
 CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
@@ -43,8 +42,8 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3055", "scheduler", "persistent", {"swizzle": 2}),
     ("MU3055", "scheduler", "split_k(8)", {"scheduler": "split_k", "splits": 12}),
     ("MU3056", "stages", "auto", {"stages": 9}),
-    ("MU3057", "mainloop", None, {"compute": "tf32x3", "element_bytes": 4}),
-    ("MU3057", "mainloop", None, {"compute": "s8", "element_bytes": 1, "b_k_major": False}),
+    ("MU3057", "mainloop", None, {"compute": "tf32x3"}),
+    ("MU3057", "mainloop", None, {"compute": "s8", "b_k_major": False}),
     ("MU3058", "tile", "8x32x32", {"tile": (8, 64, 256)}),
     ("MU3058", "stages", "auto", {"tile": (8, 64, 64), "stages": 8}),
     ("MU3058", "tile", "32x8x32", {"tile": (64, 8, 256)}),
@@ -70,10 +69,10 @@ def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
 
 @pytest.mark.parametrize("splits", [2, 3])
 def test_a_target_without_clusters_does_not_divide_k_between_blocks(splits: int) -> None:
-    config = replace(GOOD, scheduler="split_k", splits=splits)
+    config = changed(GOOD, scheduler="split_k", splits=splits)
     (violation,) = skinny.violations(SM90.facts, config, None, clusters=False)
     assert (violation.code, violation.fix) == ("MU3055", "persistent")
-    assert not skinny.violations(SM90.facts, replace(config, splits=1), None, clusters=False)
+    assert not skinny.violations(SM90.facts, config.having(splits=1), None, clusters=False)
 
 
 kinds = st.sampled_from([(c, operand_bytes(c)) for c in skinny.COMPUTE])
@@ -83,11 +82,9 @@ sizes = st.integers(1, 300) | st.sampled_from((8, 16, 32, 64, 128))
 @st.composite
 def configs(draw: st.DrawFn) -> GemmConfig:
     compute, size = draw(kinds)
-    return GemmConfig(
-        compute,
-        size,
-        size == 1 or draw(st.booleans()),
-        size == 1 or draw(st.booleans()),
+    along = size == 1
+    problem = Problem(compute, along or draw(st.booleans()), along or draw(st.booleans()))
+    schedule = Schedule(
         draw(st.tuples(sizes, sizes, sizes)),
         draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
         "skinny",
@@ -95,6 +92,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         splits=draw(st.integers(1, 20)),
         swizzle=draw(st.integers(1, 4)),
     )
+    return GemmConfig(problem, schedule)
 
 
 @settings(max_examples=100)
@@ -122,7 +120,7 @@ def test_default_schedules_are_legal(
     assert SM90.violations(config) == []
     form = skinny.form_of(config)
     if m is not None and n is not None:
-        assert skinny.weights_are_a(config.tile) == (n < m)
+        assert skinny.weights_are_a(config.schedule.tile) == (n < m)
         assert form.few >= min(m, n, 8)
 
 
@@ -216,7 +214,7 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
 
 def test_shared_memory_is_counted_as_in_the_header(header: ct.CDLL) -> None:
     assert header.bytes_8x32x64(skinny.WARPS) == skinny.smem_bytes(GOOD, 3)
-    small = replace(GOOD, tile=(16, 16, 32))
+    small = changed(GOOD, tile=(16, 16, 32))
     assert header.bytes_16x16x32(skinny.WARPS) == skinny.smem_bytes(small, 2)
 
 
