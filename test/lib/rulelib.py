@@ -14,6 +14,11 @@ from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.operand import Operand
+from mucc.target.facts import WIDEST_ACCESS
+
+ACROSS = Operand(k_major=False)
+"""An operand of which another axis than K is contiguous."""
 
 SETTINGS = {field.name for field in fields(Schedule)}
 
@@ -44,7 +49,7 @@ def configs(
     """Configurations, few of them legal; `operands` are a format, then whether K is contiguous in A and B."""
     compute, a_k_major, b_k_major = draw(operands)
     scheduler = draw(st.sampled_from(("persistent", "stream_k", "split_k")))
-    problem = Problem(compute, a_k_major, b_k_major, draw(epilogues))
+    problem = Problem(compute, Operand(a_k_major), Operand(b_k_major), draw(epilogues))
     schedule = Schedule(
         draw(st.tuples(sizes, sizes, sizes)),
         draw(st.tuples(st.integers(0, 9), st.integers(0, 9))),
@@ -63,6 +68,12 @@ def changed(config: GemmConfig, **changes: Any) -> GemmConfig:
     """The configuration with other fields of its schedule, and of its problem as the kernel sees it."""
     own = {name: changes.pop(name) for name in SETTINGS & changes.keys()}
     return GemmConfig(config.problem._replace(**changes), replace(config.schedule, **own))
+
+
+def with_rows(problem: Problem, a: int, b: int) -> Problem:
+    """The problem with rows of A and B that are known to be multiples of so many bytes, at most 16."""
+    wide = a == b == WIDEST_ACCESS
+    return problem._replace(a=problem.a._replace(granule=a), b=problem.b._replace(granule=b), wide=wide)
 
 
 def check_explanation(code: str, target: str = "sm_90a") -> None:

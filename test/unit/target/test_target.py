@@ -8,18 +8,19 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulelib import changed, check_explanation, configs, epilogues, mend, sizes
+from rulelib import ACROSS, changed, check_explanation, configs, epilogues, mend, sizes
 
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes import CODES
 from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.operand import Operand, Sparse
 from mucc.kernels.gemm.settings import pinned_fields
 from mucc.target import TARGETS, get_target, target_names
 
 SM90 = gemm_target("sm_90a")
-GOOD = GemmConfig(Problem("bf16", True, True), Schedule((128, 256, 64), (2, 1), "cooperative"))
+GOOD = GemmConfig(Problem("bf16"), Schedule((128, 256, 64), (2, 1), "cooperative"))
 
 
 # Lookup and facts
@@ -71,7 +72,7 @@ def test_a_good_configuration_breaks_no_rule() -> None:
 
 TF32 = {"compute": "tf32"}
 
-SPARSE = {"sparse": "a"}
+SPARSE = {"a": Operand(form=Sparse())}
 COPIED = {"mainloop": "cpasync", "tile": (128, 128, 64)}
 
 BY_COLUMNS = Epilogue(destination=1, destination_is_col_major=True)
@@ -104,12 +105,12 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ),
     ("MU3013", "scheduler", "split_k(132)", {"scheduler": "split_k", "splits": 1000}),
     ("MU3013", "scheduler", "stream_k(splits=1)", {"scheduler": "stream_k", "splits": 0}),
-    ("MU3014", "tile", "128x128x32", {**TF32, "a_k_major": False, "tile": (128, 128, 24)}),
+    ("MU3014", "tile", "128x128x32", {**TF32, "a": ACROSS, "tile": (128, 128, 24)}),
     (
         "MU3014",
         "tile",
         "128x128x32",
-        {**TF32, "a_k_major": False, "b_k_major": False, "tile": (128, 128, 64)},
+        {**TF32, "a": ACROSS, "b": ACROSS, "tile": (128, 128, 64)},
     ),
     ("MU3015", "tile", "128x256x64", {"tile": (128, 240, 64), "epilogue": Epilogue(row_reductions=1)}),
     ("MU3018", "tile", "128x128x64", {"tile": (128, 96, 64), "epilogue": Epilogue(row_reductions=1)}),
@@ -127,9 +128,9 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
         "128x32",
         {"tile": (128, 64, 64), "epilogue_tile": (128, 16), "epilogue": BY_COLUMNS},
     ),
-    ("MU3016", "exchange", "on", {**TF32, "b_k_major": False, "tile": (128, 128, 32)}),
+    ("MU3016", "exchange", "on", {**TF32, "b": ACROSS, "tile": (128, 128, 32)}),
     ("MU3060", "exchange", "off", {"rights": 2, "exchanged": True, "tile": (128, 128, 64)}),
-    ("MU3016", "exchange", "off", {**TF32, "b_k_major": False, "tile": (128, 128, 32), "exchanged": True}),
+    ("MU3016", "exchange", "off", {**TF32, "b": ACROSS, "tile": (128, 128, 32), "exchanged": True}),
     ("MU3017", "stages", "2", {"stages": 1}),
     ("MU3020", "mainloop", "multistage", {"compute": "f32", "tile": (128, 128, 32)}),
     ("MU3073", "pdl", "off", {"pdl": True, "epilogue": Epilogue(scalars=1)}),
@@ -208,7 +209,7 @@ MAINLOOPS = ("cooperative", "pingpong", "warpspecialized", "multistage")
 @st.composite
 def singles_and_pairs(draw: st.DrawFn) -> GemmConfig:
     config = draw(configs(operands, MAINLOOPS, st.tuples(sizes, sizes)))
-    if SM90.has_pairs(config.problem.compute, config.problem.a_k_major, config.problem.b_k_major, "bf16"):
+    if SM90.has_pairs(config.problem.compute, config.problem.a.k_major, config.problem.b.k_major, "bf16"):
         return changed(config, rights=draw(st.sampled_from((1, 2))))
     return config
 
@@ -239,7 +240,16 @@ def test_default_schedules_break_no_rule(
     batch: int | None,
     rights: int,
 ) -> None:
-    problem = Problem(*kind, epilogue, m, n, k, batch, rights if SM90.has_pairs(*kind, "bf16") else 1)
+    problem = Problem(
+        kind[0],
+        *map(Operand, kind[1:]),
+        epilogue,
+        m,
+        n,
+        k,
+        batch,
+        rights=rights if SM90.has_pairs(*kind, "bf16") else 1,
+    )
     assert SM90.violations(config_of(problem, {})) == []
 
 
@@ -247,7 +257,7 @@ def test_mainloops_without_pairs() -> None:
     tile = (16, 64, 256)
     skinny = changed(GOOD, tile=tile, cluster=(1, 1), mainloop="skinny", rights=2)
     assert not SM90.is_legal(skinny)
-    choice = SM90.default_schedule(Problem("bf16", True, True, m=1, n=4096, k=4096, rights=2))
+    choice = SM90.default_schedule(Problem("bf16", m=1, n=4096, k=4096, rights=2))
     assert choice.mainloop in SM90.pair_mainloops
 
 
@@ -287,7 +297,7 @@ def config_of(problem: Problem, fixed: dict[str, str]) -> GemmConfig:
 @pytest.mark.parametrize("fixed", FIXED)
 @pytest.mark.parametrize("n", [None, 48, 4096])
 def test_defaults_suit_what_is_fixed(fixed: dict[str, str], n: int | None) -> None:
-    config = config_of(Problem("bf16", True, True, Epilogue(row_broadcasts=(2,)), n=n), fixed)
+    config = config_of(Problem("bf16", epilogue=Epilogue(row_broadcasts=(2,)), n=n), fixed)
     stages = int(fixed["stages"]) if "stages" in fixed else None
     assert SM90.violations(config, stages) == []
     for name, text in fixed.items():
@@ -299,7 +309,7 @@ def test_defaults_suit_what_is_fixed(fixed: dict[str, str], n: int | None) -> No
 
 def test_a_fixed_raster_and_swizzle_are_kept() -> None:
     choice = SM90.default_schedule(
-        Problem("bf16", True, True),
+        Problem("bf16"),
         pinned_fields(parse_settings({"scheduler": "persistent(raster=along_n, swizzle=8)"})),
     )
     assert (choice.raster, choice.swizzle) == ("along_n", 8)
@@ -315,14 +325,14 @@ def test_a_fixed_raster_and_swizzle_are_kept() -> None:
     ],
 )
 def test_default_tiles(m: int | None, n: int | None, tile: tuple[int, int, int], mainloop: str) -> None:
-    choice = SM90.default_schedule(Problem("bf16", True, True, Epilogue(row_broadcasts=(2,)), m, n, 4096))
+    choice = SM90.default_schedule(Problem("bf16", epilogue=Epilogue(row_broadcasts=(2,)), m=m, n=n, k=4096))
     assert (choice.tile, choice.mainloop) == (tile, mainloop)
 
 
 def test_few_rows_take_a_skinny_kernel() -> None:
-    assert SM90.default_schedule(Problem("bf16", True, True, m=4, n=4096, k=4096)).mainloop == "skinny"
+    assert SM90.default_schedule(Problem("bf16", m=4, n=4096, k=4096)).mainloop == "skinny"
 
 
 def test_a_hopeless_epilogue_still_gets_a_schedule_and_a_reason() -> None:
-    config = config_of(Problem("bf16", True, True, Epilogue(4, 4, (4,) * 60)), {})
+    config = config_of(Problem("bf16", epilogue=Epilogue(4, 4, (4,) * 60)), {})
     assert [v.code for v in SM90.violations(config)] == ["MU3005"]

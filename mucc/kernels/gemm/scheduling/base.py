@@ -109,7 +109,7 @@ class GemmTarget(Target, ABC):
 
     def _sparse_refusal(self, config: GemmConfig) -> Violation | None:
         """What is wrong with a sparse operand where the mainloop, or all of the target's, take none."""
-        if not config.problem.sparse or self.family_of(config.schedule.mainloop).takes_sparse:
+        if not config.problem.is_sparse or self.family_of(config.schedule.mainloop).takes_sparse:
             return None
         able = [mainloop for family in self.families if family.takes_sparse for mainloop in family.mainloops]
         if not able:
@@ -188,7 +188,7 @@ class GemmTarget(Target, ABC):
     def grouped_violations(self, config: GemmConfig) -> list[Violation]:
         """What is wrong with a grouped contraction: a mainloop that has none."""
         mainloops = self.grouped_mainloops
-        if not config.problem.grouped or config.schedule.mainloop in mainloops:
+        if not config.problem.is_grouped or config.schedule.mainloop in mainloops:
             return []
         if not mainloops:
             message = f"{self.name} has no grouped contractions"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NamedTuple, TypedDict, Unpack
 
+from mucc.kernels.gemm.scheduling.operand import Narrow, Operand
 from mucc.kernels.workload import Estimate
-from mucc.target.facts import WIDEST_ACCESS
 
 
 @dataclass(frozen=True)
@@ -57,60 +57,6 @@ def _turned(by_columns: tuple[bool, ...], matrices: tuple[int, ...]) -> tuple[bo
     return tuple(not turned for turned, _ in zip_longest(by_columns, matrices, fillvalue=False))
 
 
-class Granules(NamedTuple):
-    """Bytes that rows of operands are known to be multiples of, at most 16.
-
-    `wide` says whether rows of all matrices are multiples of 16 bytes, or can be promised to be; `outer`
-    whether those of the matrices that an epilogue reads and writes are known to be.
-    """
-
-    a: int = WIDEST_ACCESS
-    b: int = WIDEST_ACCESS
-    wide: bool = True
-    outer: bool = True
-
-    @property
-    def transposed(self) -> Granules:
-        """Those of the transposed product."""
-        return self._replace(a=self.b, b=self.a)
-
-
-class Mixed(NamedTuple):
-    """A narrow operand that the kernel converts to the format of the other.
-
-    `bits` are those of its elements, `first` says that it is A. `group` elements along K share a scale, and
-    a zero if there are `zeros`; 0 where there are no scales.
-    """
-
-    bits: int
-    first: bool
-    group: int = 0
-    zeros: bool = False
-
-    @property
-    def transposed(self) -> Mixed:
-        """That of the transposed product."""
-        return self._replace(first=not self.first)
-
-
-ALIGNED = Granules()
-"""Rows that suit every access."""
-
-
-OTHER = {"": "", "a": "b", "b": "a"}
-"""What an operand is called in the transposed product."""
-
-
-def stored_bytes(element_bytes: int, sparse: bool) -> float:
-    """Bytes that an element of an operand takes in memory.
-
-    Of a sparse one half of the elements, and 4 bits for each chunk of 4 elements, of 2 of 32 bits.
-    """
-    if not sparse:
-        return element_bytes
-    return element_bytes / 2 + (0.25 if element_bytes == 4 else 0.125)
-
-
 def operand_bytes(compute: str) -> int:
     """Bytes of an operand's element that multiplies in a format."""
     return {"bf16": 2, "f16": 2, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}.get(compute, 4)
@@ -135,46 +81,38 @@ class Problem(NamedTuple):
     """A contraction before its schedule is chosen.
 
     Extents are those that the program binds, else typical ones where the user gave hints, else None. All is
-    as the program states it; `transposed` is what a kernel with exchanged operands sees. Of a
-    grouped contraction `batch` counts the groups, and `m` is what a group has on average.
+    as the program states it; `transposed` is what a kernel with exchanged operands sees. If B is grouped,
+    `batch` counts the groups, and `m` is the number of rows that a group has on average.
     """
 
     compute: str
-    a_k_major: bool
-    b_k_major: bool
+    """The format of products: bf16, f16, tf32, tf32x3, f32, e4m3, e5m2, s8 or u8."""
+    a: Operand = Operand()
+    b: Operand = Operand()
     epilogue: Epilogue = Epilogue()
     m: int | None = None
     n: int | None = None
     k: int | None = None
     batch: int | None = None
     fast_accumulation: bool = False
+    """Whether the sums of 8-bit floats are left to the tensor cores."""
     rights: int = 1
-    blocks: tuple[int, int] | None = None
-    granules: Granules = ALIGNED
-    grouped: bool = False
-    sparse: str = ""
-    """The operand that is sparse, `a` or `b`."""
-    mixed: Mixed | None = None
+    """How many right operands there are, each with a product of its own in the epilogue."""
+    wide: bool = True
+    """Whether rows of all matrices are multiples of 16 bytes, or can be promised to be."""
+    outer: bool = True
+    """Whether those of the matrices that the epilogue reads and writes are known to be."""
     listed: bool = False
     """Whether calls may list problems, which one launch of some kernels computes."""
-    gathered: str = ""
-    """The operand whose rows are picked by number, `a` or `b`."""
 
     @property
     def transposed(self) -> Problem:
         """The problem of computing Dᵀ = Bᵀ Aᵀ."""
-        return self._replace(
-            m=self.n,
-            n=self.m,
-            a_k_major=self.b_k_major,
-            b_k_major=self.a_k_major,
-            epilogue=self.epilogue.transposed,
-            blocks=(self.blocks[1], self.blocks[0]) if self.blocks else None,
-            granules=self.granules.transposed,
-            sparse=OTHER[self.sparse],
-            mixed=self.mixed and self.mixed.transposed,
-            gathered=OTHER[self.gathered],
-        )
+        return self._replace(a=self.b, b=self.a, m=self.n, n=self.m, epilogue=self.epilogue.transposed)
+
+    @property
+    def operands(self) -> tuple[Operand, Operand]:
+        return self.a, self.b
 
     @property
     def element_bytes(self) -> int:
@@ -184,14 +122,38 @@ class Problem(NamedTuple):
     @property
     def a_bytes(self) -> float:
         """Bytes that an element of A takes in memory."""
-        if self.mixed and self.mixed.first:
-            return self.mixed.bits / 8
-        return stored_bytes(self.element_bytes, self.sparse == "a")
+        return self.a.form.stored_bytes(self.element_bytes)
 
     @property
     def b_bytes(self) -> float:
         """Bytes that an element of B takes in memory."""
-        return self.mixed.bits / 8 if self.mixed and not self.mixed.first else self.element_bytes
+        return self.b.form.stored_bytes(self.element_bytes)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether an operand has the 2:4 pattern."""
+        return self.a.is_sparse or self.b.is_sparse
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether rows of an operand are picked by number."""
+        return self.a.is_gathered or self.b.is_gathered
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether groups of rows have a right operand each."""
+        return self.a.is_grouped or self.b.is_grouped
+
+    @property
+    def narrow(self) -> Narrow | None:
+        """How the operand is converted that has fewer bits than the other; None where none is."""
+        return self.a.narrow or self.b.narrow
+
+    @property
+    def blocks(self) -> tuple[int, int] | None:
+        """How many rows of A and columns of B share a scale, for products with block scales."""
+        a, b = self.a.block, self.b.block
+        return None if a is None or b is None else (a, b)
 
     def config(self, schedule: Schedule) -> GemmConfig:
         """The kernel that a schedule makes of the problem."""

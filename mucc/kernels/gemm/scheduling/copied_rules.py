@@ -11,7 +11,7 @@ from functools import partial
 
 from mucc.kernels.gemm.scheduling import rules, sm90_rules
 from mucc.kernels.gemm.scheduling import sm90_memory as memory
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Granules, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Violation
 from mucc.kernels.gemm.scheduling.rules import Broken, Fix, nearest_tiles
 from mucc.target.facts import WIDEST_ACCESS, Limits
 
@@ -45,11 +45,11 @@ def as_tma(config: GemmConfig) -> GemmConfig:
     )
 
 
-def granule(granules: Granules) -> int:
+def granule(problem: Problem) -> int:
     """Bytes that A is copied by at a time; 0 where its rows suit no copy."""
-    if granules.wide:
+    if problem.wide:
         return WIDEST_ACCESS
-    return granules.a if granules.a >= LEAST else 0
+    return problem.a.granule if problem.a.granule >= LEAST else 0
 
 
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
@@ -86,14 +86,14 @@ def _own(config: GemmConfig) -> Iterator[Broken]:
     if problem.compute not in COMPUTES:
         yield rules.no_format("wgmma multiplies what cp.async has copied in", config, COMPUTES, _others)
         return
-    if problem.gathered == "b":
+    if problem.b.is_gathered:
         note = "only rows of the kernel's first operand are copied one by one"
         message = "the operand whose rows are picked must be the first one of the kernel"
         yield Broken("MU3028", "exchange", message, (note,), _exchanges)
-    elif not problem.a_k_major or problem.rights == 2:
+    elif not problem.a.k_major or problem.rights == 2:
         message = f"the {MAINLOOP} mainloop takes no second right operand"
         note = "its kernels multiply one left operand with one right operand"
-        if not problem.a_k_major:
+        if not problem.a.k_major:
             message = f"the {MAINLOOP} mainloop copies rows of A, but A is not contiguous along K"
             note = "the other mainloops take 16-bit operands of either order"
         yield Broken("MU3026", "mainloop", message, (note,), _others)

@@ -2,7 +2,7 @@
 
 The kernel is `mucc/multistage.cuh`, for every target from Ampere on: a block computes one tile, its warps
 load operands through cp.async (or, where rows are aligned to 2 bytes only, through registers) and multiply
-with mma.sync, or for f32 without tensor cores. Here is what follows from a tile: warps, shared memory, time.
+with mma.sync, or for f32 without tensor cores. Here is what follows from a tile: warps and shared memory.
 Sources, below `cutlass/gemm/threadblock/`: `default_mma_core_{sm80,sm75,simt}.h`, `mma_base.h`.
 """
 
@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import (
-    GemmConfig,
-    Problem,
-    operand_bytes,
-)
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, operand_bytes
 
 MAINLOOP = "multistage"
 
@@ -32,22 +28,6 @@ registers, and without tensor cores more warps hide more."""
 
 INSTRUCTION_K = {"bf16": 16, "f16": 16, "tf32": 8, "tf32x3": 8, "f32": 1}
 """K of one multiplication: `mma.sync.m16n8k16` and `m16n8k8`, or none."""
-
-SHARED_BANDWIDTH = 128
-"""Bytes that a multiprocessor reads from shared memory per cycle: 32 banks of 4 bytes."""
-
-LATENCY = 3000
-"""Cycles of a tile that no other work of its block hides: filling the pipeline, the epilogue."""
-
-EXPOSED = 0.2
-"""Of what does not bind a tile, the part that no other work hides."""
-
-SPLITTING = 0.35
-"""Of the rate of mma.sync, what tf32x3 reaches beside splitting each operand that a thread has loaded: 28 to
-40 TFLOP/s, measured on an H200."""
-
-LOADS_PER_CYCLE = 16
-"""Elements per cycle that a multiprocessor loads through registers one by one: 32 lanes in two cycles."""
 
 
 def warp_tile(compute: str, tile: tuple[int, int, int]) -> tuple[int, int] | None:
@@ -100,7 +80,7 @@ def copies(config: GemmConfig) -> int:
     m, n, k = config.schedule.tile
     threads = 32 * (m // warp[0]) * (n // warp[1])
     single = problem.compute == "f32"
-    bytes = [problem.element_bytes if single else granule for granule in problem.granules[:2]]
+    bytes = [problem.element_bytes if single else operand.granule for operand in problem.operands]
     return (
         max(side * k * problem.element_bytes // size for side, size in zip((m, n), bytes, strict=True))
         // threads
@@ -109,7 +89,7 @@ def copies(config: GemmConfig) -> int:
 
 def through_registers(config: GemmConfig) -> bool:
     """Whether operands are too unaligned for cp.async, which copies 4 bytes at least."""
-    return min(config.problem.granules.a, config.problem.granules.b) < 4
+    return min(config.problem.a.granule, config.problem.b.granule) < 4
 
 
 def least_stages(config: GemmConfig) -> int:
@@ -138,7 +118,7 @@ def operand_storage(config: GemmConfig, stages: int) -> int:
     if problem.compute == "f32" and stages == 2:
         # Elements are transposed on their way to shared memory: padding keeps them in different banks.
         padding = 32 // k
-        m, n = m + padding * problem.a_k_major, n + padding * problem.b_k_major
+        m, n = m + padding * problem.a.k_major, n + padding * problem.b.k_major
     return (m + n) * k * stages * problem.element_bytes
 
 
@@ -183,5 +163,5 @@ def max_stages(config: GemmConfig, capacity: int) -> int:
 
 def can(problem: Problem) -> bool:
     """Whether the family has a kernel for a problem, with some schedule."""
-    plain = problem.rights == 1 and not problem.grouped and not problem.sparse
+    plain = problem.rights == 1 and not problem.is_grouped and not problem.is_sparse
     return problem.compute in COMPUTES and plain

@@ -20,12 +20,7 @@ from mucc.kernels.gemm.scheduling.config import (
 from mucc.kernels.gemm.scheduling.cost import Extents, with_gather
 from mucc.kernels.gemm.scheduling.multistage import (
     COMPUTES,
-    EXPOSED,
-    LATENCY,
-    LOADS_PER_CYCLE,
     MAINLOOP,
-    SHARED_BANDWIDTH,
-    SPLITTING,
     can,
     depths,
     least_stages,
@@ -39,6 +34,22 @@ _TILES = (
     *((m, n) for m, n in ((128, 256), (256, 128), (128, 128), (256, 64), (64, 256))),
     *((m, n) for m, n in ((128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64))),
 )
+
+SHARED_BANDWIDTH = 128
+"""Bytes that a multiprocessor reads from shared memory per cycle: 32 banks of 4 bytes."""
+
+LATENCY = 3000
+"""Cycles of a tile that no other work of its block hides: filling the pipeline, the epilogue."""
+
+EXPOSED = 0.2
+"""Of what does not bind a tile, the part that no other work hides."""
+
+SPLITTING = 0.35
+"""Of the rate of mma.sync, what tf32x3 reaches beside splitting each operand that a thread has loaded: 28 to
+40 TFLOP/s, measured on an H200."""
+
+LOADS_PER_CYCLE = 16
+"""Elements per cycle that a multiprocessor loads through registers one by one: 32 lanes in two cycles."""
 
 
 class Multistage(Family):
@@ -54,14 +65,14 @@ class Multistage(Family):
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every tile at both depths, with as many stages as hide loads, up to four."""
-        others = problem.compute in self.beside and (problem.granules.wide or not can(problem))
+        others = problem.compute in self.beside and (problem.wide or not can(problem))
         if others and pinned.get("mainloop") != MAINLOOP:
             return
         for (m, n), depth in product(_TILES, depths(problem.compute)):
             schedule = replace(Schedule((m, n, depth), mainloop=MAINLOOP, swizzle=4), **pinned)
             config = problem.config(schedule)
             fitting = max_stages(config, facts.limits.shared_memory)
-            if problem.compute == "f32" and (config.problem.a_k_major or config.problem.b_k_major):
+            if problem.compute == "f32" and (config.problem.a.k_major or config.problem.b.k_major):
                 wanted = (2,)
             else:
                 wanted = (3, 4)
@@ -88,7 +99,7 @@ class Multistage(Family):
         else:
             shared = (m * max(1, n // warp[1]) + n * max(1, m // warp[0])) * size / SHARED_BANDWIDTH
         load = (m + n) * size / sm.l2_bytes_per_cycle
-        single = m * (config.problem.granules.a == 2) + n * (config.problem.granules.b == 2)
+        single = m * (config.problem.a.granule == 2) + n * (config.problem.b.granule == 2)
         if config.problem.compute == "f32":
             single = 2 * (m + n)  # to registers and on to shared memory
         times = {"math": math, "shared memory": shared, "L2": load, "loads": single / LOADS_PER_CYCLE}

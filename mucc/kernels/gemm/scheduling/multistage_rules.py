@@ -89,9 +89,9 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
 
 def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     problem, schedule = config.problem, config.schedule
-    if problem.compute not in multistage.COMPUTES or problem.rights != 1 or problem.grouped:
+    if problem.compute not in multistage.COMPUTES or problem.rights != 1 or problem.is_grouped:
         what = f"compute in {problem.compute}" if problem.rights == 1 else "multiply two right operands"
-        if problem.grouped:
+        if problem.is_grouped:
             what = "multiply groups of rows"
         yield Broken(
             "MU3020",
@@ -132,8 +132,8 @@ def _tile(config: GemmConfig) -> Iterator[Broken]:
     problem = config.problem
     m, n, k = config.schedule.tile
     least = (
-        ("M", m, multistage.least_side(config, problem.a_k_major), "A"),
-        ("N", n, multistage.least_side(config, problem.b_k_major), "B"),
+        ("M", m, multistage.least_side(config, problem.a.k_major), "A"),
+        ("N", n, multistage.least_side(config, problem.b.k_major), "B"),
     )
     for name, size, smallest, operand in least:
         sides = [side for side in multistage.SIDES if side >= smallest]
@@ -195,7 +195,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     problem = config.problem
     count = multistage.copies(config)
     if count > multistage.MOST_COPIES:
-        least = min(problem.granules.a, problem.granules.b)
+        least = min(problem.a.granule, problem.b.granule)
         yield Broken(
             "MU3025",
             "tile",

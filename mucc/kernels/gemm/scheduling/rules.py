@@ -253,7 +253,7 @@ def launches(config: GemmConfig, mainloops: Iterable[str]) -> Iterator[Broken]:
     problem, schedule = config.problem, config.schedule
     if not schedule.pdl:
         return
-    if schedule.mainloop not in mainloops or problem.grouped:
+    if schedule.mainloop not in mainloops or problem.is_grouped:
         message = f"{_subject(config)} cannot start before the kernel before it has ended"
         note = "only kernels that load by TMA wait for that kernel before they read"
     elif problem.epilogue.scalars:
@@ -285,7 +285,9 @@ def _automatic_pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 
 
 def _subject(config: GemmConfig) -> str:
-    return "a grouped contraction" if config.problem.grouped else f"the {config.schedule.mainloop} mainloop"
+    return (
+        "a grouped contraction" if config.problem.is_grouped else f"the {config.schedule.mainloop} mainloop"
+    )
 
 
 def without_tma(config: GemmConfig, stages: int | None) -> list[Violation]:

@@ -19,13 +19,13 @@ from mucc.kernels.gemm.scheduling.base import Family
 from mucc.kernels.gemm.scheduling.config import (
     Estimate,
     GemmConfig,
-    Mixed,
     Problem,
     Schedule,
     Violation,
     operand_bytes,
 )
 from mucc.kernels.gemm.scheduling.cost import epilogue_bytes, with_gather
+from mucc.kernels.gemm.scheduling.operand import Narrow
 from mucc.target.facts import Device, Facts
 
 MAINLOOP = "skinny"
@@ -111,10 +111,10 @@ def form_of(config: GemmConfig) -> Form:
         min(m, n),
         max(m, n),
         k,
-        problem.a_k_major if weights_first else problem.b_k_major,
+        problem.a.k_major if weights_first else problem.b.k_major,
         problem.element_bytes,
         problem.compute == "f32",
-        problem.mixed.bits if problem.mixed else 0,
+        problem.narrow.bits if problem.narrow else 0,
     )
 
 
@@ -132,7 +132,7 @@ def smem_bytes(config: GemmConfig, stages: int) -> int:
 
 def max_stages(facts: Facts, config: GemmConfig) -> int:
     """Stages of `auto`: as many as let two blocks share a multiprocessor, at least 2 and at most 4."""
-    sharing = form_of(config).blocks if config.problem.mixed else 2
+    sharing = form_of(config).blocks if config.problem.narrow else 2
     half = min(facts.multiprocessor.shared_memory // sharing - 1024, facts.limits.shared_memory)
     return next((s for s in (4, 3) if smem_bytes(config, s) <= half), 2)
 
@@ -147,10 +147,10 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
         words = ", ".join(COMPUTE)
         message = f"the skinny mainloop does not multiply in {problem.compute}"
         return [Violation("MU3057", "mainloop", message, (f"it multiplies in {words}",))]
-    if problem.element_bytes == 1 and not (problem.a_k_major and problem.b_k_major):
+    if problem.element_bytes == 1 and not (problem.a.k_major and problem.b.k_major):
         message = "the skinny mainloop takes operands of 8 bits along K only"
         return [Violation("MU3057", "mainloop", message, ("an mma.sync takes neighbours along K in a word",))]
-    if problem.mixed is not None and (found := _mixed(config, problem.mixed)):
+    if problem.narrow is not None and (found := _converted(config, problem.narrow)):
         return [found]
     if problem.rights != 1:
         message = "the skinny mainloop multiplies with one right operand, not two"
@@ -169,17 +169,18 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
     return found + rules.without_tma(config, stages)
 
 
-def _mixed(config: GemmConfig, mixed: Mixed) -> Violation | None:
+def _converted(config: GemmConfig, narrow: Narrow) -> Violation | None:
     """What is wrong with an operand that is converted: it is the large one, in groups of what a lane has."""
-    if weights_are_a(config.schedule.tile) != mixed.first:
+    is_first = config.problem.a.narrow is not None
+    if weights_are_a(config.schedule.tile) != is_first:
         *sides, k = config.schedule.tile
         short, long = sorted(sides) if sides[0] != sides[1] else (16, 64)
-        fix = f"{long}x{short}x{k}" if mixed.first else f"{short}x{long}x{k}"
+        fix = f"{long}x{short}x{k}" if is_first else f"{short}x{long}x{k}"
         note = "the tile's longer side is that of the weights, which the kernel converts"
         return Violation("MU3134", "tile", "the narrow operand is not the large one", (note,), fix)
-    lane = 128 // mixed.bits
-    if mixed.group and mixed.group % lane and lane % mixed.group:
-        message = f"groups of {mixed.group} do not suit the {lane} elements along K that a lane has"
+    lane = 128 // narrow.bits
+    if narrow.group and narrow.group % lane and lane % narrow.group:
+        message = f"groups of {narrow.group} do not suit the {lane} elements along K that a lane has"
         return Violation("MU3130", "mainloop", message, ("a lane copies 16 bytes of weights",), "cooperative")
     return None
 
@@ -294,17 +295,17 @@ class Skinny(Family):
         m, n = problem.m, problem.n
         told = pinned.get("mainloop") == MAINLOOP
         # Kernels that convert weights are for those who ask for them: no figures say when they are faster.
-        suited = problem.mixed is None and not problem.sparse and problem.compute in COMPUTE
-        other = not suited or problem.rights != 1 or problem.grouped
+        suited = problem.narrow is None and not problem.is_sparse and problem.compute in COMPUTE
+        other = not suited or problem.rights != 1 or problem.is_grouped
         if not told and (other or min(m or LONG, n or LONG) > SHORT):
             return
         exchanged = n is not None and (m is None or n < m)
-        if problem.mixed is not None:
-            exchanged = problem.mixed.first
+        if problem.narrow is not None:
+            exchanged = problem.a.narrow is not None
         few = _few(problem.compute, (n if exchanged else m) or UNKNOWN)
         element = operand_bytes(problem.compute)
-        along_k = problem.a_k_major if exchanged else problem.b_k_major
-        bits = problem.mixed.bits if problem.mixed else 0
+        along_k = problem.a.k_major if exchanged else problem.b.k_major
+        bits = problem.narrow.bits if problem.narrow else 0
         form = Form(few, 0, 0, along_k, element, problem.compute == "f32", bits)
         for tile in _tiles(form, exchanged):
             yield replace(Schedule(tile, mainloop=MAINLOOP), **pinned)

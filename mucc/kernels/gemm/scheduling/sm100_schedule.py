@@ -36,7 +36,7 @@ class Sm100Tma(TmaFamily):
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every shape with both depths, in pairs of blocks where those multiply together."""
-        suited = problem.granules.wide and problem.compute in rules.COMPUTES
+        suited = problem.wide and problem.compute in rules.COMPUTES
         if not suited and multistage.can(problem) and pinned.get("mainloop") not in self.mainloops:
             return
         element = operand_bytes(problem.compute)

@@ -24,7 +24,7 @@ class Sm90(GemmTarget):
 
         if schedule.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP, MAINLOOP):
             return None
-        if config.problem.mixed is not None and schedule.mainloop != skinny.MAINLOOP:
+        if config.problem.narrow is not None and schedule.mainloop != skinny.MAINLOOP:
             message = f"the {schedule.mainloop} mainloop does not convert weights"
             return Violation("MU3130", "mainloop", message, (_CONVERTS,), fix=MAINLOOPS[0])
         if config.problem.blocks is None:
@@ -42,8 +42,8 @@ class Sm90(GemmTarget):
         from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP
         from mucc.kernels.gemm.scheduling.sm90_rules import MAINLOOPS
 
-        plain = not problem.sparse and problem.mixed is None
-        return plain and not problem.granules.wide and config.schedule.mainloop in (*MAINLOOPS, MAINLOOP)
+        plain = not problem.is_sparse and problem.narrow is None
+        return plain and not problem.wide and config.schedule.mainloop in (*MAINLOOPS, MAINLOOP)
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -61,7 +61,7 @@ class Sm90(GemmTarget):
     def copies(self, config: GemmConfig) -> Mapping[str, int]:
         from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP, granule
 
-        if config.schedule.mainloop != MAINLOOP or not (size := granule(config.problem.granules)):
+        if config.schedule.mainloop != MAINLOOP or not (size := granule(config.problem)):
             return {}
         return {"b" if config.schedule.exchanged else "a": size}
 

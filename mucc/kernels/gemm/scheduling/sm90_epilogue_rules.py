@@ -26,7 +26,7 @@ def _pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 def piece(config: GemmConfig) -> Iterator[Broken]:
     """Check the setting `epilogue`: the rows and columns of an epilogue tile."""
     schedule = config.schedule
-    if schedule.epilogue_tile is None or config.problem.grouped:
+    if schedule.epilogue_tile is None or config.problem.is_grouped:
         yield from rules.pieces(config)
         return
     m, n = schedule.epilogue_tile
@@ -71,7 +71,7 @@ def narrow_pieces(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
     problem = config.problem
     epilogue, (_, columns) = problem.epilogue, memory.epilogue_tile(config)
     bytes_ = 1 in (epilogue.destination, *epilogue.aux_stores)
-    plain = problem.rights == 1 and not problem.grouped
+    plain = problem.rights == 1 and not problem.is_grouped
     if plain and bytes_ and epilogue.destination_is_col_major and columns < 32:
         message = f"results of 8 bits cannot be stored column by column, {columns} columns at a time"
         note = "columns are contiguous in the kernel's result, as they are where operands are exchanged"

@@ -113,7 +113,9 @@ def epilogue_tensors(config: GemmConfig) -> Layout:
     """
     problem = config.problem
     epilogue = problem.epilogue
-    if problem.rights == 2 or problem.grouped:  # threads of mucc's epilogue read and write further matrices
+    if (
+        problem.rights == 2 or problem.is_grouped
+    ):  # threads of mucc's epilogue read and write further matrices
         epilogue = replace(epilogue, source=None, aux_loads=(), aux_stores=())
         epilogue = replace(epilogue, aux_loads_by_columns=(), aux_stores_by_columns=())
         config = GemmConfig(problem._replace(epilogue=epilogue), config.schedule)
@@ -164,13 +166,13 @@ def uses_register_operand(config: GemmConfig) -> bool:
     return (
         problem.element_bytes == 4
         and problem.compute != "tf32x3"
-        and not (problem.a_k_major and problem.b_k_major)
+        and not (problem.a.k_major and problem.b.k_major)
     )
 
 
 def transposes_b(config: GemmConfig) -> bool:
     """Whether the mainloop transposes B in shared memory: neither 32-bit operand is contiguous along K."""
-    return uses_register_operand(config) and not config.problem.a_k_major and not config.problem.b_k_major
+    return uses_register_operand(config) and not config.problem.a.k_major and not config.problem.b.k_major
 
 
 def scales_per_tile(config: GemmConfig) -> tuple[int, ...]:
@@ -186,13 +188,13 @@ def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
     problem = config.problem
     m, _, k = config.schedule.tile
     n = config.columns
-    if problem.sparse:
+    if problem.is_sparse:
         values = m * k * problem.element_bytes // 2 * stages
         metadata = int(m * k * problem.a_bytes) * stages - values
         return struct(
             Layout(size, 128) for size in (values, n * k * problem.element_bytes * stages, metadata)
         )
-    if problem.mixed is not None:
+    if problem.narrow is not None:
         sides = (
             (int(m * k * problem.a_bytes), problem.a_bytes),
             (int(n * k * problem.b_bytes), problem.b_bytes),
@@ -208,13 +210,13 @@ def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
     def align(k_major: bool) -> int:
         return swizzle_alignment(k * problem.element_bytes) if k_major else 256
 
-    align_a, align_b = align(problem.a_k_major), align(problem.b_k_major)
+    align_a, align_b = align(problem.a.k_major), align(problem.b.k_major)
     return struct([Layout(round_up(a, align_a), align_a), Layout(round_up(b, align_b), align_b)])
 
 
 def told_bytes(config: GemmConfig) -> int:
     """What a stage keeps of where it lies, for those that look up scales (`mucc::gemm::MixedMainloop`)."""
-    return 8 if config.problem.mixed and config.problem.mixed.group else 0
+    return 8 if config.problem.narrow and config.problem.narrow.group else 0
 
 
 def stage_bytes(config: GemmConfig) -> int:

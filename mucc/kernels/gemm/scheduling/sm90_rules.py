@@ -50,7 +50,7 @@ def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[V
     """Every broken rule, each with a value that is legal with the other settings where there is one."""
     problem = config.problem
     found = rules.violations(partial(broken, limits), _mended, config, stages)
-    if problem.element_bytes == 1 and not (problem.a_k_major and problem.b_k_major):
+    if problem.element_bytes == 1 and not (problem.a.k_major and problem.b.k_major):
         found.insert(0, _NOT_K_MAJOR)
     return found
 
@@ -81,7 +81,7 @@ def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple
         config = config.having(
             mainloop="pingpong" if config.schedule.scheduler == "persistent" else "cooperative"
         )
-    depth = (256 if config.problem.sparse else 128) // config.problem.element_bytes
+    depth = (256 if config.problem.is_sparse else 128) // config.problem.element_bytes
     return rules.mended(config, stages, settings, (128, 128, depth))
 
 
@@ -89,7 +89,7 @@ def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple
 
 
 def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    depths = SPARSE_TILE_K if config.problem.sparse else TILE_K
+    depths = SPARSE_TILE_K if config.problem.is_sparse else TILE_K
     return nearest_tiles(config, stages, rows=TILE_M, columns=TILE_N, depths=depths)
 
 
@@ -148,15 +148,15 @@ def _grouped(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
 
 def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     problem, schedule = config.problem, config.schedule
-    if problem.grouped:
+    if problem.is_grouped:
         yield from _grouped(limits, config)
     if schedule.mainloop not in MAINLOOPS:
         yield rules.no_mainloop("sm_90a", "load by TMA", config, MAINLOOPS, _mainloops)
     if problem.compute not in (*COMPUTES, *SPLIT):
         yield rules.no_format("wgmma multiplies", config, (*COMPUTES, *SPLIT), _in_registers)
-    elif problem.compute in SPLIT and (problem.grouped or problem.rights == 2 or problem.sparse):
+    elif problem.compute in SPLIT and (problem.is_grouped or problem.rights == 2 or problem.is_sparse):
         yield _only_plain(config)
-    elif problem.sparse == "b":
+    elif problem.b.is_sparse:
         yield Broken(
             "MU3140",
             "exchange",
@@ -172,7 +172,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ("a thread gets both accumulators of an element only where the two share its row of A",),
             _exchanges,
         )
-    elif memory.uses_register_operand(config) and problem.a_k_major:
+    elif memory.uses_register_operand(config) and problem.a.k_major:
         first, second = ("B", "A") if schedule.exchanged else ("A", "B")
         yield Broken(
             "MU3016",
@@ -197,9 +197,9 @@ def _only_plain(config: GemmConfig) -> Broken:
     problem = config.problem
     what = (
         "groups of rows"
-        if problem.grouped
+        if problem.is_grouped
         else "a sparse operand"
-        if problem.sparse
+        if problem.is_sparse
         else "two right operands"
     )
     return Broken(
@@ -228,7 +228,7 @@ def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Br
             ),
             fixes,
         )
-    elif problem.sparse and not rules.powers_of_two((m,)):
+    elif problem.is_sparse and not rules.powers_of_two((m,)):
         note = "CUTLASS divides the metadata of a tile between warps in halves: 64, 128 or 256 rows"
         message = f"tile M = {m} is not a power of two, as a sparse operand needs"
         yield Broken("MU3001", "tile", message, (note,), fixes)
@@ -260,10 +260,10 @@ def mixes_group(group: int, k: int) -> bool:
 
 def _mixed(config: GemmConfig) -> Iterator[Broken]:
     """What a tile must be where the mainloop converts an operand, and which operand that is."""
-    if (mixed := config.problem.mixed) is None:
+    if (narrow := config.problem.narrow) is None:
         return
     k = config.schedule.tile[2]
-    if not mixed.first:
+    if config.problem.a.narrow is None:
         yield Broken(
             "MU3131",
             "exchange",
@@ -271,11 +271,11 @@ def _mixed(config: GemmConfig) -> Iterator[Broken]:
             ("wgmma takes only its first operand from registers, where weights are converted",),
             _exchanges,
         )
-    if k not in MIXED_K or (mixed.group and not mixes_group(mixed.group, k)):
+    if k not in MIXED_K or (narrow.group and not mixes_group(narrow.group, k)):
         words = " or ".join(map(str, MIXED_K))
         note = f"weights are converted in steps of {words} elements along K"
-        if mixed.group:
-            note += f", which are whole groups of {mixed.group}, or a group is several of them"
+        if narrow.group:
+            note += f", which are whole groups of {narrow.group}, or a group is several of them"
         yield Broken("MU3132", "tile", f"tile K = {k} does not suit converted weights", (note,), _tiles)
 
 
@@ -323,7 +323,7 @@ def _k_rule(config: GemmConfig, k: int) -> Iterator[Broken]:
             note = "tf32 A is not contiguous along K: it passes through registers in blocks of 32"
             message = f"tile K = {k} is not a multiple of 32, as these operands need"
             yield Broken("MU3014", "tile", message, (note,), _tiles)
-    elif problem.sparse and not _holds_metadata(config, k):
+    elif problem.is_sparse and not _holds_metadata(config, k):
         what = "64" if problem.element_bytes == 4 else "a multiple of 128"
         depth = what.rpartition(" ")[2]
         note = f"metadata is packed in blocks of 64 rows and {depth} columns, zeros counted"
@@ -332,7 +332,9 @@ def _k_rule(config: GemmConfig, k: int) -> Iterator[Broken]:
     elif steps := list(rules.whole_steps(config, "wgmma", _tiles)):
         yield from steps
     elif (
-        problem.element_bytes == 1 and promotes(config) and PROMOTION % (k // (64 if problem.sparse else 32))
+        problem.element_bytes == 1
+        and promotes(config)
+        and PROMOTION % (k // (64 if problem.is_sparse else 32))
     ):
         note = (
             f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; "
@@ -415,7 +417,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         each = " for each of the two right operands" if problem.rights == 2 else ""
         notes = (f"{m} x {n} accumulators{each} are shared by {threads} threads",)
         if operand:
-            why = "is converted there" if problem.mixed else "is not contiguous along K"
+            why = "is converted there" if problem.narrow else "is not contiguous along K"
             notes += (f"{operand} registers hold A, which {why}",)
         if promotes(config):
             notes += (_KEPT_TWICE if problem.element_bytes == 1 else _KEPT_EXACTLY,)
@@ -438,12 +440,12 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 def _converted(config: GemmConfig, threads: int) -> int:
     """Registers of a thread for an operand that is converted: as it was, as it is, its scales and zeros."""
-    if (mixed := config.problem.mixed) is None:
+    if (narrow := config.problem.narrow) is None:
         return 0
     m, _, k = config.schedule.tile
-    groups = max(1, k // mixed.group) if mixed.group else 0
-    vectors = 2 * (1 + mixed.zeros) * groups  # of this tile and the next
-    return m * k * (mixed.bits + 16) // 32 // threads + vectors * m * 4 // threads
+    groups = max(1, k // narrow.group) if narrow.group else 0
+    vectors = 2 * (1 + narrow.zeros) * groups  # of this tile and the next
+    return m * k * (narrow.bits + 16) // 32 // threads + vectors * m * 4 // threads
 
 
 def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
@@ -451,9 +453,9 @@ def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> It
     capacity = limits.shared_memory
     fitting = memory.max_stages(config, capacity)
     m, _, k = config.schedule.tile
-    half = ", of which half is there," if problem.sparse else ""
+    half = ", of which half is there," if problem.is_sparse else ""
     each = f"{problem.element_bytes} bytes each"
-    if problem.mixed:
+    if problem.narrow:
         each = f"{problem.a_bytes:g} and {problem.b_bytes:g} bytes each"
     notes = (
         f"a stage takes {kilobytes(memory.stage_bytes(config))}: {m}x{k} of A{half} and {config.columns}x{k} "

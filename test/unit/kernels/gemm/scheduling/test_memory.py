@@ -7,6 +7,7 @@ from rulelib import changed
 
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
+from mucc.kernels.gemm.scheduling.operand import Operand, Sparse
 from mucc.kernels.gemm.scheduling.sm90_memory import epilogue_storage
 
 SM90 = gemm_target("sm_90a")
@@ -24,7 +25,7 @@ def gemm(
     """A configuration in short; `major` names the contiguous axes of A and B."""
     m, n, k = map(int, tile.split("x"))
     cluster_m, cluster_n = map(int, cluster.split("x"))
-    problem = Problem(compute, major[0] == "k", major[1] == "k", epilogue)
+    problem = Problem(compute, Operand(major[0] == "k"), Operand(major[1] == "k"), epilogue)
     return GemmConfig(problem, Schedule((m, n, k), (cluster_m, cluster_n), mainloop, scheduler))
 
 
@@ -219,7 +220,7 @@ def test_sizes_with_a_sparse_operand(
     compute: str, tile: str, cluster: str, mainloop: str, epilogue: Epilogue, stages: int, kernel: int
 ) -> None:
     plain = gemm(compute, "kk", tile, cluster, mainloop, epilogue)
-    config = changed(plain, sparse="a")
+    config = changed(plain, a=Operand(form=Sparse()))
     assert SM90.smem_bytes_used(config, stages) == kernel
     assert SM90.violations(config, stages) == []
     most = SM90.max_stages(config)

@@ -17,9 +17,10 @@ from mucc.diagnostics.codes_families import CODES
 from mucc.diagnostics.core import Source
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.operand import Operand
 
 SM100 = gemm_target("sm_100a")
-GOOD = GemmConfig(Problem("bf16", True, True), Schedule((128, 256, 64), (2, 1), "two_sm"))
+GOOD = GemmConfig(Problem("bf16"), Schedule((128, 256, 64), (2, 1), "two_sm"))
 GEMM = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n"
 
 
@@ -92,7 +93,7 @@ def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | N
 def test_default_schedules_break_no_rule(
     kind: tuple[str, bool, bool], epilogue: Epilogue, m: int | None, n: int | None
 ) -> None:
-    problem = Problem(*kind, epilogue, m, n, 4096)
+    problem = Problem(kind[0], *map(Operand, kind[1:]), epilogue, m, n, 4096)
     assert SM100.violations(problem.config(SM100.default_schedule(problem))) == []
 
 
