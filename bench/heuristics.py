@@ -109,7 +109,7 @@ def matches(row: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
 def compare(shape: Shape, rows: Sequence[Mapping[str, Any]], answers: Iterable[Any]) -> dict[str, object]:
     """One problem: what was best, what each recommends, and what that took."""
     target = gemm_target("sm_90a")
-    problem = Problem("bf16", True, True, m=shape[0], n=shape[1], k=shape[2], batch=1)
+    problem = Problem("bf16", m=shape[0], n=shape[1], k=shape[2], batch=1)
     own = [r for r in rows if r["mainloop"] != "torch"]
     best = min(own, key=lambda r: r["us"])
     model = min(own, key=lambda r: target.estimate(problem, schedule_of(r)).seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -59,6 +60,7 @@ class Ranked(NamedTuple, Generic[S]):
     estimate: Estimate
 
 
+@dataclass(frozen=True)
 class Workload(ABC, Generic[S]):
     """A kernel at known, typical or open sizes on a target, for which a schedule is chosen.
 
@@ -66,10 +68,8 @@ class Workload(ABC, Generic[S]):
     schedules only as values of `S` and as settings.
     """
 
-    @property
-    @abstractmethod
-    def target(self) -> Target:
-        """What the kernel is compiled for."""
+    target: Target
+    """What the kernel is compiled for."""
 
     # What it is
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -12,7 +13,14 @@ from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
 from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Violation, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.operand import Operand
+from mucc.target.facts import WIDEST_ACCESS
+
+ACROSS = Operand(k_major=False)
+"""An operand of which another axis than K is contiguous."""
+
+SETTINGS = {field.name for field in fields(Schedule)}
 
 sizes = st.integers(0, 300) | st.sampled_from((16, 32, 64, 128, 192, 256))
 _element = st.sampled_from((2, 4))
@@ -41,22 +49,31 @@ def configs(
     """Configurations, few of them legal; `operands` are a format, then whether K is contiguous in A and B."""
     compute, a_k_major, b_k_major = draw(operands)
     scheduler = draw(st.sampled_from(("persistent", "stream_k", "split_k")))
-    return GemmConfig(
-        compute,
-        operand_bytes(compute),
-        a_k_major,
-        b_k_major,
+    problem = Problem(compute, Operand(a_k_major), Operand(b_k_major), draw(epilogues))
+    schedule = Schedule(
         draw(st.tuples(sizes, sizes, sizes)),
         draw(st.tuples(st.integers(0, 9), st.integers(0, 9))),
         draw(st.sampled_from(mainloops)),
         scheduler,
-        draw(epilogues),
         splits=1 if scheduler == "persistent" else draw(st.integers(0, 200)),
         swizzle=draw(st.integers(0, 9)) if scheduler == "persistent" else 1,
         exchanged=draw(st.booleans()),
         epilogue_tile=draw(st.none() | epilogue_tiles),
         pdl=draw(st.booleans()),
     )
+    return GemmConfig(problem, schedule)
+
+
+def changed(config: GemmConfig, **changes: Any) -> GemmConfig:
+    """The configuration with other fields of its schedule, and of its problem as the kernel sees it."""
+    own = {name: changes.pop(name) for name in SETTINGS & changes.keys()}
+    return GemmConfig(config.problem._replace(**changes), replace(config.schedule, **own))
+
+
+def with_rows(problem: Problem, a: int, b: int) -> Problem:
+    """The problem with rows of A and B that are known to be multiples of so many bytes, at most 16."""
+    wide = a == b == WIDEST_ACCESS
+    return problem._replace(a=problem.a._replace(granule=a), b=problem.b._replace(granule=b), wide=wide)
 
 
 def check_explanation(code: str, target: str = "sm_90a") -> None:
@@ -88,21 +105,21 @@ def apply(violation: Violation, config: GemmConfig, stages: int | None) -> tuple
         case "stages":
             return config, None if text == "auto" else int(text)
         case "tile" | "cluster":
-            return replace(config, **{violation.setting: tuple(map(int, text.split("x")))}), stages
+            return config.having(**{violation.setting: tuple(map(int, text.split("x")))}), stages
         case "pdl":
-            return replace(config, pdl=text == "on"), stages
+            return config.having(pdl=text == "on"), stages
         case "epilogue":
             piece = None if text == "auto" else tuple(map(int, text.split("x")))
-            return replace(config, epilogue_tile=piece), stages  # type: ignore[arg-type]
+            return config.having(epilogue_tile=piece), stages  # type: ignore[arg-type]
         case "exchange":
-            assert text == ("off" if config.exchanged else "on")
+            assert text == ("off" if config.schedule.exchanged else "on")
             return config.transposed, stages
         case "mainloop":
-            return replace(config, mainloop=text), stages
+            return config.having(mainloop=text), stages
         case "scheduler":
             kind, _, argument = text.rstrip(")").partition("(")
             number = int(argument.split("=")[-1]) if argument else 1
             name = "swizzle" if kind == "persistent" else "splits"
-            return replace(config, **{"scheduler": kind, "swizzle": 1, "splits": 1, name: number}), stages
+            return config.having(**{"scheduler": kind, "swizzle": 1, "splits": 1, name: number}), stages
         case other:
             raise AssertionError(other)

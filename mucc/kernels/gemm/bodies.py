@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
@@ -13,6 +11,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.gemm.axes import MatmulDims, Pattern, classify
 from mucc.kernels.gemm.nodes import (
+    TAKES_INTEGERS,
     AccFetchOp,
     AuxLoadOp,
     ColBroadcastOp,
@@ -37,7 +36,7 @@ LOADS = {
 class EpilogueBody(Body):
     """The nodes of an epilogue: loads by the pattern of their access, work on floats, stores."""
 
-    takes_integers: ClassVar[bool] = False
+    takes_integers = TAKES_INTEGERS
 
     def __init__(self, program: ProgramBuilder, stage: StageOp, problem: MatmulDims):
         super().__init__(program, stage)

@@ -11,9 +11,8 @@ from weakref import WeakKeyDictionary
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import LoadNode, StoreNode
-from mucc.dialects.mu.rules import is_sparse
-from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits, dtype_bytes
-from mucc.kernels.gemm.granules import granules_of, unit_axis
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
+from mucc.kernels.gemm.granules import all_may_be_wide, held, outer_are_wide, unit_axis
 from mucc.kernels.gemm.nodes import (
     AuxLoadOp,
     AuxStoreOp,
@@ -29,7 +28,8 @@ from mucc.kernels.gemm.nodes import (
     StoreDOp,
 )
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Mixed, Problem, Schedule
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
+from mucc.kernels.gemm.scheduling.operand import Operand
 from mucc.kernels.gemm.settings import schedule_from
 from mucc.target.facts import WIDEST_ACCESS
 
@@ -54,13 +54,13 @@ def problem_of(gemm: GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
     if (described := _DESCRIBED.get(gemm)) is None:
         described = _DESCRIBED[gemm] = _described(gemm)
     m, n, k, batch = (_extent(d, sizes) for d in gemm.shape.extents)
-    if described.grouped:
+    if described.is_grouped:
         batch = _extent(gemm.groups, sizes)
         m = -(-m // batch) if m is not None and batch is not None else None
-    granules = described.granules
-    if sizes and granules.wide and not all(_suits_tma(gemm, value, sizes) for value, _ in gemm.matrices):
-        granules = granules._replace(wide=False)
-    return described._replace(m=m, n=n, k=k, batch=batch, granules=granules)
+    wide = described.wide
+    if sizes and wide:
+        wide = all(_suits_tma(gemm, value, sizes) for value, _ in gemm.matrices)
+    return described._replace(m=m, n=n, k=k, batch=batch, wide=wide)
 
 
 def _suits_tma(gemm: GemmOp, value: SSAValue, sizes: Mapping[str, int]) -> bool:
@@ -72,29 +72,18 @@ def _suits_tma(gemm: GemmOp, value: SSAValue, sizes: Mapping[str, int]) -> bool:
 
 def _described(gemm: GemmOp) -> Problem:
     """The problem without extents."""
+    a, b = gemm.forms
     return Problem(
         compute=gemm.compute.data.value,
-        a_k_major=_is_row_major(gemm, gemm.a),
-        b_k_major=not _is_row_major(gemm, gemm.b),
+        a=Operand(_is_row_major(gemm, gemm.a), held(gemm, gemm.a), a),
+        b=Operand(not _is_row_major(gemm, gemm.b), held(gemm, gemm.b), b),
         epilogue=_epilogue_of(gemm),
         fast_accumulation=gemm.acc is not None,
-        blocks=gemm.blocks,
         rights=2 if gemm.is_pair else 1,
-        granules=granules_of(gemm),
-        grouped=gemm.is_grouped,
-        sparse="a" if is_sparse(gemm.a.type) else "b" if is_sparse(gemm.b.type) else "",
-        mixed=_mixed_of(gemm),
+        wide=all_may_be_wide(gemm),
+        outer=outer_are_wide(gemm),
         listed=gemm.may_be_listed,
-        gathered="a" if gemm.picked is not None else "",
     )
-
-
-def _mixed_of(gemm: GemmOp) -> Mixed | None:
-    """What the kernel converts, if anything."""
-    if (side := gemm.narrow) is None:
-        return None
-    bits = dtype_bits(Shaped.of((gemm.b if side else gemm.a).type).element_type)
-    return Mixed(bits, side == 0, gemm.group, len(gemm.scales) == 2)
 
 
 def _extent(dims: Dims, sizes: Mapping[str, int]) -> int | None:
@@ -139,7 +128,7 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
 
 
 def config_of(gemm: GemmOp) -> GemmConfig:
-    """The whole description, once the schedule is chosen."""
+    """The kernel in plain numbers, once its schedule is chosen."""
     return problem_of(gemm).config(schedule_of(gemm))
 
 

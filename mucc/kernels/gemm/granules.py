@@ -13,7 +13,6 @@ from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.dialects.promises import may_be_multiple, promised_multiple
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.gemm.scheduling.config import Granules
 from mucc.target.facts import WIDEST_ACCESS
 
 
@@ -91,11 +90,17 @@ def _may_be_wide(program: c.ProgramOp, gemm: GemmOp, value: SSAValue) -> bool:
     return may_be_wide(program, type, unit_axis(gemm, value))
 
 
-def granules_of(gemm: GemmOp) -> Granules:
-    """What a schedule is chosen with."""
-    program, split = program_of(gemm), gemm.compute.data is Compute.TF32X3
-    outer = [value for value, op in gemm.matrices if op is not gemm]
-    matrices = (*(() if split else gemm.operands_given), *outer)
-    wide = all(_may_be_wide(program, gemm, value) for value in matrices)
-    known = all(held(gemm, value) == WIDEST_ACCESS for value in outer)
-    return Granules(held(gemm, gemm.a), held(gemm, gemm.b), wide, known)
+def all_may_be_wide(gemm: GemmOp) -> bool:
+    """Whether rows of all matrices can be whole multiples of 16 bytes; f32 that is split is copied anyway."""
+    operands = () if gemm.compute.data is Compute.TF32X3 else gemm.operands_given
+    program = program_of(gemm)
+    return all(_may_be_wide(program, gemm, value) for value in (*operands, *_outer(gemm)))
+
+
+def outer_are_wide(gemm: GemmOp) -> bool:
+    """Whether rows of what the epilogue reads and writes are known to be multiples of 16 bytes."""
+    return all(held(gemm, value) == WIDEST_ACCESS for value in _outer(gemm))
+
+
+def _outer(gemm: GemmOp) -> list[SSAValue]:
+    return [value for value, op in gemm.matrices if op is not gemm]

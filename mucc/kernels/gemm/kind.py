@@ -26,7 +26,7 @@ from mucc.dialects.mu.settings import (
     Chosen,
 )
 from mucc.dialects.rewriting import Finding, Pass
-from mucc.kernels.gemm.nodes import NODES
+from mucc.kernels.gemm.nodes import NODES, TAKES_INTEGERS
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.shape import GemmShapeAttr
 from mucc.kernels.interface import FormingStage, IndexTensor, Kind, Meaning, Measured, Offer
@@ -56,7 +56,7 @@ class GemmKind(Kind[GemmOp]):
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 
-    takes_integers = False
+    takes_integers = TAKES_INTEGERS
 
     def takes(self, stage: FormingStage, op: AnchorOp) -> bool:
         from mucc.kernels.gemm.claims import takes

@@ -9,6 +9,9 @@ from xdsl.irdl import irdl_op_definition, opt_prop_def
 
 from mucc.dialects.cutlass.nodes import LoadNode, ReductionNode, ScatterNode, StoreNode, ValueNode
 
+TAKES_INTEGERS = False
+"""Whether an epilogue computes with integers, as bodies of other kernels do: its values are f32."""
+
 
 @irdl_op_definition
 class AccFetchOp(ValueNode):

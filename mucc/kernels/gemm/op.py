@@ -38,7 +38,7 @@ from mucc.dialects.mu.schedule_attributes import (
     SwitchAttr,
     TileAttr,
 )
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits
 from mucc.kernels.gemm.nodes import (
     NODES,
     AccFetchOp,
@@ -47,6 +47,15 @@ from mucc.kernels.gemm.nodes import (
     ScatterDOp,
     SrcFetchOp,
     StoreDOp,
+)
+from mucc.kernels.gemm.scheduling.operand import (
+    DENSE,
+    Form,
+    Gathered,
+    Grouped,
+    Narrow,
+    Scaled,
+    Sparse,
 )
 from mucc.kernels.gemm.shape import GemmShapeAttr
 from mucc.kernels.map.nodes import PARTS
@@ -158,6 +167,23 @@ class GemmOp(DeviceKernelOp):
         return tuple(self.prepared) or self.operands_given
 
     @property
+    def forms(self) -> tuple[Form, Form]:
+        """What A and B are as operands of the product."""
+        return self._form(0), self._form(1)
+
+    def _form(self, side: int) -> Form:
+        type = self.operands_given[side].type
+        if is_sparse(type):
+            return Sparse()
+        if side == self.narrow:
+            return Narrow(dtype_bits(Shaped.of(type).element_type), self.group, len(self.scales) == 2)
+        if (blocks := self.blocks) is not None:
+            return Scaled(blocks[side])
+        if side == 0 and self.picked is not None:
+            return Gathered()
+        return Grouped() if side == 1 and self.is_grouped else DENSE
+
+    @property
     def picked(self) -> View | None:
         """A as a view of the rows that an index names; None where its rows lie one after the other."""
         view = view_of(self.a)
@@ -248,10 +274,8 @@ class GemmOp(DeviceKernelOp):
         program = self.parent_op()
         if not isinstance(program, ProgramOp) or not program.is_each:
             return False
-        special = (
-            self.is_grouped or self.is_sparse or self.narrow is not None or self.blocks or self.parts > 1
-        )
-        if special or self.picked is not None or self.shape.extents[3] or len(list(program.kernels)) != 1:
+        is_plain = self.forms == (DENSE, DENSE) and self.parts == 1 and not self.shape.extents[3]
+        if not is_plain or len(list(program.kernels)) != 1:
             return False
         return self.compute.data not in (Compute.S8, Compute.U8) or len(self.stores) == 1
 

@@ -31,7 +31,7 @@ def select(
     query = Query(program.sym_name.data, gemm, settings, workload)
     choice = workload.default({**measured(query), **settings})
     if sizes and not workload.is_legal(choice):
-        # What is pinned does not suit typical sizes that no copy engine takes: it holds, they do not.
-        problem = workload.problem._replace(granules=problem_of(gemm).granules)
-        choice = workload.kernels.default_schedule(problem, pinned_fields(settings))
+        # Rows of typical sizes do not suit the mainloop that is pinned: choose as if they were aligned.
+        problem = workload.problem._replace(wide=problem_of(gemm).wide)
+        choice = workload.target.default_schedule(problem, pinned_fields(settings))
     gemm.properties |= {**settings_of(choice), **settings}

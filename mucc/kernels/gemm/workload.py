@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Any
 
 from xdsl.ir import Attribute
 
 from mucc.dialects.mu.settings import EXCHANGE, SETTINGS, STAGES, Chosen
 from mucc.files.json_text import canonical
 from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Epilogue, Problem, Schedule
 from mucc.kernels.gemm.scheduling.cost import Extents
 from mucc.kernels.gemm.settings import NEEDED, pinned_fields, schedule_from, settings_of
 from mucc.kernels.workload import OPEN, Estimate, Ranked, Workload
-from mucc.target.facts import Device
+from mucc.target.facts import WIDEST_ACCESS, Device
 
 RASTERS = ("heuristic", "along_m", "along_n")
 """Orders of tiles; with swizzles they are arguments at run time, so another one costs no nvcc."""
@@ -39,12 +38,8 @@ CLUSTERS = ((1, 1), (2, 1), (1, 2))
 class GemmWorkload(Workload[Schedule]):
     """A contraction at some sizes on a target."""
 
-    kernels: GemmTarget
+    target: GemmTarget
     problem: Problem
-
-    @property
-    def target(self) -> GemmTarget:
-        return self.kernels
 
     @property
     def signature(self) -> str:
@@ -52,11 +47,11 @@ class GemmWorkload(Workload[Schedule]):
 
         What is at its default is left out, so that a problem keeps its text when mucc learns of more.
         """
-        return canonical(_changed(self.problem))
+        return canonical(_key(self.problem))
 
     @property
     def form(self) -> str:
-        return canonical(_changed(self.problem._replace(m=None, n=None, k=None, batch=None)))
+        return canonical(_key(self.problem._replace(m=None, n=None, k=None, batch=None)))
 
     @property
     def compute(self) -> str:
@@ -84,40 +79,40 @@ class GemmWorkload(Workload[Schedule]):
     # Schedules
 
     def candidates(self, fixed: Chosen = OPEN, device: Device | None = None) -> Iterator[Ranked[Schedule]]:
-        for candidate in self.kernels.candidates(self.problem, pinned_fields(fixed), device):
+        for candidate in self.target.candidates(self.problem, pinned_fields(fixed), device):
             yield Ranked(candidate.schedule, candidate.estimate)
 
     def unproposed(self, proposed: Iterable[Schedule], device: Device, count: int) -> Iterator[Schedule]:
         known = {schedule.mainloop for schedule in proposed}
-        loops = [m for f in self.kernels.families for m in f.mainloops if m in PLAIN and m not in known]
+        loops = [m for f in self.target.families for m in f.mainloops if m in PLAIN and m not in known]
         for mainloop in dict.fromkeys(loops):
             best: dict[Schedule, Schedule] = {}
-            for candidate in self.kernels.candidates(self.problem, {"mainloop": mainloop}, device):
+            for candidate in self.target.candidates(self.problem, {"mainloop": mainloop}, device):
                 best.setdefault(candidate.schedule.compiled, candidate.schedule)
                 if len(best) == count:
                     break
             yield from best.values()
 
     def default(self, fixed: Chosen = OPEN) -> Schedule:
-        return self.kernels.default_schedule(self.problem, pinned_fields(fixed))
+        return self.target.default_schedule(self.problem, pinned_fields(fixed))
 
     def completed(self, fixed: Chosen) -> Schedule:
         return schedule_from(fixed) if all(s.name in fixed for s in NEEDED) else self.default(fixed)
 
     def is_legal(self, schedule: Schedule) -> bool:
-        return self.kernels.is_legal(self.problem.config(schedule), schedule.stages)
+        return self.target.is_legal(self.problem.config(schedule), schedule.stages)
 
     def estimate(self, schedule: Schedule, device: Device | None = None) -> Estimate:
-        return self.kernels.estimate(self.problem, schedule, device)
+        return self.target.estimate(self.problem, schedule, device)
 
     def least_seconds(self, schedule: Schedule, device: Device) -> float:
         """What a kernel takes that DRAM binds, as the model has it for others."""
-        problem, cost = self.problem, self.kernels.facts.cost
+        problem, cost = self.problem, self.target.facts.cost
         extents = Extents.of(problem)
-        is_special = problem.mixed or problem.sparse or problem.grouped
+        is_special = problem.narrow or problem.is_sparse or problem.is_grouped
         if schedule.mainloop not in OPTIMISTIC or is_special or not extents.exact:
             return 0.0
-        moved = extents.moved(operand_bytes(problem.compute), problem.epilogue)
+        moved = extents.moved(problem.element_bytes, problem.epilogue)
         bandwidth = cost.get("dram_share", 1.0) * device.datasheet["dram_bandwidth"]
         return moved / bandwidth + cost.get("launch", 0.0) + cost.get("fill", 0.0)
 
@@ -154,7 +149,7 @@ class GemmWorkload(Workload[Schedule]):
         """A schedule with its tiles walked in other orders, and with `pdl` either way, where legal."""
         walks = [(schedule.raster, schedule.swizzle)]
         if schedule.scheduler == "persistent":
-            walks = list(product(RASTERS, self.kernels.facts.limits.swizzles))
+            walks = list(product(RASTERS, self.target.facts.limits.swizzles))
         found = [
             replace(schedule, raster=raster, swizzle=swizzle, pdl=pdl)
             for (raster, swizzle), pdl in product(walks, (False,) if is_first else (False, True))
@@ -181,13 +176,37 @@ class GemmWorkload(Workload[Schedule]):
         return " ".join([*words, *extra])
 
 
-def _changed(value: Any) -> Any:
-    """The fields of a problem, or of a part of it, that are not at their default."""
-    if is_dataclass(value):
-        pairs = [(f.name, f.default) for f in fields(value)]
-    elif isinstance(value, Problem):
-        pairs = [(name, Problem._field_defaults.get(name)) for name in Problem._fields]
-    else:
-        return value
-    found = {name: (getattr(value, name), default) for name, default in pairs}
-    return {name: _changed(now) for name, (now, default) in found.items() if now != default}
+def _key(problem: Problem) -> dict[str, object]:
+    """What tells problems apart, by the names that the database of measurements has for it.
+
+    A database outlives the classes that describe problems, so a change of theirs keeps these names.
+    """
+    a, b = problem.operands
+    extents = {"m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
+    granules = (a.granule, b.granule, problem.wide, problem.outer)
+    narrow = problem.narrow
+    usual: dict[str, object] = {
+        "epilogue": _changed(problem.epilogue),
+        "fast_accumulation": problem.fast_accumulation,
+        "rights": problem.rights if problem.rights > 1 else 0,
+        "blocks": problem.blocks,
+        "granules": granules if granules != (WIDEST_ACCESS, WIDEST_ACCESS, True, True) else (),
+        "grouped": problem.is_grouped,
+        "sparse": "a" * a.is_sparse + "b" * b.is_sparse,
+        "mixed": narrow and (narrow.bits, a.narrow is not None, narrow.group, narrow.zeros),
+        "listed": problem.listed,
+        "gathered": "a" * a.is_gathered + "b" * b.is_gathered,
+    }
+    return {
+        "compute": problem.compute,
+        "a_k_major": a.k_major,
+        "b_k_major": b.k_major,
+        **{name: extent for name, extent in extents.items() if extent is not None},
+        **{name: value for name, value in usual.items() if value},
+    }
+
+
+def _changed(epilogue: Epilogue) -> dict[str, object]:
+    """The fields of an epilogue that are not at their default."""
+    found = {f.name: (getattr(epilogue, f.name), f.default) for f in fields(epilogue)}
+    return {name: value for name, (value, default) in found.items() if value != default}

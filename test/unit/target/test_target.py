@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulelib import check_explanation, configs, epilogues, mend, sizes
+from rulelib import ACROSS, changed, check_explanation, configs, epilogues, mend, sizes
 
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes import CODES
 from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Violation
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.operand import Operand, Sparse
 from mucc.kernels.gemm.settings import pinned_fields
 from mucc.target import TARGETS, get_target, target_names
 
 SM90 = gemm_target("sm_90a")
-GOOD = GemmConfig("bf16", 2, True, True, (128, 256, 64), (2, 1), "cooperative", "persistent")
+GOOD = GemmConfig(Problem("bf16"), Schedule((128, 256, 64), (2, 1), "cooperative"))
 
 
 # Lookup and facts
@@ -62,7 +62,7 @@ def test_looking_a_target_up_reads_no_file_and_imports_no_diagnostics() -> None:
 
 
 def broken(stages: int | None = None, **changes: object) -> list[Violation]:
-    return SM90.violations(replace(GOOD, **changes), stages)  # type: ignore[arg-type]
+    return SM90.violations(changed(GOOD, **changes), stages)  # type: ignore[arg-type]
 
 
 def test_a_good_configuration_breaks_no_rule() -> None:
@@ -70,9 +70,9 @@ def test_a_good_configuration_breaks_no_rule() -> None:
     assert broken(stages=4) == []
 
 
-TF32 = {"compute": "tf32", "element_bytes": 4}
+TF32 = {"compute": "tf32"}
 
-SPARSE = {"sparse": "a"}
+SPARSE = {"a": Operand(form=Sparse())}
 COPIED = {"mainloop": "cpasync", "tile": (128, 128, 64)}
 
 BY_COLUMNS = Epilogue(destination=1, destination_is_col_major=True)
@@ -105,12 +105,12 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ),
     ("MU3013", "scheduler", "split_k(132)", {"scheduler": "split_k", "splits": 1000}),
     ("MU3013", "scheduler", "stream_k(splits=1)", {"scheduler": "stream_k", "splits": 0}),
-    ("MU3014", "tile", "128x128x32", {**TF32, "a_k_major": False, "tile": (128, 128, 24)}),
+    ("MU3014", "tile", "128x128x32", {**TF32, "a": ACROSS, "tile": (128, 128, 24)}),
     (
         "MU3014",
         "tile",
         "128x128x32",
-        {**TF32, "a_k_major": False, "b_k_major": False, "tile": (128, 128, 64)},
+        {**TF32, "a": ACROSS, "b": ACROSS, "tile": (128, 128, 64)},
     ),
     ("MU3015", "tile", "128x256x64", {"tile": (128, 240, 64), "epilogue": Epilogue(row_reductions=1)}),
     ("MU3018", "tile", "128x128x64", {"tile": (128, 96, 64), "epilogue": Epilogue(row_reductions=1)}),
@@ -128,11 +128,11 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
         "128x32",
         {"tile": (128, 64, 64), "epilogue_tile": (128, 16), "epilogue": BY_COLUMNS},
     ),
-    ("MU3016", "exchange", "on", {**TF32, "b_k_major": False, "tile": (128, 128, 32)}),
+    ("MU3016", "exchange", "on", {**TF32, "b": ACROSS, "tile": (128, 128, 32)}),
     ("MU3060", "exchange", "off", {"rights": 2, "exchanged": True, "tile": (128, 128, 64)}),
-    ("MU3016", "exchange", "off", {**TF32, "b_k_major": False, "tile": (128, 128, 32), "exchanged": True}),
+    ("MU3016", "exchange", "off", {**TF32, "b": ACROSS, "tile": (128, 128, 32), "exchanged": True}),
     ("MU3017", "stages", "2", {"stages": 1}),
-    ("MU3020", "mainloop", "multistage", {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 32)}),
+    ("MU3020", "mainloop", "multistage", {"compute": "f32", "tile": (128, 128, 32)}),
     ("MU3073", "pdl", "off", {"pdl": True, "epilogue": Epilogue(scalars=1)}),
     ("MU3073", "pdl", "off", {"pdl": True, "scheduler": "split_k", "splits": 2}),
     ("MU3073", "pdl", "off", {"pdl": True, "scheduler": "stream_k"}),
@@ -189,9 +189,9 @@ def test_several_rules_at_once_share_one_good_tile() -> None:
 
 
 def test_a_fix_keeps_the_pinned_stage_count() -> None:
-    (violation,) = SM90.violations(replace(GOOD, tile=(128, 250, 64)), 6)
+    (violation,) = SM90.violations(changed(GOOD, tile=(128, 250, 64)), 6)
     m, n, k = map(int, str(violation.fix).split("x"))
-    assert SM90.violations(replace(GOOD, tile=(m, n, k)), 6) == []
+    assert SM90.violations(changed(GOOD, tile=(m, n, k)), 6) == []
 
 
 # Properties
@@ -209,8 +209,8 @@ MAINLOOPS = ("cooperative", "pingpong", "warpspecialized", "multistage")
 @st.composite
 def singles_and_pairs(draw: st.DrawFn) -> GemmConfig:
     config = draw(configs(operands, MAINLOOPS, st.tuples(sizes, sizes)))
-    if SM90.has_pairs(config.compute, config.a_k_major, config.b_k_major, "bf16"):
-        return replace(config, rights=draw(st.sampled_from((1, 2))))
+    if SM90.has_pairs(config.problem.compute, config.problem.a.k_major, config.problem.b.k_major, "bf16"):
+        return changed(config, rights=draw(st.sampled_from((1, 2))))
     return config
 
 
@@ -240,27 +240,36 @@ def test_default_schedules_break_no_rule(
     batch: int | None,
     rights: int,
 ) -> None:
-    problem = Problem(*kind, epilogue, m, n, k, batch, rights if SM90.has_pairs(*kind, "bf16") else 1)
+    problem = Problem(
+        kind[0],
+        *map(Operand, kind[1:]),
+        epilogue,
+        m,
+        n,
+        k,
+        batch,
+        rights=rights if SM90.has_pairs(*kind, "bf16") else 1,
+    )
     assert SM90.violations(config_of(problem, {})) == []
 
 
 def test_mainloops_without_pairs() -> None:
     tile = (16, 64, 256)
-    skinny = replace(GOOD, tile=tile, cluster=(1, 1), mainloop="skinny", rights=2)
+    skinny = changed(GOOD, tile=tile, cluster=(1, 1), mainloop="skinny", rights=2)
     assert not SM90.is_legal(skinny)
-    choice = SM90.default_schedule(Problem("bf16", True, True, m=1, n=4096, k=4096, rights=2))
+    choice = SM90.default_schedule(Problem("bf16", m=1, n=4096, k=4096, rights=2))
     assert choice.mainloop in SM90.pair_mainloops
 
 
 def test_two_right_operands_count_twice() -> None:
-    pair = replace(GOOD, tile=(128, 128, 64), rights=2)
+    pair = changed(GOOD, tile=(128, 128, 64), rights=2)
     assert SM90.violations(pair) == []
     # Operands take as much as of a tile that is twice as wide; the epilogue buffers the same.
     assert SM90.smem_bytes_used(pair, 4) == SM90.smem_bytes_used(GOOD, 4)
-    (found,) = SM90.violations(replace(GOOD, rights=2))
+    (found,) = SM90.violations(changed(GOOD, rights=2))
     assert (found.code, found.fix) == ("MU3006", "128x192x64")
     assert "two right operands" in found.notes[0]
-    (shared,) = SM90.violations(replace(pair, tile=(128, 128, 128)), 4)
+    (shared,) = SM90.violations(changed(pair, tile=(128, 128, 128)), 4)
     assert (shared.code, shared.notes[0]) == (
         "MU3004",
         "a stage takes 96 KB: 128x128 of A and 256x128 of B, 2 bytes each",
@@ -288,19 +297,19 @@ def config_of(problem: Problem, fixed: dict[str, str]) -> GemmConfig:
 @pytest.mark.parametrize("fixed", FIXED)
 @pytest.mark.parametrize("n", [None, 48, 4096])
 def test_defaults_suit_what_is_fixed(fixed: dict[str, str], n: int | None) -> None:
-    config = config_of(Problem("bf16", True, True, Epilogue(row_broadcasts=(2,)), n=n), fixed)
+    config = config_of(Problem("bf16", epilogue=Epilogue(row_broadcasts=(2,)), n=n), fixed)
     stages = int(fixed["stages"]) if "stages" in fixed else None
     assert SM90.violations(config, stages) == []
     for name, text in fixed.items():
         if name in ("tile", "cluster"):
-            assert "x".join(map(str, getattr(config, name))) == text
+            assert "x".join(map(str, getattr(config.schedule, name))) == text
         if name in ("mainloop", "scheduler"):
-            assert getattr(config, name) == text.partition("(")[0]
+            assert getattr(config.schedule, name) == text.partition("(")[0]
 
 
 def test_a_fixed_raster_and_swizzle_are_kept() -> None:
     choice = SM90.default_schedule(
-        Problem("bf16", True, True),
+        Problem("bf16"),
         pinned_fields(parse_settings({"scheduler": "persistent(raster=along_n, swizzle=8)"})),
     )
     assert (choice.raster, choice.swizzle) == ("along_n", 8)
@@ -316,14 +325,14 @@ def test_a_fixed_raster_and_swizzle_are_kept() -> None:
     ],
 )
 def test_default_tiles(m: int | None, n: int | None, tile: tuple[int, int, int], mainloop: str) -> None:
-    choice = SM90.default_schedule(Problem("bf16", True, True, Epilogue(row_broadcasts=(2,)), m, n, 4096))
+    choice = SM90.default_schedule(Problem("bf16", epilogue=Epilogue(row_broadcasts=(2,)), m=m, n=n, k=4096))
     assert (choice.tile, choice.mainloop) == (tile, mainloop)
 
 
 def test_few_rows_take_a_skinny_kernel() -> None:
-    assert SM90.default_schedule(Problem("bf16", True, True, m=4, n=4096, k=4096)).mainloop == "skinny"
+    assert SM90.default_schedule(Problem("bf16", m=4, n=4096, k=4096)).mainloop == "skinny"
 
 
 def test_a_hopeless_epilogue_still_gets_a_schedule_and_a_reason() -> None:
-    config = config_of(Problem("bf16", True, True, Epilogue(4, 4, (4,) * 60)), {})
+    config = config_of(Problem("bf16", epilogue=Epilogue(4, 4, (4,) * 60)), {})
     assert [v.code for v in SM90.violations(config)] == ["MU3005"]

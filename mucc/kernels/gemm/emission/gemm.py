@@ -282,7 +282,7 @@ class Gemm(SkeletonCode):
         """Whether rows of a matrix may be shorter than what they are padded to."""
         types = [value.type for value, _ in self.op.matrices]
         padded = any(isinstance(type, TensorType) and type.layout.padding > 1 for type in types)
-        return padded and (self.op.parts == 1 or not problem_of(self.op).granules.wide)
+        return padded and (self.op.parts == 1 or not problem_of(self.op).wide)
 
     def _matrices(self) -> dict[str, Matrix | None]:
         return {"a": self.a, "b": self.b, "b2": self.b2, "c": self.c, "d": self.d}

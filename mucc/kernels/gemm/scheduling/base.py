@@ -97,11 +97,11 @@ class GemmTarget(Target, ABC):
 
     def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
         """Bytes of shared memory that the kernel uses with that many mainloop stages."""
-        return self.family_of(config.mainloop).smem_bytes(config, stages)
+        return self.family_of(config.schedule.mainloop).smem_bytes(config, stages)
 
     def max_stages(self, config: GemmConfig) -> int:
         """The most mainloop stages that fit; below 2 the kernel cannot be built."""
-        return self.family_of(config.mainloop).max_stages(self.facts, config)
+        return self.family_of(config.schedule.mainloop).max_stages(self.facts, config)
 
     def refusal(self, config: GemmConfig) -> Violation | None:
         """What the target lacks for a configuration, whatever its family would say; mostly nothing."""
@@ -109,27 +109,27 @@ class GemmTarget(Target, ABC):
 
     def _sparse_refusal(self, config: GemmConfig) -> Violation | None:
         """What is wrong with a sparse operand where the mainloop, or all of the target's, take none."""
-        if not config.sparse or self.family_of(config.mainloop).takes_sparse:
+        if not config.problem.is_sparse or self.family_of(config.schedule.mainloop).takes_sparse:
             return None
         able = [mainloop for family in self.families if family.takes_sparse for mainloop in family.mainloops]
         if not able:
             note = "sm_90a multiplies them; a dense matrix, without `sparse` in its type, suits every target"
             message = f"no mainloop of {self.name} takes sparse operands"
             return Violation("MU3142", "mainloop", message, (note,))
-        message = f"the {config.mainloop} mainloop takes no sparse operands"
+        message = f"the {config.schedule.mainloop} mainloop takes no sparse operands"
         return Violation("MU3142", "mainloop", message, (f"{', '.join(able)} multiply them",), able[0])
 
     def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
         """Every rule that a configuration breaks; `stages` is None where the count is left open."""
         if refusal := self.refusal(config) or self._sparse_refusal(config):
             return [refusal]
-        return self.family_of(config.mainloop).violations(self.facts, config, stages)
+        return self.family_of(config.schedule.mainloop).violations(self.facts, config, stages)
 
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
         """Whether a configuration breaks no rule that a setting of a schedule is to blame for."""
         if self.refusal(config) or self._sparse_refusal(config):
             return False
-        return self.family_of(config.mainloop).is_legal(self.facts, config, stages)
+        return self.family_of(config.schedule.mainloop).is_legal(self.facts, config, stages)
 
     def candidates(
         self, problem: Problem, pinned: Pinned = NOTHING, device: Device | None = None
@@ -188,14 +188,14 @@ class GemmTarget(Target, ABC):
     def grouped_violations(self, config: GemmConfig) -> list[Violation]:
         """What is wrong with a grouped contraction: a mainloop that has none."""
         mainloops = self.grouped_mainloops
-        if not config.grouped or config.mainloop in mainloops:
+        if not config.problem.is_grouped or config.schedule.mainloop in mainloops:
             return []
         if not mainloops:
             message = f"{self.name} has no grouped contractions"
             notes = ("sm_90a has kernels that find the tiles of groups on the device",)
             helps = ("compile for sm_90a, or write a product for each group",)
             return [Violation("MU3090", "mainloop", message, notes, helps=helps)]
-        message = f"a grouped contraction has no {config.mainloop} mainloop"
+        message = f"a grouped contraction has no {config.schedule.mainloop} mainloop"
         note = "its tiles are found on the device by blocks that stay: " + " and ".join(mainloops)
         return [Violation("MU3090", "mainloop", message, (note,), mainloops[0])]
 

@@ -88,7 +88,7 @@ def _unique(
     proposals: Callable[[Family, Problem], Iterator[Schedule]],
 ) -> list[Schedule]:
     """Schedules with the pinned fields; a mainloop that is pinned is left to the family that has it."""
-    grouped = target.grouped_mainloops if problem.grouped else ()
+    grouped = target.grouped_mainloops if problem.is_grouped else ()
     listed = target.list_mainloops if problem.listed and not pinned.keys() & _APART else ()
     own = next((f for f in target.families if pinned.get("mainloop") in f.mainloops), None)
     schedules = (

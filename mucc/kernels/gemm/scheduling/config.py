@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict, Unpack
 
+from mucc.kernels.gemm.scheduling.operand import Narrow, Operand
 from mucc.kernels.workload import Estimate
-from mucc.target.facts import WIDEST_ACCESS
 
 
 @dataclass(frozen=True)
@@ -57,152 +57,6 @@ def _turned(by_columns: tuple[bool, ...], matrices: tuple[int, ...]) -> tuple[bo
     return tuple(not turned for turned, _ in zip_longest(by_columns, matrices, fillvalue=False))
 
 
-class Granules(NamedTuple):
-    """Bytes that rows of operands are known to be multiples of, at most 16.
-
-    `wide` says whether rows of all matrices are multiples of 16 bytes, or can be promised to be; `outer`
-    whether those of the matrices that an epilogue reads and writes are known to be.
-    """
-
-    a: int = WIDEST_ACCESS
-    b: int = WIDEST_ACCESS
-    wide: bool = True
-    outer: bool = True
-
-    @property
-    def transposed(self) -> Granules:
-        """Those of the transposed product."""
-        return self._replace(a=self.b, b=self.a)
-
-
-class Mixed(NamedTuple):
-    """A narrow operand that the kernel converts to the format of the other.
-
-    `bits` are those of its elements, `first` says that it is A. `group` elements along K share a scale, and
-    a zero if there are `zeros`; 0 where there are no scales.
-    """
-
-    bits: int
-    first: bool
-    group: int = 0
-    zeros: bool = False
-
-    @property
-    def transposed(self) -> Mixed:
-        """That of the transposed product."""
-        return self._replace(first=not self.first)
-
-
-ALIGNED = Granules()
-"""Rows that suit every access."""
-
-
-@dataclass(frozen=True)
-class GemmConfig:
-    """One contraction kernel with all choices made but the stage count.
-
-    `element_bytes` is the operand element's size, `compute` one of bf16, f16, tf32, tf32x3, f32, e4m3, e5m2,
-    s8, u8; `a_k_major` and `b_k_major` say that K is the contiguous axis of the operand. `fast_accumulation`
-    leaves the sums of 8-bit floats to the tensor cores. All is said as the kernel sees it:
-    an `exchanged` one computes Dᵀ = Bᵀ Aᵀ: its A is the program's B, its rows are the program's columns.
-    With two right operands (`rights`) the tile's N counts columns of the result, each of which has two
-    accumulators.
-    `grouped` says that groups of rows have a B each, and that the ends of the groups are known on the device
-    only.
-    """
-
-    compute: str
-    element_bytes: int
-    a_k_major: bool
-    b_k_major: bool
-    tile: tuple[int, int, int]
-    cluster: tuple[int, int]
-    mainloop: str
-    scheduler: str
-    epilogue: Epilogue = Epilogue()
-    splits: int = 1
-    swizzle: int = 1
-    fast_accumulation: bool = False
-    grouped: bool = False
-    exchanged: bool = False
-    rights: int = 1
-    blocks: tuple[int, int] | None = None
-    """How many rows of A and columns of B share a scale, for products with block scales."""
-    mixed: Mixed | None = None
-    granules: Granules = ALIGNED
-    epilogue_tile: tuple[int, int] | None = None
-    pdl: bool = False
-    sparse: str = ""
-    """The operand that is sparse, `a` or `b`; tile K counts its columns with their zeros."""
-    listed: bool = False
-    """Whether one launch may be for a list of problems."""
-    gathered: str = ""
-    """The operand whose rows are picked by number, `a` or `b`."""
-
-    @property
-    def transposed(self) -> GemmConfig:
-        """The same product computed the other way round, by tiles of the same sizes."""
-        return replace(self, exchanged=not self.exchanged, **_transposed(self))
-
-    @property
-    def a_bytes(self) -> float:
-        """Bytes that an element of A takes in memory."""
-        if self.mixed and self.mixed.first:
-            return self.mixed.bits / 8
-        return stored_bytes(self.element_bytes, self.sparse == "a")
-
-    @property
-    def b_bytes(self) -> float:
-        """Bytes that an element of B takes in memory."""
-        return self.mixed.bits / 8 if self.mixed and not self.mixed.first else self.element_bytes
-
-    @property
-    def columns(self) -> int:
-        """Columns of products in a tile: those of the result, times the right operands."""
-        return self.tile[1] * self.rights
-
-
-OTHER = {"": "", "a": "b", "b": "a"}
-"""What an operand is called in the transposed product."""
-
-
-class Transposed(TypedDict):
-    """The fields of a problem, and of a kernel for it, that differ in the transposed product."""
-
-    a_k_major: bool
-    b_k_major: bool
-    epilogue: Epilogue
-    blocks: tuple[int, int] | None
-    granules: Granules
-    sparse: str
-    mixed: Mixed | None
-    gathered: str
-
-
-def _transposed(product: Problem | GemmConfig) -> Transposed:
-    """What of a product is different where it is computed as Dᵀ = Bᵀ Aᵀ."""
-    return {
-        "a_k_major": product.b_k_major,
-        "b_k_major": product.a_k_major,
-        "epilogue": product.epilogue.transposed,
-        "blocks": (product.blocks[1], product.blocks[0]) if product.blocks else None,
-        "granules": product.granules.transposed,
-        "sparse": OTHER[product.sparse],
-        "mixed": product.mixed and product.mixed.transposed,
-        "gathered": OTHER[product.gathered],
-    }
-
-
-def stored_bytes(element_bytes: int, sparse: bool) -> float:
-    """Bytes that an element of an operand takes in memory.
-
-    Of a sparse one half of the elements, and 4 bits for each chunk of 4 elements, of 2 of 32 bits.
-    """
-    if not sparse:
-        return element_bytes
-    return element_bytes / 2 + (0.25 if element_bytes == 4 else 0.125)
-
-
 def operand_bytes(compute: str) -> int:
     """Bytes of an operand's element that multiplies in a format."""
     return {"bf16": 2, "f16": 2, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}.get(compute, 4)
@@ -227,61 +81,90 @@ class Problem(NamedTuple):
     """A contraction before its schedule is chosen.
 
     Extents are those that the program binds, else typical ones where the user gave hints, else None. All is
-    as the program states it; `transposed` is what a kernel with exchanged operands sees. Of a
-    grouped contraction `batch` counts the groups, and `m` is what a group has on average.
+    as the program states it; `transposed` is what a kernel with exchanged operands sees. If B is grouped,
+    `batch` counts the groups, and `m` is the number of rows that a group has on average.
     """
 
     compute: str
-    a_k_major: bool
-    b_k_major: bool
+    """The format of products: bf16, f16, tf32, tf32x3, f32, e4m3, e5m2, s8 or u8."""
+    a: Operand = Operand()
+    b: Operand = Operand()
     epilogue: Epilogue = Epilogue()
     m: int | None = None
     n: int | None = None
     k: int | None = None
     batch: int | None = None
     fast_accumulation: bool = False
+    """Whether the sums of 8-bit floats are left to the tensor cores."""
     rights: int = 1
-    blocks: tuple[int, int] | None = None
-    granules: Granules = ALIGNED
-    grouped: bool = False
-    sparse: str = ""
-    """The operand that is sparse, `a` or `b`."""
-    mixed: Mixed | None = None
+    """How many right operands there are, each with a product of its own in the epilogue."""
+    wide: bool = True
+    """Whether rows of all matrices are multiples of 16 bytes, or can be promised to be."""
+    outer: bool = True
+    """Whether those of the matrices that the epilogue reads and writes are known to be."""
     listed: bool = False
     """Whether calls may list problems, which one launch of some kernels computes."""
-    gathered: str = ""
-    """The operand whose rows are picked by number, `a` or `b`."""
 
     @property
     def transposed(self) -> Problem:
         """The problem of computing Dᵀ = Bᵀ Aᵀ."""
-        return self._replace(m=self.n, n=self.m, **_transposed(self))
+        return self._replace(a=self.b, b=self.a, m=self.n, n=self.m, epilogue=self.epilogue.transposed)
+
+    @property
+    def operands(self) -> tuple[Operand, Operand]:
+        return self.a, self.b
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element of an operand as it is multiplied."""
+        return operand_bytes(self.compute)
+
+    @property
+    def a_bytes(self) -> float:
+        """Bytes that an element of A takes in memory."""
+        return self.a.form.stored_bytes(self.element_bytes)
+
+    @property
+    def b_bytes(self) -> float:
+        """Bytes that an element of B takes in memory."""
+        return self.b.form.stored_bytes(self.element_bytes)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether an operand has the 2:4 pattern."""
+        return self.a.is_sparse or self.b.is_sparse
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether rows of an operand are picked by number."""
+        return self.a.is_gathered or self.b.is_gathered
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether groups of rows have a right operand each."""
+        return self.a.is_grouped or self.b.is_grouped
+
+    @property
+    def narrow(self) -> Narrow | None:
+        """How the operand is converted that has fewer bits than the other; None where none is."""
+        return self.a.narrow or self.b.narrow
+
+    @property
+    def blocks(self) -> tuple[int, int] | None:
+        """How many rows of A and columns of B share a scale, for products with block scales."""
+        a, b = self.a.block, self.b.block
+        return None if a is None or b is None else (a, b)
 
     def config(self, schedule: Schedule) -> GemmConfig:
         """The kernel that a schedule makes of the problem."""
-        seen = self.transposed if schedule.exchanged else self
-        shared = {name: getattr(schedule, name) for name in _SHARED}
-        return GemmConfig(
-            seen.compute,
-            operand_bytes(seen.compute),
-            seen.a_k_major,
-            seen.b_k_major,
-            epilogue=seen.epilogue,
-            fast_accumulation=seen.fast_accumulation,
-            rights=seen.rights,
-            blocks=seen.blocks,
-            granules=seen.granules,
-            grouped=seen.grouped,
-            sparse=seen.sparse,
-            mixed=seen.mixed,
-            listed=seen.listed,
-            gathered=seen.gathered,
-            **shared,
-        )
+        return GemmConfig(self.transposed if schedule.exchanged else self, schedule)
 
 
 class Pinned(TypedDict, total=False):
-    """Fields of a `Schedule` that are chosen already. A scheduler fixes raster, swizzle and splits too."""
+    """Some fields of a `Schedule`: those that a user pins, or that change.
+
+    A pinned scheduler fixes raster, swizzle and splits too.
+    """
 
     tile: tuple[int, int, int]
     cluster: tuple[int, int]
@@ -290,9 +173,9 @@ class Pinned(TypedDict, total=False):
     raster: str
     swizzle: int
     splits: int
-    stages: int
+    stages: int | None
     exchanged: bool
-    epilogue_tile: tuple[int, int]
+    epilogue_tile: tuple[int, int] | None
     pdl: bool
 
 
@@ -325,8 +208,32 @@ class Schedule:
         return replace(self, raster="heuristic", swizzle=1, splits=1)
 
 
-_SHARED = tuple(f.name for f in fields(Schedule) if f.name in {g.name for g in fields(GemmConfig)})
-"""The fields that a schedule hands on to a kernel's description as they are."""
+@dataclass(frozen=True)
+class GemmConfig:
+    """One contraction kernel with all choices made.
+
+    The problem is as the kernel sees it: where the schedule exchanges operands the kernel computes
+    Dᵀ = Bᵀ Aᵀ, and the problem is transposed. With two right operands (`rights`) the tile's N counts columns
+    of the result, each of which has two accumulators. With a sparse operand its K counts zeros too.
+    """
+
+    problem: Problem
+    schedule: Schedule
+
+    @property
+    def transposed(self) -> GemmConfig:
+        """The same product computed the other way round, by tiles of the same sizes."""
+        exchanged = not self.schedule.exchanged
+        return GemmConfig(self.problem.transposed, replace(self.schedule, exchanged=exchanged))
+
+    @property
+    def columns(self) -> int:
+        """Columns of products in a tile: those of the result, times the right operands."""
+        return self.schedule.tile[1] * self.problem.rights
+
+    def having(self, **settings: Unpack[Pinned]) -> GemmConfig:
+        """The same problem with other settings of the schedule; `exchanged` takes `transposed` instead."""
+        return GemmConfig(self.problem, replace(self.schedule, **settings))
 
 
 class Candidate(NamedTuple):

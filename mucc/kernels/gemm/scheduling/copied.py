@@ -43,7 +43,7 @@ class Copied(TmaFamily):
         estimate = TMA.estimate(facts, device, _by_tma(problem), kernel)
         if estimate.limit == "DRAM" or "math" not in estimate.parts:
             return estimate
-        bytes = rules.granule(problem.granules) or WIDEST_ACCESS
+        bytes = rules.granule(problem) or WIDEST_ACCESS
         copies = m * k * operand_bytes(problem.compute) / (32 * bytes)
         each = facts.cost["copied" if bytes == WIDEST_ACCESS else "copied_narrow"]
         math = 2 * m * n * k / facts.multiprocessor.flops_per_cycle(problem.compute)
@@ -54,15 +54,15 @@ class Copied(TmaFamily):
 
 def _saves(problem: Problem) -> bool:
     """Whether a kernel that picks rows of A saves a copy of them."""
-    plain = problem.rights == 1 and not problem.mixed and not problem.blocks and not problem.listed
-    return problem.gathered == "a" and plain and problem.compute in rules.COMPUTES
+    plain = problem.rights == 1 and not problem.narrow and not problem.blocks and not problem.listed
+    return problem.a.is_gathered and plain and problem.compute in rules.COMPUTES
 
 
 def _by_tma(problem: Problem) -> Problem:
     """The problem as if A could be loaded by TMA where it lies."""
-    if not rules.granule(problem.granules):
+    if not rules.granule(problem):
         return problem
-    return problem._replace(gathered="", granules=problem.granules._replace(a=WIDEST_ACCESS))
+    return problem._replace(a=problem.a.copied._replace(granule=WIDEST_ACCESS), b=problem.b.copied)
 
 
 COPIED = Copied()

@@ -7,12 +7,11 @@ with two warps that copy A (`mucc/copied.cuh`). So rules and shared memory are t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from mucc.kernels.gemm.scheduling import rules, sm90_rules
 from mucc.kernels.gemm.scheduling import sm90_memory as memory
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Granules, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Violation
 from mucc.kernels.gemm.scheduling.rules import Broken, Fix, nearest_tiles
 from mucc.target.facts import WIDEST_ACCESS, Limits
 
@@ -39,14 +38,18 @@ def kernel(tile: tuple[int, ...]) -> str:
 
 def as_tma(config: GemmConfig) -> GemmConfig:
     """The configuration of the kernel that would load A by TMA; another mainloop's stays what it is."""
-    return replace(config, mainloop=kernel(config.tile)) if config.mainloop == MAINLOOP else config
+    return (
+        config.having(mainloop=kernel(config.schedule.tile))
+        if config.schedule.mainloop == MAINLOOP
+        else config
+    )
 
 
-def granule(granules: Granules) -> int:
+def granule(problem: Problem) -> int:
     """Bytes that A is copied by at a time; 0 where its rows suit no copy."""
-    if granules.wide:
+    if problem.wide:
         return WIDEST_ACCESS
-    return granules.a if granules.a >= LEAST else 0
+    return problem.a.granule if problem.a.granule >= LEAST else 0
 
 
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
@@ -56,12 +59,12 @@ def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[V
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     """The broken rules; those of the kernel only where it multiplies in the format."""
-    if config.mainloop != MAINLOOP:
+    if config.schedule.mainloop != MAINLOOP:
         yield from sm90_rules.broken(limits, config, stages)
         return
     own = list(_own(config))
     yield from own
-    if config.compute in COMPUTES:
+    if config.problem.compute in COMPUTES:
         known = {rule.setting for rule in own}
         theirs = sm90_rules.broken(limits, as_tma(config), stages)
         yield from (_named(rule, config) for rule in theirs if rule.setting not in known)
@@ -72,27 +75,30 @@ def _named(rule: Broken, config: GemmConfig) -> Broken:
     if rule.code == "MU3010":
         rule = rule._replace(notes=("only tiles with a multiple of 128 rows are added up from parts",))
     return rule._replace(
-        message=rule.message.replace(f"the {kernel(config.tile)} mainloop", f"the {MAINLOOP} mainloop")
+        message=rule.message.replace(
+            f"the {kernel(config.schedule.tile)} mainloop", f"the {MAINLOOP} mainloop"
+        )
     )
 
 
 def _own(config: GemmConfig) -> Iterator[Broken]:
-    if config.compute not in COMPUTES:
+    problem = config.problem
+    if problem.compute not in COMPUTES:
         yield rules.no_format("wgmma multiplies what cp.async has copied in", config, COMPUTES, _others)
         return
-    if config.gathered == "b":
+    if problem.b.is_gathered:
         note = "only rows of the kernel's first operand are copied one by one"
         message = "the operand whose rows are picked must be the first one of the kernel"
         yield Broken("MU3028", "exchange", message, (note,), _exchanges)
-    elif not config.a_k_major or config.rights == 2:
+    elif not problem.a.k_major or problem.rights == 2:
         message = f"the {MAINLOOP} mainloop takes no second right operand"
         note = "its kernels multiply one left operand with one right operand"
-        if not config.a_k_major:
+        if not problem.a.k_major:
             message = f"the {MAINLOOP} mainloop copies rows of A, but A is not contiguous along K"
             note = "the other mainloops take 16-bit operands of either order"
         yield Broken("MU3026", "mainloop", message, (note,), _others)
-    step = SPAN // config.element_bytes
-    if (k := config.tile[2]) < 1 or k % step:
+    step = SPAN // problem.element_bytes
+    if (k := config.schedule.tile[2]) < 1 or k % step:
         message = f"tile K = {k} is not a multiple of {step}, as the {MAINLOOP} mainloop needs"
         note = f"rows of A are copied {SPAN} bytes at a time"
         yield Broken("MU3027", "tile", message, (note,), _tiles)
@@ -101,7 +107,7 @@ def _own(config: GemmConfig) -> Iterator[Broken]:
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
     if "mainloop" in settings:
-        config = replace(config, mainloop="cooperative")
+        config = config.having(mainloop="cooperative")
     return rules.mended(config, stages, settings, (128, 128, 64))
 
 
@@ -111,11 +117,11 @@ def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 
 def _others(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
     for mainloop in (*sm90_rules.MAINLOOPS, "multistage"):
-        yield Fix(mainloop, replace(config, mainloop=mainloop), stages)
+        yield Fix(mainloop, config.having(mainloop=mainloop), stages)
 
 
 def _exchanges(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    yield Fix("off" if config.exchanged else "on", config.transposed, stages)
+    yield Fix("off" if config.schedule.exchanged else "on", config.transposed, stages)
 
 
 # Shared memory

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import ALIGNED, Epilogue, Problem, Schedule, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Epilogue, Problem, Schedule
 from mucc.kernels.workload import Estimate
 from mucc.target.facts import WIDEST_ACCESS, Device, Facts
 
@@ -124,15 +124,15 @@ def prepared_bytes(problem: Problem, extents: Extents) -> Prepared:
     copied. Of a problem that is not wide, what may have other rows than TMA takes is copied, and so is the
     result.
     """
-    granules, epilogue, size = problem.granules, problem.epilogue, operand_bytes(problem.compute)
+    epilogue, size = problem.epilogue, problem.element_bytes
     moved: list[float] = []
-    for name, extent, granule in (("a", extents.m, granules.a), ("b", extents.n, granules.b)):
-        narrow = not granules.wide and granule < WIDEST_ACCESS
+    for operand, extent in ((problem.a, extents.m), (problem.b, extents.n)):
+        unaligned = not problem.wide and operand.granule < WIDEST_ACCESS
         if problem.compute == "tf32x3":
             moved.append(4.0 * size * extent * extents.k)
-        elif narrow or problem.gathered == name:
+        elif unaligned or operand.is_gathered:
             moved.append(2.0 * size * extent * extents.k)
-    if not granules.wide and not granules.outer:
+    if not problem.wide and not problem.outer:
         outer = (epilogue.source, epilogue.destination, *epilogue.aux_loads, *epilogue.aux_stores)
         moved += [2.0 * size * extents.m * extents.n for size in outer if size]
     return Prepared(extents.batch * sum(moved), len(moved))
@@ -146,9 +146,9 @@ def preparing(facts: Facts, device: Device, prepared: Prepared) -> float:
 
 def with_gather(facts: Facts, device: Device, problem: Problem, estimate: Estimate) -> Estimate:
     """The estimate of a kernel that reads operands as they are, with the copy of picked rows before it."""
-    if not problem.gathered:
+    if not problem.is_gathered:
         return estimate
-    prepared = prepared_bytes(problem._replace(granules=ALIGNED), Extents.of(problem))
+    prepared = prepared_bytes(problem._replace(wide=True), Extents.of(problem))
     seconds = preparing(facts, device, prepared)
     return estimate._replace(
         seconds=estimate.seconds + seconds,

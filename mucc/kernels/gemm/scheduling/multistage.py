@@ -2,7 +2,7 @@
 
 The kernel is `mucc/multistage.cuh`, for every target from Ampere on: a block computes one tile, its warps
 load operands through cp.async (or, where rows are aligned to 2 bytes only, through registers) and multiply
-with mma.sync, or for f32 without tensor cores. Here is what follows from a tile: warps, shared memory, time.
+with mma.sync, or for f32 without tensor cores. Here is what follows from a tile: warps and shared memory.
 Sources, below `cutlass/gemm/threadblock/`: `default_mma_core_{sm80,sm75,simt}.h`, `mma_base.h`.
 """
 
@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import (
-    GemmConfig,
-    Problem,
-    operand_bytes,
-)
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, operand_bytes
 
 MAINLOOP = "multistage"
 
@@ -32,22 +28,6 @@ registers, and without tensor cores more warps hide more."""
 
 INSTRUCTION_K = {"bf16": 16, "f16": 16, "tf32": 8, "tf32x3": 8, "f32": 1}
 """K of one multiplication: `mma.sync.m16n8k16` and `m16n8k8`, or none."""
-
-SHARED_BANDWIDTH = 128
-"""Bytes that a multiprocessor reads from shared memory per cycle: 32 banks of 4 bytes."""
-
-LATENCY = 3000
-"""Cycles of a tile that no other work of its block hides: filling the pipeline, the epilogue."""
-
-EXPOSED = 0.2
-"""Of what does not bind a tile, the part that no other work hides."""
-
-SPLITTING = 0.35
-"""Of the rate of mma.sync, what tf32x3 reaches beside splitting each operand that a thread has loaded: 28 to
-40 TFLOP/s, measured on an H200."""
-
-LOADS_PER_CYCLE = 16
-"""Elements per cycle that a multiprocessor loads through registers one by one: 32 lanes in two cycles."""
 
 
 def warp_tile(compute: str, tile: tuple[int, int, int]) -> tuple[int, int] | None:
@@ -81,7 +61,11 @@ def depths(compute: str) -> tuple[int, ...]:
 
 def least_side(config: GemmConfig, k_major: bool) -> int:
     """The least M or N of a tile: 128 bytes for tensor cores where rows of the operand lie along it."""
-    return SIDES[0] if k_major or config.compute == "f32" else max(SIDES[0], 128 // config.element_bytes)
+    return (
+        SIDES[0]
+        if k_major or config.problem.compute == "f32"
+        else max(SIDES[0], 128 // config.problem.element_bytes)
+    )
 
 
 MOST_COPIES = 64
@@ -90,26 +74,27 @@ MOST_COPIES = 64
 
 def copies(config: GemmConfig) -> int:
     """How many copies of an operand a thread has in a stage, of the one that has more."""
-    warp = warp_tile(config.compute, config.tile)
+    problem = config.problem
+    warp = warp_tile(problem.compute, config.schedule.tile)
     assert warp is not None
-    m, n, k = config.tile
+    m, n, k = config.schedule.tile
     threads = 32 * (m // warp[0]) * (n // warp[1])
-    single = config.compute == "f32"
-    bytes = [config.element_bytes if single else granule for granule in config.granules[:2]]
+    single = problem.compute == "f32"
+    bytes = [problem.element_bytes if single else operand.granule for operand in problem.operands]
     return (
-        max(side * k * config.element_bytes // size for side, size in zip((m, n), bytes, strict=True))
+        max(side * k * problem.element_bytes // size for side, size in zip((m, n), bytes, strict=True))
         // threads
     )
 
 
 def through_registers(config: GemmConfig) -> bool:
     """Whether operands are too unaligned for cp.async, which copies 4 bytes at least."""
-    return min(config.granules.a, config.granules.b) < 4
+    return min(config.problem.a.granule, config.problem.b.granule) < 4
 
 
 def least_stages(config: GemmConfig) -> int:
     """Two, but of tf32 three: CUTLASS's mainloop of two stages would multiply its operands in f16."""
-    return 3 if config.compute in ("tf32", "tf32x3") else 2
+    return 3 if config.problem.compute in ("tf32", "tf32x3") else 2
 
 
 # Shared memory
@@ -128,24 +113,26 @@ class Buffer(NamedTuple):
 
 def operand_storage(config: GemmConfig, stages: int) -> int:
     """`MmaBase::SharedStorage` in bytes."""
-    m, n, k = config.tile
-    if config.compute == "f32" and stages == 2:
+    problem = config.problem
+    m, n, k = config.schedule.tile
+    if problem.compute == "f32" and stages == 2:
         # Elements are transposed on their way to shared memory: padding keeps them in different banks.
         padding = 32 // k
-        m, n = m + padding * config.a_k_major, n + padding * config.b_k_major
-    return (m + n) * k * stages * config.element_bytes
+        m, n = m + padding * problem.a.k_major, n + padding * problem.b.k_major
+    return (m + n) * k * stages * problem.element_bytes
 
 
 def buffer(config: GemmConfig, stages: int) -> Buffer:
     """What of the tile is in shared memory at a time: `mucc::multistage::Kernel::piece_lines`."""
-    m, n, _ = config.tile
-    warp = warp_tile(config.compute, config.tile)
+    problem = config.problem
+    m, n, _ = config.schedule.tile
+    warp = warp_tile(problem.compute, config.schedule.tile)
     assert warp is not None
-    columns = config.epilogue.destination_is_col_major
+    columns = problem.epilogue.destination_is_col_major
     side, along, whole = (n, m, warp[1]) if columns else (m, n, warp[0])
     pitch = along + (4 if columns else 8)
     least = 8 if columns else 16
-    if config.compute == "f32":
+    if problem.compute == "f32":
         # Lanes lie 4x8 with 4x4 results each; in two stages 8x4 where a warp is taller than wide.
         tall = stages == 2 and warp[0] > warp[1]
         least = 16 if tall is columns else 32
@@ -163,7 +150,7 @@ def smem_bytes(config: GemmConfig, stages: int) -> int:
 
 def max_stages(config: GemmConfig, capacity: int) -> int:
     """The most stages that fit into `capacity` bytes; operands that pass through registers have two."""
-    if warp_tile(config.compute, config.tile) is None or min(config.tile) < 1:
+    if warp_tile(config.problem.compute, config.schedule.tile) is None or min(config.schedule.tile) < 1:
         return 0
     stages = 2 if through_registers(config) else capacity // max(operand_storage(config, 1), 1)
     while stages and smem_bytes(config, stages) > capacity:
@@ -176,5 +163,5 @@ def max_stages(config: GemmConfig, capacity: int) -> int:
 
 def can(problem: Problem) -> bool:
     """Whether the family has a kernel for a problem, with some schedule."""
-    plain = problem.rights == 1 and not problem.grouped and not problem.sparse
+    plain = problem.rights == 1 and not problem.is_grouped and not problem.is_sparse
     return problem.compute in COMPUTES and plain

@@ -7,7 +7,6 @@ former hold.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from mucc.kernels.gemm.scheduling import multistage, rules
@@ -47,7 +46,7 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 
     Other mainloops are judged elsewhere.
     """
-    if config.mainloop != multistage.MAINLOOP:
+    if config.schedule.mainloop != multistage.MAINLOOP:
         return
     first = [*rules.launches(config, ()), *rules.pieces(config), *_single(limits, config, stages)]
     yield from first or _across(limits, config, stages)
@@ -55,7 +54,7 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
-    return rules.mended(config, stages, settings, (64, 64, multistage.depths(config.compute)[0]))
+    return rules.mended(config, stages, settings, (64, 64, multistage.depths(config.problem.compute)[0]))
 
 
 # Proposals
@@ -63,24 +62,24 @@ def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple
 
 def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
     return nearest_tiles(
-        config, stages, multistage.SIDES, multistage.SIDES, multistage.depths(config.compute)
+        config, stages, multistage.SIDES, multistage.SIDES, multistage.depths(config.problem.compute)
     )
 
 
 def _by_wgmma(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
     if limits.copy_extent:
-        yield Fix("cooperative", replace(config, mainloop="cooperative"), stages)
+        yield Fix("cooperative", config.having(mainloop="cooperative"), stages)
 
 
 def _no_cluster(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    yield Fix("1x1", replace(config, cluster=(1, 1)), stages)
+    yield Fix("1x1", config.having(cluster=(1, 1)), stages)
 
 
 def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
     """The same number of splits, then a whole K for every block."""
-    splits = min(max(config.splits, 1), limits.splits)
+    splits = min(max(config.schedule.splits, 1), limits.splits)
     if splits > 1:
-        mended = replace(config, scheduler="split_k", splits=splits, swizzle=1)
+        mended = config.having(scheduler="split_k", splits=splits, swizzle=1)
         yield Fix(f"split_k({splits})", mended, stages)
     yield from rules.nearest_swizzles(config, stages, limits)
 
@@ -89,9 +88,10 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
 
 
 def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    if config.compute not in multistage.COMPUTES or config.rights != 1 or config.grouped:
-        what = f"compute in {config.compute}" if config.rights == 1 else "multiply two right operands"
-        if config.grouped:
+    problem, schedule = config.problem, config.schedule
+    if problem.compute not in multistage.COMPUTES or problem.rights != 1 or problem.is_grouped:
+        what = f"compute in {problem.compute}" if problem.rights == 1 else "multiply two right operands"
+        if problem.is_grouped:
             what = "multiply groups of rows"
         yield Broken(
             "MU3020",
@@ -99,24 +99,24 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             f"the multistage mainloop does not {what}",
             (
                 "it multiplies one right operand in " + ", ".join(multistage.COMPUTES),
-                *_conversion(config.compute),
+                *_conversion(problem.compute),
             ),
             partial(_by_wgmma, limits=limits),
         )
         return
     yield from _tile(config)
-    if config.cluster != (1, 1):
+    if schedule.cluster != (1, 1):
         yield Broken(
             "MU3022",
             "cluster",
-            f"the multistage mainloop has no clusters, such as {config.cluster[0]}x{config.cluster[1]}",
+            f"the multistage mainloop has no clusters, such as {schedule.cluster[0]}x{schedule.cluster[1]}",
             ("its copies go from memory to one thread block",),
             _no_cluster,
         )
     yield from _scheduler(limits, config)
     least = multistage.least_stages(config)
     if stages is not None and stages < least:
-        note = f"CUTLASS has no {config.compute} mainloop of two stages"
+        note = f"CUTLASS has no {problem.compute} mainloop of two stages"
         yield from rules.enough_stages(stages, least, note)
     elif stages is not None and stages > 2 and multistage.through_registers(config):
         yield Broken(
@@ -129,10 +129,11 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 
 def _tile(config: GemmConfig) -> Iterator[Broken]:
-    m, n, k = config.tile
+    problem = config.problem
+    m, n, k = config.schedule.tile
     least = (
-        ("M", m, multistage.least_side(config, config.a_k_major), "A"),
-        ("N", n, multistage.least_side(config, config.b_k_major), "B"),
+        ("M", m, multistage.least_side(config, problem.a.k_major), "A"),
+        ("N", n, multistage.least_side(config, problem.b.k_major), "B"),
     )
     for name, size, smallest, operand in least:
         sides = [side for side in multistage.SIDES if side >= smallest]
@@ -149,19 +150,19 @@ def _tile(config: GemmConfig) -> Iterator[Broken]:
             _tiles,
         )
         return
-    if k not in (good := multistage.depths(config.compute)):
+    if k not in (good := multistage.depths(problem.compute)):
         yield Broken(
             "MU3021",
             "tile",
-            f"tile K = {k} is not {' or '.join(map(str, good))}, as {config.compute} needs",
+            f"tile K = {k} is not {' or '.join(map(str, good))}, as {problem.compute} needs",
             (
                 "without tensor cores, a stage has 8 elements of each row"
-                if config.compute == "f32"
+                if problem.compute == "f32"
                 else "a stage has rows of 64 or 128 bytes",
             ),
             _tiles,
         )
-    elif multistage.warp_tile(config.compute, config.tile) is None:
+    elif multistage.warp_tile(problem.compute, config.schedule.tile) is None:
         yield Broken(
             "MU3021",
             "tile",
@@ -172,12 +173,13 @@ def _tile(config: GemmConfig) -> Iterator[Broken]:
 
 
 def _scheduler(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
+    schedule = config.schedule
     fixes = partial(_schedulers, limits=limits)
-    if config.scheduler == "stream_k" and config.splits != 1:
+    if schedule.scheduler == "stream_k" and schedule.splits != 1:
         yield Broken(
             "MU3023",
             "scheduler",
-            f"stream_k of the multistage mainloop does not divide K into {config.splits} parts",
+            f"stream_k of the multistage mainloop does not divide K into {schedule.splits} parts",
             ("its blocks share all tiles evenly, wherever that cuts K; parts of one size are split_k's",),
             fixes,
         )
@@ -190,9 +192,10 @@ def _scheduler(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
 
 
 def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    problem = config.problem
     count = multistage.copies(config)
     if count > multistage.MOST_COPIES:
-        least = min(config.granules.a, config.granules.b)
+        least = min(problem.a.granule, problem.b.granule)
         yield Broken(
             "MU3025",
             "tile",
@@ -203,10 +206,11 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         return
     capacity = limits.shared_memory
     fitting = multistage.max_stages(config, capacity)
-    m, n, k = config.tile
+    m, n, k = config.schedule.tile
     stage = multistage.operand_storage(config, 1)
     notes = (
-        f"a stage takes {kilobytes(stage)}: {m}x{k} of A and {n}x{k} of B, {config.element_bytes} bytes each",
+        f"a stage takes {kilobytes(stage)}: {m}x{k} of A and {n}x{k} of B, "
+        f"{problem.element_bytes} bytes each",
         f"the tile needs {kilobytes(multistage.buffer(config, 2).bytes)} once it is computed",
     )
     least = multistage.least_stages(config)

@@ -7,7 +7,6 @@ is here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from math import log2
 from typing import NamedTuple
@@ -107,9 +106,9 @@ def _without(
 ) -> tuple[GemmConfig, int | None]:
     """Replace settings by harmless values; those that every target may leave out are left out."""
     if "pdl" in settings:
-        config = replace(config, pdl=False)
+        config = config.having(pdl=False)
     if "epilogue" in settings:
-        config = replace(config, epilogue_tile=None)
+        config = config.having(epilogue_tile=None)
     return mended(config, stages, settings)
 
 
@@ -122,13 +121,13 @@ def mended(
 ) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings; which tile is one, the kernel says."""
     if "cluster" in settings:
-        config = replace(config, cluster=cluster)
+        config = config.having(cluster=cluster)
     if "scheduler" in settings:
-        config = replace(config, scheduler="persistent", splits=1, swizzle=1)
+        config = config.having(scheduler="persistent", splits=1, swizzle=1)
     if "exchange" in settings:
         config = config.transposed
     if "tile" in settings:
-        config = replace(config, tile=tile)
+        config = config.having(tile=tile)
     return config, None if "stages" in settings else stages
 
 
@@ -143,23 +142,24 @@ def no_block_scales(target: str) -> Violation:
 
 def no_mainloop(target: str, does: str, config: GemmConfig, mainloops: Iterable[str], fixes: Fixes) -> Broken:
     """The mainloop is none of the target's, whose kernels all do something."""
-    message = f"{target} has no {config.mainloop} mainloop"
+    message = f"{target} has no {config.schedule.mainloop} mainloop"
     note = f"contractions of {target} {does}; its mainloops are {', '.join(mainloops)}"
     return Broken("MU3011", "mainloop", message, (note,), fixes)
 
 
 def no_format(multiply: str, config: GemmConfig, computes: Iterable[str], fixes: Fixes) -> Broken:
     """The mainloop does not compute in the format; `multiply` says what multiplies those that it has."""
-    message = f"the {config.mainloop} mainloop does not compute in {config.compute}"
+    message = f"the {config.schedule.mainloop} mainloop does not compute in {config.problem.compute}"
     return Broken("MU3020", "mainloop", message, (f"{multiply} {', '.join(computes)}",), fixes)
 
 
 def whole_steps(config: GemmConfig, instruction: str, fixes: Fixes) -> Iterator[Broken]:
     """A tile's K must be whole instructions of 32 bytes."""
-    k, step = config.tile[2], 32 // config.element_bytes
+    problem = config.problem
+    k, step = config.schedule.tile[2], 32 // problem.element_bytes
     if k < 1 or k % step:
-        note = f"a {instruction} instruction takes 32 bytes of K, {step} {config.compute} elements"
-        message = f"tile K = {k} is not a multiple of {step}, as {config.compute} needs"
+        note = f"a {instruction} instruction takes 32 bytes of K, {step} {problem.compute} elements"
+        message = f"tile K = {k} is not a multiple of {step}, as {problem.compute} needs"
         yield Broken("MU3003", "tile", message, (note,), fixes)
 
 
@@ -178,9 +178,10 @@ def powers_of_two(sizes: Iterable[int]) -> bool:
 
 def shared_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
     """The blocks of a cluster along M load equal parts of B."""
-    blocks, rows = config.cluster[0], 8 * config.cluster[0]
+    schedule = config.schedule
+    blocks, rows = schedule.cluster[0], 8 * schedule.cluster[0]
     if config.columns % rows:
-        message = f"a cluster of {blocks} blocks along M cannot share tile N = {config.tile[1]}"
+        message = f"a cluster of {blocks} blocks along M cannot share tile N = {schedule.tile[1]}"
         note = f"each block loads an equal part of B, in groups of 8: N must be a multiple of {rows}"
         yield Broken("MU3009", "cluster", message, (note,), fixes)
 
@@ -191,8 +192,13 @@ def exchanged_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
     Sm90RowReduction of CUTLASS 4.2 has threads exchange halves of their columns, which it divides by 64. What
     remains lands in other columns; tiles below 64 are added up in another way.
     """
-    columns = config.tile[1]
-    if config.epilogue.row_reductions and config.rights == 1 and columns >= 64 and columns % 64:
+    columns = config.schedule.tile[1]
+    if (
+        config.problem.epilogue.row_reductions
+        and config.problem.rights == 1
+        and columns >= 64
+        and columns % 64
+    ):
         message = f"CUTLASS reduces the rows of a tile with N = {columns} into the wrong columns"
         note = "it does so right where N is below 64 or a multiple of 64"
         yield Broken("MU3018", "tile", message, (note,), fixes)
@@ -200,16 +206,18 @@ def exchanged_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
 
 def swizzles(limits: Limits, config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
     """The scheduler must have the swizzle."""
-    if config.swizzle not in limits.swizzles:
-        message = f"swizzle {config.swizzle} is none of {', '.join(map(str, limits.swizzles))}"
+    if config.schedule.swizzle not in limits.swizzles:
+        message = f"swizzle {config.schedule.swizzle} is none of {', '.join(map(str, limits.swizzles))}"
         note = "the scheduler walks blocks of tiles whose side is a power of two"
         yield Broken("MU3012", "scheduler", message, (note,), fixes)
 
 
 def parts_of_k(limits: Limits, config: GemmConfig, fixes: Fixes, note: str | None = None) -> Iterator[Broken]:
     """K is divided into at most one part for each multiprocessor; `note` says why otherwise."""
-    if not 1 <= config.splits <= limits.splits:
-        message = f"K cannot be divided into {config.splits} parts: 1 to {limits.splits} are possible"
+    if not 1 <= config.schedule.splits <= limits.splits:
+        message = (
+            f"K cannot be divided into {config.schedule.splits} parts: 1 to {limits.splits} are possible"
+        )
         usual = f"the scheduler uses at most one part per multiprocessor, and there are {limits.splits}"
         yield Broken("MU3013", "scheduler", message, (note or usual,), fixes)
 
@@ -226,7 +234,7 @@ def too_large(
     config: GemmConfig, least: int, used: int, capacity: int, notes: tuple[str, ...], fixes: Fixes
 ) -> Broken:
     """Not even the least number of stages fits into shared memory: `used` and `capacity` are in bytes."""
-    tile = "x".join(map(str, config.tile))
+    tile = "x".join(map(str, config.schedule.tile))
     message = (
         f"tile {tile} does not fit: {least} stages take {kilobytes(used)} of {kilobytes(capacity)} "
         "of shared memory"
@@ -242,38 +250,44 @@ def too_many_stages(stages: int, fitting: int, capacity: int, notes: tuple[str, 
 
 def launches(config: GemmConfig, mainloops: Iterable[str]) -> Iterator[Broken]:
     """Programmatic dependent launch is for kernels that wait before they read anything."""
-
-    def off(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-        yield Fix("off", replace(config, pdl=False), stages)
-
-    if config.pdl and (config.mainloop not in mainloops or config.grouped):
-        subject = "a grouped contraction" if config.grouped else f"the {config.mainloop} mainloop"
-        message = f"{subject} cannot start before the kernel before it has ended"
+    problem, schedule = config.problem, config.schedule
+    if not schedule.pdl:
+        return
+    if schedule.mainloop not in mainloops or problem.is_grouped:
+        message = f"{_subject(config)} cannot start before the kernel before it has ended"
         note = "only kernels that load by TMA wait for that kernel before they read"
-        yield Broken("MU3073", "pdl", message, (note,), off)
-    elif config.pdl and config.epilogue.scalars:
+    elif problem.epilogue.scalars:
         message = "the epilogue reads a number from memory before it waits for the kernel before it"
         note = "CUTLASS fetches numbers as a kernel starts; a number passed by value is in no memory"
-        yield Broken("MU3073", "pdl", message, (note,), off)
-    elif config.pdl and config.scheduler != "persistent":
-        message = (
-            f"a kernel with a {config.scheduler} scheduler cannot start before the kernel before it has ended"
-        )
+    elif schedule.scheduler != "persistent":
+        kernel = f"a kernel with a {schedule.scheduler} scheduler"
+        message = f"{kernel} cannot start before the kernel before it has ended"
         note = "the counters by which its blocks share tiles are cleared between the two kernels"
-        yield Broken("MU3073", "pdl", message, (note,), off)
+    else:
+        return
+    yield Broken("MU3073", "pdl", message, (note,), _no_pdl)
+
+
+def _no_pdl(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    yield Fix("off", config.having(pdl=False), stages)
 
 
 def pieces(config: GemmConfig) -> Iterator[Broken]:
     """Only epilogues of CUTLASS that store by TMA work on pieces of a tile that can be chosen."""
-
-    def automatic(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-        yield Fix("auto", replace(config, epilogue_tile=None), stages)
-
-    if config.epilogue_tile is not None:
-        subject = "a grouped contraction" if config.grouped else f"the {config.mainloop} mainloop"
-        message = f"the epilogue tile of {subject} cannot be chosen"
+    if config.schedule.epilogue_tile is not None:
+        message = f"the epilogue tile of {_subject(config)} cannot be chosen"
         note = "only the epilogues of sm_90a that store by TMA work on pieces of any width"
-        yield Broken("MU3074", "epilogue", message, (note,), automatic)
+        yield Broken("MU3074", "epilogue", message, (note,), _automatic_pieces)
+
+
+def _automatic_pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
+    yield Fix("auto", config.having(epilogue_tile=None), stages)
+
+
+def _subject(config: GemmConfig) -> str:
+    return (
+        "a grouped contraction" if config.problem.is_grouped else f"the {config.schedule.mainloop} mainloop"
+    )
 
 
 def without_tma(config: GemmConfig, stages: int | None) -> list[Violation]:
@@ -295,29 +309,29 @@ def nearest_tiles(
     """Tiles, the closest to the present one first; of equally close ones the smaller."""
 
     def distance(tile: tuple[int, int, int]) -> tuple[float, int]:
-        steps = sum(abs(log2(x / max(x0, 1))) for x, x0 in zip(tile, config.tile, strict=True))
+        steps = sum(abs(log2(x / max(x0, 1))) for x, x0 in zip(tile, config.schedule.tile, strict=True))
         return steps, tile[0] * tile[1] * tile[2]
 
-    m, n, k = (max(extent, 1) for extent in config.tile)
+    m, n, k = (max(extent, 1) for extent in config.schedule.tile)
     tiles = ((x, y, z) for x in {*rows, m} for y in {*columns, n} for z in {*depths, k})
     for tile in sorted(tiles, key=distance):
-        yield Fix(f"{tile[0]}x{tile[1]}x{tile[2]}", replace(config, tile=tile), stages)
+        yield Fix(f"{tile[0]}x{tile[1]}x{tile[2]}", config.having(tile=tile), stages)
 
 
 def nearest_clusters(
     config: GemmConfig, stages: int | None, clusters: Iterable[tuple[int, int]]
 ) -> Iterator[Fix]:
     """Clusters, the closest to the present one first."""
-    m, n = config.cluster
+    m, n = config.schedule.cluster
     for cluster in sorted(clusters, key=lambda c: (abs(c[0] - m) + abs(c[1] - n), c[0] * c[1])):
-        yield Fix(f"{cluster[0]}x{cluster[1]}", replace(config, cluster=cluster), stages)
+        yield Fix(f"{cluster[0]}x{cluster[1]}", config.having(cluster=cluster), stages)
 
 
 def nearest_swizzles(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
     """Persistent schedulers, the one with the closest swizzle first."""
-    for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.swizzle), s)):
+    for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.schedule.swizzle), s)):
         text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
-        yield Fix(text, replace(config, scheduler="persistent", splits=1, swizzle=swizzle), stages)
+        yield Fix(text, config.having(scheduler="persistent", splits=1, swizzle=swizzle), stages)
 
 
 def stage_counts(config: GemmConfig, stages: int | None, most: int) -> Iterator[Fix]:

@@ -19,13 +19,13 @@ from mucc.kernels.gemm.scheduling.base import Family
 from mucc.kernels.gemm.scheduling.config import (
     Estimate,
     GemmConfig,
-    Mixed,
     Problem,
     Schedule,
     Violation,
     operand_bytes,
 )
 from mucc.kernels.gemm.scheduling.cost import epilogue_bytes, with_gather
+from mucc.kernels.gemm.scheduling.operand import Narrow
 from mucc.target.facts import Device, Facts
 
 MAINLOOP = "skinny"
@@ -104,16 +104,17 @@ class Form(NamedTuple):
 
 def form_of(config: GemmConfig) -> Form:
     """The kernel's own view of a configuration."""
-    m, n, k = config.tile
-    weights_first = weights_are_a(config.tile)
+    problem = config.problem
+    m, n, k = config.schedule.tile
+    weights_first = weights_are_a(config.schedule.tile)
     return Form(
         min(m, n),
         max(m, n),
         k,
-        config.a_k_major if weights_first else config.b_k_major,
-        config.element_bytes,
-        config.compute == "f32",
-        config.mixed.bits if config.mixed else 0,
+        problem.a.k_major if weights_first else problem.b.k_major,
+        problem.element_bytes,
+        problem.compute == "f32",
+        problem.narrow.bits if problem.narrow else 0,
     )
 
 
@@ -131,7 +132,7 @@ def smem_bytes(config: GemmConfig, stages: int) -> int:
 
 def max_stages(facts: Facts, config: GemmConfig) -> int:
     """Stages of `auto`: as many as let two blocks share a multiprocessor, at least 2 and at most 4."""
-    sharing = form_of(config).blocks if config.mixed else 2
+    sharing = form_of(config).blocks if config.problem.narrow else 2
     half = min(facts.multiprocessor.shared_memory // sharing - 1024, facts.limits.shared_memory)
     return next((s for s in (4, 3) if smem_bytes(config, s) <= half), 2)
 
@@ -141,21 +142,22 @@ def max_stages(facts: Facts, config: GemmConfig) -> int:
 
 def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: bool) -> list[Violation]:
     """Every rule that a configuration breaks; `clusters` says whether the target has them."""
-    if config.compute not in COMPUTE:
+    problem = config.problem
+    if problem.compute not in COMPUTE:
         words = ", ".join(COMPUTE)
-        message = f"the skinny mainloop does not multiply in {config.compute}"
+        message = f"the skinny mainloop does not multiply in {problem.compute}"
         return [Violation("MU3057", "mainloop", message, (f"it multiplies in {words}",))]
-    if config.element_bytes == 1 and not (config.a_k_major and config.b_k_major):
+    if problem.element_bytes == 1 and not (problem.a.k_major and problem.b.k_major):
         message = "the skinny mainloop takes operands of 8 bits along K only"
         return [Violation("MU3057", "mainloop", message, ("an mma.sync takes neighbours along K in a word",))]
-    if config.mixed is not None and (found := _mixed(config, config.mixed)):
+    if problem.narrow is not None and (found := _converted(config, problem.narrow)):
         return [found]
-    if config.rights != 1:
+    if problem.rights != 1:
         message = "the skinny mainloop multiplies with one right operand, not two"
         note = "each product is a kernel of its own where `stage` names one of them"
         return [Violation("MU3059", "mainloop", message, (note,))]
     found = list(_tile(facts, config, stages))
-    if config.cluster != (1, 1):
+    if config.schedule.cluster != (1, 1):
         note = "blocks that divide K form a cluster by themselves: split_k(n) says how many"
         message = "the skinny mainloop takes no cluster"
         found.append(Violation("MU3054", "cluster", message, (note,), "1x1"))
@@ -167,25 +169,27 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
     return found + rules.without_tma(config, stages)
 
 
-def _mixed(config: GemmConfig, mixed: Mixed) -> Violation | None:
+def _converted(config: GemmConfig, narrow: Narrow) -> Violation | None:
     """What is wrong with an operand that is converted: it is the large one, in groups of what a lane has."""
-    if weights_are_a(config.tile) != mixed.first:
-        *sides, k = config.tile
+    is_first = config.problem.a.narrow is not None
+    if weights_are_a(config.schedule.tile) != is_first:
+        *sides, k = config.schedule.tile
         short, long = sorted(sides) if sides[0] != sides[1] else (16, 64)
-        fix = f"{long}x{short}x{k}" if mixed.first else f"{short}x{long}x{k}"
+        fix = f"{long}x{short}x{k}" if is_first else f"{short}x{long}x{k}"
         note = "the tile's longer side is that of the weights, which the kernel converts"
         return Violation("MU3134", "tile", "the narrow operand is not the large one", (note,), fix)
-    lane = 128 // mixed.bits
-    if mixed.group and mixed.group % lane and lane % mixed.group:
-        message = f"groups of {mixed.group} do not suit the {lane} elements along K that a lane has"
+    lane = 128 // narrow.bits
+    if narrow.group and narrow.group % lane and lane % narrow.group:
+        message = f"groups of {narrow.group} do not suit the {lane} elements along K that a lane has"
         return Violation("MU3130", "mainloop", message, ("a lane copies 16 bytes of weights",), "cooperative")
     return None
 
 
 def _tile(facts: Facts, config: GemmConfig, stages: int | None) -> Iterator[Violation]:
+    problem = config.problem
     form = form_of(config)
     fix = _legal_tile(facts, config, stages)
-    allowed = FEW.get(config.compute, FEW_TENSOR)
+    allowed = FEW.get(problem.compute, FEW_TENSOR)
     if form.few not in allowed:
         words = ", ".join(map(str, allowed))
         message = f"the short side of a skinny tile is {form.few}, but must be one of {words}"
@@ -195,7 +199,9 @@ def _tile(facts: Facts, config: GemmConfig, stages: int | None) -> Iterator[Viol
     if form.many % form.rows:
         lies = "along K" if form.along_k else "across K"
         message = f"the long side of a skinny tile is {form.many}, which is not a multiple of {form.rows}"
-        note = f"a warp covers {form.rows} rows of weights that lie {lies}, {config.element_bytes} bytes each"
+        note = (
+            f"a warp covers {form.rows} rows of weights that lie {lies}, {problem.element_bytes} bytes each"
+        )
         yield Violation("MU3051", "tile", message, (note,), fix)
         return
     if form.step < 1 or form.step % form.depth:
@@ -218,19 +224,20 @@ def _tile(facts: Facts, config: GemmConfig, stages: int | None) -> Iterator[Viol
 
 
 def _scheduler(config: GemmConfig, clusters: bool) -> Iterator[Violation]:
-    if config.scheduler == "stream_k" or config.swizzle != 1:
-        what = "stream_k" if config.scheduler == "stream_k" else f"swizzle {config.swizzle}"
+    schedule = config.schedule
+    if schedule.scheduler == "stream_k" or schedule.swizzle != 1:
+        what = "stream_k" if schedule.scheduler == "stream_k" else f"swizzle {schedule.swizzle}"
         message = f"the skinny mainloop takes no {what}"
         notes = ("it has a block for each tile, or with split_k(n) several that divide K",)
         yield Violation("MU3055", "scheduler", message, notes, "persistent")
-    elif config.scheduler == "split_k" and config.splits > 1 and not clusters:
+    elif schedule.scheduler == "split_k" and schedule.splits > 1 and not clusters:
         note = "blocks add up their parts through a cluster's shared memory"
         message = "this target has no clusters: its skinny kernels do not divide K between blocks"
         yield Violation("MU3055", "scheduler", message, (note,), "persistent")
-    elif config.scheduler == "split_k" and config.splits not in SPLITS:
-        message = f"the skinny mainloop cannot divide K into {config.splits} parts"
+    elif schedule.scheduler == "split_k" and schedule.splits not in SPLITS:
+        message = f"the skinny mainloop cannot divide K into {schedule.splits} parts"
         note = f"the blocks of a tile form a cluster; it has {', '.join(map(str, SPLITS))} of them"
-        yield Violation("MU3055", "scheduler", message, (note,), f"split_k({_nearest(config.splits)})")
+        yield Violation("MU3055", "scheduler", message, (note,), f"split_k({_nearest(schedule.splits)})")
 
 
 def _nearest(splits: int) -> int:
@@ -241,9 +248,9 @@ def _legal_tile(facts: Facts, config: GemmConfig, stages: int | None) -> str:
     """The best tile of the same roles; that fits, unless so many stages of none do."""
     form = form_of(config)
     stages = min(max(stages or 2, 2), MOST_STAGES)
-    few = _few(config.compute, form.few)
-    tiles = list(_tiles(form._replace(few=few), weights_are_a(config.tile)))
-    fitting = (t for t in tiles if smem_bytes(replace(config, tile=t), stages) <= facts.limits.shared_memory)
+    few = _few(config.problem.compute, form.few)
+    tiles = list(_tiles(form._replace(few=few), weights_are_a(config.schedule.tile)))
+    fitting = (t for t in tiles if smem_bytes(config.having(tile=t), stages) <= facts.limits.shared_memory)
     return "x".join(map(str, next(fitting, tiles[0])))
 
 
@@ -288,17 +295,17 @@ class Skinny(Family):
         m, n = problem.m, problem.n
         told = pinned.get("mainloop") == MAINLOOP
         # Kernels that convert weights are for those who ask for them: no figures say when they are faster.
-        suited = problem.mixed is None and not problem.sparse and problem.compute in COMPUTE
-        other = not suited or problem.rights != 1 or problem.grouped
+        suited = problem.narrow is None and not problem.is_sparse and problem.compute in COMPUTE
+        other = not suited or problem.rights != 1 or problem.is_grouped
         if not told and (other or min(m or LONG, n or LONG) > SHORT):
             return
         exchanged = n is not None and (m is None or n < m)
-        if problem.mixed is not None:
-            exchanged = problem.mixed.first
+        if problem.narrow is not None:
+            exchanged = problem.a.narrow is not None
         few = _few(problem.compute, (n if exchanged else m) or UNKNOWN)
         element = operand_bytes(problem.compute)
-        along_k = problem.a_k_major if exchanged else problem.b_k_major
-        bits = problem.mixed.bits if problem.mixed else 0
+        along_k = problem.a.k_major if exchanged else problem.b.k_major
+        bits = problem.narrow.bits if problem.narrow else 0
         form = Form(few, 0, 0, along_k, element, problem.compute == "f32", bits)
         for tile in _tiles(form, exchanged):
             yield replace(Schedule(tile, mainloop=MAINLOOP), **pinned)

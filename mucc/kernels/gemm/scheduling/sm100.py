@@ -17,7 +17,7 @@ class Sm100(GemmTarget):
     def refusal(self, config: GemmConfig) -> Violation | None:
         from mucc.kernels.gemm.scheduling import rules
 
-        return rules.no_block_scales(self.name) if config.blocks is not None else None
+        return rules.no_block_scales(self.name) if config.problem.blocks is not None else None
 
     @property
     def families(self) -> tuple[Family, ...]:

@@ -27,9 +27,9 @@ FIXED = 512
 
 def epilogue_tile(config: GemmConfig) -> tuple[int, int]:
     """Rows and columns that the epilogue handles at a time; a pair's with 64 rows are in two halves."""
-    m, n, _ = config.tile
-    source, destination = config.epilogue.source, staged_bytes(config)
-    halves = 2 if config.mainloop == PAIR and m == 64 else 1
+    m, n, _ = config.schedule.tile
+    source, destination = config.problem.epilogue.source, staged_bytes(config)
+    halves = 2 if config.schedule.mainloop == PAIR and m == 64 else 1
     widest = max(source or 0, destination)
     if source is None:
         columns = 4096 // m
@@ -40,38 +40,38 @@ def epilogue_tile(config: GemmConfig) -> tuple[int, int]:
     else:
         columns = 64
     narrowest = min(source or 4, destination)
-    least = 8 if config.epilogue.destination_is_col_major else 16 // narrowest
+    least = 8 if config.problem.epilogue.destination_is_col_major else 16 // narrowest
     return m, min(n, max(columns, least * halves))
 
 
 def epilogue_stages(config: GemmConfig) -> tuple[int, int]:
     """Pipeline stages for loading C (and auxiliary loads), and for storing D (and auxiliary stores)."""
-    m, n, _ = config.tile
+    m, n, _ = config.schedule.tile
     rows, columns = epilogue_tile(config)
     tiles = (m // rows) * -(-n // columns)
     stages_d = min(tiles, 2)
     stages_c = min(tiles, 4)
-    return (stages_c if config.epilogue.source == 1 else max(stages_c, stages_d + 1)), stages_d
+    return (stages_c if config.problem.epilogue.source == 1 else max(stages_c, stages_d + 1)), stages_d
 
 
 @cache
 def epilogue_bytes(config: GemmConfig) -> int:
     """The buffers of C, D and the visitor nodes."""
-    epilogue = config.epilogue
+    epilogue = config.problem.epilogue
     rows, columns = epilogue_tile(config)
     stages_c, stages_d = epilogue_stages(config)
     loads = [x for x in (epilogue.source, *epilogue.aux_loads) if x]
     stores = [staged_bytes(config), *epilogue.aux_stores]
     total = sum(round_up(rows * columns * x * stages_c, ALIGNMENT) for x in loads)
     total += sum(round_up(rows * columns * x * stages_d, ALIGNMENT) for x in stores)
-    return total + sum(round_up(config.tile[1] * x, 16) for x in epilogue.row_broadcasts)
+    return total + sum(round_up(config.schedule.tile[1] * x, 16) for x in epilogue.row_broadcasts)
 
 
 def stage_bytes(config: GemmConfig) -> int:
     """Bytes that one more pipeline stage takes, barriers included. Of a pair, each block keeps half of B."""
-    m, n, k = config.tile
-    columns = n // 2 if config.mainloop == PAIR else n
-    return (m + columns) * k * config.element_bytes + 2 * BARRIER
+    m, n, k = config.schedule.tile
+    columns = n // 2 if config.schedule.mainloop == PAIR else n
+    return (m + columns) * k * config.problem.element_bytes + 2 * BARRIER
 
 
 def kernel_storage(config: GemmConfig, stages: int) -> int:

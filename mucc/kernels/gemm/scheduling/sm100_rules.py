@@ -8,7 +8,6 @@ tried once the former hold.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from mucc.kernels.gemm.scheduling import rules
@@ -46,9 +45,9 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
     if "mainloop" in settings:
-        config = replace(config, mainloop=memory.PAIR if config.cluster[0] % 2 == 0 else "one_sm")
-    cluster = (2, 1) if config.mainloop == memory.PAIR else (1, 1)
-    return rules.mended(config, stages, settings, (128, 128, 128 // config.element_bytes), cluster)
+        config = config.having(mainloop=memory.PAIR if config.schedule.cluster[0] % 2 == 0 else "one_sm")
+    cluster = (2, 1) if config.schedule.mainloop == memory.PAIR else (1, 1)
+    return rules.mended(config, stages, settings, (128, 128, 128 // config.problem.element_bytes), cluster)
 
 
 # Proposals
@@ -59,35 +58,37 @@ _clusters = partial(nearest_clusters, clusters=CLUSTERS)
 
 
 def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    for mainloop in MAINLOOPS if config.cluster[0] % 2 else MAINLOOPS[::-1]:
-        yield Fix(mainloop, replace(config, mainloop=mainloop), stages)
+    for mainloop in MAINLOOPS if config.schedule.cluster[0] % 2 else MAINLOOPS[::-1]:
+        yield Fix(mainloop, config.having(mainloop=mainloop), stages)
 
 
 def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
     """The same scheduler with numbers that it takes, then a plain one."""
-    splits = min(max(config.splits, 1), limits.splits)
-    if config.scheduler == "split_k":
-        yield Fix(f"split_k({splits})", replace(config, splits=splits), stages)
-    if config.scheduler == "stream_k":
-        yield Fix(f"stream_k(splits={splits})", replace(config, splits=splits), stages)
-    plain = replace(config, scheduler="persistent", splits=1)
-    swizzle = max((s for s in limits.swizzles if s <= config.swizzle), default=1)
-    yield Fix(f"persistent(swizzle={swizzle})", replace(plain, swizzle=swizzle), stages)
+    schedule = config.schedule
+    splits = min(max(schedule.splits, 1), limits.splits)
+    if schedule.scheduler == "split_k":
+        yield Fix(f"split_k({splits})", config.having(splits=splits), stages)
+    if schedule.scheduler == "stream_k":
+        yield Fix(f"stream_k(splits={splits})", config.having(splits=splits), stages)
+    plain = config.having(scheduler="persistent", splits=1)
+    swizzle = max((s for s in limits.swizzles if s <= schedule.swizzle), default=1)
+    yield Fix(f"persistent(swizzle={swizzle})", plain.having(swizzle=swizzle), stages)
 
 
 # Rules on single settings
 
 
 def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    if config.mainloop not in MAINLOOPS:
+    schedule = config.schedule
+    if schedule.mainloop not in MAINLOOPS:
         yield rules.no_mainloop("sm_100a", "multiply by tcgen05", config, MAINLOOPS, _mainloops)
-    if config.compute not in COMPUTES:
+    if config.problem.compute not in COMPUTES:
         yield rules.no_format("its matrix instructions multiply", config, COMPUTES, _mainloops)
     yield from rules.launches(config, MAINLOOPS)
     yield from rules.pieces(config)
     yield from _tile(limits, config)
-    m, n = config.cluster
-    if not rules.powers_of_two(config.cluster) or m * n > limits.cluster_blocks:
+    m, n = schedule.cluster
+    if not rules.powers_of_two(schedule.cluster) or m * n > limits.cluster_blocks:
         most = limits.cluster_blocks
         note = f"extents are powers of two, and {most} blocks launch on every card"
         yield Broken("MU3008", "cluster", f"a cluster of {m}x{n} is not possible", (note,), _clusters)
@@ -98,13 +99,16 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 
 def _tile(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
-    m, n, k = config.tile
+    schedule = config.schedule
+    m, n, k = schedule.tile
     if m not in TILE_M:
         note = "a matrix instruction computes 64 or 128 rows for each block"
         yield Broken("MU3001", "tile", f"tile M = {m} is neither 64 nor 128", (note,), _tiles)
-    columns = 32 if config.mainloop == memory.PAIR else 16
+    columns = 32 if schedule.mainloop == memory.PAIR else 16
     if n < 1 or n % columns:
-        note = f"a matrix instruction of the {config.mainloop} mainloop computes columns {columns} at a time"
+        note = (
+            f"a matrix instruction of the {schedule.mainloop} mainloop computes columns {columns} at a time"
+        )
         yield Broken("MU3002", "tile", f"tile N = {n} is not a multiple of {columns}", (note,), _tiles)
     if n > limits.tensor_columns // 2:
         note = f"tensor memory has {limits.tensor_columns} columns, and two tiles must fit"
@@ -117,8 +121,8 @@ def _tile(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
 
 
 def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    blocks = config.cluster[0]
-    if config.mainloop == memory.PAIR and blocks % 2:
+    blocks = config.schedule.cluster[0]
+    if config.schedule.mainloop == memory.PAIR and blocks % 2:
         yield Broken(
             "MU3071",
             "cluster",
@@ -143,7 +147,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 def _epilogue(config: GemmConfig) -> Iterator[Broken]:
     """The epilogue's pieces must divide the tile."""
-    n, (rows, columns) = config.tile[1], memory.epilogue_tile(config)
+    n, (rows, columns) = config.schedule.tile[1], memory.epilogue_tile(config)
     if n % columns:
         message = f"tile N = {n} is not a multiple of the {columns} columns that the epilogue works on"
         note = f"the epilogue works on {rows}x{columns} elements at a time"

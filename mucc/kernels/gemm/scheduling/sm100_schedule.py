@@ -36,7 +36,7 @@ class Sm100Tma(TmaFamily):
 
     def proposals(self, facts: Facts, problem: Problem, pinned: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every shape with both depths, in pairs of blocks where those multiply together."""
-        suited = problem.granules.wide and problem.compute in rules.COMPUTES
+        suited = problem.wide and problem.compute in rules.COMPUTES
         if not suited and multistage.can(problem) and pinned.get("mainloop") not in self.mainloops:
             return
         element = operand_bytes(problem.compute)
@@ -53,13 +53,13 @@ class Sm100Tma(TmaFamily):
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
         """Waves of tiles, each bound by the tensor cores or by loads from L2."""
         config = problem.config(schedule)
-        m, n, k = (max(x, 1) for x in config.tile)
+        m, n, k = (max(x, 1) for x in config.schedule.tile)
         sm = facts.multiprocessor
         # One block's instruction with 128 rows and few columns, or with 64 rows, leaves tensor cores idle.
-        rate = sm.flops_per_cycle(config.compute) if config.compute in rules.COMPUTES else 1
+        rate = sm.flops_per_cycle(config.problem.compute) if config.problem.compute in rules.COMPUTES else 1
         math = 2 * 128 * max(n, 128) / rate
-        cluster_m, cluster_n = (max(x, 1) for x in config.cluster)
-        load = (m / cluster_n + n / cluster_m) * config.element_bytes / sm.l2_bytes_per_cycle
+        cluster_m, cluster_n = (max(x, 1) for x in config.schedule.cluster)
+        load = (m / cluster_n + n / cluster_m) * config.problem.element_bytes / sm.l2_bytes_per_cycle
         extents = Extents.of(problem)
         depth = ceil(extents.k / k) * k
         waves = _tiles(problem, schedule) / device.multiprocessors
@@ -71,7 +71,7 @@ class Sm100Tma(TmaFamily):
             "fill": rounds * LATENCY * (2 if shallow else 1) / clock,
         }
         limit = "math" if math >= load else "L2"
-        moved = extents.moved(config.element_bytes, config.epilogue)
+        moved = extents.moved(config.problem.element_bytes, config.problem.epilogue)
         return Estimate.of(parts, limit, waves, rounds, device.multiprocessors, extents.flops, moved)
 
 

@@ -12,15 +12,16 @@ class Sm80(GemmTarget):
     """sm_80, sm_89, sm_120a: cp.async and mma.sync. What tells them apart is in their data files."""
 
     def refusal(self, config: GemmConfig) -> Violation | None:
+        problem = config.problem
         from mucc.kernels.gemm.scheduling import multistage_rules, rules
 
         computes = self.facts.multiprocessor.computes
-        if config.compute not in computes:
-            return multistage_rules.no_format(self.name, config.compute, computes)
-        if config.blocks is not None:
+        if problem.compute not in computes:
+            return multistage_rules.no_format(self.name, problem.compute, computes)
+        if problem.blocks is not None:
             return rules.no_block_scales(self.name)
-        if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
-            return multistage_rules.no_mainloop(self.name, config.mainloop)
+        if config.schedule.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
+            return multistage_rules.no_mainloop(self.name, config.schedule.mainloop)
         return None
 
     @property

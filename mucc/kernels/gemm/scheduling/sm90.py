@@ -18,30 +18,32 @@ class Sm90(GemmTarget):
     """sm_90a: TMA copies, wgmma, thread block clusters."""
 
     def refusal(self, config: GemmConfig) -> Violation | None:
+        schedule = config.schedule
         from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP
         from mucc.kernels.gemm.scheduling.sm90_rules import BLOCK_MAINLOOPS, MAINLOOPS
 
-        if config.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP, MAINLOOP):
+        if schedule.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP, MAINLOOP):
             return None
-        if config.mixed is not None and config.mainloop != skinny.MAINLOOP:
-            message = f"the {config.mainloop} mainloop does not convert weights"
+        if config.problem.narrow is not None and schedule.mainloop != skinny.MAINLOOP:
+            message = f"the {schedule.mainloop} mainloop does not convert weights"
             return Violation("MU3130", "mainloop", message, (_CONVERTS,), fix=MAINLOOPS[0])
-        if config.blocks is None:
+        if config.problem.blocks is None:
             return None
-        message = f"the {config.mainloop} mainloop takes no block scales"
+        message = f"the {schedule.mainloop} mainloop takes no block scales"
         return Violation("MU3034", "mainloop", message, fix=BLOCK_MAINLOOPS[0])
 
     def splits(self, config: GemmConfig) -> bool:
         from mucc.kernels.gemm.scheduling.sm90_rules import MAINLOOPS, SPLIT
 
-        return config.compute in SPLIT and config.mainloop in MAINLOOPS
+        return config.problem.compute in SPLIT and config.schedule.mainloop in MAINLOOPS
 
     def pads(self, config: GemmConfig) -> bool:
+        problem = config.problem
         from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP
         from mucc.kernels.gemm.scheduling.sm90_rules import MAINLOOPS
 
-        plain = not config.sparse and config.mixed is None
-        return plain and not config.granules.wide and config.mainloop in (*MAINLOOPS, MAINLOOP)
+        plain = not problem.is_sparse and problem.narrow is None
+        return plain and not problem.wide and config.schedule.mainloop in (*MAINLOOPS, MAINLOOP)
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -59,9 +61,9 @@ class Sm90(GemmTarget):
     def copies(self, config: GemmConfig) -> Mapping[str, int]:
         from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP, granule
 
-        if config.mainloop != MAINLOOP or not (size := granule(config.granules)):
+        if config.schedule.mainloop != MAINLOOP or not (size := granule(config.problem)):
             return {}
-        return {"b" if config.exchanged else "a": size}
+        return {"b" if config.schedule.exchanged else "a": size}
 
     @property
     def mixes(self) -> bool:

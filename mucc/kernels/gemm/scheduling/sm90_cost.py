@@ -7,7 +7,7 @@ from math import ceil, inf
 from typing import Any, NamedTuple
 
 from mucc.kernels.gemm.scheduling import sm90_memory as memory
-from mucc.kernels.gemm.scheduling.config import Problem, Schedule, operand_bytes, stored_bytes
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule
 from mucc.kernels.gemm.scheduling.cost import (
     Extents,
     Walk,
@@ -56,17 +56,15 @@ class Sm90Cost:
         self.cost: Mapping[str, Any] = facts.cost
         exact = Extents.of(problem)
         self.flops = exact.flops * problem.rights
-        self.b_bytes = operand_bytes(problem.compute)
-        self.a_bytes = stored_bytes(self.b_bytes, problem.sparse == "a")
+        self.a_bytes, self.b_bytes = problem.a_bytes, problem.b_bytes
         self.convert = 0.0
-        if (mixed := problem.mixed) is not None:
-            self.a_bytes = mixed.bits / 8
-            self.convert = self.cost["convert"] + self.cost["scale"] * (bool(mixed.group) + mixed.zeros)
+        if (narrow := problem.narrow) is not None:
+            self.convert = self.cost["convert"] + self.cost["scale"] * (bool(narrow.group) + narrow.zeros)
         self.parts = PARTS if problem.compute in SPLIT else 1
         self.extents = exact._replace(k=exact.k * self.parts)
         compute = "tf32" if self.parts > 1 else problem.compute
         self.flops_per_cycle = self.sm.flops_per_cycle(compute) * self.cost["math_share"]
-        if problem.sparse:
+        if problem.is_sparse:
             self.flops_per_cycle *= 2  # of two products one is left out
         self.prepared = prepared_bytes(problem, exact)
         self.preparation = preparing(facts, device, self.prepared)

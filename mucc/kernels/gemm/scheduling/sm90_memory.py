@@ -73,23 +73,24 @@ def pipeline(stages: int) -> Layout:
 
 def epilogue_tile(config: GemmConfig) -> tuple[int, int]:
     """Rows and columns that the epilogue handles at a time."""
-    m, n, _ = config.tile
-    if config.epilogue_tile is not None:
-        return config.epilogue_tile
-    if config.mainloop == "cooperative":
+    schedule = config.schedule
+    m, n, _ = schedule.tile
+    if schedule.epilogue_tile is not None:
+        return schedule.epilogue_tile
+    if schedule.mainloop == "cooperative":
         return min(m, 128), gcd(min(32, n), n)
-    widest = 64 if config.epilogue.destination == 1 and n % 64 == 0 else 32
+    widest = 64 if config.problem.epilogue.destination == 1 and n % 64 == 0 else 32
     return min(m, 64), gcd(min(widest, n), n)
 
 
 def staged_bytes(config: GemmConfig) -> int:
     """Bytes per element of the buffer that D is staged in; those of bf16 where nothing is stored as D."""
-    return config.epilogue.destination or 2
+    return config.problem.epilogue.destination or 2
 
 
 def epilogue_stages(config: GemmConfig) -> tuple[int, int]:
     """Pipeline stages for loading C (and auxiliary loads), and for storing D (and auxiliary stores)."""
-    m, n, _ = config.tile
+    m, n, _ = config.schedule.tile
     em, en = epilogue_tile(config)
     tiles = (m // em) * (n // en)
     stages_d = min(tiles, 2)
@@ -101,7 +102,7 @@ def epilogue_stages(config: GemmConfig) -> tuple[int, int]:
 
 def reuses_source(config: GemmConfig) -> bool:
     """Whether D is staged where C was: elements of one size, but for those of 8 bits."""
-    return config.epilogue.source == staged_bytes(config) > 1
+    return config.problem.epilogue.source == staged_bytes(config) > 1
 
 
 @cache
@@ -110,11 +111,14 @@ def epilogue_tensors(config: GemmConfig) -> Layout:
 
     Row vectors beside auxiliary matrices are padded as in the worst order of nodes; all else is exact.
     """
-    epilogue = config.epilogue
-    if config.rights == 2 or config.grouped:  # threads of mucc's own epilogue read and write further matrices
+    problem = config.problem
+    epilogue = problem.epilogue
+    if (
+        problem.rights == 2 or problem.is_grouped
+    ):  # threads of mucc's epilogue read and write further matrices
         epilogue = replace(epilogue, source=None, aux_loads=(), aux_stores=())
         epilogue = replace(epilogue, aux_loads_by_columns=(), aux_stores_by_columns=())
-        config = replace(config, epilogue=epilogue)
+        config = GemmConfig(problem._replace(epilogue=epilogue), config.schedule)
     em, en = epilogue_tile(config)
     stages_c, stages_d = epilogue_stages(config)
 
@@ -137,7 +141,9 @@ def epilogue_tensors(config: GemmConfig) -> Layout:
     stores = zip_longest(epilogue.aux_stores, epilogue.aux_stores_by_columns, fillvalue=False)
     nodes = [matrix(element, stages_c, by_columns) for element, by_columns in loads]
     nodes += [matrix(element, stages_d, by_columns) for element, by_columns in stores]
-    nodes += [Layout(round_up(config.tile[1] * element, 16), 16) for element in epilogue.row_broadcasts]
+    nodes += [
+        Layout(round_up(config.schedule.tile[1] * element, 16), 16) for element in epilogue.row_broadcasts
+    ]
     align = max((node.align for node in nodes), default=1)
     thread = struct(Layout(round_up(node.size, align), align) for node in nodes)
     return struct([collective, thread])
@@ -156,60 +162,68 @@ def uses_register_operand(config: GemmConfig) -> bool:
 
     Parts of operands are written so that they are.
     """
+    problem = config.problem
     return (
-        config.element_bytes == 4
-        and config.compute != "tf32x3"
-        and not (config.a_k_major and config.b_k_major)
+        problem.element_bytes == 4
+        and problem.compute != "tf32x3"
+        and not (problem.a.k_major and problem.b.k_major)
     )
 
 
 def transposes_b(config: GemmConfig) -> bool:
     """Whether the mainloop transposes B in shared memory: neither 32-bit operand is contiguous along K."""
-    return uses_register_operand(config) and not config.a_k_major and not config.b_k_major
+    return uses_register_operand(config) and not config.problem.a.k_major and not config.problem.b.k_major
 
 
 def scales_per_tile(config: GemmConfig) -> tuple[int, ...]:
     """Scales of A and B that a stage holds; none without block scales."""
-    if config.blocks is None:
+    problem = config.problem
+    if problem.blocks is None:
         return ()
-    return config.tile[0] // config.blocks[0], config.tile[1] // config.blocks[1]
+    return config.schedule.tile[0] // problem.blocks[0], config.schedule.tile[1] // problem.blocks[1]
 
 
 def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
     """The stages of A and B, and of the metadata of a sparse A."""
-    m, _, k = config.tile
+    problem = config.problem
+    m, _, k = config.schedule.tile
     n = config.columns
-    if config.sparse:
-        values = m * k * config.element_bytes // 2 * stages
-        metadata = int(m * k * config.a_bytes) * stages - values
-        return struct(Layout(size, 128) for size in (values, n * k * config.element_bytes * stages, metadata))
-    if config.mixed is not None:
-        sides = ((int(m * k * config.a_bytes), config.a_bytes), (int(n * k * config.b_bytes), config.b_bytes))
+    if problem.is_sparse:
+        values = m * k * problem.element_bytes // 2 * stages
+        metadata = int(m * k * problem.a_bytes) * stages - values
+        return struct(
+            Layout(size, 128) for size in (values, n * k * problem.element_bytes * stages, metadata)
+        )
+    if problem.narrow is not None:
+        sides = (
+            (int(m * k * problem.a_bytes), problem.a_bytes),
+            (int(n * k * problem.b_bytes), problem.b_bytes),
+        )
         buffers = [Layout(size * stages, swizzle_alignment(int(k * element))) for size, element in sides]
         none = Layout(16, 16)  # CUTLASS's scales and zeros, of which there are none
         return struct([*buffers, none, none, Layout(told_bytes(config) * stages, BARRIER)])
-    a, b = (extent * k * config.element_bytes * stages for extent in (m, n))
+    a, b = (extent * k * problem.element_bytes * stages for extent in (m, n))
     if not uses_register_operand(config):
         scales = [Layout(4 * count * stages, 128) for count in scales_per_tile(config)]
         return struct([Layout(a, 16), Layout(b, 16), *scales], align=128)
 
     def align(k_major: bool) -> int:
-        return swizzle_alignment(k * config.element_bytes) if k_major else 256
+        return swizzle_alignment(k * problem.element_bytes) if k_major else 256
 
-    align_a, align_b = align(config.a_k_major), align(config.b_k_major)
+    align_a, align_b = align(problem.a.k_major), align(problem.b.k_major)
     return struct([Layout(round_up(a, align_a), align_a), Layout(round_up(b, align_b), align_b)])
 
 
 def told_bytes(config: GemmConfig) -> int:
     """What a stage keeps of where it lies, for those that look up scales (`mucc::gemm::MixedMainloop`)."""
-    return 8 if config.mixed and config.mixed.group else 0
+    return 8 if config.problem.narrow and config.problem.narrow.group else 0
 
 
 def stage_bytes(config: GemmConfig) -> int:
     """Bytes that one more pipeline stage takes, barriers included."""
-    m, _, k = config.tile
+    m, _, k = config.schedule.tile
     scales = 4 * sum(scales_per_tile(config))
-    operands = int(m * k * config.a_bytes) + int(config.columns * k * config.b_bytes)
+    operands = int(m * k * config.problem.a_bytes) + int(config.columns * k * config.problem.b_bytes)
     return round_up(operands + scales, 128) + 2 * BARRIER + told_bytes(config)
 
 
@@ -220,9 +234,11 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
     """`GemmKernel::SharedStorageSize` in bytes."""
     mainloop, epilogue = mainloop_tensors(config, stages), epilogue_tensors(config)
     barriers = [pipeline(stages), pipeline(epilogue_stages(config)[0])]
-    if config.mainloop == "warpspecialized":  # not persistent: the epilogue takes over the mainloop's memory
+    if (
+        config.schedule.mainloop == "warpspecialized"
+    ):  # not persistent: the epilogue takes over the mainloop's memory
         return struct([union([mainloop, epilogue]), struct(barriers, align=16)]).size
-    if config.mainloop == "pingpong":
+    if config.schedule.mainloop == "pingpong":
         barriers.append(Layout(4 * BARRIER, 16))  # order of the two consumers, in mainloop and epilogue
     barriers.append(Layout(2 * BARRIER, 16))  # order of the two loading warps
     scheduler = Layout(1, 16)  # an empty class
@@ -235,7 +251,7 @@ def max_stages(config: GemmConfig, capacity: int) -> int:
     """The most mainloop stages that fit into `capacity` bytes; 0 where not even one does."""
     if (least := kernel_storage(config, 0)) > capacity:
         return 0
-    spare = capacity if config.mainloop == "warpspecialized" else capacity - least
+    spare = capacity if config.schedule.mainloop == "warpspecialized" else capacity - least
     stages = spare // stage_bytes(config) + 2
     while kernel_storage(config, stages) > capacity:
         stages -= 1

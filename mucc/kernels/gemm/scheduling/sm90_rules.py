@@ -8,7 +8,6 @@ tried once the former hold.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from mucc.kernels.gemm.scheduling import multistage, rules
@@ -49,8 +48,9 @@ as the rest of a kernel."""
 
 def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[Violation]:
     """Every broken rule, each with a value that is legal with the other settings where there is one."""
+    problem = config.problem
     found = rules.violations(partial(broken, limits), _mended, config, stages)
-    if config.element_bytes == 1 and not (config.a_k_major and config.b_k_major):
+    if problem.element_bytes == 1 and not (problem.a.k_major and problem.b.k_major):
         found.insert(0, _NOT_K_MAJOR)
     return found
 
@@ -66,7 +66,7 @@ _NOT_K_MAJOR = Violation(
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
     """The broken rules; those across settings only where every setting is good by itself."""
-    if config.mainloop == multistage.MAINLOOP:
+    if config.schedule.mainloop == multistage.MAINLOOP:
         from mucc.kernels.gemm.scheduling import multistage_rules
 
         yield from multistage_rules.broken(limits, config, stages)
@@ -78,8 +78,10 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
     if "mainloop" in settings:
-        config = replace(config, mainloop="pingpong" if config.scheduler == "persistent" else "cooperative")
-    depth = (256 if config.sparse else 128) // config.element_bytes
+        config = config.having(
+            mainloop="pingpong" if config.schedule.scheduler == "persistent" else "cooperative"
+        )
+    depth = (256 if config.problem.is_sparse else 128) // config.problem.element_bytes
     return rules.mended(config, stages, settings, (128, 128, depth))
 
 
@@ -87,7 +89,7 @@ def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple
 
 
 def _tiles(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    depths = SPARSE_TILE_K if config.sparse else TILE_K
+    depths = SPARSE_TILE_K if config.problem.is_sparse else TILE_K
     return nearest_tiles(config, stages, rows=TILE_M, columns=TILE_N, depths=depths)
 
 
@@ -99,24 +101,25 @@ def _exchanges(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 
 
 def _other_way(config: GemmConfig) -> str:
-    return "off" if config.exchanged else "on"
+    return "off" if config.schedule.exchanged else "on"
 
 
 def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
     for mainloop in MAINLOOPS:
-        yield Fix(mainloop, replace(config, mainloop=mainloop), stages)
+        yield Fix(mainloop, config.having(mainloop=mainloop), stages)
 
 
 def _in_registers(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
-    yield Fix(multistage.MAINLOOP, replace(config, mainloop=multistage.MAINLOOP), stages)
+    yield Fix(multistage.MAINLOOP, config.having(mainloop=multistage.MAINLOOP), stages)
 
 
 def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
     """The scheduler with a legal argument, then the persistent one, which every mainloop has."""
-    splits = min(max(config.splits, 1), limits.splits)
-    if config.scheduler != "persistent":
-        text = f"{config.scheduler}({'splits=' * (config.scheduler == 'stream_k')}{splits})"
-        yield Fix(text, replace(config, splits=splits, swizzle=1), stages)
+    schedule = config.schedule
+    splits = min(max(schedule.splits, 1), limits.splits)
+    if schedule.scheduler != "persistent":
+        text = f"{schedule.scheduler}({'splits=' * (schedule.scheduler == 'stream_k')}{splits})"
+        yield Fix(text, config.having(splits=splits, swizzle=1), stages)
     yield from rules.nearest_swizzles(config, stages, limits)
 
 
@@ -124,15 +127,16 @@ def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Itera
 
 
 def _grouped(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
-    if config.scheduler != "persistent":
+    schedule = config.schedule
+    if schedule.scheduler != "persistent":
         yield Broken(
             "MU3091",
             "scheduler",
-            f"a grouped contraction has no {config.scheduler} scheduler",
+            f"a grouped contraction has no {schedule.scheduler} scheduler",
             ("how many tiles there are is known on the device only, so K is not divided",),
             partial(_schedulers, limits=limits),
         )
-    if config.exchanged:
+    if schedule.exchanged:
         yield Broken(
             "MU3092",
             "exchange",
@@ -143,15 +147,16 @@ def _grouped(limits: Limits, config: GemmConfig) -> Iterator[Broken]:
 
 
 def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    if config.grouped:
+    problem, schedule = config.problem, config.schedule
+    if problem.is_grouped:
         yield from _grouped(limits, config)
-    if config.mainloop not in MAINLOOPS:
+    if schedule.mainloop not in MAINLOOPS:
         yield rules.no_mainloop("sm_90a", "load by TMA", config, MAINLOOPS, _mainloops)
-    if config.compute not in (*COMPUTES, *SPLIT):
+    if problem.compute not in (*COMPUTES, *SPLIT):
         yield rules.no_format("wgmma multiplies", config, (*COMPUTES, *SPLIT), _in_registers)
-    elif config.compute in SPLIT and (config.grouped or config.rights == 2 or config.sparse):
+    elif problem.compute in SPLIT and (problem.is_grouped or problem.rights == 2 or problem.is_sparse):
         yield _only_plain(config)
-    elif config.sparse == "b":
+    elif problem.b.is_sparse:
         yield Broken(
             "MU3140",
             "exchange",
@@ -159,7 +164,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             (f"wgmma takes A sparse: the product is computed with exchange = {_other_way(config)}",),
             _exchanges,
         )
-    elif config.rights == 2 and config.exchanged:
+    elif problem.rights == 2 and schedule.exchanged:
         yield Broken(
             "MU3060",
             "exchange",
@@ -167,15 +172,15 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ("a thread gets both accumulators of an element only where the two share its row of A",),
             _exchanges,
         )
-    elif memory.uses_register_operand(config) and config.a_k_major:
-        first, second = ("B", "A") if config.exchanged else ("A", "B")
+    elif memory.uses_register_operand(config) and problem.a.k_major:
+        first, second = ("B", "A") if schedule.exchanged else ("A", "B")
         yield Broken(
             "MU3016",
             "exchange",
-            f"{config.compute} operands lie the wrong way round: {first} is contiguous along K, "
+            f"{problem.compute} operands lie the wrong way round: {first} is contiguous along K, "
             f"but {second} is not",
             (
-                f"wgmma takes {8 * config.element_bytes}-bit operands contiguous along K; "
+                f"wgmma takes {8 * problem.element_bytes}-bit operands contiguous along K; "
                 "only the first may pass through registers",
             ),
             _exchanges,
@@ -189,27 +194,33 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 def _only_plain(config: GemmConfig) -> Broken:
     """Products of parts are for one left and one right operand."""
+    problem = config.problem
     what = (
-        "groups of rows" if config.grouped else "a sparse operand" if config.sparse else "two right operands"
+        "groups of rows"
+        if problem.is_grouped
+        else "a sparse operand"
+        if problem.is_sparse
+        else "two right operands"
     )
     return Broken(
         "MU3020",
         "mainloop",
-        f"the {config.mainloop} mainloop does not compute in {config.compute} with {what}",
+        f"the {config.schedule.mainloop} mainloop does not compute in {problem.compute} with {what}",
         ("operands of plain products only are split into parts",),
         _in_registers,
     )
 
 
 def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    m, n, k = config.tile
+    problem, schedule = config.problem, config.schedule
+    m, n, k = schedule.tile
     fixes = _tiles
-    rows = epilogue.ROWS.get(config.mainloop, 64)
+    rows = epilogue.ROWS.get(schedule.mainloop, 64)
     if m < 1 or m % rows:
         yield Broken(
             "MU3001",
             "tile",
-            f"tile M = {m} is not a multiple of {rows}, as the {config.mainloop} mainloop needs",
+            f"tile M = {m} is not a multiple of {rows}, as the {schedule.mainloop} mainloop needs",
             (
                 "the two consumer warp groups of a cooperative mainloop compute 64 rows each"
                 if rows == 128
@@ -217,25 +228,25 @@ def _tile(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Br
             ),
             fixes,
         )
-    elif config.sparse and not rules.powers_of_two((m,)):
+    elif problem.is_sparse and not rules.powers_of_two((m,)):
         note = "CUTLASS divides the metadata of a tile between warps in halves: 64, 128 or 256 rows"
         message = f"tile M = {m} is not a power of two, as a sparse operand needs"
         yield Broken("MU3001", "tile", message, (note,), fixes)
-    columns = max(8 * config.element_bytes, 16)
+    columns = max(8 * problem.element_bytes, 16)
     if n < 1 or n % columns:
         yield Broken(
             "MU3002",
             "tile",
-            f"tile N = {n} is not a multiple of {columns}, as {8 * config.element_bytes}-bit operands need",
+            f"tile N = {n} is not a multiple of {columns}, as {8 * problem.element_bytes}-bit operands need",
             (f"B and the result are staged in swizzle patterns of {columns} columns",)
-            if config.element_bytes == 1
+            if problem.element_bytes == 1
             else (f"a stage of B must be whole swizzle patterns, {columns} columns each",),
             fixes,
         )
     yield from _k_rule(config, k)
     yield from _mixed(config)
     yield from _block_scales(config)
-    yield from rules.copy_extents(limits, max(config.tile), fixes)
+    yield from rules.copy_extents(limits, max(schedule.tile), fixes)
 
 
 MIXED_K = (64, 128)
@@ -249,10 +260,10 @@ def mixes_group(group: int, k: int) -> bool:
 
 def _mixed(config: GemmConfig) -> Iterator[Broken]:
     """What a tile must be where the mainloop converts an operand, and which operand that is."""
-    if (mixed := config.mixed) is None:
+    if (narrow := config.problem.narrow) is None:
         return
-    k = config.tile[2]
-    if not mixed.first:
+    k = config.schedule.tile[2]
+    if config.problem.a.narrow is None:
         yield Broken(
             "MU3131",
             "exchange",
@@ -260,11 +271,11 @@ def _mixed(config: GemmConfig) -> Iterator[Broken]:
             ("wgmma takes only its first operand from registers, where weights are converted",),
             _exchanges,
         )
-    if k not in MIXED_K or (mixed.group and not mixes_group(mixed.group, k)):
+    if k not in MIXED_K or (narrow.group and not mixes_group(narrow.group, k)):
         words = " or ".join(map(str, MIXED_K))
         note = f"weights are converted in steps of {words} elements along K"
-        if mixed.group:
-            note += f", which are whole groups of {mixed.group}, or a group is several of them"
+        if narrow.group:
+            note += f", which are whole groups of {narrow.group}, or a group is several of them"
         yield Broken("MU3132", "tile", f"tile K = {k} does not suit converted weights", (note,), _tiles)
 
 
@@ -277,18 +288,19 @@ BLOCK_K = 128
 
 def _block_scales(config: GemmConfig) -> Iterator[Broken]:
     """What a tile must be where blocks are scaled: whole blocks, and one of them along K."""
-    if config.blocks is None:
+    schedule = config.schedule
+    if config.problem.blocks is None:
         return
-    if config.mainloop not in BLOCK_MAINLOOPS:
+    if schedule.mainloop not in BLOCK_MAINLOOPS:
         yield Broken(
             "MU3034",
             "mainloop",
-            f"the {config.mainloop} mainloop takes no block scales",
+            f"the {schedule.mainloop} mainloop takes no block scales",
             ("they are applied to parts of the sum, which " + " and ".join(BLOCK_MAINLOOPS) + " add up",),
             _mainloops,
         )
-    m, n, k = config.tile
-    rows, columns = config.blocks
+    m, n, k = schedule.tile
+    rows, columns = config.problem.blocks
     if m % rows or n % columns or k != BLOCK_K:
         yield Broken(
             "MU3032",
@@ -301,6 +313,7 @@ def _block_scales(config: GemmConfig) -> Iterator[Broken]:
 
 def _k_rule(config: GemmConfig, k: int) -> Iterator[Broken]:
     """What is wrong with the tile's K extent."""
+    problem = config.problem
     if memory.transposes_b(config):
         if k != 32:
             note = "neither tf32 operand is contiguous along K: B is transposed 128 bytes at a time"
@@ -310,32 +323,36 @@ def _k_rule(config: GemmConfig, k: int) -> Iterator[Broken]:
             note = "tf32 A is not contiguous along K: it passes through registers in blocks of 32"
             message = f"tile K = {k} is not a multiple of 32, as these operands need"
             yield Broken("MU3014", "tile", message, (note,), _tiles)
-    elif config.sparse and not _holds_metadata(config, k):
-        what = "64" if config.element_bytes == 4 else "a multiple of 128"
+    elif problem.is_sparse and not _holds_metadata(config, k):
+        what = "64" if problem.element_bytes == 4 else "a multiple of 128"
         depth = what.rpartition(" ")[2]
         note = f"metadata is packed in blocks of 64 rows and {depth} columns, zeros counted"
-        message = f"tile K = {k} is not {what}, as the metadata of sparse {config.compute} operands needs"
+        message = f"tile K = {k} is not {what}, as the metadata of sparse {problem.compute} operands needs"
         yield Broken("MU3141", "tile", message, (note,), _tiles)
     elif steps := list(rules.whole_steps(config, "wgmma", _tiles)):
         yield from steps
-    elif config.element_bytes == 1 and promotes(config) and PROMOTION % (k // (64 if config.sparse else 32)):
+    elif (
+        problem.element_bytes == 1
+        and promotes(config)
+        and PROMOTION % (k // (64 if problem.is_sparse else 32))
+    ):
         note = (
             f"sums are added up in f32 every {PROMOTION} instructions, 32 elements of K each; "
             "with acc=fast never"
         )
-        message = f"tile K = {k} is none of 32, 64 and 128, as {config.compute} needs"
+        message = f"tile K = {k} is none of 32, 64 and 128, as {problem.compute} needs"
         yield Broken("MU3030", "tile", message, (note,), _tiles)
 
 
 def _holds_metadata(config: GemmConfig, k: int) -> bool:
     """Whether CUTLASS wants metadata in the order in which it is packed: that depends on min(tile K, 128)."""
-    return k == 64 if config.element_bytes == 4 else k > 0 and k % 128 == 0
+    return k == 64 if config.problem.element_bytes == 4 else k > 0 and k % 128 == 0
 
 
 def _cluster(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    m, n = config.cluster
+    m, n = config.schedule.cluster
     fixes = _clusters
-    if not rules.powers_of_two(config.cluster):
+    if not rules.powers_of_two(config.schedule.cluster):
         message = f"cluster {m}x{n} is not made of powers of two"
     elif m * n > limits.cluster_blocks:
         message = f"cluster {m}x{n} has {m * n} thread blocks, but {limits.cluster_blocks} are the most"
@@ -346,16 +363,20 @@ def _cluster(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator
 
 
 def _scheduler(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    schedule = config.schedule
     fixes = partial(_schedulers, limits=limits)
-    if config.scheduler != "persistent" and config.mainloop in ("pingpong", "warpspecialized"):
+    if schedule.scheduler != "persistent" and schedule.mainloop in (
+        "pingpong",
+        "warpspecialized",
+    ):
         yield Broken(
             "MU3010",
             "scheduler",
-            f"the {config.mainloop} mainloop cannot divide K: it takes no {config.scheduler} scheduler",
+            f"the {schedule.mainloop} mainloop cannot divide K: it takes no {schedule.scheduler} scheduler",
             ("only the cooperative mainloop adds up partial tiles of several thread blocks",),
             fixes,
         )
-    if config.mainloop == "warpspecialized" and config.swizzle != 1:
+    if schedule.mainloop == "warpspecialized" and schedule.swizzle != 1:
         yield Broken(
             "MU3012",
             "scheduler",
@@ -374,7 +395,8 @@ PROMOTION = 4
 
 def promotes(config: GemmConfig) -> bool:
     """Whether sums are kept twice: by the tensor cores, and in f32."""
-    return config.compute in SPLIT or (config.compute in ("e4m3", "e5m2") and not config.fast_accumulation)
+    problem = config.problem
+    return problem.compute in SPLIT or (problem.compute in ("e4m3", "e5m2") and not problem.fast_accumulation)
 
 
 _KEPT_TWICE = "sums of 8-bit floats are kept twice; with acc=fast they are kept once"
@@ -385,19 +407,20 @@ _KEPT_EXACTLY = "sums are kept twice: tensor cores drop low bits of theirs, whic
 
 
 def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    problem = config.problem
     tiles = _tiles
-    m, n, k = config.tile
-    threads = 256 if config.mainloop == "cooperative" else 128
+    m, n, k = config.schedule.tile
+    threads = 256 if config.schedule.mainloop == "cooperative" else 128
     accumulators = m * config.columns // threads * (2 if promotes(config) else 1)
     operand = m * k // threads if memory.uses_register_operand(config) else _converted(config, threads)
     if (registers := accumulators + operand) > limits.accumulator_registers:
-        each = " for each of the two right operands" if config.rights == 2 else ""
+        each = " for each of the two right operands" if problem.rights == 2 else ""
         notes = (f"{m} x {n} accumulators{each} are shared by {threads} threads",)
         if operand:
-            why = "is converted there" if config.mixed else "is not contiguous along K"
+            why = "is converted there" if problem.narrow else "is not contiguous along K"
             notes += (f"{operand} registers hold A, which {why}",)
         if promotes(config):
-            notes += (_KEPT_TWICE if config.element_bytes == 1 else _KEPT_EXACTLY,)
+            notes += (_KEPT_TWICE if problem.element_bytes == 1 else _KEPT_EXACTLY,)
         yield Broken(
             "MU3006",
             "tile",
@@ -417,22 +440,23 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 def _converted(config: GemmConfig, threads: int) -> int:
     """Registers of a thread for an operand that is converted: as it was, as it is, its scales and zeros."""
-    if (mixed := config.mixed) is None:
+    if (narrow := config.problem.narrow) is None:
         return 0
-    m, _, k = config.tile
-    groups = max(1, k // mixed.group) if mixed.group else 0
-    vectors = 2 * (1 + mixed.zeros) * groups  # of this tile and the next
-    return m * k * (mixed.bits + 16) // 32 // threads + vectors * m * 4 // threads
+    m, _, k = config.schedule.tile
+    groups = max(1, k // narrow.group) if narrow.group else 0
+    vectors = 2 * (1 + narrow.zeros) * groups  # of this tile and the next
+    return m * k * (narrow.bits + 16) // 32 // threads + vectors * m * 4 // threads
 
 
 def _shared_memory(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
+    problem = config.problem
     capacity = limits.shared_memory
     fitting = memory.max_stages(config, capacity)
-    m, _, k = config.tile
-    half = ", of which half is there," if config.sparse else ""
-    each = f"{config.element_bytes} bytes each"
-    if config.mixed:
-        each = f"{config.a_bytes:g} and {config.b_bytes:g} bytes each"
+    m, _, k = config.schedule.tile
+    half = ", of which half is there," if problem.is_sparse else ""
+    each = f"{problem.element_bytes} bytes each"
+    if problem.narrow:
+        each = f"{problem.a_bytes:g} and {problem.b_bytes:g} bytes each"
     notes = (
         f"a stage takes {kilobytes(memory.stage_bytes(config))}: {m}x{k} of A{half} and {config.columns}x{k} "
         f"of B, {each}",

@@ -92,7 +92,7 @@ class Sm90Tma(TmaFamily):
     def _kernels(
         self, device: Device, extents: Extents, problem: Problem, pinned: Mapping[str, Any]
     ) -> Iterator[Schedule]:
-        depth = (256 if problem.sparse else 128) // operand_bytes(problem.compute)
+        depth = (256 if problem.is_sparse else 128) // operand_bytes(problem.compute)
         fixed = pinned.get("mainloop")
         tiles = [("cooperative", *t) for t in COOPERATIVE] + [("pingpong", *t) for t in PINGPONG]
         if fixed not in (None, "cooperative", "pingpong"):
@@ -116,19 +116,19 @@ class Sm90Tma(TmaFamily):
         CUTLASS would exchange them itself, but its TMA epilogues do not follow. A pair stays as it is, and a
         sparse operand comes first.
         """
-        if problem.sparse:
-            return (problem.sparse == "b",)
-        if problem.grouped or problem.listed or problem.rights == 2:
+        if problem.is_sparse:
+            return (problem.b.is_sparse,)
+        if problem.is_grouped or problem.listed or problem.rights == 2:
             return (False,)
-        if problem.mixed is not None:
-            return (not problem.mixed.first,)
-        if problem.compute == "tf32" and problem.a_k_major != problem.b_k_major:
-            return (problem.a_k_major,)
+        if problem.narrow is not None:
+            return (problem.a.narrow is None,)
+        if problem.compute == "tf32" and problem.a.k_major != problem.b.k_major:
+            return (problem.a.k_major,)
         extents = Extents.of(problem)
         return (False, True) if min(extents.m, extents.n) <= FEW else (False,)
 
     def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
-        if not problem.sparse:
+        if not problem.is_sparse:
             yield from super().everything(facts, problem)
             return
         tiles = product(rules.TILE_M, rules.TILE_N, rules.SPARSE_TILE_K)
@@ -190,7 +190,7 @@ def _fitting(
     """
     extents, problem = cost.extents, cost.problem
     fixed = "tile" in pinned or pinned.get("scheduler", "persistent") != "persistent"
-    if fixed or not extents.exact or problem.grouped or problem.blocks:
+    if fixed or not extents.exact or problem.is_grouped or problem.blocks:
         return
     element = operand_bytes(problem.compute)
     step = max(8 * element, 16)
@@ -206,7 +206,7 @@ def _fitting(
         registers = facts.limits.accumulator_registers * threads // m
         before = 0
         for n in range(step, min(registers, facts.limits.copy_extent) // problem.rights + 1, step):
-            tile = (m, n, (256 if problem.sparse else 128) // element)
+            tile = (m, n, (256 if problem.is_sparse else 128) // element)
             waves, schedule = cost.waves(tile, cluster), Schedule(tile, cluster, mainloop)
             if waves != before and not _is_wider(cluster, extents, m, n):
                 time = cost.least(tile, cluster, waves)

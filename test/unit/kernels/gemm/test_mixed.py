@@ -16,7 +16,8 @@ from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Mixed, Problem, Schedule
+from mucc.kernels.gemm.scheduling.config import Problem, Schedule
+from mucc.kernels.gemm.scheduling.operand import Narrow, Operand
 from mucc.kernels.gemm.scheduling.sm90_rules import mixes_group
 from mucc.kernels.map.op import MapOp
 from mucc.library.errors import MuccValueError
@@ -196,7 +197,7 @@ def test_a_map_reads_numbers_that_share_bytes() -> None:
 
 
 def problem(bits: int = 8, group: int = 0, zeros: bool = False, **given: Any) -> Problem:
-    return Problem("bf16", True, True, mixed=Mixed(bits, False, group, zeros), **given)
+    return Problem("bf16", b=Operand(form=Narrow(bits, group, zeros)), **given)
 
 
 @given(
@@ -216,9 +217,10 @@ def test_a_schedule_can_be_mended(
 ) -> None:
     schedule = Schedule(tile, mainloop=mainloop, exchanged=exchanged)
     config, stages = mend(TARGET, problem(bits, group, zeros and bool(group)).config(schedule), None)
-    assert config.mixed is not None
-    if config.mainloop != "skinny":
-        assert config.mixed.first and (not group or mixes_group(group, config.tile[2]))
+    assert config.problem.narrow is not None
+    if config.schedule.mainloop != "skinny":
+        assert config.problem.a.narrow is not None
+        assert not group or mixes_group(group, config.schedule.tile[2])
     assert TARGET.smem_bytes_used(config, stages or TARGET.max_stages(config)) <= 232448
 
 

@@ -20,7 +20,8 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.diagnostics.core import DiagnosticError
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
+from mucc.kernels.gemm.scheduling.operand import Operand, Sparse
 from mucc.library.errors import MuccError
 from mucc.library.signature import Manifest, evaluate
 from mucc.library.sparse import Form, densify, is_packed, prune, sparsify
@@ -134,6 +135,7 @@ def test_only_what_is_packed_unpacks() -> None:
 
 
 SM90 = gemm_target("sm_90a")
+SPARSE = Operand(form=Sparse())
 COMPUTES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized", "multistage", "skinny")
 sizes = st.integers(-8, 400) | st.sampled_from((16, 32, 64, 128, 192, 256))
@@ -142,27 +144,25 @@ sizes = st.integers(-8, 400) | st.sampled_from((16, 32, 64, 128, 192, 256))
 @st.composite
 def configs(draw: st.DrawFn) -> GemmConfig:
     compute, scheduler = draw(st.sampled_from(COMPUTES)), draw(st.sampled_from(("persistent", "stream_k")))
-    return GemmConfig(
-        compute,
-        operand_bytes(compute),
-        True,
-        True,
+    epilogue = Epilogue(draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((None, 2))))
+    a, b = draw(st.permutations((Operand(), SPARSE)))
+    problem = Problem(compute, a, b, epilogue)
+    schedule = Schedule(
         draw(st.tuples(sizes, sizes, sizes)),
         draw(st.sampled_from(((1, 1), (2, 1), (1, 2), (3, 1), (4, 4)))),
         draw(st.sampled_from(MAINLOOPS)),
         scheduler,
-        Epilogue(destination=draw(st.sampled_from((1, 2, 4))), source=draw(st.sampled_from((None, 2)))),
         exchanged=draw(st.booleans()),
-        sparse=draw(st.sampled_from(("a", "b"))),
     )
+    return GemmConfig(problem, schedule)
 
 
 @settings(max_examples=40)
 @given(configs(), st.none() | st.integers(0, 9))
 def test_fixes_lead_to_a_legal_kernel(config: GemmConfig, stages: int | None) -> None:
     config, stages = mend(SM90, config, stages)
-    assert config.sparse == "a"
-    assert config.tile[2] in ((64,) if config.compute == "tf32" else (128, 256))
+    assert config.problem.a.is_sparse
+    assert config.schedule.tile[2] in ((64,) if config.problem.compute == "tf32" else (128, 256))
 
 
 extents = st.none() | st.integers(1, 1200).map(lambda n: 16 * n)
@@ -173,7 +173,7 @@ extents = st.none() | st.integers(1, 1200).map(lambda n: 16 * n)
 def test_default_schedules_take_the_sparse_operand_first(
     compute: str, m: int | None, n: int | None, k: int | None, sparse: str
 ) -> None:
-    problem = Problem(compute, True, True, m=m, n=n, k=k, sparse=sparse)
+    problem = Problem(compute, m=m, n=n, k=k)._replace(**{sparse: SPARSE})
     schedule = SM90.default_schedule(problem)
     assert SM90.is_legal(problem.config(schedule), schedule.stages)
     assert schedule.exchanged == (sparse == "b")
@@ -185,8 +185,8 @@ def test_explanations(code: str) -> None:
 
 
 def test_a_sparse_product_is_expected_to_take_less_time() -> None:
-    dense = Problem("bf16", True, True, m=8192, n=8192, k=8192)
-    sparse = dense._replace(sparse="a")
+    dense = Problem("bf16", m=8192, n=8192, k=8192)
+    sparse = dense._replace(a=SPARSE)
     seconds = [SM90.estimate(p, SM90.default_schedule(p)).seconds for p in (dense, sparse)]
     assert 0.5 * seconds[0] < seconds[1] < 0.85 * seconds[0]
 

@@ -7,25 +7,27 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rulelib import check_explanation, mend
+from rulelib import ACROSS, changed, check_explanation, mend, with_rows
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Granules, Problem, Schedule
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
 from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP, granule, kernel
+from mucc.kernels.gemm.scheduling.operand import DENSE, Gathered, Grouped, Operand
 from mucc.kernels.gemm.settings import pinned_fields
 
 SM90 = gemm_target("sm_90a")
-GOOD = GemmConfig("bf16", 2, True, False, (128, 256, 64), (2, 1), MAINLOOP, "persistent")
-NARROW = (Granules(), Granules(8, 16, False), Granules(4, 4, False), Granules(2, 2, False))
+GOOD = GemmConfig(Problem("bf16", b=ACROSS), Schedule((128, 256, 64), (2, 1), MAINLOOP))
+NARROW = ((16, 16), (8, 16), (4, 4), (2, 2))
+"""Bytes that rows of A and of B are multiples of."""
 
 
 def test_a_good_configuration_breaks_no_rule() -> None:
     assert SM90.violations(GOOD) == []
     assert SM90.violations(GOOD, 4) == []
-    assert SM90.violations(replace(GOOD, scheduler="split_k", splits=3)) == []
+    assert SM90.violations(changed(GOOD, scheduler="split_k", splits=3)) == []
 
 
 @pytest.mark.parametrize(
@@ -40,22 +42,22 @@ def test_a_good_configuration_breaks_no_rule() -> None:
             "MU3020",
             "mainloop",
             "cooperative",
-            {"compute": "tf32", "element_bytes": 4, "b_k_major": True, "tile": (128, 128, 32)},
+            {"compute": "tf32", "b": Operand(), "tile": (128, 128, 32)},
         ),
-        ("MU3026", "mainloop", "cooperative", {"a_k_major": False}),
-        ("MU3028", "exchange", "off", {"gathered": "b", "exchanged": True}),
-        ("MU3091", "scheduler", "persistent", {"grouped": True, "scheduler": "stream_k"}),
+        ("MU3026", "mainloop", "cooperative", {"a": ACROSS}),
+        ("MU3028", "exchange", "off", {"b": Operand(False, form=Gathered()), "exchanged": True}),
+        ("MU3091", "scheduler", "persistent", {"b": Operand(False, form=Grouped()), "scheduler": "stream_k"}),
     ],
 )
 def test_each_rule(code: str, setting: str, fix: str, changes: dict[str, object]) -> None:
-    (violation,) = SM90.violations(replace(GOOD, **changes))  # type: ignore[arg-type]
+    (violation,) = SM90.violations(changed(GOOD, **changes))  # type: ignore[arg-type]
     assert (violation.code, violation.setting, violation.fix) == (code, setting, fix)
     assert violation.notes
 
 
 def test_what_follows_of_another_error_is_not_said() -> None:
     """Pieces of 128 rows suit the mainloop that the first error leads to."""
-    wrong = replace(GOOD, a_k_major=False, tile=(192, 256, 128), epilogue_tile=(128, 32))
+    wrong = changed(GOOD, a=ACROSS, tile=(192, 256, 128), epilogue_tile=(128, 32))
     assert [(v.code, v.fix) for v in SM90.violations(wrong)] == [
         ("MU3026", "cooperative"),
         ("MU3006", "128x256x128"),
@@ -70,13 +72,18 @@ def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
 @st.composite
 def configs(draw: st.DrawFn) -> GemmConfig:
     """Configurations whose settings are mostly good by themselves."""
-    gathered = draw(st.booleans())
-    exchanged = draw(st.booleans())
-    return GemmConfig(
+    first = Gathered() if draw(st.booleans()) else DENSE
+    second = Grouped() if draw(st.booleans()) else DENSE
+    if exchanged := draw(st.booleans()):
+        first, second = second, first
+    problem = Problem(
         draw(st.sampled_from(("bf16", "f16"))),
-        2,
-        draw(st.sampled_from((True, True, False))),
-        draw(st.booleans()),
+        Operand(draw(st.sampled_from((True, True, False))), form=first),
+        Operand(draw(st.booleans()), form=second),
+        Epilogue(draw(st.sampled_from((2, 4)))),
+    )
+    problem = with_rows(problem, *draw(st.sampled_from(NARROW)))
+    schedule = Schedule(
         (
             draw(st.sampled_from((64, 96, 128, 192, 256))),
             draw(st.sampled_from((16, 40, 64, 128, 256))),
@@ -85,15 +92,12 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         draw(st.sampled_from(((1, 1), (2, 1), (1, 2), (4, 4)))),
         MAINLOOP,
         draw(st.sampled_from(("persistent", "persistent", "split_k", "stream_k"))),
-        Epilogue(draw(st.sampled_from((2, 4)))),
         splits=draw(st.sampled_from((1, 2, 999))),
         swizzle=draw(st.sampled_from((1, 2, 3))),
-        grouped=draw(st.booleans()),
         exchanged=exchanged,
-        gathered=("b" if exchanged else "a") if gathered else "",
-        granules=draw(st.sampled_from(NARROW)),
         pdl=draw(st.booleans()),
     )
+    return GemmConfig(problem, schedule)
 
 
 @given(configs(), st.one_of(st.none(), st.integers(1, 12)))
@@ -107,20 +111,21 @@ def test_what_is_legal_fits_as_the_kernel_by_tma_would(config: GemmConfig) -> No
     if SM90.violations(config):
         return
     stages = SM90.max_stages(config)
-    other = replace(config, mainloop=kernel(config.tile))
+    other = config.having(mainloop=kernel(config.schedule.tile))
     assert stages == SM90.max_stages(other) >= 2
     assert SM90.smem_bytes_used(config, stages) == SM90.smem_bytes_used(other, stages) <= SM90.smem_bytes
     assert SM90.violations(config, stages) == []
     assert SM90.violations(config, stages + 1) != []
 
 
-@pytest.mark.parametrize(("granules", "bytes"), list(zip(NARROW, (16, 8, 4, 0), strict=True)))
-def test_what_is_copied_at_a_time(granules: Granules, bytes: int) -> None:
-    assert granule(granules) == bytes
+@pytest.mark.parametrize(("rows", "bytes"), list(zip(NARROW, (16, 8, 4, 0), strict=True)))
+def test_what_is_copied_at_a_time(rows: tuple[int, int], bytes: int) -> None:
+    problem = with_rows(GOOD.problem, *rows)
+    assert granule(problem) == bytes
     for exchanged, name in ((False, "a"), (True, "b")):
-        config = replace(GOOD, granules=granules, exchanged=exchanged)
+        config = GemmConfig(problem, replace(GOOD.schedule, exchanged=exchanged))
         assert SM90.copies(config) == ({name: bytes} if bytes else {})
-        assert SM90.copies(replace(config, mainloop="cooperative")) == {}
+        assert SM90.copies(config.having(mainloop="cooperative")) == {}
 
 
 # Choice
@@ -156,14 +161,13 @@ def test_what_was_faster_on_an_h200_is_chosen(
     grouped: bool, sizes: tuple[int, int, int, int], mainloop: str
 ) -> None:
     m, n, k, batch = sizes
-    problem = Problem(
-        "bf16", True, False, m=m, n=n, k=k, batch=batch, gathered="a", grouped=grouped, epilogue=Epilogue(2)
-    )
+    right = Operand(k_major=False, form=Grouped() if grouped else DENSE)
+    problem = Problem("bf16", Operand(form=Gathered()), right, Epilogue(2), m, n, k, batch)
     assert SM90.default_schedule(problem).mainloop == mainloop
 
 
 def test_rows_of_eight_bytes_are_padded_unless_asked_for() -> None:
-    problem = Problem("bf16", True, True, m=4096, n=4096, k=1004, granules=Granules(8, 16, False))
+    problem = with_rows(Problem("bf16", m=4096, n=4096, k=1004), 8, 16)
     own, padded = (SM90.default_schedule(problem, {"mainloop": word}) for word in (MAINLOOP, "cooperative"))
     assert SM90.estimate(problem, own).seconds > SM90.estimate(problem, padded).seconds
     assert SM90.default_schedule(problem).mainloop == "cooperative"
@@ -176,8 +180,8 @@ def test_picked_rows_are_not_copied(text: str) -> None:
 
 
 def test_the_copy_of_picked_rows_is_part_of_the_estimate() -> None:
-    problem = Problem("bf16", True, False, m=8192, n=4096, k=4096, gathered="a")
-    plain = problem._replace(gathered="")
+    problem = Problem("bf16", Operand(form=Gathered()), ACROSS, m=8192, n=4096, k=4096)
+    plain = problem._replace(a=Operand())
     for mainloop in ("cooperative", "multistage"):
         schedule = Schedule((128, 128, 64), mainloop=mainloop)
         copied, read = SM90.estimate(problem, schedule), SM90.estimate(plain, schedule)
@@ -193,8 +197,9 @@ def test_the_copy_of_picked_rows_is_part_of_the_estimate() -> None:
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("pins", [{}, {"tile": "64x128x64"}, {"cluster": "1x2"}])
 def test_candidates_are_legal_and_cover_pinned_settings(grouped: bool, pins: dict[str, str]) -> None:
+    right = Operand(form=Grouped() if grouped else DENSE)
     problem = Problem(
-        "bf16", True, True, m=2048, n=2048, k=1024, batch=8 if grouped else 1, gathered="a", grouped=grouped
+        "bf16", Operand(form=Gathered()), right, Epilogue(), 2048, 2048, 1024, 8 if grouped else 1
     )
     fixed = parse_settings({**pins, "mainloop": MAINLOOP})
     found = list(SM90.candidates(problem, pinned_fields(fixed)))

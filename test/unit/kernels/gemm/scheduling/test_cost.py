@@ -16,8 +16,9 @@ from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.kernels.gemm.scheduling.config import Candidate, Epilogue, Mixed, Problem, Schedule
+from mucc.kernels.gemm.scheduling.config import Candidate, Epilogue, Problem, Schedule
 from mucc.kernels.gemm.scheduling.cost import Extents, Walk, divide, effective_swizzle, larger
+from mucc.kernels.gemm.scheduling.operand import DENSE, Form, Narrow, Operand
 from mucc.kernels.gemm.scheduling.sm90_cost import Sm90Cost
 from mucc.kernels.gemm.scheduling.sm90_rules import GROUPED, PLAIN_COLUMNS
 from mucc.kernels.gemm.scheduling.sm90_schedule import TMA
@@ -35,7 +36,7 @@ def problems(draw: st.DrawFn) -> Problem:
     compute = draw(st.sampled_from(("bf16", "f16", "tf32")))
     epilogue = draw(st.sampled_from((Epilogue(2), Epilogue(4), Epilogue(2, 2), Epilogue(4, 4, (2,), (2,)))))
     m, n, k = (draw(extents) for _ in range(3))
-    return Problem(compute, True, True, epilogue, m, n, k, draw(st.sampled_from((None, 1, 3, 16))))
+    return Problem(compute, Operand(), Operand(), epilogue, m, n, k, draw(st.sampled_from((None, 1, 3, 16))))
 
 
 def moved(problem: Problem) -> float:
@@ -135,7 +136,7 @@ def test_pins_of_a_legal_schedule_lead_to_a_legal_schedule(
 
 
 def test_a_problem_of_one_wave_prefers_what_fills_the_card() -> None:
-    few = best(Problem("bf16", True, True, m=128, n=4096, k=4096))
+    few = best(Problem("bf16", m=128, n=4096, k=4096))
     assert few.estimate.waves > 0.7
     assert min(few.schedule.tile[:2]) <= 64
 
@@ -145,7 +146,7 @@ def test_a_problem_of_one_wave_prefers_what_fills_the_card() -> None:
     [(1024, 3584, 18944, 1), (1024, 4608, 3584, 1), (512, 14336, 4096, 2), (6304, 1024, 4096, 2)],
 )
 def test_tiles_are_as_wide_as_the_waves_want_them(m: int, n: int, k: int, waves: int) -> None:
-    chosen = best(Problem("bf16", True, True, m=m, n=n, k=k, batch=1))
+    chosen = best(Problem("bf16", m=m, n=n, k=k, batch=1))
     assert 0.96 < chosen.estimate.waves / waves <= 1
 
 
@@ -161,20 +162,20 @@ def test_clusters_that_no_card_holds_are_errors(cluster: str) -> None:
 
 
 def test_blocks_of_few_rows_share_them() -> None:
-    chosen = best(Problem("bf16", True, True, m=64, n=10240, k=8192, batch=1))
+    chosen = best(Problem("bf16", m=64, n=10240, k=8192, batch=1))
     assert max(chosen.schedule.cluster) == 4
 
 
 def test_widths_that_take_long_to_compile_are_worth_it() -> None:
     """128x112 tiles are 3 % faster than 128x128, by the model."""
-    chosen = best(Problem("bf16", True, True, m=128, n=14336, k=4096, batch=1))
+    chosen = best(Problem("bf16", m=128, n=14336, k=4096, batch=1))
     assert chosen.schedule.tile[1] in PLAIN_COLUMNS
 
 
 def test_blocks_of_tiles_that_add_a_wave_are_not_walked() -> None:
     """33 rows of tiles and 8 columns are two waves of 132; with 34 rows they are three."""
     fixed = {"tile": "192x128x64", "cluster": "1x2", "mainloop": "pingpong"}
-    chosen = best(Problem("bf16", True, True, m=6304, n=1024, k=4096, batch=1), fixed)
+    chosen = best(Problem("bf16", m=6304, n=1024, k=4096, batch=1), fixed)
     assert (chosen.schedule.swizzle, chosen.estimate.waves) == (1, 2)
 
 
@@ -190,7 +191,7 @@ def test_no_estimate_is_below_the_bound_that_proposals_are_pruned_by(problem: Pr
 
 def test_an_estimate_depends_on_the_card() -> None:
     h100 = next(d for d in SM90.facts.devices if "H100" in d.name)
-    problem = Problem("bf16", True, True, m=64, n=28672, k=4096)
+    problem = Problem("bf16", m=64, n=28672, k=4096)
     schedule = Schedule((64, 64, 128), mainloop="pingpong")
     assert SM90.estimate(problem, schedule, h100).seconds > 1.2 * SM90.estimate(problem, schedule).seconds
 
@@ -250,9 +251,9 @@ def fresh() -> GemmTarget:
     return gemm_target.__wrapped__("sm_90a")
 
 
-@pytest.mark.parametrize("mixed", [None, Mixed(8, False, 128, False)])
-def test_a_choice_does_not_depend_on_earlier_ones(mixed: Mixed | None) -> None:
-    problem = Problem("bf16", True, True, Epilogue(2), mixed=mixed)
+@pytest.mark.parametrize("form", [DENSE, Narrow(8, 128)])
+def test_a_choice_does_not_depend_on_earlier_ones(form: Form) -> None:
+    problem = Problem("bf16", b=Operand(form=form), epilogue=Epilogue(2))
     chosen = [fresh().default_schedule(problem, pinned_fields(parse_settings(fixed))) for fixed in PINNED]
     seconds = [fresh().estimate(problem, schedule).seconds for schedule in chosen]
     for forth in (True, False):
@@ -263,6 +264,6 @@ def test_a_choice_does_not_depend_on_earlier_ones(mixed: Mixed | None) -> None:
 
 
 def test_pinning_what_is_chosen_anyway_changes_no_choice() -> None:
-    problem = Problem("bf16", True, True, Epilogue(2), mixed=Mixed(8, False, 128, False))
+    problem = Problem("bf16", b=Operand(form=Narrow(8, 128)), epilogue=Epilogue(2))
     assert (plain := SM90.default_schedule(problem)).exchanged
     assert SM90.default_schedule(problem, {"exchanged": True}) == plain

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from rulelib import changed
 
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, operand_bytes
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
+from mucc.kernels.gemm.scheduling.operand import Operand, Sparse
 from mucc.kernels.gemm.scheduling.sm90_memory import epilogue_storage
 
 SM90 = gemm_target("sm_90a")
@@ -25,17 +25,8 @@ def gemm(
     """A configuration in short; `major` names the contiguous axes of A and B."""
     m, n, k = map(int, tile.split("x"))
     cluster_m, cluster_n = map(int, cluster.split("x"))
-    return GemmConfig(
-        compute,
-        4 if compute == "tf32" else 2,
-        major[0] == "k",
-        major[1] == "k",
-        (m, n, k),
-        (cluster_m, cluster_n),
-        mainloop,
-        scheduler,
-        epilogue,
-    )
+    problem = Problem(compute, Operand(major[0] == "k"), Operand(major[1] == "k"), epilogue)
+    return GemmConfig(problem, Schedule((m, n, k), (cluster_m, cluster_n), mainloop, scheduler))
 
 
 # Measured with CUTLASS 4.2.0 and g++ 13 on x86-64: the types that CollectiveBuilder makes (automatic
@@ -206,7 +197,9 @@ def test_sizes_are_those_of_the_compiler(
 def test_as_many_stages_as_cutlass_finds_and_no_more_than_fit(config: GemmConfig, automatic: int) -> None:
     stages = SM90.max_stages(config)
     assert stages >= automatic
-    assert stages == automatic or config.mainloop == "warpspecialized"  # there CUTLASS carves out too much
+    assert (
+        stages == automatic or config.schedule.mainloop == "warpspecialized"
+    )  # there CUTLASS carves out too much
     assert SM90.smem_bytes_used(config, stages) <= SM90.smem_bytes < SM90.smem_bytes_used(config, stages + 1)
 
 
@@ -227,7 +220,7 @@ def test_sizes_with_a_sparse_operand(
     compute: str, tile: str, cluster: str, mainloop: str, epilogue: Epilogue, stages: int, kernel: int
 ) -> None:
     plain = gemm(compute, "kk", tile, cluster, mainloop, epilogue)
-    config = replace(plain, sparse="a", element_bytes=operand_bytes(compute))
+    config = changed(plain, a=Operand(form=Sparse()))
     assert SM90.smem_bytes_used(config, stages) == kernel
     assert SM90.violations(config, stages) == []
     most = SM90.max_stages(config)

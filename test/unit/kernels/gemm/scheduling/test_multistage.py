@@ -7,14 +7,16 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rulelib import check_explanation
+from rulelib import ACROSS, changed, check_explanation, with_rows
 
 from mucc.build.artefact import Request, build
 from mucc.build.toolchain import discover
@@ -27,39 +29,44 @@ from mucc.kernels.gemm.scheduling import gemm_target, multistage
 from mucc.kernels.gemm.scheduling.config import (
     Epilogue,
     GemmConfig,
-    Granules,
     Problem,
+    Schedule,
     Violation,
     operand_bytes,
 )
+from mucc.kernels.gemm.scheduling.operand import Grouped, Operand
 from mucc.runtime.run import gpu_problem
 
 SM90 = gemm_target("sm_90a")
 CP_ASYNC = ("sm_80", "sm_89", "sm_120a")
 """The targets whose contractions are multistage kernels, but for skinny ones."""
 
-GOOD = GemmConfig("bf16", 2, True, True, (128, 128, 64), (1, 1), "multistage", "persistent")
+GOOD = GemmConfig(Problem("bf16"), Schedule((128, 128, 64), (1, 1), "multistage"))
+
+
+BY_TWO: Mapping[str, Any] = {"a": Operand(granule=2), "b": Operand(granule=2), "wide": False}
+"""Fields of a problem whose operands have rows of any length, of elements of 16 bits."""
 
 
 def broken(stages: int | None = None, **changes: object) -> list[Violation]:
-    return SM90.violations(replace(GOOD, **changes), stages)  # type: ignore[arg-type]
+    return SM90.violations(changed(GOOD, **changes), stages)  # type: ignore[arg-type]
 
 
 CASES: list[tuple[str, str, str, dict[str, object]]] = [
     ("MU3021", "tile", "128x128x64", {"tile": (96, 128, 64)}),
-    ("MU3021", "tile", "64x128x64", {"tile": (32, 128, 64), "a_k_major": False}),
+    ("MU3021", "tile", "64x128x64", {"tile": (32, 128, 64), "a": ACROSS}),
     ("MU3021", "tile", "128x128x64", {"tile": (128, 128, 48)}),
     ("MU3021", "tile", "256x128x64", {"tile": (256, 256, 64)}),
-    ("MU3021", "tile", "128x128x8", {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 16)}),
-    ("MU3025", "tile", "64x256x32", {"tile": (64, 256, 64), "granules": Granules(2, 2, False)}),
+    ("MU3021", "tile", "128x128x8", {"compute": "f32", "tile": (128, 128, 16)}),
+    ("MU3025", "tile", "64x256x32", {"tile": (64, 256, 64), **BY_TWO}),
     ("MU3022", "cluster", "1x1", {"cluster": (2, 1)}),
     ("MU3023", "scheduler", "split_k(4)", {"scheduler": "stream_k", "splits": 4}),
-    ("MU3024", "stages", "2", {"stages": 3, "granules": Granules(2, 2, False)}),
+    ("MU3024", "stages", "2", {"stages": 3, **BY_TWO}),
     ("MU3004", "stages", "7", {"stages": 8}),
     ("MU3012", "scheduler", "persistent(swizzle=2)", {"swizzle": 3}),
     ("MU3013", "scheduler", "split_k(132)", {"scheduler": "split_k", "splits": 1000}),
     ("MU3017", "stages", "2", {"stages": 1}),
-    ("MU3017", "stages", "3", {"compute": "tf32", "element_bytes": 4, "tile": (64, 64, 32), "stages": 2}),
+    ("MU3017", "stages", "3", {"compute": "tf32", "tile": (64, 64, 32), "stages": 2}),
 ]
 
 
@@ -70,9 +77,7 @@ def test_each_rule(code: str, setting: str, fix: str, changes: dict[str, object]
     assert violation.notes
 
 
-@pytest.mark.parametrize(
-    "changes", [{"grouped": True}, {"rights": 2}, {"compute": "e4m3", "element_bytes": 1}]
-)
+@pytest.mark.parametrize("changes", [{"b": Operand(form=Grouped())}, {"rights": 2}, {"compute": "e4m3"}])
 def test_what_it_does_not_multiply(changes: dict[str, object]) -> None:
     (violation,) = broken(**changes)  # type: ignore[arg-type]
     assert (violation.code, violation.setting, violation.fix) == ("MU3020", "mainloop", "cooperative")
@@ -93,11 +98,14 @@ def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
 def configs(draw: st.DrawFn) -> GemmConfig:
     """Configurations whose settings are mostly good by themselves."""
     compute = draw(st.sampled_from(multistage.COMPUTES))
-    return GemmConfig(
+    a, b = draw(st.sampled_from([(16, 16), (4, 16), (operand_bytes(compute), 4)]))
+    problem = Problem(
         compute,
-        operand_bytes(compute),
-        draw(st.booleans()),
-        draw(st.booleans()),
+        Operand(draw(st.booleans()), a),
+        Operand(draw(st.booleans()), b),
+        Epilogue(4, destination_is_col_major=draw(st.booleans())),
+    )
+    schedule = Schedule(
         (
             draw(st.sampled_from((*multistage.SIDES, 96))),
             draw(st.sampled_from((*multistage.SIDES, 16))),
@@ -106,10 +114,9 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         draw(st.sampled_from([(1, 1), (1, 1), (2, 1)])),
         "multistage",
         draw(st.sampled_from(["persistent", "split_k", "stream_k"])),
-        Epilogue(4, destination_is_col_major=draw(st.booleans())),
         splits=draw(st.sampled_from([1, 2, 999])),
-        granules=draw(st.sampled_from([Granules(), Granules(4, 16), Granules(operand_bytes(compute), 4)])),
     )
+    return GemmConfig(problem, schedule)
 
 
 @given(st.sampled_from(("sm_90a", *CP_ASYNC)), configs(), st.one_of(st.none(), st.integers(1, 12)))
@@ -121,9 +128,9 @@ def test_a_fix_mends_its_setting(name: str, config: GemmConfig, stages: int | No
         match violation.setting:
             case "tile":
                 m, n, k = map(int, violation.fix.split("x"))
-                mended, count = replace(config, tile=(m, n, k)), stages
+                mended, count = config.having(tile=(m, n, k)), stages
             case "cluster":
-                mended, count = replace(config, cluster=(1, 1)), stages
+                mended, count = config.having(cluster=(1, 1)), stages
             case "stages":
                 mended, count = config, None if violation.fix == "auto" else int(violation.fix)
             case _:
@@ -190,18 +197,18 @@ def test_formats_that_wgmma_lacks_take_another_mainloop() -> None:
 
 def test_parts_of_large_operands_are_multiplied_by_wgmma() -> None:
     def mainloop(**sizes: int) -> str:
-        return SM90.default_schedule(Problem("tf32x3", True, False, **sizes)).mainloop
+        return SM90.default_schedule(Problem("tf32x3", b=ACROSS, **sizes)).mainloop
 
     assert mainloop() == mainloop(m=4096, n=4096, k=4096) == "cooperative"
     assert mainloop(m=64, n=64, k=256) == "multistage"
 
 
 @pytest.mark.parametrize("compute", multistage.COMPUTES)
-@pytest.mark.parametrize("granules", [Granules(), Granules(2, 2, False), Granules(4, 8, False)])
-def test_candidates_are_legal_and_cover_pinned_settings(compute: str, granules: Granules) -> None:
-    if operand_bytes(compute) > granules.a:
+@pytest.mark.parametrize("rows", [(16, 16), (2, 2), (4, 8)])
+def test_candidates_are_legal_and_cover_pinned_settings(compute: str, rows: tuple[int, int]) -> None:
+    if operand_bytes(compute) > rows[0]:
         return
-    problem = Problem(compute, True, True, granules=granules, m=4096, n=4096, k=4096)
+    problem = with_rows(Problem(compute, m=4096, n=4096, k=4096), *rows)
     found = list(SM90.candidates(problem, {"mainloop": "multistage"}))
     assert len(found) == len({c.schedule for c in found}) >= 4
     for candidate in found:
@@ -218,8 +225,8 @@ def test_candidates_are_legal_and_cover_pinned_settings(compute: str, granules: 
 @pytest.mark.parametrize("majors", [(True, True), (True, False), (False, False)])
 def test_default_schedules(name: str, compute: str, majors: tuple[bool, bool]) -> None:
     target = gemm_target(name)
-    chosen = target.default_schedule(Problem(compute, *majors, Epilogue(4, 4)))
-    problem = Problem(compute, *majors, Epilogue(4, 4))
+    chosen = target.default_schedule(Problem(compute, *map(Operand, majors), Epilogue(4, 4)))
+    problem = Problem(compute, *map(Operand, majors), Epilogue(4, 4))
     assert chosen.mainloop == "multistage"
     assert target.violations(problem.config(chosen), chosen.stages) == []
     assert chosen.tile[0] * chosen.tile[1] >= 64 * 64
@@ -229,26 +236,26 @@ def test_default_schedules(name: str, compute: str, majors: tuple[bool, bool]) -
 def test_targets_with_tma_fall_back(name: str) -> None:
     target = gemm_target(name)
     for problem in (
-        Problem("f32", True, True),
-        Problem("bf16", True, True, m=64, n=64, k=64, granules=Granules(2, 2, False)),
+        Problem("f32"),
+        with_rows(Problem("bf16", m=64, n=64, k=64), 2, 2),
     ):
         chosen = target.default_schedule(problem)
         assert chosen.mainloop == "multistage"
         assert target.violations(problem.config(chosen), chosen.stages) == []
-    assert target.default_schedule(Problem("bf16", True, True)).mainloop != "multistage"
+    assert target.default_schedule(Problem("bf16")).mainloop != "multistage"
 
 
 @pytest.mark.parametrize("name", CP_ASYNC)
 def test_tma_is_for_other_targets(name: str) -> None:
-    (violation,) = gemm_target(name).violations(replace(GOOD, mainloop="cooperative", cluster=(2, 1)))
+    (violation,) = gemm_target(name).violations(changed(GOOD, mainloop="cooperative", cluster=(2, 1)))
     assert (violation.code, violation.fix) == ("MU3011", "multistage")
 
 
 def test_formats_that_tensor_cores_lack() -> None:
-    config = replace(GOOD, compute="e4m3", element_bytes=1, mainloop="skinny")
+    config = changed(GOOD, compute="e4m3", mainloop="skinny")
     assert [v.code for v in gemm_target("sm_80").violations(config)] == ["MU3020"]
     assert "MU3020" not in [v.code for v in gemm_target("sm_89").violations(config)]
-    (violation,) = gemm_target("sm_89").violations(replace(config, mainloop="multistage"))
+    (violation,) = gemm_target("sm_89").violations(config.having(mainloop="multistage"))
     assert (violation.code, violation.fix) == ("MU3020", None)
 
 
@@ -310,16 +317,16 @@ FATBIN = bytes.fromhex("50ed55ba")
 
 SIZES = [
     (GOOD, 3),
-    (replace(GOOD, tile=(256, 128, 32), a_k_major=False, b_k_major=False), 2),
-    (replace(GOOD, epilogue=Epilogue(2, destination_is_col_major=True)), 2),
-    (replace(GOOD, tile=(64, 256, 32), granules=Granules(2, 2, False)), 2),
-    (replace(GOOD, compute="f32", element_bytes=4, tile=(128, 32, 8), a_k_major=False), 2),
-    (replace(GOOD, compute="f32", element_bytes=4, tile=(32, 128, 8)), 2),
-    (replace(GOOD, compute="tf32", element_bytes=4, tile=(128, 64, 32)), 4),
-    (replace(GOOD, compute="tf32x3", element_bytes=4, tile=(128, 128, 16)), 3),
-    (replace(GOOD, compute="f32", element_bytes=4, tile=(128, 128, 8)), 2),
-    (replace(GOOD, compute="f32", element_bytes=4, tile=(128, 256, 8), b_k_major=False), 2),
-    (replace(GOOD, compute="f32", element_bytes=4, tile=(64, 128, 8), b_k_major=False), 4),
+    (changed(GOOD, tile=(256, 128, 32), a=ACROSS, b=ACROSS), 2),
+    (changed(GOOD, epilogue=Epilogue(2, destination_is_col_major=True)), 2),
+    (changed(GOOD, tile=(64, 256, 32), **BY_TWO), 2),
+    (changed(GOOD, compute="f32", tile=(128, 32, 8), a=ACROSS), 2),
+    (changed(GOOD, compute="f32", tile=(32, 128, 8)), 2),
+    (changed(GOOD, compute="tf32", tile=(128, 64, 32)), 4),
+    (changed(GOOD, compute="tf32x3", tile=(128, 128, 16)), 3),
+    (changed(GOOD, compute="f32", tile=(128, 128, 8)), 2),
+    (changed(GOOD, compute="f32", tile=(128, 256, 8), b=ACROSS), 2),
+    (changed(GOOD, compute="f32", tile=(64, 128, 8), b=ACROSS), 4),
 ]
 
 
@@ -331,16 +338,17 @@ def sample(count: int) -> list[tuple[GemmConfig, int]]:
         compute = rng.choice(multistage.COMPUTES)
         size = operand_bytes(compute)
         m, n, k = (rng.choice(s) for s in (multistage.SIDES, multistage.SIDES, multistage.depths(compute)))
-        config = replace(
+        a, b = rng.random() < 0.5, rng.random() < 0.5
+        config = changed(
             GOOD,
             compute=compute,
-            element_bytes=size,
-            a_k_major=rng.random() < 0.5,
-            b_k_major=rng.random() < 0.5,
+            a=Operand(a),
+            b=Operand(b),
             tile=(m, n, k),
             epilogue=Epilogue(size, destination_is_col_major=rng.random() < 0.2),
-            granules=Granules(2, 2, False) if size == 2 and rng.random() < 0.5 else Granules(),
         )
+        if size == 2 and rng.random() < 0.5:
+            config = replace(config, problem=with_rows(config.problem, 2, 2))
         stages = rng.choice((2, 3, 4))
         if not SM90.violations(config, stages):
             found.append((config, stages))
@@ -364,21 +372,23 @@ def test_what_is_legal_compiles_and_shared_memory_is_counted_exactly(tmp_path: P
 
 def _counted(name: str, config: GemmConfig, stages: int) -> list[str]:
     """A kernel's types in a namespace, with an assertion about their size."""
-    dtype = config.compute if config.compute in ("bf16", "f16") else "f32"
+    dtype = config.problem.compute if config.problem.compute in ("bf16", "f16") else "f32"
     # Exchanged, a row-major result lies along the kernel's columns, and the kernel's A is the program's B.
-    columns = config.epilogue.destination_is_col_major
-    seen = config.transposed if columns else config
-    x, a = ("M, K", "x") if seen.a_k_major else ("K, M", "x.T")
-    w, b = ("N, K", "w.T") if seen.b_k_major else ("K, N", "w")
+    columns = config.problem.epilogue.destination_is_col_major
+    seen = (config.transposed if columns else config).problem
+    x, a = ("M, K", "x") if seen.a.k_major else ("K, M", "x.T")
+    w, b = ("N, K", "w.T") if seen.b.k_major else ("K, N", "w")
     where = (
-        "" if min(config.granules.a, config.granules.b) == 2 else "where M % 8 == 0, N % 8 == 0, K % 8 == 0"
+        ""
+        if min(config.problem.a.granule, config.problem.b.granule) == 2
+        else "where M % 8 == 0, N % 8 == 0, K % 8 == 0"
     )
     program = compile_text(
         Source(
             "k.mcu",
             f"kernel k[M, N, K](x: {dtype}[{x}], w: {dtype}[{w}])\n"
-            f"    -> {dtype}[M, N] {where}\n{{ return matmul({a}, {b}, compute={config.compute}) }}\n"
-            f"schedule k for sm_90a {{\n    tile = {'x'.join(map(str, config.tile))}\n"
+            f"    -> {dtype}[M, N] {where}\n{{ return matmul({a}, {b}, compute={config.problem.compute}) }}\n"
+            f"schedule k for sm_90a {{\n    tile = {'x'.join(map(str, config.schedule.tile))}\n"
             f"    mainloop = multistage\n    stages = {stages}\n"
             f"    exchange = {'on' if columns else 'off'}\n}}\n",
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes as ct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hostlib import build
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulelib import check_explanation, mend
+from rulelib import ACROSS, changed, check_explanation, mend
 
 from mucc.build.toolchain import nvrtc
 from mucc.compiler.driver import Options, compile_text
@@ -18,15 +17,16 @@ from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
 from mucc.files.package import INCLUDES
 from mucc.kernels.gemm.scheduling import gemm_target, skinny
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Violation, operand_bytes
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Schedule, Violation, operand_bytes
+from mucc.kernels.gemm.scheduling.operand import Operand
 
 SM90 = gemm_target("sm_90a")
-GOOD = GemmConfig("bf16", 2, True, True, (8, 32, 64), (1, 1), "skinny", "persistent")
-F32 = {"compute": "f32", "element_bytes": 4}
+GOOD = GemmConfig(Problem("bf16"), Schedule((8, 32, 64), (1, 1), "skinny"))
+F32 = {"compute": "f32"}
 
 
 def broken(stages: int | None = None, **changes: object) -> list[Violation]:
-    return SM90.violations(replace(GOOD, **changes), stages)  # type: ignore[arg-type]
+    return SM90.violations(changed(GOOD, **changes), stages)  # type: ignore[arg-type]
 
 
 CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
@@ -34,7 +34,7 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3050", "tile", "32x32x32", {"tile": (64, 64, 64)}),
     ("MU3050", "tile", "4x32x16", {**F32, "tile": (3, 32, 64)}),
     ("MU3051", "tile", "8x32x32", {"tile": (8, 40, 64)}),
-    ("MU3051", "tile", "8x128x16", {"tile": (8, 32, 64), "b_k_major": False}),
+    ("MU3051", "tile", "8x128x16", {"tile": (8, 32, 64), "b": ACROSS}),
     ("MU3052", "tile", "8x32x32", {"tile": (8, 32, 40)}),
     ("MU3053", "tile", "32x32x32", {"tile": (32, 128, 32)}),
     ("MU3053", "tile", "16x16x64", {**F32, "tile": (16, 64, 16)}),
@@ -43,8 +43,8 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3055", "scheduler", "persistent", {"swizzle": 2}),
     ("MU3055", "scheduler", "split_k(8)", {"scheduler": "split_k", "splits": 12}),
     ("MU3056", "stages", "auto", {"stages": 9}),
-    ("MU3057", "mainloop", None, {"compute": "tf32x3", "element_bytes": 4}),
-    ("MU3057", "mainloop", None, {"compute": "s8", "element_bytes": 1, "b_k_major": False}),
+    ("MU3057", "mainloop", None, {"compute": "tf32x3"}),
+    ("MU3057", "mainloop", None, {"compute": "s8", "b": ACROSS}),
     ("MU3058", "tile", "8x32x32", {"tile": (8, 64, 256)}),
     ("MU3058", "stages", "auto", {"tile": (8, 64, 64), "stages": 8}),
     ("MU3058", "tile", "32x8x32", {"tile": (64, 8, 256)}),
@@ -70,10 +70,10 @@ def test_explanations_show_a_wrong_and_a_mended_schedule(code: str) -> None:
 
 @pytest.mark.parametrize("splits", [2, 3])
 def test_a_target_without_clusters_does_not_divide_k_between_blocks(splits: int) -> None:
-    config = replace(GOOD, scheduler="split_k", splits=splits)
+    config = changed(GOOD, scheduler="split_k", splits=splits)
     (violation,) = skinny.violations(SM90.facts, config, None, clusters=False)
     assert (violation.code, violation.fix) == ("MU3055", "persistent")
-    assert not skinny.violations(SM90.facts, replace(config, splits=1), None, clusters=False)
+    assert not skinny.violations(SM90.facts, config.having(splits=1), None, clusters=False)
 
 
 kinds = st.sampled_from([(c, operand_bytes(c)) for c in skinny.COMPUTE])
@@ -83,11 +83,9 @@ sizes = st.integers(1, 300) | st.sampled_from((8, 16, 32, 64, 128))
 @st.composite
 def configs(draw: st.DrawFn) -> GemmConfig:
     compute, size = draw(kinds)
-    return GemmConfig(
-        compute,
-        size,
-        size == 1 or draw(st.booleans()),
-        size == 1 or draw(st.booleans()),
+    along = size == 1
+    problem = Problem(compute, *(Operand(along or draw(st.booleans())) for _ in "ab"))
+    schedule = Schedule(
         draw(st.tuples(sizes, sizes, sizes)),
         draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
         "skinny",
@@ -95,6 +93,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
         splits=draw(st.integers(1, 20)),
         swizzle=draw(st.integers(1, 4)),
     )
+    return GemmConfig(problem, schedule)
 
 
 @settings(max_examples=100)
@@ -117,44 +116,44 @@ def test_default_schedules_are_legal(
     kind: tuple[str, int], a: bool, b: bool, m: int | None, n: int | None, k: int | None
 ) -> None:
     narrow = kind[1] == 1
-    problem = Problem(kind[0], a or narrow, b or narrow, m=m, n=n, k=k)
+    problem = Problem(kind[0], Operand(a or narrow), Operand(b or narrow), m=m, n=n, k=k)
     config = problem.config(SM90.default_schedule(problem, {"mainloop": "skinny"}))
     assert SM90.violations(config) == []
     form = skinny.form_of(config)
     if m is not None and n is not None:
-        assert skinny.weights_are_a(config.tile) == (n < m)
+        assert skinny.weights_are_a(config.schedule.tile) == (n < m)
         assert form.few >= min(m, n, 8)
 
 
 def test_sixteen_rows_are_left_to_kernels_that_load_by_tma() -> None:
-    choice = SM90.default_schedule(Problem("bf16", True, True, m=16, n=4096, k=14336))
+    choice = SM90.default_schedule(Problem("bf16", m=16, n=4096, k=14336))
     assert choice.mainloop != "skinny" and choice.tile[1] == 16
 
 
 @pytest.mark.parametrize("rows", [1, 4, 8])
 @pytest.mark.parametrize("weights", [4096, 28672])
 def test_few_rows_are_known_to_be_skinny(rows: int, weights: int) -> None:
-    rows_first = SM90.default_schedule(Problem("bf16", True, True, m=rows, n=weights, k=4096))
-    rows_last = SM90.default_schedule(Problem("bf16", True, True, m=weights, n=rows, k=4096))
+    rows_first = SM90.default_schedule(Problem("bf16", m=rows, n=weights, k=4096))
+    rows_last = SM90.default_schedule(Problem("bf16", m=weights, n=rows, k=4096))
     for choice, few in ((rows_first, 0), (rows_last, 1)):
         assert choice.mainloop == "skinny"
         assert choice.tile[few] == max(rows, 8)
 
 
 def test_other_targets_have_them_too() -> None:
-    choice = gemm_target("sm_100a").default_schedule(Problem("bf16", True, True, m=4, n=4096, k=4096))
+    choice = gemm_target("sm_100a").default_schedule(Problem("bf16", m=4, n=4096, k=4096))
     assert choice.mainloop == "skinny"
 
 
 def test_many_rows_are_not_skinny() -> None:
-    assert SM90.default_schedule(Problem("bf16", True, True, m=512, n=4096, k=4096)).mainloop != "skinny"
-    assert SM90.default_schedule(Problem("bf16", True, True)).mainloop != "skinny"
-    pair = Problem("bf16", True, True, m=8, n=4096, k=4096, rights=2)
+    assert SM90.default_schedule(Problem("bf16", m=512, n=4096, k=4096)).mainloop != "skinny"
+    assert SM90.default_schedule(Problem("bf16")).mainloop != "skinny"
+    pair = Problem("bf16", m=8, n=4096, k=4096, rights=2)
     assert SM90.default_schedule(pair).mainloop != "skinny"
 
 
 def test_an_estimate_is_bytes_over_bandwidth() -> None:
-    problem = Problem("bf16", True, True, m=4, n=28672, k=8192)
+    problem = Problem("bf16", m=4, n=28672, k=8192)
     estimate = SM90.estimate(problem, SM90.default_schedule(problem, {"mainloop": "skinny"}))
     assert estimate.limit == "DRAM"
     assert estimate.bytes == 2 * (28672 * 8192 + 4 * 8192 + 4 * 28672)
@@ -216,7 +215,7 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
 
 def test_shared_memory_is_counted_as_in_the_header(header: ct.CDLL) -> None:
     assert header.bytes_8x32x64(skinny.WARPS) == skinny.smem_bytes(GOOD, 3)
-    small = replace(GOOD, tile=(16, 16, 32))
+    small = changed(GOOD, tile=(16, 16, 32))
     assert header.bytes_16x16x32(skinny.WARPS) == skinny.smem_bytes(small, 2)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulelib import apply, check_explanation, configs, epilogues, mend
+from rulelib import apply, changed, check_explanation, configs, epilogues, mend
 
 from mucc.build.toolchain.assembly import host_flags
 from mucc.build.toolchain.discover import find_toolchain
@@ -17,15 +16,16 @@ from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.codes_families import CODES
 from mucc.diagnostics.core import Source
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Violation
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.operand import Operand
 
 SM100 = gemm_target("sm_100a")
-GOOD = GemmConfig("bf16", 2, True, True, (128, 256, 64), (2, 1), "two_sm", "persistent")
+GOOD = GemmConfig(Problem("bf16"), Schedule((128, 256, 64), (2, 1), "two_sm"))
 GEMM = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return x @ w.T\n}\n"
 
 
 def broken(stages: int | None = None, **changes: object) -> list[Violation]:
-    return SM100.violations(replace(GOOD, **changes), stages)  # type: ignore[arg-type]
+    return SM100.violations(changed(GOOD, **changes), stages)  # type: ignore[arg-type]
 
 
 def test_a_good_configuration_breaks_no_rule() -> None:
@@ -45,7 +45,7 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3012", "scheduler", "persistent(swizzle=2)", {"swizzle": 3}),
     ("MU3013", "scheduler", "split_k(148)", {"scheduler": "split_k", "splits": 1000}),
     ("MU3017", "stages", "2", {"stages": 1}),
-    ("MU3020", "mainloop", None, {"compute": "f32", "element_bytes": 4, "tile": (128, 128, 32)}),
+    ("MU3020", "mainloop", None, {"compute": "f32", "tile": (128, 128, 32)}),
     ("MU3070", "tile", "128x256x32", {"tile": (128, 512, 32)}),
     ("MU3071", "cluster", "2x2", {"cluster": (1, 2)}),
     ("MU3072", "tile", "64x64x64", {"tile": (64, 80, 64), "mainloop": "one_sm"}),
@@ -59,7 +59,7 @@ def test_each_rule(code: str, setting: str, fix: str | None, changes: dict[str, 
     assert violation.notes
     if fix is not None:
         config, stages = apply(
-            violation, replace(GOOD, **{k: v for k, v in changes.items() if k != "stages"}), None
+            violation, changed(GOOD, **{k: v for k, v in changes.items() if k != "stages"}), None
         )
         assert SM100.violations(config, stages) == []
     assert violation.fix == fix
@@ -93,7 +93,7 @@ def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | N
 def test_default_schedules_break_no_rule(
     kind: tuple[str, bool, bool], epilogue: Epilogue, m: int | None, n: int | None
 ) -> None:
-    problem = Problem(*kind, epilogue, m, n, 4096)
+    problem = Problem(kind[0], *map(Operand, kind[1:]), epilogue, m, n, 4096)
     assert SM100.violations(problem.config(SM100.default_schedule(problem))) == []
 
 
