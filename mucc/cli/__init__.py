@@ -1,1 +1,1 @@
-"""The command line. `main` dispatches; every command is one module, imported when it is used."""
+"""The command line: `main` dispatches to commands, each a module that is imported when it runs."""

@@ -1,4 +1,4 @@
-"""`mucc FILE -o OUT`: compile, and write whatever level of the road was asked for."""
+"""`mucc FILE -o OUT`: compile programs to libraries or machine code, or print an earlier level."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NVCC_KINDS: dict[str, Kind] = {"ptx": "ptx", "cubin": "cubin", "so": "so"}
 EMIT = {**TEXT_KINDS, "ptx": "PTX", "cubin": "machine code of the GPU", "so": "the loadable library"}
 
 BY_SUFFIX = {".cu": "cu", ".ptx": "ptx", ".cubin": "cubin", ".h": "header", ".so": "so"}
-"""What `-o NAME` asks for where --emit does not say."""
+"""The kind of output by the suffix of `-o NAME`, where --emit is not given."""
 
 DESCRIPTION = "Compile a .mcu program into a loadable .so, or print one of the levels on the way."
 
@@ -47,7 +47,7 @@ EPILOG = "\n".join(("kinds of --emit:", *(f"  {kind:<9} {text}" for kind, text i
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc build`."""
 
     files: list[str] = options.programs("a .mcu file, or - for stdin")
     output: str | None = options.output(
@@ -93,25 +93,25 @@ class Arguments:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Typical values of open dims. Raises MU6050."""
+        """Parse the typical values of open dims. Raises MU6050."""
         from mucc.compiler.typical_dims import typical
 
         return typical(self.dims) if self.dims else {}
 
     @property
     def print_ir(self) -> TextIO | None:
-        """Where the IR goes after passes, if anywhere."""
+        """The stream that gets the IR after passes; None to print no IR."""
         return sys.stderr if self.print_ir_after_all or self.print_ir_after else None
 
     @property
     def print_after(self) -> tuple[str, ...]:
-        """The passes after which it goes there; none stands for all."""
+        """The names of the passes after which IR is printed; empty for all passes."""
         return () if self.print_ir_after_all else tuple(self.print_ir_after)
 
 
 @command(Arguments, DESCRIPTION, usage="FILE [-o OUT] [options]", epilog=EPILOG)
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Build every file of the command line; the reporter holds what went wrong."""
+    """Build every input file; errors go to the reporter."""
     if not args.files:
         raise usage_error("no input file", "give the name of a .mcu file: mucc kernel.mcu -o kernel.so")
     if len(args.files) > 1 and args.output is not None:
@@ -149,17 +149,17 @@ def main(args: Arguments, reporter: Reporter) -> int:
     if len(steps) == 1 or not any(step.kind in NVCC_KINDS for step in steps):
         for step in steps:
             try:
-                _write(step, _made(step, args, reporter), reporter)
+                _write(step, _compile(step, args, reporter), reporter)
             except DiagnosticError as error:
                 reporter.add(error.diagnostics)
         return 0
-    _several(steps, args, reporter)
+    _build_many(steps, args, reporter)
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One input file, what is made of it, and where it goes."""
+    """An input file, the kind of its output, and the path of its output."""
 
     path: str
     kind: str
@@ -179,8 +179,8 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """What was made of an input file, and what is to be said about it."""
+class _Output:
+    """The output for an input file, with its warnings."""
 
     data: bytes
     warnings: tuple[Diagnostic, ...]
@@ -188,13 +188,13 @@ class _Made:
     cached: bool = False
 
 
-def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
-    """Build several programs at a time. What is wrong with one does not keep the others."""
+def _build_many(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
+    """Build several programs in parallel. An error in one does not stop the others."""
     from mucc.build.pool import Cancelled, Pool
 
     display = reporter.display()
     with Pool(args.jobs or None, display=display, verbose=args.verbose) as pool:
-        outcomes = pool.map(lambda step: _made(step, args, reporter, pool), steps, lambda step: step.path)
+        outcomes = pool.map(lambda step: _compile(step, args, reporter, pool), steps, lambda step: step.path)
         for step, outcome in zip(steps, outcomes, strict=True):
             with display.paused():
                 try:
@@ -208,10 +208,10 @@ def _several(steps: list[_Step], args: Arguments, reporter: Reporter) -> None:
 
 
 def _explain(args: Arguments, reporter: Reporter) -> None:
-    """Print why each contraction of the files has its schedule."""
+    """Print the explanation of each contraction's schedule."""
     from mucc.compiler.program import compile_source
 
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
     for path in args.files:
         try:
             source = files.read_source(path)
@@ -222,13 +222,13 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
         from mucc.compiler.explain_schedule import explain
 
         reporter.add(compilation.sink.diagnostics, source)
-        found += explain(compilation)
+        explanations += explain(compilation)
     if args.json:
         from mucc.files.json_text import json_text
 
-        sys.stdout.write(json_text([e.as_json() for e in found]))
+        sys.stdout.write(json_text([e.as_json() for e in explanations]))
     else:
-        sys.stdout.write("\n".join(e.as_text() for e in found))
+        sys.stdout.write("\n".join(e.as_text() for e in explanations))
 
 
 def _check_passes(names: list[str]) -> None:
@@ -242,27 +242,27 @@ def _check_passes(names: list[str]) -> None:
             raise usage_error(f"there is no pass '{name}'", *helps, f"choose from {', '.join(known)}")
 
 
-def _made(step: _Step, args: Arguments, reporter: Reporter, pool: Pool | None = None) -> _Made:
-    """What is made of one input file."""
+def _compile(step: _Step, args: Arguments, reporter: Reporter, pool: Pool | None = None) -> _Output:
+    """Compile one input file."""
     data = files.read_bytes(step.path)
     if step.kind in NVCC_KINDS:
-        return _built(step.path, data, NVCC_KINDS[step.kind], args, reporter, pool)
-    return _text(step.path, data, step.kind, args)
+        return _build(step.path, data, NVCC_KINDS[step.kind], args, reporter, pool)
+    return _emit_text(step.path, data, step.kind, args)
 
 
-def _write(step: _Step, made: _Made, reporter: Reporter) -> None:
-    """Report what is to be said, and write the output."""
-    reporter.add(made.warnings, made.source)
-    if made.cached and reporter.verbose:
+def _write(step: _Step, output: _Output, reporter: Reporter) -> None:
+    """Report warnings, and write the output."""
+    reporter.add(output.warnings, output.source)
+    if output.cached and reporter.verbose:
         reporter.progress(f"{step.path}: found in the cache")
     if step.output == STDIN:
-        files.write_stdout(made.data)
+        files.write_stdout(output.data)
     else:
-        files.write_output(step.output, made.data, executable=step.kind == "so")
+        files.write_output(step.output, output.data, executable=step.kind == "so")
 
 
 def _kind_of(output: str | None) -> str:
-    """What the name of an output asks for; a library where it has no suffix, or a version after `.so`."""
+    """Choose the kind of output by its name; a name without suffix, or like `x.so.1`, is a library."""
     name = os.path.basename(output or "")
     suffix = os.path.splitext(name)[1]
     if suffix and suffix not in BY_SUFFIX and ".so." not in name:
@@ -285,26 +285,26 @@ def _default_output(path: str, kind: str) -> str:
     return f"{_stem(path)}.{kind}"
 
 
-def _text(path: str, data: bytes, kind: str, args: Arguments) -> _Made:
-    """One of the levels that need no nvcc."""
+def _emit_text(path: str, data: bytes, kind: str, args: Arguments) -> _Output:
+    """Emit a level that needs no toolchain."""
     from mucc.build.artefact import compile_source
 
     source = decode(data, path)
     if kind in ("ast", "mu") and args.print_ir is None:
         from mucc.compiler.driver import front_text
 
-        return _Made(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
+        return _Output(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
     compilation = compile_source(
         source, args.target, args.print_ir, args.print_after, dims=args.sizes, tuned=not args.no_tuned
     )
     text = compilation.emit(kind).rstrip("\n").encode() + b"\n"
-    return _Made(text, tuple(compilation.sink.diagnostics), source)
+    return _Output(text, tuple(compilation.sink.diagnostics), source)
 
 
-def _built(
+def _build(
     path: str, data: bytes, kind: Kind, args: Arguments, reporter: Reporter, pool: Pool | None
-) -> _Made:
-    """What the toolchain makes of the program."""
+) -> _Output:
+    """Build a program with the toolchain."""
     from mucc.build.artefact import Request, build
 
     artefact = build(
@@ -327,11 +327,11 @@ def _built(
         reporter.progress,
         pool or (lambda: _pool(args, reporter)),
     )
-    return _Made(artefact.data, artefact.warnings, cached=artefact.cached)
+    return _Output(artefact.data, artefact.warnings, cached=artefact.cached)
 
 
 def _pool(args: Arguments, reporter: Reporter) -> Pool:
-    """A pool for one program, made when something has to run."""
+    """Make the pool for a single program."""
     from mucc.build.pool import Pool
 
     return Pool(args.jobs or None, display=reporter.display(), verbose=args.verbose)

@@ -1,4 +1,4 @@
-"""`mucc cache`: how much is stored and how often it helped; clear it, fill it, check it."""
+"""`mucc cache`: show statistics of the build cache; clear, fill or verify it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MUCC_CACHE_DIR says where the cache is, MUCC_CACHE_SIZE how much it may hold (su
 MUCC_CACHE_SHARED names further caches that are read only."""
 
 SHOWN = 8
-"""The paths of damaged entries that a diagnostic lists."""
+"""The most paths of damaged entries that a diagnostic lists."""
 
 
 ACTIONS = ("stats", "clear", "warm", "verify")
@@ -37,7 +37,7 @@ ACTIONS = ("stats", "clear", "warm", "verify")
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc cache`."""
 
     action: str = argument("stats", choices=ACTIONS, metavar="|".join(ACTIONS), help="what to do")
     json: bool = options.json("print JSON")
@@ -52,7 +52,7 @@ class Arguments:
 
 @command(Arguments, DESCRIPTION, usage="[stats | clear | warm | verify] [options]", epilog=EPILOG)
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Do one of the actions. Raises MU5203 where the cache cannot be cleared or looked through."""
+    """Run an action. Raises MU5203 where the cache cannot be cleared or read."""
     if args.action == "warm":
         return _warm(args, reporter)
     if args.target is not None or args.jobs is not None:
@@ -71,8 +71,8 @@ def main(args: Arguments, reporter: Reporter) -> int:
     except OSError as error:
         what = "cleared" if args.action == "clear" else "read"
         helps = ("set MUCC_CACHE_DIR to a directory",) if isinstance(error, NotADirectoryError) else ()
-        found = Diagnostic("MU5203", f"the cache cannot be {what}: {error}", helps=helps)
-        raise DiagnosticError(found) from error
+        problem = Diagnostic("MU5203", f"the cache cannot be {what}: {error}", helps=helps)
+        raise DiagnosticError(problem) from error
     reporter.add(cache.problems)
     return status
 

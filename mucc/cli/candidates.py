@@ -1,4 +1,4 @@
-"""What the values of parameters can be, for completion in shells."""
+"""Shell completion: functions that list candidates for the values of parameters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def files(*suffixes: str) -> Complete:
-    """Files whose names end in one of the suffixes, all files where there is none, and folders."""
+    """Complete folders, and files with one of the suffixes, or all files if none is given."""
     return _entries(lambda entry: entry.is_file() and (not suffixes or entry.name.endswith(suffixes)))
 
 
 def folders() -> Complete:
-    """Folders."""
+    """Complete folders."""
     return _entries(lambda entry: False)
 
 
@@ -45,7 +45,7 @@ def _entries(wanted: Callable[[os.DirEntry[str]], bool]) -> Complete:
 
 
 def _scanned(folder: str) -> Iterator[os.DirEntry[str]]:
-    """The entries of a folder; none where it cannot be read."""
+    """Yield the entries of a folder; none if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             yield from entries
@@ -54,7 +54,7 @@ def _scanned(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def words(known: Callable[[], Iterable[str]]) -> Complete:
-    """Words that are known when they are asked for."""
+    """Complete words; `known` is called when candidates are needed."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -65,28 +65,28 @@ def words(known: Callable[[], Iterable[str]]) -> Complete:
 
 
 def target_names() -> list[str]:
-    """The GPUs that can be compiled for."""
+    """List the names of targets."""
     from mucc.target import target_names
 
     return sorted(target_names())
 
 
 def card_names() -> list[str]:
-    """The cards that are known."""
+    """List the names of known cards."""
     from mucc.target.devices import cards
 
     return sorted(cards())
 
 
 def pass_names() -> list[str]:
-    """The passes of the compiler."""
+    """List the names of passes."""
     from mucc.passes import get_all_passes
 
     return sorted(get_all_passes())
 
 
 def codes() -> list[str]:
-    """The codes of diagnostics."""
+    """List the codes of diagnostics."""
     from mucc.diagnostics.codes import CODES
 
     return list(CODES)

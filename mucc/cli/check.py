@@ -1,4 +1,4 @@
-"""`mucc check FILE …`: what a build would refuse, found by all passes, without C++ and its compilers."""
+"""`mucc check FILE …`: run all passes to report errors and warnings, without emitting or compiling C++."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mucc.diagnostics.usage import usage_error
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc check`."""
 
     files: list[str] = options.programs("a .mcu file, or - for stdin")
     language: bool = flag(help="check the language only, whatever kernels there are")
@@ -28,7 +28,7 @@ class Arguments:
 
 @command(Arguments, "Report errors and warnings without compiling.", usage="FILE... [options]")
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Check every file, and report on all of them."""
+    """Check every file, and report errors and warnings of all."""
     if not args.files:
         raise usage_error("no input file", "give the names of .mcu files: mucc check kernel.mcu")
     if args.language and args.dims:
@@ -39,14 +39,14 @@ def main(args: Arguments, reporter: Reporter) -> int:
     for path in args.files:
         try:
             source = files.read_source(path)
-            reporter.add(_found(source, args, dims), source)
+            reporter.add(_warnings(source, args, dims), source)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
     return 0
 
 
-def _found(source: Source, args: Arguments, dims: Mapping[str, int]) -> Sequence[Diagnostic]:
-    """The warnings about a program that can be built. Raises DiagnosticError for one that cannot."""
+def _warnings(source: Source, args: Arguments, dims: Mapping[str, int]) -> Sequence[Diagnostic]:
+    """Check a program and return its warnings. Raises DiagnosticError for errors."""
     from mucc.compiler import program
 
     if args.language:

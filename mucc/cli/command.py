@@ -1,4 +1,4 @@
-"""Commands on click: what is wrong with a command line is a coded diagnostic, and modules load when they run.
+"""Commands on click: errors in command lines are coded diagnostics, and modules are loaded lazily.
 
 A module of a command declares its options and ends in the function that runs it:
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 Work = Callable[[A, "Reporter"], int]
-"""What runs a command: from its arguments to the exit status."""
+"""The function that runs a command; it returns the exit status."""
 
 HELP = ("-h", "--help")
 
 WIDEST = 110
-"""Characters of the widest help page."""
+"""The width of help pages in characters."""
 
 _WORDS = "mucc.cli.words"
-"""The key of the words of a command in the context of click."""
+"""The key of a command's words in the metadata of click's context."""
 
 _NEGATIVE = re.compile(r"-(\d+|\d*\.\d+)")
 
 
 class Command(click.Command, Generic[A]):
-    """A command of a tool: a function, and the dataclass that it takes, whose fields declare the options."""
+    """A command of a tool: a function and the dataclass of its arguments, whose fields declare options."""
 
     def __init__(self, work: Work[A], arguments: type[A], help: str, *, usage: str, epilog: str):
         show = Option(HELP, is_flag=True, expose_value=False, is_eager=True, callback=_show_help)
@@ -65,7 +65,7 @@ class Command(click.Command, Generic[A]):
         self.usage = usage
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line. Raises MU5001 for the first one that is wrong."""
+        """Parse the words of the command line. Raises MU5001 for the first wrong word."""
         ctx.meta[_WORDS] = args
         rest = super().parse_args(ctx, args if ctx.resilient_parsing else list(self._checked(ctx, args)))
         if rest and not ctx.resilient_parsing:
@@ -74,11 +74,11 @@ class Command(click.Command, Generic[A]):
         return rest
 
     def invoke(self, ctx: click.Context) -> int:
-        """Run the command; its exit status."""
+        """Run the command and return its exit status."""
         return self.work(self._arguments(ctx), ctx.obj)
 
     def parse(self, words: Sequence[str]) -> A:
-        """The arguments that a command line gives. Raises MU5001."""
+        """Parse a command line to the dataclass of arguments. Raises MU5001."""
         return self._arguments(self.make_context("mucc", list(words)))
 
     def _arguments(self, ctx: click.Context) -> A:
@@ -86,7 +86,7 @@ class Command(click.Command, Generic[A]):
         return self.arguments(**given)
 
     def _checked(self, ctx: click.Context, args: Sequence[str]) -> Iterator[str]:
-        """The words with each option and its value as two of them, so that no option is taken for a value."""
+        """Check options, and yield each option and its value as two separate words."""
         known = {name: p for p in self.params if isinstance(p, Option) for name in p.opts}
         rest = list(args)
         if any(word in HELP for word in rest[: rest.index("--") if "--" in rest else None]):
@@ -104,34 +104,35 @@ class Command(click.Command, Generic[A]):
             if not word.startswith("--"):
                 name, value = word[:2], word[2:]
                 equals, value = value, value.removeprefix("=")
-            if (found := known.get(name)) is None:
+            if (option := known.get(name)) is None:
                 raise self._unknown(ctx, word.partition("=")[0], known)
             yield name
-            if found.is_flag:
+            if option.is_flag:
                 if equals and (word.startswith("--") or equals.startswith("=")):
                     raise usage_error(
-                        f"argument {shown_name(found)}: ignored explicit argument '{value}'", _options_of(ctx)
+                        f"argument {shown_name(option)}: ignored explicit argument '{value}'",
+                        _options_of(ctx),
                     )
                 if equals:
                     rest.insert(0, f"-{equals}")
             elif equals:
                 yield value
             else:
-                yield _value(ctx, found, rest)
+                yield _value(ctx, option, rest)
 
     def _unknown(self, ctx: click.Context, word: str, known: dict[str, Option]) -> DiagnosticError:
         flags = [flag for flag in known if flag.startswith("--")]
-        begun = sorted(flag for flag in flags if word.startswith("--") and flag.startswith(word))
-        if len(begun) > 1:
-            help = f"options are not abbreviated: it may be {' or '.join(begun)}"
-        elif meant := begun[0] if begun else did_you_mean(word, flags):
+        matches = sorted(flag for flag in flags if word.startswith("--") and flag.startswith(word))
+        if len(matches) > 1:
+            help = f"options are not abbreviated: it may be {' or '.join(matches)}"
+        elif meant := matches[0] if matches else did_you_mean(word, flags):
             help = f"did you mean '{meant}'?"
         else:
             help = _options_of(ctx)
         return usage_error(f"there is no option '{word}'", help)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the usage, the description as it was laid out, tables of parameters, and the epilog."""
+        """Write the usage, the description with its line breaks, tables of parameters, and the epilog."""
         path = ctx.command_path
         if ctx.parent is not None and isinstance(ctx.parent.command, Group):
             path = ctx.parent.command.path_of(ctx)
@@ -156,12 +157,12 @@ class Command(click.Command, Generic[A]):
 def command(
     arguments: type[A], help: str, *, usage: str, epilog: str = ""
 ) -> Callable[[Work[A]], Command[A]]:
-    """Make a command of a function. `usage` is what follows the name of the command."""
+    """Decorate a function as a command. `usage` is the text after the name of the command."""
     return lambda work: Command(work, arguments, help, usage=usage, epilog=epilog)
 
 
 def words() -> list[str]:
-    """The words of the command line that is running, without the name of the command."""
+    """Return the words of the running command line, without the name of the command."""
     return list(click.get_current_context().meta[_WORDS])
 
 
@@ -188,12 +189,12 @@ def _value(ctx: click.Context, option: Option, rest: list[str]) -> str:
 
 
 def _is_option(word: str) -> bool:
-    """Whether a word is an option: `-`, negative numbers and texts with spaces are values."""
+    """Whether a word is an option; `-`, negative numbers and texts with spaces are values."""
     return len(word) > 1 and word[0] == "-" and " " not in word and _NEGATIVE.fullmatch(word) is None
 
 
 class Group(click.Group):
-    """The commands of a tool. The module of a command is loaded when the command runs, or shows its help."""
+    """The commands of a tool; the module of a command is loaded when the command runs or prints its help."""
 
     def __init__(self, tool: Tool):
         super().__init__(tool.name, add_help_option=False, no_args_is_help=False)
@@ -212,11 +213,11 @@ class Group(click.Group):
         return super().parse_args(ctx, self.tool.with_command(words))
 
     def path_of(self, ctx: click.Context) -> str:
-        """How a command is called: the default command without its name."""
+        """Return how a command is called: the default command by the tool's name alone."""
         return self.tool.name if ctx.info_name == self.tool.default else ctx.command_path
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the first word: a command, and what the default command begins with."""
+        """Complete the first word: a command, or the first argument or an option of the default command."""
         from click.shell_completion import CompletionItem
 
         found = [
@@ -238,7 +239,7 @@ class Group(click.Group):
 
 
 def run(tool: Tool, argv: Sequence[str], reporter: Reporter) -> int:
-    """Run one command line of a tool; its exit status. Raises DiagnosticError."""
+    """Run a command line of a tool and return its exit status. Raises DiagnosticError."""
     try:
         group = Group(tool)
         with group.make_context(tool.name, list(argv), obj=reporter) as ctx:

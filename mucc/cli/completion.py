@@ -1,7 +1,7 @@
-"""`mucc completion SHELL`: a script by which a shell completes command lines, and the answers to it.
+"""`mucc completion SHELL`: print a completion script for a shell, and answer the queries of that script.
 
-The script runs the tool with a variable of the environment that names the shell, and the words of the line in
-COMP_WORDS and COMP_CWORD, which is click's protocol. Each candidate is a line, or three lines for zsh.
+The script runs the tool by click's protocol: an environment variable names the shell, and COMP_WORDS and
+COMP_CWORD have the words of the line. Each candidate is printed as one line, for zsh as three lines.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 
 
 class _Joined(shells.ShellComplete):
-    """A shell to which `--option=value` is one word, so that candidates have the option in front of them."""
+    """A shell that takes `--option=value` for one word, so that candidates need the option as a prefix."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         found = super().get_completions(args, incomplete)
@@ -114,7 +114,7 @@ class _Joined(shells.ShellComplete):
 
 
 class Bash(shells.BashComplete):
-    """Bash, to which `--option=value` is three words."""
+    """Bash, which takes `--option=value` for three words."""
 
     source_template = BASH
 
@@ -149,14 +149,14 @@ SHELLS: dict[str, type[shells.ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc completion`."""
 
     shell: str | None = argument(None, choices=tuple(SHELLS), metavar="|".join(SHELLS), help="the shell")
 
 
 @command(Arguments, DESCRIPTION, usage="|".join(SHELLS), epilog=EPILOG)
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Print the script of a shell."""
+    """Print the completion script of a shell."""
     if args.shell is None:
         raise usage_error("which shell?", f"choose from {', '.join(SHELLS)}")
     group = click.get_current_context().find_root().command
@@ -170,7 +170,7 @@ def _shell(group: Group, name: str) -> shells.ShellComplete:
 
 
 def answer(tool: Tool, instruction: str) -> int:
-    """Print the candidates that a shell asks for by an instruction such as `bash_complete`."""
+    """Print the candidates for an instruction such as `bash_complete`, and return the exit status."""
     name, _, asked = instruction.partition("_")
     if name not in SHELLS or asked != "complete":
         return ExitStatus.USAGE

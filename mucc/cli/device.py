@@ -1,4 +1,4 @@
-"""`mucc device`: the cards that are known, and `mucc device calibrate`: the ceilings of the one at hand."""
+"""`mucc device`: list known cards and their figures, or measure the GPU of this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACTIONS = ("list", "show", "calibrate")
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc device`."""
 
     action: str = argument("list", choices=ACTIONS, metavar="|".join(ACTIONS), help="what to do")
     card: str | None = argument(
@@ -42,7 +42,7 @@ class Arguments:
 
 @command(Arguments, DESCRIPTION, usage="[list | show CARD | calibrate] [options]")
 def main(args: Arguments, reporter: Reporter) -> int:
-    """List, show or calibrate."""
+    """List cards, show one, or calibrate the GPU of this machine."""
     if args.action == "show" and args.card is None:
         raise usage_error("`show` takes the name of a card", "for example: mucc device show h200")
     if args.action != "show" and args.card is not None:

@@ -13,7 +13,7 @@ from mucc.diagnostics.usage import usage_error
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc docs`."""
 
     card: bool = flag(help="the language on one page: enough to write correct programs from")
     grammar: bool = flag(help="the grammar in EBNF")
@@ -26,7 +26,7 @@ class Arguments:
     usage="--card | --grammar | --errors",
 )
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Print the page that was asked for."""
+    """Print one page."""
     asked = [f.name for f in fields(args) if getattr(args, f.name)]
     if not asked:
         raise usage_error("which page?", "mucc docs --card, --grammar or --errors")
@@ -40,7 +40,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
 
 
 def page(name: str) -> str:
-    """The text of a page."""
+    """Generate a page: `card`, `grammar` or `errors`."""
     match name:
         case "card":
             from mucc.frontend.reference import card

@@ -1,4 +1,4 @@
-"""`mucc doctor`: what was found on this machine, what is missing, and what brings it."""
+"""`mucc doctor`: report which tools this machine has, which are missing, and how to install them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LACKING = {"build": "missing", "run": "no", "comfort": "no"}
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc doctor`."""
 
     json: bool = options.json("print JSON")
     nvcc: str | None = options.nvcc("examine this nvcc or CUDA toolkit")
@@ -27,7 +27,7 @@ class Arguments:
 
 @command(Arguments, DESCRIPTION, usage="[options]")
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Print the findings; exit status 3 where a build is impossible."""
+    """Print the findings; the exit status is 3 if no kernel can be built."""
     from mucc.build.toolchain.doctor import examine
     from mucc.version import __version__
 

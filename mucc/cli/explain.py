@@ -1,4 +1,4 @@
-"""`mucc explain CODE`: what a diagnostic code means, and how to mend it."""
+"""`mucc explain CODE`: explain diagnostic codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc explain`."""
 
     codes: list[str] = arguments(
         metavar="CODE", help="such as MU3004, or just 3004", complete=candidates.words(candidates.codes)
@@ -23,7 +23,7 @@ class Arguments:
 
 @command(Arguments, "Say what a diagnostic code means. Without a code, list them all.", usage="[CODE...]")
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Print the explanation of every code asked for. Raises MU5003 for one that does not exist."""
+    """Print the explanation of each code, or list all codes. Raises MU5003 for an unknown code."""
     from mucc.diagnostics import explain
 
     if not args.codes:

@@ -1,4 +1,4 @@
-"""`mucc fmt FILE …`: rewrite files in the one canonical layout."""
+"""`mucc fmt FILE …`: format programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Exit status of --check and --diff: 1 where a file is not in that layout."""
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc fmt`."""
 
     files: list[str] = options.programs("a .mcu file, or - for stdin to stdout")
     check: bool = flag(help="name the files that would change; write nothing")
@@ -31,7 +31,7 @@ class Arguments:
 
 @command(Arguments, DESCRIPTION, usage="FILE... [--check] [--diff]")
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Format every file; a file with syntax errors stays as it is."""
+    """Format every file; files with syntax errors stay unchanged."""
     if not args.files:
         raise usage_error("no input file", "give the names of .mcu files, or - for stdin")
     changed = False
@@ -44,11 +44,11 @@ def main(args: Arguments, reporter: Reporter) -> int:
 
 
 def _one(path: str, args: Arguments, reporter: Reporter) -> bool:
-    """Format one file; whether its layout was another."""
+    """Format one file; returns whether the text changed."""
     from mucc.frontend import format
 
     data = files.read_bytes(path)
-    # An empty file is in canonical layout: there is nothing to lay out.
+    # An empty file is formatted already.
     source = decode(data, path) if data.strip() else Source(path, "")
     try:
         text = format(source) if data.strip() else ""

@@ -1,4 +1,4 @@
-"""`mucc import PROBLEM.py`: a PyTorch module as a `.mcu` program, and the Python module that runs it."""
+"""`mucc import PROBLEM.py`: convert a PyTorch module to a `.mcu` program and a Python driver that runs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ with PyTorch for the rest. FILE runs in a process of its own with bounded time a
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc import`."""
 
     file: str = options.program("a problem file (.py)", options.PROBLEM)
     output: str | None = options.output("the .mcu file to write (default: stdout)")
@@ -71,7 +71,7 @@ class Arguments:
 
 @command(Arguments, DESCRIPTION, usage="FILE [-o OUT.mcu] [options]")
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Import one file."""
+    """Import a problem file."""
     request = _request(args)
     from mucc.torch.importer.sandbox import run
 
@@ -82,7 +82,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
 
 
 def _request(args: Arguments) -> Request:
-    """What the command line asks for. Raises MU5001, MU4001, and MU5010 to MU5015 for files."""
+    """Build the request from the arguments. Raises MU5001, MU4001, and MU5010 to MU5015 for files."""
     from mucc.frontend.lexer import is_name
     from mucc.target import get_target
     from mucc.torch.importer.request import Request, driver_name
@@ -121,7 +121,7 @@ def _request(args: Arguments) -> Request:
 
 
 def _report(args: Arguments, request: Request, answer: Answer, reporter: Reporter) -> None:
-    """Say what became of the module. Raises nothing; what is wrong goes to the reporter."""
+    """Report which operations became kernels, and the results of verification; errors go to the reporter."""
     if not answer.text:
         reporter.add(
             [
@@ -197,7 +197,7 @@ def _write(args: Arguments, request: Request, answer: Answer) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """One line for each operation: its kernel or the reason why it has none, and its share of the work."""
+    """Print a line for each operation: its share of the work, its kernel or why it has none."""
     lines: list[tuple[str, str, str, str]] = [("operation", "arithmetic", "bytes", "where")]
     for row in rows:
         arithmetic, moved = (f"{_share([row], rows, key):.1%}" for key in ("operations", "bytes"))

@@ -1,4 +1,4 @@
-"""The entry point of `mucc`: chooses the command, and turns whatever happens into an exit status."""
+"""The entry point of `mucc`: dispatch to a command, and convert errors to an exit status."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from typing import NoReturn
 from mucc.cli import start, streams
 from mucc.cli.registry import MUCC, Tool
 from mucc.cli.reporting import Reporter, asks_for_json
+from mucc.compiler.source import PROGRAM
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
 from mucc.diagnostics.internal import internal_error
 from mucc.process import interrupts
 from mucc.process.interrupts import Terminated
 
 BROKEN_PIPE = 141
-"""128 + the number of the signal, as a shell reports it."""
-
-SOURCE = ".mcu"
-"""How the names of programs end."""
+"""The exit status for a broken pipe: 128 + the number of SIGPIPE, as shells report it."""
 
 
 def _unknown_command(tool: Tool, word: str) -> DiagnosticError:
-    program = word + SOURCE if tool.default else ""
+    program = word + PROGRAM if tool.default else ""
     meant = program if os.path.exists(program) else did_you_mean(word, tool.commands)
     return DiagnosticError(
         Diagnostic(
@@ -38,7 +36,7 @@ def _unknown_command(tool: Tool, word: str) -> DiagnosticError:
 
 
 def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
-    """Answer what needs no command, or run a command. Raises MU5002 for one that does not exist."""
+    """Print help or the version, or run a command. Raises MU5002 for an unknown command."""
     if argv[:1] == ["help"] and len(argv) > 1 and argv[1] in tool.commands:
         argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -60,7 +58,7 @@ def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
 
 
 def _unexpected(error: Exception, verbose: bool) -> Diagnostic:
-    """What nobody expected, as a diagnostic: of a program, a full disk, too little memory, or a defect."""
+    """Convert an unexpected exception to a diagnostic."""
     if isinstance(error, RecursionError):
         from mucc.compiler.driver import too_deep
 
@@ -74,7 +72,7 @@ def _unexpected(error: Exception, verbose: bool) -> Diagnostic:
 
 
 def _flush(reporter: Reporter) -> None:
-    """Write out what stdout still holds. A failure is reported once, and nothing is tried again."""
+    """Flush stdout. A failure is reported once, and the rest of the output is dropped."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -85,7 +83,7 @@ def _flush(reporter: Reporter) -> None:
 
 
 def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
-    """Run one command line and return the exit status; nothing but a defect raises."""
+    """Run a command line and return its exit status. Raises nothing, except for a defect of mucc."""
     argv = sys.argv[1:] if argv is None else argv
     if instruction := os.environ.get(tool.completion_variable):
         from mucc.cli.completion import answer
@@ -109,7 +107,7 @@ def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
         reporter.close()
         return max(int(status), int(reporter.status))
     except BrokenPipeError:
-        # Whoever read our output has left.
+        # The reader of stdout has closed it.
         streams.drop_output()
         return BROKEN_PIPE
     except (KeyboardInterrupt, Terminated) as error:
@@ -117,5 +115,5 @@ def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
 
 
 def entry(tool: Tool = MUCC) -> NoReturn:
-    """Run a tool as a process of its own."""
+    """Run a tool as the main function of its process."""
     start.run(lambda: main(tool=tool))

@@ -1,7 +1,7 @@
-"""`mucc-opt`: runs passes on textual IR, or on `.mcu` files, and prints the IR that comes out.
+"""`mucc-opt`: run passes on textual IR or on `.mcu` files, and print the resulting IR.
 
-It is xDSL's opt tool with the dialects and passes of mucc, so that it starts fast; plain `xdsl-opt`
-has them too, beside all of its own.
+It is xDSL's opt tool with the dialects and passes of mucc only, so that it starts fast. Plain `xdsl-opt` has
+them too.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from mucc.universe import MUCC_UNIVERSE
 from mucc.version import __version__
 
 GENERAL_PASSES = ("canonicalize", "cse", "dce")
-"""Passes of xDSL that work on our dialects too."""
+"""Passes of xDSL that apply to the dialects of mucc."""
 
 
 class _UsageError(Exception):
-    """The command line names a pass, an option or a file that is not there."""
+    """The command line has an unknown pass or option, or a missing file."""
 
 
 def _as_exception(error: DiagnosticError, source: Source | None = None) -> DiagnosticException:
-    """Our errors in the form that xDSL's tools catch: `--verify-diagnostics` prints them."""
+    """Convert an error to the exception that xDSL's tools catch, so that `--verify-diagnostics` prints it."""
     return DiagnosticException("".join(render_text(d, source) for d in error.diagnostics))
 
 
 class OptMain(xDSLOptMain):
-    """xDSL's opt tool over the universe of mucc."""
+    """xDSL's opt tool with the dialects and passes of mucc."""
 
     version_format = f"mucc-opt {__version__}, built on xdsl {{xdsl_version}}"
 
@@ -78,7 +78,7 @@ class OptMain(xDSLOptMain):
             raise _UsageError(error) from error
 
     def _parse_mcu(self, io: IO[bytes]) -> ModuleOp:
-        """A `.mcu` program as `mu` IR."""
+        """Parse a `.mcu` program to `mu` IR."""
         from mucc.frontend import lower, parse
 
         source = None
@@ -96,7 +96,7 @@ class OptMain(xDSLOptMain):
         try:
             return super().parse_chunk(chunk, file_extension, start_offset)
         except DiagnosticException as error:
-            # The base class forgives errors in passes only; a chunk may be wrong by its types as well.
+            # The base class tolerates errors in passes only; a chunk may also fail verification.
             if not self.args.verify_diagnostics:
                 raise
             print(error)
@@ -110,7 +110,7 @@ class OptMain(xDSLOptMain):
 
 
 def _check_size(path: str | None) -> None:
-    """Raise ValueError for a file without end, or one that is too large to be a program."""
+    """Raise ValueError for a device, and for a file larger than the limit."""
     if path is None or path == STDIN:
         return
     info = os.stat(path)
@@ -121,7 +121,7 @@ def _check_size(path: str | None) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """One command line to an exit status; what is wrong with the input goes to stderr."""
+    """Run a command line and return its exit status; errors in the input go to stderr."""
     try:
         OptMain("mucc-opt: the passes of mucc on textual IR and on .mcu files", args).run()
     except (DiagnosticException, ParseError) as error:

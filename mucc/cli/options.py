@@ -1,45 +1,43 @@
-"""Options that several commands of `mucc` and `mucc-agent` have, each declared once."""
+"""Declarations of options that several commands of `mucc` and `mucc-agent` share."""
 
 from __future__ import annotations
 
 from mucc.cli import candidates
 from mucc.cli.parameters import argument, arguments, flag, option, repeated
+from mucc.compiler.source import PROGRAM
 from mucc.diagnostics.usage import usage_error
 
 DEFAULT_TARGET = "sm_90a"
 
-PROGRAM = ".mcu"
-"""How the names of programs end."""
-
 PROBLEM = ".py"
-"""How the names of PyTorch problem files end."""
+"""The suffix of the names of PyTorch problem files."""
 
 MOST_MEBIBYTES = 1 << 30
-"""The most memory that a limit may name: 1 PiB, more than any machine has."""
+"""The largest memory limit in MiB: 1 PiB, more than any machine has."""
 
 
 def program(help: str, *suffixes: str) -> str:
-    """The file that a command is about, empty where none is named."""
+    """The input file; empty if none is given."""
     return argument("", metavar="FILE", help=help, complete=candidates.files(*(suffixes or (PROGRAM,))))
 
 
 def programs(help: str) -> list[str]:
-    """The files that a command is about."""
+    """The input files."""
     return arguments(metavar="FILE", help=help, complete=candidates.files(PROGRAM))
 
 
 def output(help: str, metavar: str = "OUT") -> str | None:
-    """Where the result goes."""
+    """The path of the output file."""
     return option(None, "-o", metavar=metavar, help=help, complete=candidates.files())
 
 
 def diagnostics() -> str:
-    """The form of errors and warnings; `main` has looked at it already."""
+    """The format of diagnostics; `main` reads this option before parsing."""
     return option("text", choices=("text", "json"), help="form of errors and warnings on stderr")
 
 
 def verbose() -> bool:
-    """Whether to say what is being done."""
+    """Whether to print progress and details."""
     return flag("-v", "--verbose", help="say what is being done, and show all details")
 
 
@@ -49,7 +47,7 @@ def json(help: str) -> bool:
 
 
 def target(help: str = "GPU to compile for; see `mucc targets`") -> str:
-    """Which GPU is compiled for."""
+    """The target architecture."""
     return option(
         DEFAULT_TARGET, metavar="ARCH", help=help, complete=candidates.words(candidates.target_names)
     )
@@ -61,7 +59,7 @@ def typical_dims() -> list[str]:
 
 
 def open_dims() -> list[str]:
-    """Values of open dims, where nothing can be said without them."""
+    """Values of open dims, for commands that need the size of a problem."""
     return dims("values of the dims that the program leaves open", "M=128,...")
 
 
@@ -71,27 +69,27 @@ def dims(help: str, metavar: str = "M=4096,...") -> list[str]:
 
 
 def kernel(help: str) -> str | None:
-    """One of the kernels of a file."""
+    """The name of one kernel of a file."""
     return option(None, metavar="NAME", help=help)
 
 
 def no_tuned() -> bool:
-    """Whether measured schedules are left aside."""
+    """Whether to ignore measured schedules."""
     return flag(help="choose schedules by the model, whatever `mucc tune` measured")
 
 
 def no_cache() -> bool:
-    """Whether the cache is left aside."""
+    """Whether to bypass the cache."""
     return flag(help="neither use nor fill the cache of compiled kernels")
 
 
 def nvcc(help: str = "the nvcc to use, or the CUDA toolkit that holds it") -> str | None:
-    """Which nvcc is used."""
+    """The path of nvcc or of a CUDA toolkit."""
     return option(None, metavar="PATH", help=help, complete=candidates.files())
 
 
 def jobs(help: str, alone: str | None = None) -> int | None:
-    """How much runs at a time, and the number where the option has none."""
+    """The number of parallel jobs; `alone` is its value where the option is given without one."""
     return option(
         None,
         "-j",
@@ -105,32 +103,32 @@ def jobs(help: str, alone: str | None = None) -> int | None:
 
 
 def card(help: str) -> str | None:
-    """A card, such as h200."""
+    """The name of a card, such as h200."""
     return option(None, metavar="CARD", help=help, complete=candidates.words(candidates.card_names))
 
 
 def card_or(default: str, help: str) -> str:
-    """A card, with a default."""
+    """The name of a card, with a default."""
     return option(default, metavar="CARD", help=help, complete=candidates.words(candidates.card_names))
 
 
 def measured() -> float | None:
-    """A time that was measured."""
+    """A measured time in milliseconds."""
     return option(None, type=float, metavar="MS", help="a measured time of a call, to compare with the bound")
 
 
 def time_limit(default: float, help: str) -> float:
-    """A limit in seconds."""
+    """A time limit in seconds."""
     return option(default, metavar="S", help=help)
 
 
 def memory_limit(help: str) -> int:
-    """A limit in MiB of what a process may take beside torch."""
+    """A limit in MiB of the memory of a process, on top of what torch takes."""
     return option(8192, metavar="MIB", help=help)
 
 
 def check_limits(seconds: float, mebibytes: int) -> None:
-    """Raise MU5001 where a process can have no such limits of time and memory."""
+    """Raise MU5001 for limits of time and memory that are out of range."""
     if not seconds > 0:
         raise usage_error("--time-limit is above 0")
     if not 0 < mebibytes <= MOST_MEBIBYTES:

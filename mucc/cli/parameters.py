@@ -1,4 +1,4 @@
-"""Declarations of the parameters of a command, each one a field of the dataclass that the command takes.
+"""Declare the parameters of a command as fields of the dataclass of its arguments.
 
     @dataclass
     class Arguments:
@@ -7,8 +7,8 @@
         jobs: int = option(2, "-j", "--jobs", metavar="N", help="how much runs at a time")
         json: bool = flag(help="print JSON")
 
-The name and the default of the field are those of the option; a default that is a number or a word is added
-to the help. `parameters` makes click's parameters of the fields.
+A field has the name and the default of its option; a default that is a number or a word is added to the help.
+`parameters` converts the fields to click's parameters.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-    """Candidates for a value that begins with the given text."""
+    """A function that lists completion candidates for the beginning of a value."""
 
 T = TypeVar("T", str, int, float)
 
 OPTIONS = "options"
-"""The section of help pages that an option is in unless it names another one."""
+"""The default section of help pages for options."""
 
 _KEY = "parameter"
 """The key of the declaration in the metadata of a field."""
 
 
 class Looks(TypedDict):
-    """What a parameter may have besides its name, its type and its default.
+    """Keyword arguments of declarations: help, completion, and form of a parameter.
 
-    `alone` is the value of an option that is given without one. Where it is a number, the option takes the
-    next word if that is a number, and otherwise only a value after `=`.
+    `alone` is the value of an option that is given without a value. If `alone` is a number, the option takes
+    the next word as its value if that is a number; otherwise it takes a value after `=` only.
     """
 
     help: str
@@ -55,12 +55,12 @@ class Looks(TypedDict):
 
 
 def shown_name(parameter: click.Parameter) -> str:
-    """How errors name a parameter: `-j/--jobs`, or the metavar of a positional one."""
+    """Return the name of a parameter in errors: `-j/--jobs`, or the metavar of a positional parameter."""
     return "/".join(parameter.opts) if isinstance(parameter, click.Option) else str(parameter.metavar)
 
 
 class Choice(click.Choice):  # pyright: ignore[reportMissingTypeArgument]
-    """One of several words. Raises MU5001 with the nearest one for any other."""
+    """A parameter type with a fixed set of words; raises MU5001 for others, and suggests the nearest."""
 
     def __init__(self, words: Sequence[str]):
         super().__init__(words)  # pyright: ignore[reportUnknownMemberType]
@@ -81,7 +81,7 @@ class Choice(click.Choice):  # pyright: ignore[reportMissingTypeArgument]
 
 
 class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    """A number. Raises MU5001 for any other word."""
+    """A parameter type of integers or floats; raises MU5001 for other words."""
 
     name = "number"
 
@@ -99,7 +99,7 @@ class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
 
 
 class Option(click.Option):
-    """An option with the section of the help page that it is in, and its value where none is given."""
+    """An option with its section of the help page, and its value where it is given without one."""
 
     def __init__(
         self, flags: Sequence[str], *, section: str = OPTIONS, alone: str | None = None, **more: Any
@@ -110,7 +110,7 @@ class Option(click.Option):
 
 
 class Argument(click.Argument):
-    """A positional argument with a help text. It may be left out: each command says itself what it lacks."""
+    """A positional argument with a help text, optional for click: commands report missing arguments."""
 
     def __init__(self, name: str, *, help: str, **more: Any):
         super().__init__([name], required=False, **more)
@@ -159,18 +159,18 @@ def option(default: None, *flags: str, type: type[T] = ..., **looks: Unpack[Look
 @overload
 def option(default: T, *flags: str, **looks: Unpack[Looks]) -> T: ...
 def option(default: Any, *flags: str, type: Any = None, **looks: Unpack[Looks]) -> Any:
-    """An option with a value; `type` is that of a value where the default is None."""
+    """Declare an option with a value; `type` is the type of the value where the default is None."""
     kind = type or (str if default is None else default.__class__)
     return _declared(_option(flags, kind, looks, default), default=default)
 
 
 def repeated(*flags: str, **looks: Unpack[Looks]) -> list[str]:
-    """An option that may be given several times."""
+    """Declare an option that may be given several times."""
     return _declared(_option(flags, str, looks, None, multiple=True), default_factory=list)
 
 
 def flag(*flags: str, help: str, section: str = OPTIONS) -> bool:
-    """An option without a value."""
+    """Declare an option without a value."""
 
     def make(name: str) -> Option:
         words = flags or [f"--{name.replace('_', '-')}"]
@@ -199,16 +199,16 @@ def argument(default: None, **looks: Unpack[Looks]) -> str | None: ...
 @overload
 def argument(default: str, **looks: Unpack[Looks]) -> str: ...
 def argument(default: str | None, **looks: Unpack[Looks]) -> Any:
-    """A positional argument that may be left out."""
+    """Declare an optional positional argument."""
     return _declared(_argument(looks, default, 1), default=default)
 
 
 def arguments(**looks: Unpack[Looks]) -> list[str]:
-    """Any number of positional arguments."""
+    """Declare any number of positional arguments."""
     return _declared(_argument(looks, None, -1), default_factory=list)
 
 
 def parameters(arguments: type[Any]) -> list[click.Parameter]:
-    """The parameters that the fields of a dataclass declare, in their order."""
+    """Build click's parameters from the fields of a dataclass, in order."""
     made = (cast("Callable[[str], click.Parameter]", f.metadata[_KEY])(f.name) for f in fields(arguments))
     return list(made)

@@ -1,7 +1,7 @@
-"""Every subcommand: its name, one line of help, and the module that runs it.
+"""The registry of commands: name, module, and one line of help for `mucc --help`.
 
-A command module defines `main`, made by `mucc.cli.command.command`. Nothing is imported before a command is
-chosen, so that `mucc --help` stays fast; that page is made from the lines below.
+The module of a command defines `main` with the decorator `mucc.cli.command.command`. It is imported only when
+the command runs, so that `mucc --help` stays fast.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One subcommand."""
+    """The module and the line of help of a command."""
 
     module: str
     help: str
@@ -20,28 +20,28 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Tool:
-    """A program of several commands: `mucc` and `mucc-agent`."""
+    """A program with several commands: `mucc` or `mucc-agent`."""
 
     name: str
     help: str
-    """The text of `--help`, with a place for the commands."""
+    """The text of `--help`, with a field `{commands}`."""
     commands: Mapping[str, Entry]
     default: str | None = None
-    """The command of a line that begins with a file or an option."""
+    """The command for a line that begins with a file or an option."""
 
     @property
     def completion_variable(self) -> str:
-        """The variable of the environment by which a shell asks for completion."""
+        """The environment variable by which a shell requests completion."""
         return f"_{self.name.replace('-', '_').upper()}_COMPLETE"
 
     def help_text(self) -> str:
-        """The text of `--help`, made without importing any command."""
+        """Generate the text of `--help` without importing any command."""
         width = max(map(len, self.commands))
         rows = (f"  {name:<{width}}  {entry.help}" for name, entry in self.commands.items())
         return self.help.format(commands="\n".join(rows))
 
     def with_command(self, argv: list[str]) -> list[str]:
-        """A command line that begins with its command: the default one where it names none."""
+        """Prepend the default command to a command line that does not begin with a command."""
         if self.default is None or not argv or argv[0] in self.commands:
             return argv
         return [self.default, *argv]

@@ -1,4 +1,4 @@
-"""Where diagnostics go: to stderr, as text while they come, or as one JSON list at the end."""
+"""Report diagnostics on stderr: as text at once, or as one JSON list at the end."""
 
 from __future__ import annotations
 
@@ -18,27 +18,24 @@ if TYPE_CHECKING:
 
 
 def asks_for_json(argv: Sequence[str]) -> bool:
-    """Whether a command line holds `--diagnostics=json`; known before it is parsed."""
+    """Whether a command line has `--diagnostics=json`, without parsing it."""
     words = ("--diagnostics", "json")
     return "=".join(words) in argv or words in pairwise(argv)
 
 
 class Reporter:
-    """Collects the diagnostics of one run, and renders them in the form that was asked for."""
+    """Collector and renderer of the diagnostics of one run."""
 
     def __init__(self, *, json: bool = False, verbose: bool = False):
         self.json = json
         self.verbose = verbose
         self.seen: list[tuple[Diagnostic, Source | None]] = []
         self.goes_on: tuple[str, ...] = ()
-        """What to do after an interruption, where that is worth saying."""
+        """Help texts for the diagnostic of an interruption, such as how to resume."""
         self._known: set[tuple[Diagnostic, Source | None]] = set()
 
     def add(self, diagnostics: Iterable[Diagnostic], source: Source | None = None) -> None:
-        """Report diagnostics whose spans point into `source` unless they name their own.
-
-        One that was reported already is not reported again.
-        """
+        """Report diagnostics, with `source` for those without a source of their own; each only once."""
         for diagnostic in diagnostics:
             if (diagnostic, source) in self._known:
                 continue
@@ -52,32 +49,32 @@ class Reporter:
             self.seen.append((diagnostic, source))
 
     def line(self, text: str) -> None:
-        """A line of result on stderr; left out in JSON form, where the exit status says it."""
+        """Print a line of results to stderr, except with --diagnostics=json."""
         if not self.json:
             self._say(f"{text}\n")
 
     def progress(self, text: str) -> None:
-        """A line that explains a long wait: on a terminal, or with --verbose."""
+        """Print a line that explains a long wait, on a terminal or with --verbose."""
         if not self.json and (self.verbose or sys.stderr.isatty()):
             self._say(f"mucc: {text}\n")
 
     def display(self) -> Display:
-        """What shows how a pool of builds is getting on, in the form that was asked for."""
+        """Make the progress display for a pool of builds."""
         from mucc.build.progress import display
 
         return display(sys.stderr, json=self.json, verbose=self.verbose)
 
     def farewell(self, number: int) -> str:
-        """What remains to be said when a signal ends the command."""
+        """Render the diagnostic MU5119 for a signal that ends the command."""
         from mucc.diagnostics.render import render_json, render_text
 
-        said = Diagnostic("MU5119", f"interrupted by {interrupts.name_of(number)}", helps=self.goes_on)
+        last = Diagnostic("MU5119", f"interrupted by {interrupts.name_of(number)}", helps=self.goes_on)
         if self.json:
-            return render_json([*self.seen, (said, None)])
-        return ("\n" if self.seen else "") + render_text(said)
+            return render_json([*self.seen, (last, None)])
+        return ("\n" if self.seen else "") + render_text(last)
 
     def interrupted(self, error: KeyboardInterrupt | Terminated) -> int:
-        """Say that a signal has ended the command, unless that is said; its exit status."""
+        """Report that a signal ended the command, unless already reported, and return the exit status."""
         number = interrupts.number_of(error)
         if interrupts.may_speak():
             with contextlib.suppress(BrokenPipeError):
@@ -96,7 +93,7 @@ class Reporter:
             self._say(f"\n{line}\n" if (line := summary(d for d, _ in self.seen)) else "")
 
     def _say(self, text: str) -> None:
-        """Write to stderr; errors of the stream are ignored, since the exit status tells."""
+        """Write to stderr; errors of the stream are ignored, because the exit status remains."""
         try:
             sys.stderr.write(text)
             sys.stderr.flush()
@@ -107,7 +104,7 @@ class Reporter:
 
     @property
     def status(self) -> ExitStatus:
-        """The gravest exit status among the errors reported so far."""
+        """The highest exit status of the errors reported so far."""
         errors = [d.code for d, _ in self.seen if d.severity is Severity.ERROR]
         if not errors:
             return ExitStatus.GOOD

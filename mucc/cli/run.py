@@ -19,7 +19,7 @@ from mucc.files.json_text import json_text
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc run`."""
 
     file: str = options.program("a .mcu file, or - for stdin")
     dims: list[str] = options.dims("a value for every free dim of the kernel")
@@ -42,7 +42,7 @@ class Arguments:
 
 
 def _check(args: Arguments) -> None:
-    """Raise MU5001 for arguments that make no sense."""
+    """Raise MU5001 for missing or illegal arguments."""
     if not args.file:
         raise usage_error(
             "no input file", "give the name of a .mcu file: mucc run kernel.mcu --dims M=64,N=64,K=64"
@@ -59,9 +59,9 @@ def _check(args: Arguments) -> None:
     usage="FILE --dims M=4096,N=4096,K=4096 [options]",
 )
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Run one kernel, or check what it was lowered to. Raises MU6060 where an output is wrong."""
+    """Run a kernel on the GPU, or interpret its lowered form. Raises MU6060 for a wrong output."""
     _check(args)
-    gc.enable()  # unlike a compilation, a run makes large tensors that should go when they can
+    gc.enable()  # unlike a compilation, a run allocates large tensors, to be freed as soon as possible
     from mucc.build.artefact import Request, compile_source
     from mucc.compiler.source import decode
     from mucc.library.dims import fault, parse_dims

@@ -1,4 +1,4 @@
-"""`mucc sol FILE`: how fast a card could run a program, and what holds it back."""
+"""`mucc sol FILE`: report the speed of light of a program on a card, and the resource that limits it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from mucc.torch.importer.request import Answer
 
 IMPORT_SECONDS = 120.0
-"""How long a problem file may take to be imported."""
+"""The time limit of importing a problem file, in seconds."""
 
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc sol`."""
 
     file: str = options.program(
         "a .mcu file, - for stdin, or a PyTorch problem file (.py)", options.PROGRAM, options.PROBLEM
@@ -94,7 +94,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
 
 
 def _imported(path: str, reporter: Reporter) -> Answer:
-    """What is imported of a PyTorch problem file. The reporter gets a note on what is not bounded."""
+    """Import a PyTorch problem file; operations without a bound are reported as a warning (MU5409)."""
     from mucc.sol.program import calls_of
     from mucc.torch.importer.request import Request
     from mucc.torch.importer.sandbox import run

@@ -1,4 +1,4 @@
-"""The console scripts. Signals are handled before anything else is imported."""
+"""Entry points of the console scripts. Signal handlers are installed before other modules are imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mucc.process import interrupts
 
 
 def run(command: Callable[[], int]) -> NoReturn:
-    """Run a command as a process of its own, and exit with its status, or 128 + the number of a signal."""
+    """Run a command as the main function of its process, and exit with its status."""
     streams.open_closed()
     streams.allow_names()
     try:
@@ -30,24 +30,24 @@ def run(command: Callable[[], int]) -> NoReturn:
 
 
 def mucc() -> NoReturn:
-    """`mucc`."""
+    """Run the console script `mucc`."""
     run(lambda: _tool("mucc.cli.main"))
 
 
 def mucc_agent() -> NoReturn:
-    """`mucc-agent`."""
+    """Run the console script `mucc-agent`."""
     run(lambda: _tool("mucc.agent.cli.main"))
 
 
 def mucc_opt() -> NoReturn:
-    """`mucc-opt`."""
+    """Run the console script `mucc-opt`."""
     run(lambda: _tool("mucc.cli.opt"))
 
 
 def _tool(module: str) -> int:
-    """Run the command line of this process."""
+    """Import a module and run its `main`."""
     import gc
     from importlib import import_module
 
-    gc.disable()  # a compiler run is short: what it makes lives until it ends
+    gc.disable()  # a compilation is short, and most of its objects live until the end
     return import_module(module).main()

@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr where they are closed, or take nothing more."""
+"""Handle stdin, stdout and stderr that are closed or cannot be written."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF)
 
 
 def takes_no_more(error: Exception) -> bool:
-    """Whether an error says that stdout can no longer be written to; errors of files have a name."""
+    """Whether an error means that stdout cannot be written; errors of other files have a file name."""
     return isinstance(error, OSError) and error.filename is None and error.errno in _FULL
 
 
 def drop_output(stream: TextIO | None = None) -> None:
-    """Send what Python would still write to stdout or another stream, and complain about, to nowhere."""
+    """Redirect a stream, by default stdout, to /dev/null, so that a final flush cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 def allow_names() -> None:
-    """Let stdout take names of files that are not UTF-8, as the bytes that they are."""
+    """Let stdout print file names that are not UTF-8 as their bytes."""
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="surrogateescape")
 
 
 def open_closed() -> None:
-    """Open those streams that are closed, so that no other file gets their numbers.
+    """Open /dev/null for closed standard streams, so that no other file gets their descriptors.
 
-    What is written to stdout then fails: nobody gets it. What is written to stderr is lost.
+    Writes to such a stdout fail; writes to such a stderr are lost.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            # The lowest number that is free, so this one.
+            # The lowest free descriptor, which is `number`.
             os.open(os.devnull, os.O_RDWR if name == "stderr" else os.O_RDONLY)
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""`mucc targets`: the GPUs that can be compiled for, and what contractions have on each."""
+"""`mucc targets`: list target architectures, with the mainloops and formats of contractions on each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mucc.target.facts import Target
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc targets`."""
 
     json: bool = options.json("print the list as JSON, with the cards of each target")
     diagnostics: str = options.diagnostics()
@@ -26,7 +26,7 @@ class Arguments:
 
 @command(Arguments, "List the GPUs that can be compiled for.", usage="[options]")
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Print each target with its mainloops, the formats that they multiply in, the schedulers they take."""
+    """Print each target with its mainloops, their number formats and schedulers."""
     targets = [get_target(name) for name in sorted(target_names(), key=_number)]
     if args.json:
         import json

@@ -1,4 +1,4 @@
-"""`mucc tune FILE --dims M=…`: search for the fastest schedules, by measuring; see `mucc.tune`."""
+"""`mucc tune FILE --dims M=…`: search for the fastest schedules by measuring; see `mucc.tune`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @command(Arguments, DESCRIPTION, usage="FILE --dims M=4096,N=4096,K=4096 [options]", epilog=EPILOG)
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Tune, or look after what was measured."""
+    """Tune a program, or run an action on measurements."""
     gc.enable()  # a search is long
     action = action_of(args)
     if action is not None:
@@ -61,7 +61,7 @@ def _tools(args: Arguments) -> Toolset:
 
 
 def _build_only(program: Program, args: Arguments, reporter: Reporter) -> int:
-    """Plan, and build all candidates into a folder."""
+    """Plan a search, and build all candidates into a folder."""
     from mucc.tune.building import Built, build
     from mucc.tune.choosing import plan
     from mucc.tune.starts import starts
@@ -101,7 +101,7 @@ def _build_only(program: Program, args: Arguments, reporter: Reporter) -> int:
 
 
 def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
-    """The whole search on this machine."""
+    """Run the whole search on this machine."""
     from mucc.tune.local import tune
     from mucc.tune.report import no_result, not_used
     from mucc.tune.search import Limits
@@ -155,7 +155,7 @@ def _show(outcomes: Sequence[Outcome], good: Sequence[Outcome], args: Arguments)
 
 
 def _write(program: Program, good: Sequence[Outcome], args: Arguments) -> None:
-    """Write the program with its schedules where --write and -o say."""
+    """Write the program with its schedules to the outputs of --write and -o."""
     from mucc.tune.writing import with_schedules
 
     new = with_schedules(program.source, [(o.kernel, o.choice) for o in good]).encode()

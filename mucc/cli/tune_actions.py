@@ -1,4 +1,4 @@
-"""What `mucc tune` does besides tuning a file: folders of other machines, and the database."""
+"""Actions of `mucc tune` besides tuning a file: folders of candidates, and the tuning database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(action: str, args: Arguments, reporter: Reporter) -> int:
-    """Do one of `mucc.cli.tune_options.ACTIONS`."""
+    """Run one of `mucc.cli.tune_options.ACTIONS`, and return the exit status."""
     match action:
         case "measure_only":
             return _measure_only(args, reporter)
@@ -44,8 +44,8 @@ def _measure_only(args: Arguments, reporter: Reporter) -> int:
         if args.json or reporter.json:
             return
         run = p.record.run
-        said = rate(p.size, p.record) if p.record.is_good else f"{run.status.value}: {run.reason}"
-        sys.stderr.write(f"mucc: {p.done} of {p.total}: {p.kernel.name} at {p.size.text}: {said}\n")
+        outcome = rate(p.size, p.record) if p.record.is_good else f"{run.status.value}: {run.reason}"
+        sys.stderr.write(f"mucc: {p.done} of {p.total}: {p.kernel.name} at {p.size.text}: {outcome}\n")
         sys.stderr.flush()
 
     Folder(args.measure_only).plan()  # before a GPU is looked for
@@ -77,7 +77,7 @@ def _collect(args: Arguments) -> int:
 
 
 def _show(path: str, args: Arguments, *, failed: bool = False) -> None:
-    """The results of a folder: tables, and the best schedules as source. Raises MU5309 for none."""
+    """Print the results of a folder: tables, and the best schedules as source. Raises MU5309 for none."""
     from mucc.tune.folder import results
     from mucc.tune.report import as_json, no_result, schedules_text, table
     from mucc.tune.search import overall_choice

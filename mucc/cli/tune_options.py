@@ -1,4 +1,4 @@
-"""The options of `mucc tune`, and which of them go together."""
+"""The options of `mucc tune`, and the checks of their combinations."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Where the compilers and the GPU are on different machines:
   mucc tune --collect FOLDER                      takes its results into the database here"""
 
 ACTIONS = ("measure_only", "collect", "list", "forget", "export", "import_")
-"""Options that need no FILE; one at a time."""
+"""Options that take the place of FILE; at most one may be given."""
 
 
 def _folder(help: str) -> str | None:
-    """An option that names a folder of candidates."""
+    """Declare an option whose value is a folder of candidates."""
     return option(None, metavar="FOLDER", help=help, complete=candidates.folders())
 
 
 @dataclass
 class Arguments:
-    """The command line."""
+    """The arguments of `mucc tune`."""
 
     file: str = options.program("a .mcu file")
     dims: list[str] = options.dims(
@@ -68,8 +68,7 @@ class Arguments:
 
 
 def action_of(args: Arguments) -> str | None:
-    """What to do besides tuning; None where a file is to be tuned. Raises MU5001 for options that do not go
-    together or make no sense."""
+    """Return the action of a command line, None for tuning a file. Raises MU5001 for illegal options."""
     given = [name for name in ACTIONS if getattr(args, name)]
     if len(given) > 1:
         words = " and ".join(f"--{name.strip('_').replace('_', '-')}" for name in given)

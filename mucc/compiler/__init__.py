@@ -1,1 +1,1 @@
-"""The compiler as a function: from a source text to IR, C++, schedules and diagnostics."""
+"""The compiler as a library: compile source text to IR, C++, schedules and diagnostics."""

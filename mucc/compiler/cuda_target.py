@@ -1,4 +1,4 @@
-"""`mucc-opt -t cuda`: a module of programs as CUDA C++."""
+"""`mucc-opt -t cuda`: print a module of programs as CUDA C++."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mucc.version import __version__
 
 @dataclass(frozen=True)
 class CudaTarget(Target):
-    """Prints the `.cu` text with a manifest that holds no more than the version."""
+    """The target of xDSL's tools that prints `.cu` text, with a manifest of the version alone."""
 
     name: ClassVar[str] = "cuda"
 

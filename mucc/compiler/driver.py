@@ -1,4 +1,4 @@
-"""From a source text to every form that the compiler makes of it."""
+"""The compiler driver: run frontend and passes on a source, and emit any level."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile. `print_ir_after_all` receives the IR after every pass.
+    """Options of a compilation. `print_ir_after_all` is the stream that gets the IR after every pass.
 
-    `verify` checks the IR against its level after every pass, to find defects of the compiler.
-    `keep_levels` keeps the IR at the levels that `emit` shows; without it only diagnostics come out.
-    `dims` are typical values of dims that the program leaves open: schedules are chosen for them. With
-    `tuned` a schedule that was measured (`mucc tune`) is taken before the one that the model would choose.
+    `verify` checks the IR against its level after every pass, to find defects of the compiler. `keep_levels`
+    keeps the IR at the levels that `emit` prints; without it, only diagnostics can be used. Schedules are
+    chosen for `dims`, typical values of open dims. With `tuned`, measured schedules (`mucc tune`) take
+    precedence over those of the cost model.
     """
 
     target: str = "sm_90a"
@@ -59,7 +59,7 @@ class Options:
 
 @dataclass
 class Compilation:
-    """A compiled source: the IR at the levels that users look at, and the texts made from them."""
+    """A compiled source: the IR at several levels, and methods that emit or interpret it."""
 
     source: Source
     options: Options
@@ -69,24 +69,27 @@ class Compilation:
     stages: ModuleOp
     cutlass: ModuleOp
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """By kernel and stage, where a schedule comes from that was measured."""
+    """The origin of each measured schedule, by kernel and stage."""
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The manifest that the `.so` carries."""
+        """The manifest of the library."""
         from mucc.compiler.manifest import build_manifest
 
         return build_manifest(self.mu, self.cutlass, self.options.dims)
 
     @property
     def cache_text(self) -> str:
-        """The canonical IR: equal texts make equal machine code."""
+        """A text of the canonical IR and the manifest; equal texts give equal machine code."""
         import json
 
         return f"{self.cutlass!s}\n{json.dumps(self.manifest, sort_keys=True)}"
 
     def emit(self, kind: str) -> str:
-        """The text that `--emit` calls so. Raises KeyError for what the toolchain makes (ptx, cubin, so)."""
+        """Emit the text of a kind of `--emit`.
+
+        Raises KeyError for kinds that need the toolchain (ptx, cubin, so).
+        """
         match kind:
             case "ast":
                 from mucc.frontend import dump
@@ -116,37 +119,37 @@ class Compilation:
                 raise KeyError(kind)
 
     def parts(self) -> Parts:
-        """The C++ of the program in the parts that are compiled apart."""
+        """Emit the C++ of the program in parts for separate compilation."""
         from mucc.compiler.emit import emit_parts
 
         return emit_parts(self.cutlass, self.manifest)
 
     def interpret(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
-        """What the language says a kernel computes: float64 arrays, one per result.
+        """Interpret a kernel by the semantics of the language; returns float64 arrays, one per result.
 
-        `inputs` are arrays of NumPy or torch, one per parameter; scalars may be numbers. Those of sparse
-        parameters may be packed or not.
+        `inputs` are arrays of NumPy or torch, one per parameter; scalars may be numbers. Inputs for sparse
+        parameters may be packed or dense.
         """
         from mucc.dialects.mu.interpreter import interpret_kernel
 
-        found = next(k for k in self._kernels(self.mu) if k.sym_name.data == kernel)
-        return interpret_kernel(found, _dense(found, inputs))
+        op = next(k for k in self._kernels(self.mu) if k.sym_name.data == kernel)
+        return interpret_kernel(op, _dense(op, inputs))
 
     def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: int) -> list[Any]:
-        """What the program makes of inputs once it is divided into stages, in float64.
+        """Interpret a kernel at the level of stages, in float64.
 
-        With `rounds` of 1 or -1 as device kernels round it: values between these, all that is computed, to
-        f32, and what sums lose, with this sign. With 0 nothing is rounded.
+        With `rounds` of 1 or -1, values are rounded as device kernels do, and sums get an additional error of
+        this sign (see `mucc.dialects.mu.roundings`). With 0, nothing is rounded except at pinned stages.
         """
         from mucc.dialects.mu.interpreter import interpret_kernel
         from mucc.dialects.mu.roundings import ExactFunctions, OppositeFunctions, RoundedFunctions
 
-        found = next(k for k in self._kernels(self.stages) if k.sym_name.data == kernel)
+        op = next(k for k in self._kernels(self.stages) if k.sym_name.data == kernel)
         functions = {0: ExactFunctions, 1: RoundedFunctions, -1: OppositeFunctions}[rounds]
-        return interpret_kernel(found, _dense(found, inputs), functions)
+        return interpret_kernel(op, _dense(op, inputs), functions)
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
-        """What the fully lowered program computes, by interpretation of its device kernels."""
+        """Interpret the fully lowered program, device kernel by device kernel."""
         from mucc.kernels.interpreter import interpret_program
 
         program = next(p for p in self._programs() if p.sym_name.data == kernel)
@@ -165,7 +168,7 @@ class Compilation:
 
 
 def _dense(entry: EntryOp, inputs: Sequence[Any]) -> list[Any]:
-    """Inputs as interpreters know them: sparse matrices with their zeros."""
+    """Convert packed sparse inputs to dense matrices, as interpreters need them."""
     from mucc.dialects.mu.rules import is_sparse
     from mucc.library.sparse import densify, is_packed
 
@@ -179,7 +182,7 @@ def _dense(entry: EntryOp, inputs: Sequence[Any]) -> list[Any]:
 def schedule_text(
     programs: Sequence[ProgramOp], measured: Mapping[tuple[str, str], str] = MappingProxyType({})
 ) -> str:
-    """The chosen schedules as source that can be pasted back, with a comment on each that was `measured`."""
+    """Print the chosen schedules as source, with a comment on each that was `measured`."""
     from mucc.kernels.registry import kind_of
 
     blocks: list[str] = []
@@ -189,12 +192,12 @@ def schedule_text(
             name, stage = program.sym_name.data, kernel.stage.data
             origin = measured.get((name, stage))
             kind = kind_of(kernel)
-            held = kind.schedule(kernel)
-            settings = [s for s in kind.settings if not s.is_unset(s.of(held))]
+            schedule = kind.schedule(kernel)
+            settings = [s for s in kind.settings if not s.is_unset(s.of(schedule))]
             lines = [
                 *([f"// measured: {origin}"] if origin else []),
                 f"schedule {name if len(scheduled) == 1 else f'{name}.{stage}'} for {program.target.data} {{",
-                *(f"    {s.name:<9} = {s.text(held[s.name])}" for s in settings),
+                *(f"    {s.name:<9} = {s.text(schedule[s.name])}" for s in settings),
                 "}",
             ]
             blocks.append("\n".join(lines) + "\n")
@@ -202,7 +205,7 @@ def schedule_text(
 
 
 def entries(module: ModuleOp) -> list[EntryOp]:
-    """The kernels of a module, at whatever level it is."""
+    """List the entry points of a module at any level."""
     from mucc.dialects.mu.entry import EntryOp
 
     return [op for op in module.body.block.ops if isinstance(op, EntryOp)]
@@ -250,7 +253,7 @@ class _Compiler:
         return Compilation(self.source, self.options, self.sink, program, mu, stages, module, self.measured)
 
     def select(self, module: ModuleOp) -> SelectMeasured | None:
-        """What chooses schedules where some were measured."""
+        """Make the pass that selects measured schedules; None without measurements."""
         from mucc.measured.home import database_path
 
         if not self.options.tuned or not os.path.exists(database_path()):
@@ -260,7 +263,7 @@ class _Compiler:
         return SelectMeasured.of(module, self.options.dims, self.sink)
 
     def step(self, step: Any, module: ModuleOp) -> None:
-        """Apply a pass. Raises DiagnosticError where the program is at fault."""
+        """Apply a pass. Raises DiagnosticError for errors in the program."""
         try:
             step.apply(None, module)
         except PassError as e:
@@ -288,7 +291,7 @@ class _Compiler:
             stream.write(f"// -----// IR after {name} //----- //\n{module!s}\n\n")
 
     def span(self, location: Attribute | None) -> Span | None:
-        """The source range of an op's location: the expression that starts there, else one word."""
+        """Convert an op's location to a source span: the word that starts there."""
         if not isinstance(location, FileLineColLoc):
             return None
         start = self.source.offset(location.line.data, location.column.data)
@@ -299,7 +302,7 @@ class _Compiler:
         return Span(start, end)
 
     def diagnostic(self, finding: Finding) -> Diagnostic:
-        """A finding in terms of the source: at the schedule setting to blame, or at the expression."""
+        """Convert a finding to a diagnostic at the schedule setting at fault, or at the expression."""
         setting = self.setting_span(finding)
         span = setting or self.span(finding.location)
         fixes: tuple[Fix, ...] = ()
@@ -324,7 +327,7 @@ class _Compiler:
         )
 
     def deepest(self) -> Span | None:
-        """Where the value is that most operations precede; None where the program does not get so far."""
+        """Find the value with the longest chain of operations before it; None if lowering fails."""
         from mucc import frontend
 
         if not hasattr(self, "program"):
@@ -343,25 +346,25 @@ class _Compiler:
         return self.span(most[1].location) if most[1] else None
 
     def called_at(self, span: Span) -> str | None:
-        """The function that the program calls at an expression."""
+        """Return the name of the function that is called at an expression; None for other expressions."""
         text = self.source.text
         name = text[span.start : span.end]
         return name if name.isidentifier() and text[span.end :].lstrip()[:1] == "(" else None
 
     def unwritten(self, finding: Finding) -> tuple[str, ...]:
-        """Notes on the settings that a finding speaks of and the program does not set: who chose them."""
-        said = " ".join((finding.message, *finding.notes))
+        """Note the origin of settings that a finding mentions and the program does not set."""
+        text = " ".join((finding.message, *finding.notes))
         is_measured = (finding.kernel, finding.stage) in self.measured
-        who = "measured by `mucc tune`" if is_measured else "the compiler's choice"
+        origin = "measured by `mucc tune`" if is_measured else "the compiler's choice"
         return tuple(
-            f"`{name} = {SETTINGS[name].text(value)}` is {who}: the program does not set it"
+            f"`{name} = {SETTINGS[name].text(value)}` is {origin}: the program does not set it"
             for name, value in finding.settings.items()
-            if (name == finding.setting or _speaks_of(said, SETTINGS[name].mentions(value)))
+            if (name == finding.setting or _mentions(text, SETTINGS[name].mentions(value)))
             and self.setting_span(finding._replace(setting=name)) is None
         )
 
     def setting_span(self, finding: Finding) -> Span | None:
-        """Where the program sets the value to blame: the stage's schedule first, then the kernel's."""
+        """Find the span of the setting at fault: in the stage's schedule first, then in the kernel's."""
         if finding.setting is None:
             return None
         for stage in (finding.stage, None):
@@ -376,16 +379,13 @@ class _Compiler:
         return None
 
 
-def _speaks_of(text: str, forms: Iterable[str]) -> bool:
-    """Whether a message names a value by one of its forms, such as `pingpong` or `128x64x64`."""
+def _mentions(text: str, forms: Iterable[str]) -> bool:
+    """Whether a text has a value in one of its forms, such as `pingpong` or `128x64x64`."""
     return any(re.search(rf"(?<![\w.]){re.escape(form)}(?!\w)", text) for form in forms if len(form) > 2)
 
 
 def check_language(source: Source) -> tuple[Diagnostic, ...]:
-    """What the language says of a source, whether it has kernels or not: its warnings.
-
-    Raises DiagnosticError where the program has errors.
-    """
+    """Run the frontend alone, and return warnings. Raises DiagnosticError for errors."""
     from mucc import frontend
 
     program, sink = frontend.parse(source)
@@ -396,9 +396,9 @@ def check_language(source: Source) -> tuple[Diagnostic, ...]:
 
 
 def front_text(source: Source, kind: str) -> str:
-    """The `ast` or the `mu` of a source, though later passes might refuse it.
+    """Emit the `ast` or the `mu` of a source, without running passes.
 
-    Raises DiagnosticError where the program has errors up to that level, KeyError for another kind.
+    Raises DiagnosticError for errors up to that level, KeyError for another kind.
     """
     from mucc import frontend
 
@@ -412,10 +412,7 @@ def front_text(source: Source, kind: str) -> str:
 
 
 def compile_text(source: Source, options: Options | None = None) -> Compilation:
-    """Compile a source through every pass.
-
-    Raises DiagnosticError with everything found where the program has errors.
-    """
+    """Compile a source through all passes. Raises DiagnosticError with all errors found."""
     compiler = _Compiler(source, options or Options())
     try:
         return compiler.run()
@@ -424,7 +421,7 @@ def compile_text(source: Source, options: Options | None = None) -> Compilation:
 
 
 def too_deep(source: Source | None = None, span: Span | None = None) -> DiagnosticError:
-    """MU2011: some part of mucc walks along values that depend on each other, and came to no end."""
+    """Build the error MU2011: a chain of dependent operations exceeds the recursion limit."""
     return DiagnosticError(
         Diagnostic(
             "MU2011",

@@ -1,4 +1,4 @@
-"""From a module of `cutlass.program`s to one readable `.cu` file."""
+"""Emit C++ for a module of `cutlass.program`s: one readable `.cu` file, or parts for separate compilation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.kernels.registry import kind_of
 
-# What the functions around a kernel define themselves; a dim of the same name is renamed.
+# Names that the functions around a kernel define; a dim of the same name is renamed.
 _LOCALS = words(
     """
     c p op Op Work to arguments skeleton stage code codes image offsets scratch Workspace describe run fill
@@ -36,16 +36,16 @@ _PROGRAM_NAMES = words(
 
 
 def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None = None) -> str:
-    """The `.cu` text of all programs of a module.
+    """Emit the `.cu` text of all programs of a module.
 
-    `manifest` is embedded as JSON. With `source`, the comment over each kernel quotes the lines that it
-    came from. Raises EmissionError for IR that the passes before should not have let through.
+    `manifest` is embedded as JSON. With `source`, the comment above each kernel quotes its source lines.
+    Raises EmissionError for IR that earlier passes should have rejected.
     """
     module = _decomposed(module)
     programs = _programs(module)
     name = source.name if source is not None else str(manifest.get("source", "FILE.mcu"))
-    stages = _Whole(source)
-    texts = _all(programs, stages)
+    stages = _SingleFile(source)
+    texts = _program_texts(programs, stages)
     includes = "\n".join(_includes(stages.codes))
     parts = [_header(name, manifest, programs), includes, *texts]
     parts.append(f"MUCC_MODULE({raw_string_literal(manifest_text(manifest), 'manifest')})")
@@ -53,16 +53,16 @@ def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None
 
 
 def manifest_text(manifest: Mapping[str, object]) -> str:
-    """A manifest as a library holds it."""
+    """Print a manifest as JSON, as a library embeds it."""
     return json.dumps(manifest, ensure_ascii=True, separators=(", ", ": "))
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Machine code for the device, of one stage: `source`, or bodies put into the code of a `skeleton`.
+    """The device code of one stage: `source` alone, or a `skeleton` with the bodies in `source`.
 
-    `title` is the stage in the program, and `entry` the name of its kernel, or how the names of its kernels
-    begin. `source` is C++ that needs none of CUTLASS; that of bodies has one kernel `mucc_body_<i>` for each.
+    `title` is the name of the stage in messages, and `entry` the name of its kernel, or the common prefix of
+    its kernels. `source` is C++ without CUTLASS; for bodies, it has one kernel `mucc_body_<i>` for each.
     """
 
     title: str
@@ -74,7 +74,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A module in the parts that are compiled apart: `program` is light C++ that links with the rest."""
+    """A module in separately compiled parts; `program` is host C++ without CUTLASS, linked with the rest."""
 
     program: str
     manifest: str
@@ -82,21 +82,21 @@ class Parts:
 
     @property
     def skeletons(self) -> tuple[Skeleton, ...]:
-        """The skeletons in use, each once."""
+        """The skeletons in use, without duplicates."""
         return tuple({i.skeleton.symbol: i.skeleton for i in self.images if i.skeleton}.values())
 
     @property
     def text(self) -> str:
-        """All of it, to tell it from others."""
+        """The text of all parts, for cache keys."""
         devices = [text for s in self.skeletons for text in (s.device, s.host)]
         return "\n".join([self.program, self.manifest, *devices, *(i.source for i in self.images)])
 
 
 def emit_parts(module: ModuleOp, manifest: Mapping[str, object]) -> Parts:
-    """The programs of a module for a build from parts. Raises as `emit` does."""
+    """Emit a module in parts. Raises EmissionError, as `emit` does."""
     module = _decomposed(module)
-    stages = _Apart()
-    texts = _all(_programs(module), stages)
+    stages = _SeparateImages()
+    texts = _program_texts(_programs(module), stages)
     names = [f"extern {s.type} const {s.symbol};" for s in stages.skeletons]
     names += [f"extern unsigned char const {i.symbol}[];" for i in stages.images]
     headers = ["#include <mucc/program.h>", *(f"#include <{h}>" for h in sorted(stages.headers))]
@@ -109,7 +109,7 @@ def _programs(module: ModuleOp) -> list[ProgramOp]:
 
 
 def _decomposed(module: ModuleOp) -> ModuleOp:
-    """The module with composite activations rewritten, should some be left."""
+    """Decompose composite activations that are left in a module."""
     if not any(isinstance(op, ElementwiseOp) and op.COMPOSITE for op in module.walk()):
         return module
     from mucc.passes.decompose import Decompose
@@ -143,15 +143,15 @@ def _includes(codes: list[KernelCode]) -> Iterator[str]:
     )
 
 
-class _Stages(Protocol):
-    """How the kernels of stages are written."""
+class _StageWriter(Protocol):
+    """Interface of writers of device kernels, one stage at a time."""
 
     def write(self, op: DeviceKernelOp, places: Places, scope: str, entry: str) -> str: ...
 
 
 @dataclass
-class _Whole(_Stages):
-    """Everything in one file, for reading and for nvcc."""
+class _SingleFile(_StageWriter):
+    """Writer of all code in one file, for reading and for nvcc."""
 
     source: Source | None
     codes: list[KernelCode] = field(default_factory=list[KernelCode])
@@ -164,53 +164,53 @@ class _Whole(_Stages):
         return "\n".join([*comment, _namespace(scope, code.kernel(entry))])
 
 
-class _Code(NamedTuple):
-    """Where a stage's kernels are: in the image of this C++ name, under names that begin with `entry`."""
+class _ImageEntry(NamedTuple):
+    """The C++ name of a stage's image, and the prefix of its kernels' names in the image."""
 
     image: str
     entry: str
 
 
 @dataclass
-class _Apart(_Stages):
-    """Machine code for the device apart from the program; collects what is to be compiled.
+class _SeparateImages(_StageWriter):
+    """Writer of host code that refers to separate device images, which it collects.
 
-    Stages whose kernels are equal but for their names share the image of the first.
+    Stages whose kernels differ in names only share the image of the first.
     """
 
     images: list[Image] = field(default_factory=list[Image])
     skeletons: dict[Skeleton, None] = field(default_factory=dict[Skeleton, None])
     headers: set[str] = field(default_factory=set[str])
-    """The headers that launch kernels, besides <mucc/program.h>."""
-    _codes: dict[tuple[str, str], _Code] = field(default_factory=dict[tuple[str, str], _Code])
+    """Headers for launching kernels, besides <mucc/program.h>."""
+    _codes: dict[tuple[str, str], _ImageEntry] = field(default_factory=dict[tuple[str, str], _ImageEntry])
 
     def write(self, op: DeviceKernelOp, places: Places, scope: str, entry: str) -> str:
         written = kind_of(op).code(op, places, canonical=True)
         self.headers.update(written.launch_headers)
         if (texts := written.texts(entry)) is not None:
-            return self._light(op, places, scope, written, texts, entry)
+            return self._write_without_cutlass(op, places, scope, written, texts, entry)
         assert isinstance(written, SkeletonCode)
         skeleton = written.skeleton()
         self.skeletons[skeleton] = None
         texts = [b.text for b in written.bodies] + [b.entry(i) for i, b in enumerate(written.bodies)]
         source = "\n\n".join(["#include <mucc/math.cuh>", *texts]) + "\n" if texts else ""
-        code, own = self._code(op, places, scope, source, entry, skeleton)
+        code, own = self._image_entry(op, places, scope, source, entry, skeleton)
         table = f'mucc::Code code{{"{code.entry}", &{code.image}}};'
         return _namespace(scope, [*own, table, "", *written.launch(skeleton.symbol)])
 
-    def _light(
+    def _write_without_cutlass(
         self, op: DeviceKernelOp, places: Places, scope: str, written: KernelCode, texts: Texts, entry: str
     ) -> str:
-        """A stage whose kernels are compiled with their bodies."""
+        """Write a stage whose kernels need no CUTLASS and are compiled together with their bodies."""
         source = f"#include <{written.device_header}>\n\n{texts.device}\n"
-        code, own = self._code(op, places, scope, source, entry)
+        code, own = self._image_entry(op, places, scope, source, entry)
         if code.entry != entry:
             renamed = written.texts(code.entry)
             assert renamed is not None
             texts = renamed
         return _namespace(scope, [*own, texts.data, "", texts.codes(code.image), "", texts.launch])
 
-    def _code(
+    def _image_entry(
         self,
         op: DeviceKernelOp,
         places: Places,
@@ -218,24 +218,24 @@ class _Apart(_Stages):
         source: str,
         entry: str,
         skeleton: Skeleton | None = None,
-    ) -> tuple[_Code, list[str]]:
-        """What to call a stage's kernels, and the line that defines their image where no other has it."""
+    ) -> tuple[_ImageEntry, list[str]]:
+        """Return the image of a stage, and the lines that define the image unless an equal stage did."""
         key = (re.sub(rf"\b{entry}(?![A-Za-z0-9])", "", source), skeleton.symbol if skeleton else "")
-        if (found := self._codes.get(key)) is not None:
-            return found, []
+        if (equal := self._codes.get(key)) is not None:
+            return equal, []
         symbol = f"mucc_image_{len(self.images)}"
         title = f"{places.program.sym_name.data}.{op.stage.data}"
         self.images.append(Image(title, symbol, source, entry, skeleton))
-        self._codes[key] = _Code(f"::{scope}::image", entry)
-        return _Code("image", entry), [f"mucc::Image image{{{symbol}}};"]
+        self._codes[key] = _ImageEntry(f"::{scope}::image", entry)
+        return _ImageEntry("image", entry), [f"mucc::Image image{{{symbol}}};"]
 
 
-def _all(programs: list[ProgramOp], stages: _Stages) -> list[str]:
+def _program_texts(programs: list[ProgramOp], stages: _StageWriter) -> list[str]:
     namer, entries = Namer(), Namer()
     return [_program(p, namer(p.sym_name.data), stages, entries) for p in programs]
 
 
-def _program(program: ProgramOp, name: str, stages: _Stages, entries: Namer) -> str:
+def _program(program: ProgramOp, name: str, stages: _StageWriter, entries: Namer) -> str:
     dims = Namer(_LOCALS)
     places = Places(program, {d: dims(d) for d in program.dim_names})
     namer = Namer(_PROGRAM_NAMES)
@@ -271,7 +271,7 @@ def _namespace(name: str, lines: list[str]) -> str:
 
 
 def _quotes(op: Operation, source: Source | None) -> Iterator[str]:
-    """The source lines that a kernel came from."""
+    """Yield comments that quote the source lines of a kernel."""
     lines = sorted({(loc.filename.data, loc.line.data) for inner in op.walk() if (loc := _location(inner))})
     for file, line in lines:
         quoted = source.line_text(line).strip() if source is not None and source.name == file else ""

@@ -1,6 +1,6 @@
-"""`--explain-schedule`: the schedule that each kernel has, what it should cost, and what else was near.
+"""`--explain-schedule`: the schedule of each kernel, its estimated cost, and the next best schedules.
 
-The estimates are those of the target's cost model: they order schedules, and say what to change.
+The estimates are those of the cost model that ranks schedules.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation
 
 OTHERS = 5
-"""How many runner-ups are shown."""
+"""The number of alternatives shown."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a kernel has its schedule. `others` are the best of the schedules that it does not have.
+    """The explanation of a kernel's schedule. `others` are the best alternatives.
 
-    `schedule` is in the form of its kind. `measured` says where a schedule comes from that `mucc tune` found.
+    `schedule` has the type of the kernel's kind. `measured` is the origin of a schedule found by `mucc tune`.
     """
 
     kernel: str
@@ -42,7 +42,7 @@ class Explanation:
     measured: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Times in seconds; extents that are not known are null."""
+        """Convert to JSON; times are in seconds, unknown extents are null."""
         return {
             "kernel": self.kernel,
             "stage": self.stage,
@@ -59,7 +59,7 @@ class Explanation:
         }
 
     def as_text(self) -> str:
-        """What a person reads: the choice, where the time goes, the runner-ups."""
+        """Print as text: the schedule, the parts of its estimated time, the alternatives."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
@@ -93,7 +93,7 @@ class Explanation:
 
 
 def explain(compilation: Compilation) -> list[Explanation]:
-    """One explanation for each kernel of a program that has a schedule, in order."""
+    """Explain the schedule of each kernel that has one, in order."""
     schedules = [op for op in compilation.stages.body.block.ops if isinstance(op, ScheduleOp)]
     found = (_explain(schedules, *kernel, compilation) for kernel in kernels_of(compilation.cutlass))
     return [explanation for explanation in found if explanation is not None]

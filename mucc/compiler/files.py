@@ -1,4 +1,4 @@
-"""Reading sources and writing results, with an error code for whatever can go wrong."""
+"""Read sources and write outputs, with an error code for each kind of failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 import sys
 from typing import NoReturn
 
-from mucc.compiler.source import STDIN, decode
+from mucc.compiler.source import PROGRAM, STDIN, decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.files.atomic import replace_file
 
@@ -18,11 +18,11 @@ def _fail(code: str, message: str, *helps: str) -> NoReturn:
 
 
 LARGEST = 64 << 20
-"""Bytes of the largest file that is read: more than programs have, and measurements that were exported."""
+"""The largest size of an input file in bytes, for programs and exported measurements."""
 
 
 def read_bytes(path: str) -> bytes:
-    """The contents of a source file, or of stdin for `-`. Raises MU5010 or MU5011."""
+    """Read a file, or stdin for `-`. Raises MU5010 or MU5011."""
     try:
         if path == STDIN:
             data = sys.stdin.buffer.read(LARGEST + 1)
@@ -34,7 +34,7 @@ def read_bytes(path: str) -> bytes:
             _fail("MU5011", f"{name} holds more than {LARGEST >> 20} MiB, the most that is read")
         return data
     except FileNotFoundError:
-        helps = (f"did you mean '{meant}'?",) if (meant := _meant(path)) else ()
+        helps = (f"did you mean '{meant}'?",) if (meant := _similar_file(path)) else ()
         _fail("MU5010", f"there is no file '{path}'", *helps)
     except IsADirectoryError:
         _fail("MU5011", f"'{path}' is a directory, not a file")
@@ -43,10 +43,10 @@ def read_bytes(path: str) -> bytes:
         _fail("MU5011", f"cannot read '{path}': {reason}")
 
 
-def _meant(path: str) -> str | None:
-    """A file that could be meant by the name of one that is not there."""
+def _similar_file(path: str) -> str | None:
+    """Find an existing file with a name similar to that of a missing one."""
     directory, name = os.path.split(path)
-    program = f"{os.path.splitext(name)[0]}.mcu"
+    program = os.path.splitext(name)[0] + PROGRAM
     try:
         names = os.listdir(directory or ".")
     except OSError:
@@ -56,7 +56,7 @@ def _meant(path: str) -> str | None:
 
 
 def read_source(path: str) -> Source:
-    """The source text in a file, or on stdin for `-`."""
+    """Read and decode a source file, or stdin for `-`. Raises MU5010, MU5011, MU5020, MU5021."""
     return decode(read_bytes(path), path)
 
 
@@ -68,7 +68,7 @@ def _no_directory(path: str) -> NoReturn:
 
 
 def check_output(path: str, inputs: tuple[str, ...] = ()) -> None:
-    """Raise MU5012 to MU5015 now where `write_output` would fail after the work is done."""
+    """Check in advance that `write_output` can write a path. Raises MU5001, MU5012 to MU5015."""
     if not path or "\0" in path:
         _fail("MU5001", "the output has an empty name" if not path else f"no file can be called {path!r}")
     directory = os.path.dirname(path) or "."
@@ -85,9 +85,9 @@ def check_output(path: str, inputs: tuple[str, ...] = ()) -> None:
 
 
 def write_output(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file whole or not at all: to a temporary name in the same directory, then renamed.
+    """Write a file atomically: to a temporary file in the same directory, which is then renamed.
 
-    What is not a regular file, such as /dev/null, is written in place. Raises MU5012 to MU5014.
+    Special files such as /dev/null are written in place. Raises MU5012 to MU5014.
     """
     try:
         try:
@@ -111,7 +111,7 @@ def write_output(path: str, data: bytes, *, executable: bool = False) -> None:
 
 
 def write_stdout(data: bytes) -> None:
-    """Write bytes to stdout as they are, whatever the locale."""
+    """Write bytes to stdout without encoding."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

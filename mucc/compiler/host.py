@@ -1,4 +1,4 @@
-"""The host side of a program: tables of its signature, promises, workspace, the launches in order."""
+"""Emit the host code of a program: tables of signature and promises, workspace, launches."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from mucc.target import get_target
 
 
 def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
-    """The bytes that each argument's data pointer and free strides must be a multiple of.
+    """Compute the required alignment in bytes of each argument's data pointer and run-time strides.
 
-    TMA needs 16 for a contraction's operands and full matrices, other kernels the width of their accesses;
-    everything else only needs what its elements need, since pointwise kernels look at the addresses of each
-    call. Scalars have 1.
+    TMA needs 16 for operands and full matrices of contractions, other kernels the width of their accesses.
+    All other arguments need the alignment of their elements only, because pointwise kernels check addresses
+    at each call. Scalars have 1.
     """
     granule = get_target(program.target.data).copy_granule
     args = program.body.block.args
@@ -68,18 +68,18 @@ def _argument(program: ProgramOp, index: int, align: int) -> str:
 
 
 def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Text, C++ over `d`, and reason of everything that the dims must fulfil."""
+    """List the conditions on dims: text, C++ expression over `d`, and reason."""
     by_index = [f"d[{i}]" for i in range(len(names))]
-    found: list[tuple[str, str, str]] = []
+    conditions: list[tuple[str, str, str]] = []
     if program.promises is not None:
         for c in program.promises.data.constraints:
-            found.append((constraint_text(c, names), constraint_text(c, by_index), DECLARED))
+            conditions.append((constraint_text(c, names), constraint_text(c, by_index), DECLARED))
     if isinstance(program.requirements, ArrayAttr):
         for r in program.requirements:
             condition = f"% {r.multiple.data} == 0"
             index = names.index(r.dim.data)
-            found.append((f"{r.dim.data} {condition}", f"d[{index}] {condition}", r.reason.data))
-    return found
+            conditions.append((f"{r.dim.data} {condition}", f"d[{index}] {condition}", r.reason.data))
+    return conditions
 
 
 def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
@@ -113,7 +113,7 @@ def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
 
 
 def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[str]:
-    """The contents of the program's namespace after its kernels; `stages` are their namespaces in order."""
+    """Emit the program's namespace after its kernels; `stages` are the namespaces of the kernels in order."""
     names = program.dim_names
     aligns = argument_alignments(program)
     lines = ["constexpr mucc::ArgSpec args[] = {"]
@@ -141,7 +141,7 @@ def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list
 
 
 def launches_lists(program: ProgramOp) -> bool:
-    """Whether all problems that a call lists are computed by one kernel."""
+    """Whether one kernel launch computes all problems of a call."""
     return any(kind_of(op).launches_lists(op) for op in program.kernels)
 
 
@@ -150,7 +150,7 @@ def _scratch_stages(program: ProgramOp, stages: Sequence[str]) -> list[str]:
 
 
 def _index_checks(program: ProgramOp, places: Places) -> list[str]:
-    """The calls that check index arguments, where the environment asks for it."""
+    """Emit the calls that check index arguments, which an environment variable enables."""
     checks: list[str] = []
     for use in index_uses(program):
         once = f", {str(use.once).lower()}" if use.kind == "rows" else ""

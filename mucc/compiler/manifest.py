@@ -1,4 +1,4 @@
-"""The manifest: what a compiled file says about itself, as JSON inside the `.so`."""
+"""Build the manifest: the JSON description of a library that is embedded in the `.so`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _layout(layout: LayoutAttr) -> str | list[int | None]:
 
 
 def _indices(program: c.ProgramOp) -> dict[int, list[dict[str, Any]]]:
-    """What the values of index arguments must be, by the argument's position."""
-    found: dict[int, list[dict[str, Any]]] = {}
+    """Collect the requirements on values of index arguments, by the argument's position."""
+    requirements: dict[int, list[dict[str, Any]]] = {}
     for use in index_uses(program):
         entry = {"kind": use.kind, "rows": use.rows, "once": use.once}
-        found.setdefault(use.argument, []).append(entry)
-    return found
+        requirements.setdefault(use.argument, []).append(entry)
+    return requirements
 
 
 def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
 
 
 def promises(program: EntryOp) -> list[dict[str, str]]:
-    """What a kernel's caller guarantees: as the source declares it, and as the kernel's copies need it."""
+    """List the conditions that callers must keep: promises of the source, and requirements of the kernels."""
     declared = program.promises.data.constraints if program.promises else ()
     derived = (program.requirements or ()) if isinstance(program, c.ProgramOp) else ()
     return [
@@ -72,9 +72,9 @@ def promises(program: EntryOp) -> list[dict[str, str]]:
 
 
 def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] = _NONE) -> dict[str, Any]:
-    """The manifest of a module, from its `mu` form (counts) and its `cutlass` form (everything else).
+    """Build the manifest of a module from its `mu` IR (counts) and its `cutlass` IR (everything else).
 
-    `typical` are the values of open dims that schedules were chosen for.
+    `typical` are the values of open dims for which schedules were chosen.
     """
     kernels = {op.sym_name.data: op for op in mu.body.block.ops if isinstance(op, KernelOp)}
     programs = [op for op in lowered.body.block.ops if isinstance(op, c.ProgramOp)]

@@ -1,4 +1,4 @@
-"""A program's text through the compiler, with every diagnostic knowing the source that it points into."""
+"""Compile or check a source; every diagnostic of the errors raised has its source attached."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ def compile_source(
     dims: Mapping[str, int] | None = None,
     tuned: bool = True,
 ) -> Compilation:
-    """The program down to C++. Raises DiagnosticError with every error in it.
+    """Compile a program through all passes. Raises DiagnosticError with all errors in it.
 
-    `dims` are typical values of open dims, for the choice of schedules; with `tuned` measured schedules are
-    taken where there are some. With `only_check` nothing can be
-    emitted afterwards, and the compiler does not check itself.
+    `dims` are typical values of open dims, for the choice of schedules; with `tuned`, measured schedules take
+    precedence. With `only_check`, the result has diagnostics only, and the IR is not verified after passes.
     """
     from mucc.compiler.driver import Options, compile_text
 
@@ -43,7 +42,7 @@ def compile_source(
 
 
 def check_language(source: Source) -> tuple[Diagnostic, ...]:
-    """The warnings about a program of the language. Raises DiagnosticError with every error in it."""
+    """Run the frontend alone, and return warnings. Raises DiagnosticError with all errors."""
     from mucc.compiler import driver
 
     try:
@@ -55,5 +54,5 @@ def check_language(source: Source) -> tuple[Diagnostic, ...]:
 
 
 def placed(diagnostics: tuple[Diagnostic, ...], source: Source) -> tuple[Diagnostic, ...]:
-    """Diagnostics that know what their spans point into."""
+    """Attach a source to diagnostics without one."""
     return tuple(d if d.source else dataclasses.replace(d, source=source) for d in diagnostics)

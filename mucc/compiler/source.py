@@ -1,15 +1,18 @@
-"""A program's bytes as a source text."""
+"""Decode the bytes of a program to a source text."""
 
 from __future__ import annotations
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+
+PROGRAM = ".mcu"
+"""The suffix of the names of programs."""
 
 STDIN = "-"
 """The file name that stands for stdin."""
 
 
 def decode(data: bytes, path: str) -> Source:
-    """The source text of a file's bytes. Raises MU5020 where they are not UTF-8, MU5021 for none."""
+    """Decode a file's bytes. Raises MU5020 for bytes that are not UTF-8, MU5021 for an empty file."""
     name = "<stdin>" if path == STDIN else path
     try:
         text = data.decode("utf-8-sig")

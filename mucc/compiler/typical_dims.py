@@ -1,6 +1,6 @@
-"""Typical values for dims that a program leaves open: what its schedules are chosen for.
+"""Check typical values of open dims, for which schedules are chosen.
 
-They decide nothing else: a library serves every size that its kernels can copy, whatever it was tuned to.
+The values influence schedules only: a library accepts every size that its kernels support.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def typical(dims: Mapping[str, int] | Sequence[str] | None) -> dict[str, int]:
-    """Hints as a dictionary, from one or from words such as `M=128,N=4096`. Raises MU6050."""
+    """Parse typical values from a mapping, or from words such as `M=128,N=4096`. Raises MU6050."""
     words = [f"{name}={value}" for name, value in dims.items()] if isinstance(dims, Mapping) else dims
     return parse_dims(list(words or ()))
 
 
 def check_names(kernels: Sequence[EntryOp], dims: Mapping[str, int]) -> None:
-    """Raises MU6051 for a name that no kernel has, MU6052 for a value that the source contradicts."""
+    """Raise MU6051 for a dim that no kernel has, MU6052 for a value that contradicts the source."""
     known = {name: kernel.bound_dims.get(name) for kernel in kernels for name in kernel.dim_names}
     for name, value in dims.items():
         if name not in known:
@@ -37,7 +37,7 @@ def check_names(kernels: Sequence[EntryOp], dims: Mapping[str, int]) -> None:
 
 
 def check_promises(programs: Sequence[EntryOp], dims: Mapping[str, int]) -> None:
-    """Raises MU6052 for the first promise of a lowered kernel that the hints break."""
+    """Raise MU6052 for the first promise of a lowered kernel that typical values break."""
     from mucc.compiler.manifest import promises
 
     for program in programs:
@@ -49,7 +49,7 @@ def check_promises(programs: Sequence[EntryOp], dims: Mapping[str, int]) -> None
 
 
 def _other_mainloops(program: EntryOp) -> tuple[str, ...]:
-    """What to do where a pinned mainloop copies whole multiples of 16 bytes only, and another does not."""
+    """Return advice where a pinned mainloop needs rows of whole 16 bytes and another mainloop does not."""
     from mucc.dialects.cutlass.ops import DeviceKernelOp
     from mucc.kernels.registry import kind_of
 
