@@ -106,7 +106,7 @@ def main() -> None:
 
     torch: Any = importlib.import_module("torch")
     import mucc
-    from mucc.runtime.run_gpu import random_inputs
+    from mucc.measure.run_gpu import random_inputs
     from mucc.runtime.torch_glue import TorchKernel
 
     module = mucc.load(options.so)

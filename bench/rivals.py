@@ -28,7 +28,7 @@ from bench.common import ROOT, Row, run_main, versions, write_result
 from bench.compilers import DISTRIBUTIONS, RIVALS
 from bench.compilers.problem import TOLERANCE, VARIANTS
 from bench.timing import card, gpu_versions
-from mucc.runtime.run import gpu_problem
+from mucc.measure.run import gpu_problem
 
 
 @dataclass(slots=True)

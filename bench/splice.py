@@ -28,7 +28,7 @@ from bench.fused import parse_shape
 from bench.sass import Comparison, compare
 from bench.timing import card, gpu_versions, time_all
 from mucc.build.toolchain.machine_code import find_cuobjdump, functions_of
-from mucc.runtime.run import gpu_problem
+from mucc.measure.run import gpu_problem
 
 if TYPE_CHECKING:
     from mucc.runtime.kernel import Kernel
@@ -85,7 +85,7 @@ class Case:
 
     def inputs(self, dims: dict[str, int], seed: int) -> list[Any]:
         """Random inputs; of -1, 0 and 1 where the program needs whole numbers."""
-        from mucc.runtime.run_gpu import random_inputs
+        from mucc.measure.run_gpu import random_inputs
 
         inputs = random_inputs(self.info, dims, seed, self.torch.device("cuda"))
         if self.epilogue.whole_numbers:
@@ -122,7 +122,7 @@ class Case:
         """The worst relative error against the float64 interpreter. Raises AssertionError past tolerance."""
         from mucc.compiler.driver import compile_text
         from mucc.diagnostics import Source
-        from mucc.runtime.verify import against, references
+        from mucc.measure.verify import against, references
 
         arrays = [self.torch.tensor(v, device="cuda") if isinstance(v, float) else v for v in inputs]
         compilation = compile_text(Source(f"{self.epilogue.name}.mcu", self.epilogue.text))

@@ -16,7 +16,7 @@ from mucc.compiler.driver import Compilation
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
 from mucc.library.signature import KernelInfo, Manifest
-from mucc.runtime.dims import check_promises, complete_dims
+from mucc.measure.dims import check_promises, complete_dims
 
 SIZES = (1, 2, 3, 5, 8, 16, 33, 64, 128, 256)
 TRIES = 60
@@ -70,7 +70,7 @@ def small_dims(info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
 
 def interpreted(compilation: Compilation) -> None:
     """What a program was lowered to computes what the program says."""
-    from mucc.runtime.run import run_on_cpu
+    from mucc.measure.run import run_on_cpu
 
     for info in Manifest.parse(compilation.manifest).kernels:
         rng = random.Random(compilation.source.text)

@@ -133,9 +133,9 @@ def draw(name: str) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Plan, build, tune, and measure everybody."""
+    from mucc.measure.tune.folder import Folder
     from mucc.tune import build
     from mucc.tune import measure as tune
-    from mucc.tune.folder import Folder
 
     cases = selected(args.cases, args.groups)
     with tempfile.TemporaryDirectory(prefix="mucc-gemm-") as scratch:

@@ -10,18 +10,18 @@ from operator import mul
 from typing import NamedTuple
 
 from bench.gemm.cases import Case
+from mucc.database.records import Choice, Settings, support_digest
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.mu.settings import texts_of
 from mucc.files.json_text import canonical
 from mucc.kernels.gemm.scheduling.config import Schedule
 from mucc.kernels.gemm.settings import settings_of
 from mucc.kernels.workload import Workload
-from mucc.measured.records import Choice, Settings, support_digest
+from mucc.measure.tune.analysis import Analysis, analyse
+from mucc.measure.tune.choosing import candidate_id, varied
+from mucc.measure.tune.folder import Folder
+from mucc.measure.tune.plans import Candidate, Kernel, Plan, Size, compact
 from mucc.tune import Program, results
-from mucc.tune.analysis import Analysis, analyse
-from mucc.tune.choosing import candidate_id, varied
-from mucc.tune.folder import Folder
-from mucc.tune.plans import Candidate, Kernel, Plan, Size, compact
 from mucc.version import __version__
 
 TARGET = "sm_90a"

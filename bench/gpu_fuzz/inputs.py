@@ -14,7 +14,7 @@ from mucc.library.dims import holds
 from mucc.library.packing import pack_s4, pack_u4
 from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, quotient
 from mucc.library.sparse import densify, sparsify
-from mucc.runtime.indices import draw_indices
+from mucc.measure.indices import draw_indices
 from mucc.runtime.torch_glue import DTYPES
 
 torch: Any = importlib.import_module("torch")

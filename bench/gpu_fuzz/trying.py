@@ -24,7 +24,7 @@ from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
 from mucc.library.errors import MuccError
 from mucc.library.signature import KernelInfo, Manifest
-from mucc.runtime.verify import against, references
+from mucc.measure.verify import against, references
 
 torch: Any = importlib.import_module("torch")
 
@@ -202,7 +202,7 @@ class _Guarded:
     """An output full of what no kernel writes, between bytes that none may write."""
 
     def __init__(self, shape: Sequence[int], dtype: str, device: Any):
-        from mucc.runtime.run_gpu import poison
+        from mucc.measure.run_gpu import poison
         from mucc.runtime.torch_glue import DTYPES
 
         kind = DTYPES[dtype]

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from mucc.library.dims import parse_dims
     from mucc.library.errors import MuccError
     from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, Manifest, ManifestError, quotient
-    from mucc.runtime.dims import complete_dims
+    from mucc.measure.dims import complete_dims
+    from mucc.measure.indices import draw_indices
     from mucc.runtime.elf import read_manifest
-    from mucc.runtime.indices import draw_indices
     from mucc.runtime.kernel import Kernel
     from mucc.runtime.module import Module, load
 
@@ -48,9 +48,9 @@ __getattr__ = names_from(
             "ManifestError",
             "quotient",
         ),
-        "mucc.runtime.dims": ("complete_dims",),
+        "mucc.measure.dims": ("complete_dims",),
         "mucc.runtime.elf": ("read_manifest",),
-        "mucc.runtime.indices": ("draw_indices",),
+        "mucc.measure.indices": ("draw_indices",),
         "mucc.runtime.kernel": ("Kernel",),
         "mucc.runtime.module": ("Module", "load"),
     },

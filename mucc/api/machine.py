@@ -8,10 +8,10 @@ from mucc.api import names_from
 
 if TYPE_CHECKING:
     from mucc.build.toolchain.doctor import Finding, examine, gpu, gpu_memory, installed
+    from mucc.measure.run import no_gpu
     from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
     from mucc.process.gpu_memory import Room, out_of_memory, wanted_by
     from mucc.process.machine import cores
-    from mucc.runtime.run import no_gpu
     from mucc.target.devices import Card, get_card
 
 __all__ = [
@@ -38,7 +38,7 @@ __getattr__ = names_from(
         "mucc.process.gpu_lock": ("exclusive_gpu", "shared_gpu"),
         "mucc.process.gpu_memory": ("Room", "out_of_memory", "wanted_by"),
         "mucc.process.machine": ("cores",),
-        "mucc.runtime.run": ("no_gpu",),
+        "mucc.measure.run": ("no_gpu",),
         "mucc.target.devices": ("Card", "get_card"),
     },
 )

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from mucc.api import names_from
 
 if TYPE_CHECKING:
-    from mucc.measured.records import Record, Run
-    from mucc.runtime.timing import interleaved_us
+    from mucc.database.records import Record, Run
+    from mucc.measure.timing import interleaved_us
+    from mucc.measure.tune.building import build
+    from mucc.measure.tune.choosing import plan
+    from mucc.measure.tune.folder import results
+    from mucc.measure.tune.measuring import measure
+    from mucc.measure.tune.plans import Plan, Program
     from mucc.torch.importer.tolerance import UNKNOWN, Compared, compared, dtype_name, form, in_float64, rms
-    from mucc.tune.building import build
-    from mucc.tune.choosing import plan
-    from mucc.tune.folder import results
-    from mucc.tune.measuring import measure
-    from mucc.tune.plans import Plan, Program
 
 __all__ = [
     "UNKNOWN",
@@ -38,8 +38,8 @@ __all__ = [
 __getattr__ = names_from(
     __name__,
     {
-        "mucc.measured.records": ("Record", "Run"),
-        "mucc.runtime.timing": ("interleaved_us",),
+        "mucc.database.records": ("Record", "Run"),
+        "mucc.measure.timing": ("interleaved_us",),
         "mucc.torch.importer.tolerance": (
             "UNKNOWN",
             "Compared",
@@ -49,10 +49,10 @@ __getattr__ = names_from(
             "in_float64",
             "rms",
         ),
-        "mucc.tune.building": ("build",),
-        "mucc.tune.choosing": ("plan",),
-        "mucc.tune.folder": ("results",),
-        "mucc.tune.measuring": ("measure",),
-        "mucc.tune.plans": ("Plan", "Program"),
+        "mucc.measure.tune.building": ("build",),
+        "mucc.measure.tune.choosing": ("plan",),
+        "mucc.measure.tune.folder": ("results",),
+        "mucc.measure.tune.measuring": ("measure",),
+        "mucc.measure.tune.plans": ("Plan", "Program"),
     },
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         parse_settings,
         texts_of,
     )
-    from mucc.tune.ranking import Contraction, Move, Survey, survey
+    from mucc.measure.tune.ranking import Contraction, Move, Survey, survey
 
 __all__ = [
     "CLUSTER",
@@ -53,6 +53,6 @@ __getattr__ = names_from(
             "parse_settings",
             "texts_of",
         ),
-        "mucc.tune.ranking": ("Contraction", "Move", "Survey", "survey"),
+        "mucc.measure.tune.ranking": ("Contraction", "Move", "Survey", "survey"),
     },
 )

@@ -128,7 +128,7 @@ def build(
 
 def _measurements(request: Request) -> tuple[str, ...]:
     """What measured schedules a request would take: changes when one is added; none where there are none."""
-    from mucc.measured.home import fingerprint
+    from mucc.database.home import fingerprint
 
     return fingerprint() if request.tuned else ()
 

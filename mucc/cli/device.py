@@ -102,7 +102,7 @@ def _calibrate(args: Arguments) -> None:
     import importlib
     from datetime import UTC, datetime
 
-    from mucc.runtime.run import no_gpu
+    from mucc.measure.run import no_gpu
     from mucc.target.devices import cards, store
 
     if problem := no_gpu():
@@ -115,7 +115,7 @@ def _calibrate(args: Arguments) -> None:
         known = ", ".join(c.device.name for c in cards().values())
         helps = (f"cards are {known}: add a file to mucc/target/data/devices",)
         raise DiagnosticError(Diagnostic("MU5401", f"no card is called '{name}'", helps=helps))
-    from mucc.runtime.calibrate import measure
+    from mucc.measure.calibrate import measure
 
     rates = measure((lambda text: None) if args.json else lambda text: print(f"  {text}", flush=True))
     versions = {"torch": torch.__version__, "cuda": str(torch.version.cuda)}

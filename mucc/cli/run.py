@@ -67,8 +67,8 @@ def main(args: Arguments, reporter: Reporter) -> int:
     from mucc.library.dims import fault, parse_dims
     from mucc.library.errors import MuccError
     from mucc.library.signature import Manifest
-    from mucc.runtime import run
-    from mucc.runtime.dims import check_promises, choose_kernel, complete_dims
+    from mucc.measure import run
+    from mucc.measure.dims import check_promises, choose_kernel, complete_dims
 
     given = parse_dims(args.dims)
     data = files.read_bytes(args.file)
@@ -95,7 +95,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
             if not asked:
                 report.notes.append(run.load_note(request, reporter.progress))
         else:
-            from mucc.runtime.run_gpu import run_on_gpu
+            from mucc.measure.run_gpu import run_on_gpu
 
             report = run_on_gpu(compilation, info, dims, seed, request, args.iters, reporter.progress)
     except MuccError as error:

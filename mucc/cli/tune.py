@@ -16,9 +16,9 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.diagnostics.usage import usage_error
 
 if TYPE_CHECKING:
-    from mucc.tune.building import Toolset
-    from mucc.tune.local import Outcome
-    from mucc.tune.plans import Program
+    from mucc.measure.tune.building import Toolset
+    from mucc.measure.tune.local import Outcome
+    from mucc.measure.tune.plans import Program
 
 
 @command(Arguments, DESCRIPTION, usage="FILE --dims M=4096,N=4096,K=4096 [options]", epilog=EPILOG)
@@ -48,23 +48,23 @@ def main(args: Arguments, reporter: Reporter) -> int:
 
 def _program(args: Arguments) -> Program:
     from mucc.library.dims import parse_dims
-    from mucc.tune.plans import Program
+    from mucc.measure.tune.plans import Program
 
     sizes = [parse_dims([word]) for word in args.dims]
     return Program(files.read_source(args.file), sizes, args.kernel)
 
 
 def _tools(args: Arguments) -> Toolset:
-    from mucc.tune.building import Toolset
+    from mucc.measure.tune.building import Toolset
 
     return Toolset(args.nvcc, not args.no_cache)
 
 
 def _build_only(program: Program, args: Arguments, reporter: Reporter) -> int:
     """Plan a search, and build all candidates into a folder."""
-    from mucc.tune.building import Built, build
-    from mucc.tune.choosing import plan
-    from mucc.tune.starts import starts
+    from mucc.measure.tune.building import Built, build
+    from mucc.measure.tune.choosing import plan
+    from mucc.measure.tune.starts import starts
 
     assert args.build_only is not None
     made = plan(
@@ -102,10 +102,10 @@ def _build_only(program: Program, args: Arguments, reporter: Reporter) -> int:
 
 def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
     """Run the whole search on this machine."""
-    from mucc.tune.local import tune
-    from mucc.tune.report import no_result, not_used
-    from mucc.tune.search import Limits
-    from mucc.tune.show import watcher
+    from mucc.measure.tune.local import tune
+    from mucc.measure.tune.report import no_result, not_used
+    from mucc.measure.tune.search import Limits
+    from mucc.measure.tune.show import watcher
 
     with closing(watcher(sys.stderr, json=args.json or reporter.json)) as shown:
         outcomes = tune(
@@ -133,7 +133,7 @@ def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
 
 def _show(outcomes: Sequence[Outcome], good: Sequence[Outcome], args: Arguments) -> None:
     """Print the results: as JSON, or tables to stderr and schedules to stdout."""
-    from mucc.tune.report import as_json, schedules_text, table
+    from mucc.measure.tune.report import as_json, schedules_text, table
 
     if args.json:
         from mucc.files.json_text import json_text
@@ -156,7 +156,7 @@ def _show(outcomes: Sequence[Outcome], good: Sequence[Outcome], args: Arguments)
 
 def _write(program: Program, good: Sequence[Outcome], args: Arguments) -> None:
     """Write the program with its schedules to the outputs of --write and -o."""
-    from mucc.tune.writing import with_schedules
+    from mucc.measure.tune.writing import with_schedules
 
     new = with_schedules(program.source, [(o.kernel, o.choice) for o in good]).encode()
     if args.write:

@@ -13,7 +13,7 @@ from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
     from mucc.cli.tune_options import Arguments
-    from mucc.measured.records import Record
+    from mucc.database.records import Record
 
 
 def run(action: str, args: Arguments, reporter: Reporter) -> int:
@@ -34,9 +34,9 @@ def run(action: str, args: Arguments, reporter: Reporter) -> int:
 
 
 def _measure_only(args: Arguments, reporter: Reporter) -> int:
-    from mucc.tune.folder import Folder
-    from mucc.tune.measuring import Progress, measure
-    from mucc.tune.show import rate
+    from mucc.measure.tune.folder import Folder
+    from mucc.measure.tune.measuring import Progress, measure
+    from mucc.measure.tune.show import rate
 
     assert args.measure_only is not None
 
@@ -62,8 +62,8 @@ def _measure_only(args: Arguments, reporter: Reporter) -> int:
 
 
 def _collect(args: Arguments) -> int:
-    from mucc.measured.store import Store
-    from mucc.tune.folder import Folder
+    from mucc.database.store import Store
+    from mucc.measure.tune.folder import Folder
 
     assert args.collect is not None
     folder = Folder(args.collect)
@@ -78,9 +78,9 @@ def _collect(args: Arguments) -> int:
 
 def _show(path: str, args: Arguments, *, failed: bool = False) -> None:
     """Print the results of a folder: tables, and the best schedules as source. Raises MU5309 for none."""
-    from mucc.tune.folder import results
-    from mucc.tune.report import as_json, no_result, schedules_text, table
-    from mucc.tune.search import overall_choice
+    from mucc.measure.tune.folder import results
+    from mucc.measure.tune.report import as_json, no_result, schedules_text, table
+    from mucc.measure.tune.search import overall_choice
 
     found = results(path)
     if args.json:
@@ -99,8 +99,8 @@ def _show(path: str, args: Arguments, *, failed: bool = False) -> None:
 
 
 def _list(args: Arguments) -> int:
-    from mucc.measured.store import Store
-    from mucc.tune.report import listing
+    from mucc.database.store import Store
+    from mucc.measure.tune.report import listing
 
     with Store() as store:
         records = _named(store.all(), args.kernel)
@@ -112,7 +112,7 @@ def _list(args: Arguments) -> int:
 
 
 def _forget(args: Arguments) -> int:
-    from mucc.measured.store import Store
+    from mucc.database.store import Store
 
     with Store() as store:
         count = store.forget(name=args.kernel)
@@ -121,7 +121,7 @@ def _forget(args: Arguments) -> int:
 
 
 def _export(args: Arguments) -> int:
-    from mucc.measured.store import Store
+    from mucc.database.store import Store
 
     assert args.export is not None
     with Store() as store:
@@ -135,8 +135,8 @@ def _export(args: Arguments) -> int:
 
 
 def _import(args: Arguments) -> int:
-    from mucc.measured.records import Record
-    from mucc.measured.store import Store
+    from mucc.database.records import Record
+    from mucc.database.store import Store
 
     assert args.import_ is not None
     path = args.import_

@@ -31,11 +31,11 @@ from mucc.passes.pipeline import pipeline
 
 if TYPE_CHECKING:
     from mucc.compiler.emit import Parts
+    from mucc.database.lookup import SelectMeasured
     from mucc.dialects.cutlass.ops import ProgramOp
     from mucc.dialects.mu.entry import EntryOp
     from mucc.dialects.mu.ops.kernel import KernelOp
     from mucc.frontend import ast
-    from mucc.measured.lookup import SelectMeasured
 
 
 @dataclass(frozen=True)
@@ -254,11 +254,11 @@ class _Compiler:
 
     def select(self, module: ModuleOp) -> SelectMeasured | None:
         """Make the pass that selects measured schedules; None without measurements."""
-        from mucc.measured.home import database_path
+        from mucc.database.home import database_path
 
         if not self.options.tuned or not os.path.exists(database_path()):
             return None
-        from mucc.measured.lookup import SelectMeasured
+        from mucc.database.lookup import SelectMeasured
 
         return SelectMeasured.of(module, self.options.dims, self.sink)
 

@@ -50,7 +50,7 @@ class SelectSchedule(Pass):
     def measured(self, query: Query) -> Chosen:
         """Return settings that were measured to suit a kernel best; here none.
 
-        `mucc.measured.lookup` has a pass that knows some. They agree with what is pinned.
+        `mucc.database.lookup` has a pass that knows some. They agree with what is pinned.
         """
         return {}
 

@@ -5,7 +5,7 @@
 * `measure`: every library on random inputs, checked and timed, in child processes; needs a GPU, no nvcc
 * `survey`: every legal schedule of a program's contractions, with what the model says of it
 * `results`: what a folder's measurements say
-* `mucc.measured`: measurements in a database that later compilations consult
+* the database, which later compilations consult (`mucc tune --list`), keeps what was measured
 
     plan = mucc.tune.plan([Program(source, [{"M": 4096, "N": 4096, "K": 4096}])], budget=12)
     mucc.tune.build(plan, folder)       # where nvcc is
@@ -21,26 +21,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mucc.measured.records import Record, Run
-    from mucc.tune.building import build
-    from mucc.tune.choosing import plan
-    from mucc.tune.folder import results
-    from mucc.tune.measuring import measure
-    from mucc.tune.plans import Plan, Program
-    from mucc.tune.ranking import survey
+    from mucc.database.records import Record, Run
+    from mucc.measure.tune.building import build
+    from mucc.measure.tune.choosing import plan
+    from mucc.measure.tune.folder import results
+    from mucc.measure.tune.measuring import measure
+    from mucc.measure.tune.plans import Plan, Program
+    from mucc.measure.tune.ranking import survey
 
 __all__ = ["Plan", "Program", "Record", "Run", "build", "measure", "plan", "results", "survey"]
 
 _HOMES = {
-    "Plan": "mucc.tune.plans",
-    "Program": "mucc.tune.plans",
-    "Record": "mucc.measured.records",
-    "Run": "mucc.measured.records",
-    "build": "mucc.tune.building",
-    "measure": "mucc.tune.measuring",
-    "plan": "mucc.tune.choosing",
-    "results": "mucc.tune.folder",
-    "survey": "mucc.tune.ranking",
+    "Plan": "mucc.measure.tune.plans",
+    "Program": "mucc.measure.tune.plans",
+    "Record": "mucc.database.records",
+    "Run": "mucc.database.records",
+    "build": "mucc.measure.tune.building",
+    "measure": "mucc.measure.tune.measuring",
+    "plan": "mucc.measure.tune.choosing",
+    "results": "mucc.measure.tune.folder",
+    "survey": "mucc.measure.tune.ranking",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mucc
-from mucc.runtime.run import gpu_problem
+from mucc.measure.run import gpu_problem
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"

@@ -16,7 +16,7 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.library.dims import holds
 from mucc.library.signature import KernelInfo, quotient
-from mucc.runtime.verify import against, references
+from mucc.measure.verify import against, references
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = sorted([*(HERE / "programs").glob("*.mcu"), *(HERE.parents[1] / "examples").glob("*.mcu")])
@@ -53,7 +53,7 @@ def smallest_dims(info: KernelInfo) -> dict[str, int]:
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
 def test_program(path: Path, library: Any) -> None:
     torch = pytest.importorskip("torch")
-    from mucc.runtime.run_gpu import empty, poison, random_inputs
+    from mucc.measure.run_gpu import empty, poison, random_inputs
 
     compilation = compile_text(Source(path.name, path.read_text(encoding="utf-8")))
     module = library(path)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mucc.measure.verify import compare
 from mucc.runtime import Kernel, MuccError
-from mucc.runtime.verify import compare
 
 Example = Callable[[str], Any]
 

@@ -24,7 +24,7 @@ from mucc.agent.propose.offline.surveys import Sketch, Surveys, Version
 from mucc.dialects.mu.settings import texts_of
 from mucc.kernels.gemm.scheduling.config import Schedule
 from mucc.kernels.gemm.settings import settings_of
-from mucc.tune.ranking import Contraction, Move
+from mucc.measure.tune.ranking import Contraction, Move
 
 RESULTS = Path(__file__).parents[2] / "bench/results/h200"
 TYPES = {"bf16": "bf16", "f16": "f16", "tf32": "f32"}

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mucc.database.records import Record, Run, Status
 from mucc.diagnostics.core import Source
-from mucc.measured.records import Record, Run, Status
-from mucc.tune.bench import Trial
-from mucc.tune.child import main
-from mucc.tune.choosing import plan
-from mucc.tune.folder import Folder
-from mucc.tune.measuring import record_of
-from mucc.tune.plans import Candidate, Kernel, Plan, Program, Size
+from mucc.measure.tune.bench import Trial
+from mucc.measure.tune.child import main
+from mucc.measure.tune.choosing import plan
+from mucc.measure.tune.folder import Folder
+from mucc.measure.tune.measuring import record_of
+from mucc.measure.tune.plans import Candidate, Kernel, Plan, Program, Size
 
 CARD = "NVIDIA H200"
 TEXT = "kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N] {\n    return relu(x @ w.T)\n}\n"

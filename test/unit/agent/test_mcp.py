@@ -259,7 +259,7 @@ async def cancelling(client: Any, held: Held) -> None:
 
 
 def test_tools_over_stdio(tmp_path: Path):
-    from mucc.runtime.run import no_gpu
+    from mucc.measure.run import no_gpu
 
     (tmp_path / "k.mcu").write_text(scheduled())
     (tmp_path / "bad.mcu").write_text(PROGRAM.replace("x @ w.T", "gellu(x @ w.T)"))

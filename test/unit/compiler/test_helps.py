@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Diagnostic, DiagnosticError, Severity, Source
 from mucc.library.signature import Manifest
-from mucc.runtime.dims import check_promises, complete_dims
+from mucc.measure.dims import check_promises, complete_dims
 
 PARAMS = "x: f32[M, N], t: f32[B, 4, H, W], one: f32[M, 1], part: f32[M, K/128], rest: f32[K]"
 CASES = {

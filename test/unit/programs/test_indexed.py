@@ -17,7 +17,7 @@ from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.library.signature import Arg, Index, Manifest
-from mucc.runtime.indices import draw_indices
+from mucc.measure.indices import draw_indices
 
 INCLUDE = Path(__file__).resolve().parents[3] / "mucc" / "support" / "include"
 PROGRAMS = Path(__file__).resolve().parents[2] / "gpu" / "programs"

@@ -87,15 +87,16 @@ def imports() -> dict[str, set[str]]:
             source, target = (m.split(".")[1:2] for m in (module, imported))
             if source != target and {*source, *target} <= rooms() and source and target:
                 found[source[0]].add(target[0])
-    found["api"] |= surfaced()
+    for room in ("api", "tune"):
+        found[room] |= surfaced(room)
     return found
 
 
-def surfaced() -> set[str]:
-    """The rooms whose names `mucc.api` imports on first use."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "mucc" / "api").glob("*.py")]
-    found = {room for text in texts for room in re.findall(r"^    from mucc\.(\w+)", text, re.MULTILINE)}
-    return found - {"api"}
+def surfaced(room: str) -> set[str]:
+    """The rooms whose names a public room imports on first use."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "mucc" / room).glob("*.py")]
+    found = {other for text in texts for other in re.findall(r"^    from mucc\.(\w+)", text, re.MULTILINE)}
+    return found - {room}
 
 
 def reached(room: str) -> set[str]:

@@ -13,7 +13,7 @@ from mucc.build.pool import Pool
 from mucc.build.toolchain import discover, nvcc
 from mucc.build.toolchain.discover import Tool, Toolchain
 from mucc.diagnostics import Diagnostic, DiagnosticError
-from mucc.tune import building
+from mucc.measure.tune import building
 
 PROGRAM = b"kernel k[M, N](x: f32[M, N]) -> f32[M, N] {\n    return relu(x)\n}\n"
 

@@ -35,7 +35,7 @@ from mucc.kernels.gemm.scheduling.config import (
     operand_bytes,
 )
 from mucc.kernels.gemm.scheduling.operand import Grouped, Operand
-from mucc.runtime.run import gpu_problem
+from mucc.measure.run import gpu_problem
 
 SM90 = gemm_target("sm_90a")
 CP_ASYNC = ("sm_80", "sm_89", "sm_120a")

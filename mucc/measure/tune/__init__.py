@@ -1,0 +1,1 @@
+"""Measuring schedules, and the search for the fastest; `mucc.tune` has the public names."""

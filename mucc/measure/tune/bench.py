@@ -1,0 +1,36 @@
+"""The interface of what launches kernels, and what it says of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Trial(NamedTuple):
+    """A library that was checked and timed; `reason` where it is not good."""
+
+    status: str
+    reason: str = ""
+    error: float | None = None
+    times: Sequence[float] = ()
+    broken: bool = False
+
+
+class Bench(Protocol):
+    """What launches kernels; on a GPU `mucc.measure.tune.gpu.Gpu`."""
+
+    def hello(self) -> Mapping[str, str]:
+        """The card's name and its architecture."""
+        ...
+
+    def prepare(self, text: str, kernel: str, target: str, dims: Mapping[str, int], seed: int) -> None:
+        """Make inputs and a reference for what comes next."""
+        ...
+
+    def try_one(self, path: str, budget_us: float) -> Trial:
+        """Check a library's result and time it alone, for about so long."""
+        ...
+
+    def race(self, paths: Sequence[str], budget_us: float, heat_us: float) -> list[list[float]]:
+        """Time libraries that were tried already in turns, each for about so long, under load before that."""
+        ...

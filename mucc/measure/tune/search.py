@@ -1,0 +1,249 @@
+"""The search for a kernel's best schedules on this machine's GPU: build, measure, keep, stage by stage.
+
+What builds and what measures is given, so that the search itself needs neither a compiler nor a GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import geometric_mean
+from typing import NamedTuple, Protocol
+
+from mucc.database.records import Choice, Record, Run, Settings, Status, best, choice_text
+from mucc.files.json_text import canonical
+from mucc.measure.tune.analysis import Analysis
+from mucc.measure.tune.building import Built
+from mucc.measure.tune.choosing import BUDGET, FACTOR, candidate_of, candidates_of, first_choice, split_budget
+from mucc.measure.tune.folder import build_failure
+from mucc.measure.tune.measuring import Measurer, Sink, entrants_of, race, record_of
+from mucc.measure.tune.plans import Candidate, Kernel, Size
+
+EPSILON = 0.05
+"""A time within this part of the bound ends the search."""
+
+Build = Callable[[Kernel, Sequence[Candidate]], Iterator[Built]]
+"""Builds candidates side by side and gives each as soon as it is there; closing it calls off the rest."""
+
+Place = Callable[[Built], str]
+"""Puts a library where it can be loaded; its path."""
+
+
+class Watcher(Protocol):
+    """Is told how the search goes."""
+
+    def began(self, kernel: Kernel, stage: str, candidates: int, measurements: int) -> None:
+        """So many candidates for a stage, which need so many measurements."""
+        ...
+
+    def built(self, built: Built) -> None:
+        """A candidate was built, or could not be."""
+        ...
+
+    def measured(self, kernel: Kernel, size: Size, candidate: Candidate, record: Record, known: bool) -> None:
+        """A measurement is there; `known` if it was before."""
+        ...
+
+    def ended(self, kernel: Kernel, stage: str, reason: str) -> None:
+        """A stage is done; `reason` says so where candidates were left out."""
+        ...
+
+    def close(self) -> None:
+        """The search is over, however it ended. May be called again."""
+        ...
+
+
+class Silent:
+    """Watches and says nothing."""
+
+    def began(self, kernel: Kernel, stage: str, candidates: int, measurements: int) -> None:
+        pass
+
+    def built(self, built: Built) -> None:
+        pass
+
+    def measured(self, kernel: Kernel, size: Size, candidate: Candidate, record: Record, known: bool) -> None:
+        pass
+
+    def ended(self, kernel: Kernel, stage: str, reason: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Limits(NamedTuple):
+    """How much is tried; see `mucc.measure.tune.choosing`."""
+
+    budget: int = BUDGET
+    factor: float = FACTOR
+    epsilon: float = EPSILON
+
+
+@dataclass
+class Search:
+    """Tunes kernels. `known` are earlier measurements of this card, which are not made again."""
+
+    measurer: Measurer
+    build: Build
+    place: Place
+    keep: Sink
+    limits: Limits = field(default_factory=Limits)
+    watcher: Watcher = field(default_factory=Silent)
+    known: dict[tuple[str, ...], Record] = field(default_factory=dict[tuple[str, ...], Record])
+
+    def tune(self, analysis: Analysis) -> tuple[Kernel, Choice]:
+        """The kernel with all candidates that were tried, and the best choice for its sizes together.
+
+        Contractions come one after the other, that with most operations first; while one is searched the
+        others have the best that is known. What was measured is in `known` and was given to `keep`.
+        """
+        kernel = analysis.kernel
+        choice: dict[str, Settings] = first_choice(analysis)
+        tried: dict[str, Candidate] = {}
+        shares = split_budget(self.limits.budget, len(analysis.stages))
+        for stage, share in zip(analysis.stages, shares, strict=True):
+            candidates = candidates_of(analysis, stage, choice, share, self.limits.factor)
+            begun = candidate_of(analysis, stage, choice)
+            if all(c.id != begun.id for c in candidates):
+                candidates.append(begun)
+            self._stage(kernel, stage, candidates)
+            tried |= {c.id: c for c in candidates}
+            found = overall(kernel, candidates, self._known)
+            if found is not None:
+                choice = {name: found.choice[name] for name in choice}
+        return dataclasses.replace(kernel, candidates=tuple(tried.values())), choice
+
+    def _stage(self, kernel: Kernel, stage: str, candidates: Sequence[Candidate]) -> None:
+        todo = [c for c in candidates if self._missing(kernel, c)]
+        self.watcher.began(kernel, stage, len(todo), sum(len(self._missing(kernel, c)) for c in todo))
+        for candidate in candidates:
+            for size in kernel.sizes:
+                if (record := self._known(kernel, size, candidate)) is not None:
+                    self.watcher.measured(kernel, size, candidate, record, True)
+        paths: dict[str, str] = {}
+        reason = ""
+        fresh = {size.text for size in kernel.sizes for c in todo if size in self._missing(kernel, c)}
+        builds = self.build(kernel, todo)
+        done = 0
+        try:
+            for built in builds:
+                done += 1
+                self._measure(built, paths)
+                if done < len(todo) and self._at_bound(kernel, candidates):
+                    reason = f"within {self.limits.epsilon:.0%} of the bound: {len(todo) - done} not tried"
+                    break
+        finally:
+            close = getattr(builds, "close", None)
+            if close is not None:
+                close()
+        for size in kernel.sizes:
+            self._final(kernel, size, candidates, paths, size.text in fresh)
+        self.watcher.ended(kernel, stage, reason)
+
+    def _measure(self, built: Built, paths: dict[str, str]) -> None:
+        """All that is missing of a candidate."""
+        kernel, candidate = built.kernel, built.candidate
+        self.watcher.built(built)
+        if built.failure is not None:
+            for size in self._missing(kernel, candidate):
+                record = record_of(kernel, size, candidate, "", build_failure(built.failure))
+                if built.failure.lasting:
+                    self.keep([record])
+                self.known[record.key] = record
+                self.watcher.measured(kernel, size, candidate, record, False)
+            return
+        paths[candidate.id] = self.place(built)
+        for size in self._missing(kernel, candidate):
+            record = self.measurer.sweep(kernel, size, candidate, paths[candidate.id])
+            if built.notes and not record.run.reason:
+                record = dataclasses.replace(record, run=record.run._replace(reason=built.notes))
+            self._add([record])
+            self.watcher.measured(kernel, size, candidate, record, False)
+
+    def _final(
+        self,
+        kernel: Kernel,
+        size: Size,
+        candidates: Sequence[Candidate],
+        paths: dict[str, str],
+        fresh: bool,
+    ) -> None:
+        """The last round of a size, where something is new or there was none yet."""
+        here = {c.id: r for c in candidates if (r := self._known(kernel, size, c)) is not None}
+        if not fresh and any(r.run.final for r in here.values()):
+            return
+        by_id = {c.id: c for c in candidates}
+        entrants = entrants_of(here)
+        # Some may be known from an earlier run, and their libraries are in the cache.
+        lacking = [by_id[id] for id in entrants if id not in paths]
+        for built in self.build(kernel, lacking) if lacking else ():
+            if built.data is not None:
+                paths[built.candidate.id] = self.place(built)
+        race(kernel, size, by_id, here, paths, self.measurer, self._add)
+
+    def _missing(self, kernel: Kernel, candidate: Candidate) -> list[Size]:
+        """The sizes at which a candidate is worth measuring, and was not."""
+        return [
+            size
+            for size, estimate in zip(kernel.sizes, candidate.estimates, strict=True)
+            if estimate is not None and self._known(kernel, size, candidate) is None
+        ]
+
+    def _known(self, kernel: Kernel, size: Size, candidate: Candidate) -> Record | None:
+        for card in (self.measurer.card, ""):
+            key = record_of(kernel, size, candidate, card, Run(Status.GOOD)).key
+            if (record := self.known.get(key)) is not None:
+                return record
+        return None
+
+    def _add(self, records: list[Record]) -> None:
+        self.keep(records)
+        self.known.update((r.key, r) for r in records)
+
+    def _at_bound(self, kernel: Kernel, candidates: Sequence[Candidate]) -> bool:
+        """Whether at every size the best is so near to the bound that a search cannot gain much."""
+        for size in kernel.sizes:
+            found = best([r for c in candidates if (r := self._known(kernel, size, c)) is not None])
+            if found is None or size.bound_us is None:
+                return False
+            if found.time_us > size.bound_us * (1 + self.limits.epsilon):
+                return False
+        return True
+
+
+def overall(
+    kernel: Kernel,
+    candidates: Iterable[Candidate],
+    known: Callable[[Kernel, Size, Candidate], Record | None],
+) -> Candidate | None:
+    """The candidate that loses least against the best of each size, in the geometric mean over the sizes.
+
+    Those that were not measured at all sizes come after the others.
+    """
+    candidates = list(candidates)
+    times = {
+        c.id: [r.time_us if (r := known(kernel, s, c)) and r.is_good else None for s in kernel.sizes]
+        for c in candidates
+    }
+    columns = ([t[i] for t in times.values()] for i in range(len(kernel.sizes)))
+    least = [min((t for t in column if t is not None), default=None) for column in columns]
+
+    def rank(candidate: Candidate) -> tuple[int, float]:
+        ratios = [t / low for t, low in zip(times[candidate.id], least, strict=True) if t and low]
+        return -len(ratios), geometric_mean(ratios) if ratios else 0.0
+
+    measured = [c for c in candidates if any(times[c.id])]
+    return min(measured, key=rank, default=None)
+
+
+def overall_choice(kernel: Kernel, records: Iterable[Record]) -> Choice | None:
+    """`overall` of records, such as those of a folder."""
+    found = {(canonical(dict(r.dims)), choice_text(r.choice)): r for r in records if r.is_good}
+
+    def known(_: Kernel, size: Size, candidate: Candidate) -> Record | None:
+        return found.get((canonical(dict(size.dims)), choice_text(candidate.choice)))
+
+    candidate = overall(kernel, kernel.candidates, known)
+    return candidate.choice if candidate else None
