@@ -20,9 +20,10 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.kernels.interface import Joins, Refused
 from mucc.kernels.registry import kernels_of, kind_of
 from mucc.kernels.traffic import Traffic
+from mucc.passes.candidates import word
 from mucc.passes.form_stages import FormStages, divide
 from mucc.passes.forming import Candidate, Decision, Place, Stage
-from mucc.passes.partition import NO_SIZES, Partition, word
+from mucc.passes.partition import NO_SIZES, Partition
 from mucc.passes.pipeline import staging
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Spot(NamedTuple):
-    """An operation by its name, the function of the source that it belongs to, and the place of that; from 1."""
+    """An operation by its name, the function of the source that it belongs to, and the place of that."""
 
     op: str
     function: str | None
@@ -69,7 +70,7 @@ class Computed(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """An operation that other kernels compute, why this one does not, and what it would have saved, if legal."""
+    """An operation of other kernels, why this one does not compute it, and what that would have saved."""
 
     spot: Spot
     reason: str
@@ -108,7 +109,7 @@ class Fusion:
         return Traffic.sum(t for launch in self.launches for t in (launch.reads, launch.writes))
 
     def as_json(self) -> dict[str, Any]:
-        """Bytes as numbers with the dims that each is multiplied with, and as one number where dims are known."""
+        """Bytes as numbers with the dims that each is multiplied with, and as one number if known."""
         apart, moved = self.apart, self.moved
         return {
             "kernel": self.kernel,
@@ -236,7 +237,7 @@ class _Formed:
             yield Launch(name, kind_of(kernel).name, stages, *moved(kernel), computed, rejected)
 
     def _taker(self, stage: Stage, made: Container[str]) -> str:
-        """The kernel that computes a stage: without one of its name, that of the first stage that reads from it."""
+        """The kernel of a stage: that of its name, else that of the first stage that reads from it."""
         if (name := self.names[stage]) in made:
             return name
         return next(n for s, n in self.names.items() if stage in s.reads.values() and n in made)

@@ -19,7 +19,8 @@ from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.registry import kind_of
 from mucc.kernels.traffic import Traffic
 from mucc.passes.forming import Stage
-from mucc.passes.partition import VIEWS, Partition
+from mucc.passes.partition import Partition
+from mucc.passes.values import VIEWS
 
 
 class Apart(NamedTuple):

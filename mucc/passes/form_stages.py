@@ -19,8 +19,9 @@ from mucc.dialects.mu.types import LayoutAttr, Shaped, TensorType
 from mucc.dialects.rewriting import Pass, erase_dead
 from mucc.dialects.walk import postorder
 from mucc.passes.forming import Stage
-from mucc.passes.partition import VIEWS, Partition, dims_of
+from mucc.passes.partition import Partition
 from mucc.passes.stored_forms import stored_forms
+from mucc.passes.values import VIEWS, dims_of
 
 
 class _StageBuilder:

@@ -13,52 +13,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
-from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
-from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.ops.views import RegroupOp
-from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
-from mucc.kernels.interface import Joins, Kind
-from mucc.kernels.registry import claimant
-from mucc.kernels.traffic import NOTHING, Traffic
-from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best, joins, refused, wait
+from mucc.kernels.interface import Joins
+from mucc.kernels.traffic import NOTHING
+from mucc.passes.candidates import computed, elsewhere, integers, taken, unreached
+from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best
 from mucc.passes.stored_forms import StoredForms
-
-VIEWS = (*PLAIN_VIEWS, GatherOp)
+from mucc.passes.values import VIEWS, Values, dims_of
 
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
 """Stages are formed for large open dims, and do not depend on the sizes that schedules are chosen for."""
 
-WAITS = "an operand comes from a kernel that waits for this one"
-
-
-def dims_of(value: SSAValue) -> Dims:
-    return Shaped.of(value.type).dims
-
 
 @dataclass(eq=False)
-class Partition:
+class Partition(Values):
     """The stages of one kernel, and where each value lives."""
 
     stages: list[Stage] = field(default_factory=list[Stage])
-    home: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
-    """In-flight values: computed in a stage, usable there without going through memory."""
-    written: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
-    """Values to be read from memory only: reductions, pinned values, results of map stages."""
-    pinned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    """The result of a pin -> the value whose stored form it names."""
-    forms: StoredForms = field(default_factory=StoredForms)
-    target: str | None = None
     joined: dict[Operation, AnchorOp] = field(default_factory=dict[Operation, AnchorOp])
     """For each operation that joined a stage, what that is built around."""
     returned: set[SSAValue] = field(default_factory=set[SSAValue])
@@ -100,70 +81,6 @@ class Partition:
                     continue
         return self
 
-    # Looking at values
-
-    def behind_pins(self, value: SSAValue) -> SSAValue:
-        """The value that a pin's result names."""
-        while value in self.pinned:
-            value = self.pinned[value]
-        return value
-
-    def root(self, value: SSAValue) -> SSAValue:
-        """The value behind views and pins."""
-        return self.looked_at(value)[0]
-
-    def looked_at(self, value: SSAValue) -> list[SSAValue]:
-        """The value behind views and pins, and those that say which rows of it are gathered."""
-        value = self.behind_pins(value)
-        rows: list[SSAValue] = []
-        while isinstance(view := value.owner, VIEWS) and value not in self.written:
-            if isinstance(view, GatherOp):
-                rows += self.looked_at(view.rows)
-            value = self.behind_pins(view.operand)
-        return [value, *rows]
-
-    def writer(self, value: SSAValue) -> Stage | None:
-        """The stage that computes a value; None for parameters and for what no stage has claimed."""
-        return self.home.get(value) or self.written.get(value)
-
-    def kind_of(self, anchor: AnchorOp | None) -> Kind[Any]:
-        """The kind of kernel that is built around an anchor, or computes pointwise work alone."""
-        kind = claimant(anchor, self.target)
-        assert kind is not None, f"no kind of kernel claims {anchor}"
-        return kind
-
-    def beside(self, value: SSAValue) -> list[Operation]:
-        """The pointwise operations and reductions of the stage that computes a value."""
-        stage = self.home.get(value)
-        return stage.members if stage is not None else []
-
-    def needs(self, value: SSAValue, *, is_narrow: bool = False) -> Needs:
-        """The values in memory that computing `value` afresh would read, with their writers.
-
-        A bool has no form in memory: it is computed again wherever it is needed. What is stored in f32 too is
-        read so, but not by a kernel that takes it at its own dtype (`is_narrow`).
-        """
-        found: Needs = {}
-        seen: set[SSAValue] = set()
-        pending = [value]
-        while pending:
-            root, *rows = self.looked_at(pending.pop())
-            pending += reversed(rows)
-            if root in seen:
-                continue
-            seen.add(root)
-            wide = self.forms.wide.get(root, root)
-            if not is_narrow and self.writer(wide) is not None:
-                root = wide
-            stage = self.writer(root)
-            if stage is not None and Shaped.of(root.type).element_type != i1:
-                found[root] = stage
-            elif isinstance(root.owner, ElementwiseOp):
-                pending += reversed(root.owner.operands)
-        return found
-
-    # One kind of operation each
-
     def _anchor(self, op: AnchorOp, earlier: AnchorOp | None) -> None:
         kind = self.kind_of(op)
         in_memory = kind.memory_operands(op)
@@ -172,7 +89,7 @@ class Partition:
             self._materialise(operand)
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
-        candidates = [] if home is None else [self._taken(home, op, needs)]
+        candidates = [] if home is None else [taken(home, op, needs)]
         candidates.append(Candidate(Place.OPENED, None, Joins(NOTHING, 0)))
         chosen = best(candidates, NO_SIZES, earlier)
         if (stage := chosen.stage) is not None:
@@ -191,12 +108,6 @@ class Partition:
             self.written[op.results[0]] = stage
             stage.store(op.results[0])
 
-    def _taken(self, stage: Stage, op: AnchorOp, needs: Needs) -> Candidate:
-        """The stage that has the operand of a further anchor in flight as a place for that."""
-        if wait(needs, stage):
-            return refused(stage, WAITS)
-        return Candidate(Place.JOINED, stage, stage.kind.takes(stage, op))
-
     def _join(self, stage: Stage, op: Operation) -> None:
         stage.members.append(op)
         if stage.anchor is not None:
@@ -205,24 +116,9 @@ class Partition:
     def _decide(self, op: Operation, chosen: Candidate, candidates: list[Candidate]) -> None:
         if self.decisions is not None:
             known = {c.stage for c in candidates}
-            others = (self._unreached(v) for v in op.operands)
+            others = (unreached(self, v) for v in op.operands)
             more = {c.stage: c for c in others if c is not None and c.stage not in known | {chosen.stage}}
             self.decisions.append(Decision(op, chosen, [*candidates, *more.values()]))
-
-    def _unreached(self, operand: SSAValue) -> Candidate | None:
-        """The stage that an operand comes from, and why nothing that reads it joins that."""
-        pin, root = operand.owner, self.root(operand)
-        if (stage := self.writer(root)) is None:
-            return None
-        if isinstance(pin, PinOp):
-            return refused(stage, f"`stage {pin.stage.data} = ...` ends the stage")
-        if stage is self.home.get(operand):
-            return refused(stage, "it reads its operands from memory")
-        if stage is self.home.get(root) and isinstance(pin, Operation):
-            return refused(stage, f"it reads the stage's value through {word(pin)}")
-        if stage.anchor is None:
-            return refused(stage, "a map stores the operand for kernels that read it from memory")
-        return refused(stage, f"the result of {word(root.owner)} is read from memory")
 
     def _gather(self, op: GatherOp) -> None:
         """Rows are picked as they are read, from memory: what is computed, or gathered itself, goes there."""
@@ -242,58 +138,17 @@ class Partition:
             for operand in op.operands:
                 alone |= self.needs(operand)
         newest = sorted(homes, key=self.stages.index, reverse=True)
-        candidates = [self._computed(stage, op, added(alone)) for stage in newest]
+        candidates = [computed(self, stage, op, added(alone)) for stage in newest]
         candidates.append(Candidate(Place.RECOMPUTED, None, Joins()))
         chosen = best(candidates, NO_SIZES, earlier)
         if (stage := chosen.stage) is not None:
-            for root in self._integers(stage, op):
+            for root in integers(self, stage, op):
                 self._map([root])
-            needs = self._elsewhere(stage, op)
+            needs = elsewhere(self, stage, op)
             self._join(stage, op)
             stage.read(needs)
             self.home[op.result] = stage
         self._decide(op, chosen, candidates)
-
-    def _computed(self, stage: Stage, op: ElementwiseOp, alone: Traffic) -> Candidate:
-        """A stage as a place for pointwise work, which moves `alone` if a map computes it."""
-        if stage.space != dims_of(op.result):
-            return refused(
-                stage, f"its shape {_shape(dims_of(op.result))} is not the stage's {_shape(stage.space)}"
-            )
-        if op.computes_integers and not stage.kind.takes_integers:
-            return refused(stage, f"{stage.kind.name} kernels compute no integers")
-        needs = self._elsewhere(stage, op)
-        if wait(needs, stage):
-            return refused(stage, WAITS)
-        integers = self._integers(stage, op)
-        maps = Traffic.sum(Traffic.of(root.type) * 2 for root in integers)
-        return joins(stage, alone - added(needs, stage) - maps, 1 - len(integers))
-
-    def _elsewhere(self, stage: Stage, op: ElementwiseOp) -> Needs:
-        """The values in memory that an operation needs in a stage, besides what is in flight there."""
-        needs: Needs = {}
-        for operand in op.operands:
-            if self.home.get(operand) is not stage:
-                needs |= self.needs(operand)
-        return needs
-
-    def _integers(self, stage: Stage, op: ElementwiseOp) -> list[SSAValue]:
-        """The integers behind operands that maps have to store for a kernel without integers."""
-        if stage.kind.takes_integers:
-            return []
-        found: list[SSAValue] = []
-        pending = [v for v in reversed(op.operands) if self.home.get(v) is not stage]
-        seen = set[SSAValue]()
-        while pending:
-            root = self.root(pending.pop())
-            if root in seen or self.writer(root) is not None or not isinstance(root.owner, ElementwiseOp):
-                continue
-            seen.add(root)
-            if root.owner.computes_integers and Shaped.of(root.type).element_type != i1:
-                found.append(root)
-            else:
-                pending += root.owner.operands
-        return found
 
     def _pin(self, op: PinOp) -> None:
         value = self.behind_pins(op.operand)
@@ -363,17 +218,6 @@ class Partition:
         for stage in self.stages:
             done |= dict.fromkeys(postorder(stage, lambda s: s.reads.values(), done))
         return list(done)
-
-
-def _shape(dims: Dims) -> str:
-    return f"[{', '.join(map(str, dims))}]"
-
-
-def word(op: Operation | Block) -> str:
-    """What people call an operation of `mu`."""
-    if isinstance(op, ReduceOp):
-        return op.kind.data
-    return op.name.removeprefix("mu.") if isinstance(op, Operation) else "a parameter"
 
 
 def _by_shape(values: Iterable[SSAValue]) -> list[list[SSAValue]]:

@@ -12,7 +12,8 @@ from mucc.dialects.mu.ops.stage import MAP
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.gemm.claims import why_not_reduced
 from mucc.kernels.registry import claimant
-from mucc.passes.partition import Partition, Stage
+from mucc.passes.forming import Stage
+from mucc.passes.partition import Partition
 
 
 @pytest.mark.parametrize(
