@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 from mucc.analysis.pointwise import pointwise
 from mucc.analysis.products import Term, products, term
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.types import TensorType, dtype_bits
+from mucc.dialects.mu.types import TensorType
 
 Polynomial = list[Term]
 
@@ -52,9 +52,6 @@ def compulsory_bytes(kernel: KernelOp) -> Polynomial:
 
 
 def tensor_bytes(type: TensorType) -> Term:
-    """What a tensor takes in memory; of sparse ones half of the values, and 1 bit (f32: 2) of metadata for
-    each element, whose padding is left out."""
-    bits = dtype_bits(type.element_type)
-    if not type.is_sparse:
-        return term(bits // 8 if bits % 8 == 0 else bits / 8, type.dims)
-    return term(bits / 16 + (0.25 if bits == 32 else 0.125), type.dims)
+    """What a tensor takes in memory; of sparse ones half of the values, and metadata without its padding."""
+    bits = type.bits_per_element
+    return term(bits // 8 if bits % 8 == 0 else bits / 8, type.dims)

@@ -21,6 +21,7 @@ from mucc.diagnostics.usage import usage_error
 
 if TYPE_CHECKING:
     from mucc.build.pool import Pool
+    from mucc.compiler.explain_fusion import Fusion
     from mucc.compiler.explain_schedule import Explanation
 
 TEXT_KINDS = {
@@ -65,7 +66,10 @@ class Arguments:
     explain_schedule: bool = flag(
         help="say what each contraction's schedule should cost, and why; builds nothing"
     )
-    json: bool = options.json("print JSON, with --explain-schedule")
+    explain_fusion: bool = flag(
+        help="say which kernel computes each operation, and what that saves; builds nothing"
+    )
+    json: bool = options.json("print JSON, with --explain-schedule or --explain-fusion")
     print_ir_after_all: bool = flag(help="print the IR after every pass to stderr")
     print_ir_after: list[str] = repeated(
         metavar="PASS",
@@ -99,6 +103,12 @@ class Arguments:
         return typical(self.dims) if self.dims else {}
 
     @property
+    def explained(self) -> tuple[str, ...]:
+        """The options that ask for explanations."""
+        asked = {"--explain-schedule": self.explain_schedule, "--explain-fusion": self.explain_fusion}
+        return tuple(name for name, given in asked.items() if given)
+
+    @property
     def print_ir(self) -> TextIO | None:
         """The stream that gets the IR after passes; None to print no IR."""
         return sys.stderr if self.print_ir_after_all or self.print_ir_after else None
@@ -119,15 +129,16 @@ def main(args: Arguments, reporter: Reporter) -> int:
             f"-o {args.output} names one output, but there are {len(args.files)} input files",
             "leave out -o to get one output for each file, or run mucc once for each",
         )
-    if args.json and not args.explain_schedule:
+    if args.json and not args.explained:
         raise usage_error(
-            "--json goes with --explain-schedule", "--diagnostics=json is for errors and warnings"
+            "--json goes with --explain-schedule or --explain-fusion",
+            "--diagnostics=json is for errors and warnings",
         )
-    if args.explain_schedule:
+    if len(args.explained) > 1:
+        raise usage_error(f"{' and '.join(args.explained)} are two questions", "ask one at a time")
+    for asked in args.explained:
         if args.emit or args.output:
-            raise usage_error(
-                "--explain-schedule prints to stdout and makes no file", "leave out -o and --emit"
-            )
+            raise usage_error(f"{asked} prints to stdout and makes no file", "leave out -o and --emit")
         _explain(args, reporter)
         return 0
     if args.print_ir and reporter.json:
@@ -208,10 +219,10 @@ def _build_many(steps: list[_Step], args: Arguments, reporter: Reporter) -> None
 
 
 def _explain(args: Arguments, reporter: Reporter) -> None:
-    """Print the explanation of each contraction's schedule."""
+    """Print why each contraction of the files has its schedule, or what runs in each kernel."""
     from mucc.compiler.program import compile_source
 
-    explanations: list[Explanation] = []
+    found: list[Explanation | Fusion] = []
     for path in args.files:
         try:
             source = files.read_source(path)
@@ -219,10 +230,15 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
             continue
-        from mucc.compiler.explain_schedule import explain
-
         reporter.add(compilation.sink.diagnostics, source)
-        explanations += explain(compilation)
+        if args.explain_fusion:
+            from mucc.compiler import explain_fusion
+
+            found += explain_fusion.explain(compilation)
+        else:
+            from mucc.compiler import explain_schedule
+
+            found += explain_schedule.explain(compilation)
     if args.json:
         from mucc.files.json_text import json_text
 

@@ -22,6 +22,7 @@ from mucc.dialects.mu.setting_kinds import Setting
 from mucc.dialects.mu.settings import Chosen
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.dialects.rewriting import Finding, Pass
+from mucc.kernels.traffic import NOTHING, Traffic
 from mucc.kernels.workload import Workload
 
 if TYPE_CHECKING:
@@ -80,6 +81,22 @@ class FormingStage(Protocol):
         ...
 
 
+class Joins(NamedTuple):
+    """An operation may join a stage: bytes of memory traffic, and launches, that this saves."""
+
+    saved: Traffic = NOTHING
+    launches: int = 1
+
+
+class Refused(NamedTuple):
+    """An operation may not join a stage. The reason is a clause about the stage, for people."""
+
+    reason: str
+
+
+Answer = Joins | Refused
+
+
 Meaning = Callable[["CutlassFunctions", Any, tuple[Any, ...]], tuple[Any, ...]]
 """What a node computes in float64, of its operands' values."""
 
@@ -120,9 +137,12 @@ class Kind(ABC, Generic[Op]):
     takes_integers: ClassVar[bool] = True
     """Whether pointwise work in the kernel may compute with integers."""
 
-    def takes(self, stage: FormingStage, op: AnchorOp) -> bool:
-        """Whether the kernel of a stage takes a further anchor, whose operand it has in flight."""
-        return False
+    def takes(self, stage: FormingStage, op: AnchorOp) -> Answer:
+        """Say whether the kernel of a stage takes a further anchor, whose first operand it has in flight.
+
+        What it saves is against a kernel of the operation's own, which reads that operand from memory.
+        """
+        return Refused(f"{self.name} kernels take no {op.stage}")
 
     # Rewrites of the program
 
@@ -211,6 +231,10 @@ class Kind(ABC, Generic[Op]):
         return ()
 
     # Facts about a kernel
+
+    def reads(self, op: Op) -> Sequence[SSAValue]:
+        """The tensors that the kernel reads besides those of its nodes."""
+        return op.operands
 
     def details(self, op: Op) -> dict[str, Any]:
         """What the manifest says of it besides its settings: JSON."""

@@ -18,8 +18,10 @@ from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.types import LayoutAttr, Shaped, TensorType
 from mucc.dialects.rewriting import Pass, erase_dead
 from mucc.dialects.walk import postorder
-from mucc.passes.partition import VIEWS, Partition, Stage, dims_of
+from mucc.passes.forming import Stage
+from mucc.passes.partition import Partition
 from mucc.passes.stored_forms import stored_forms
+from mucc.passes.values import VIEWS, dims_of
 
 
 class _StageBuilder:
@@ -173,18 +175,27 @@ def _name_stages(stages: list[Stage], kernel: KernelOp, partition: Partition) ->
     return {s: names[s] if s in names else next(free) for s in stages}
 
 
+def divide(kernel: KernelOp, target: str, *, explained: bool = False) -> tuple[Partition, dict[Stage, str]]:
+    """Partition a kernel for a target, and name its stages, in order.
+
+    Inserts into the kernel what rounds, or stores in f32, the values that pass between stages.
+    """
+    block = kernel.body.block
+    before = Partition.of(block, target)
+    forms = stored_forms(block, before.beside, before.kind_of)
+    partition = Partition.of(block, target, forms, before, explained=explained)
+    return partition, _name_stages(partition.in_order(), kernel, partition)
+
+
 def _form(kernel: KernelOp, target: str) -> None:
     block = kernel.body.block
-    before = Partition.of(block, target=target)
-    partition = Partition.of(block, stored_forms(block, before.beside, before.keeps_in_flight), target)
-    stages = partition.in_order()
-    names = _name_stages(stages, kernel, partition)
+    partition, names = divide(kernel, target)
     old_ops = list(block.ops)
     last = block.last_op
     assert isinstance(last, ReturnOp)
     outer: dict[SSAValue, SSAValue] = {}
-    for stage in stages:
-        new = _StageBuilder(partition, stage, outer).build(names[stage], last)
+    for stage, name in names.items():
+        new = _StageBuilder(partition, stage, outer).build(name, last)
         block.insert_op_before(new, last)
         outer.update(zip(stage.stored, new.outputs, strict=True))
     last.operands = [outer[partition.behind_pins(v)] for v in last.operands]

@@ -10,11 +10,10 @@ that a kernel reads from memory, a pinned or returned value).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
 
-from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
@@ -22,82 +21,52 @@ from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.ops.views import RegroupOp
-from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
-from mucc.kernels.interface import Kind
-from mucc.kernels.registry import claimant
+from mucc.kernels.interface import Joins
+from mucc.kernels.traffic import NOTHING
+from mucc.passes.candidates import computed, elsewhere, integers, taken, unreached
+from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best
 from mucc.passes.stored_forms import StoredForms
+from mucc.passes.values import VIEWS, Values, dims_of
 
-VIEWS = (*PLAIN_VIEWS, GatherOp)
-
-
-def dims_of(value: SSAValue) -> Dims:
-    return Shaped.of(value.type).dims
+NO_SIZES: Mapping[str, int] = MappingProxyType({})
+"""Stages are formed for large open dims, and do not depend on the sizes that schedules are chosen for."""
 
 
 @dataclass(eq=False)
-class Stage:
-    """A device kernel in the making: what it is built around, what joined it, what it reads and stores."""
-
-    kind: Kind[Any]
-    anchor: AnchorOp | None
-    space: Dims
-    name: str | None = None
-    members: list[Operation] = field(default_factory=list[Operation])
-    reads: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, "Stage"])
-    """Values that it reads from memory, with the stage that writes each."""
-    stored: list[SSAValue] = field(default_factory=list[SSAValue])
-    """Values that others read from memory."""
-
-    def waits_for(self, other: Stage) -> bool:
-        """Whether this stage is, or reads directly or indirectly what is written by, the other."""
-        seen: set[Stage] = set()
-        pending: list[Stage] = [self]
-        while pending:
-            stage = pending.pop()
-            if stage is other:
-                return True
-            if stage not in seen:
-                seen.add(stage)
-                pending += stage.reads.values()
-        return False
-
-    def store(self, value: SSAValue) -> None:
-        if value not in self.stored:
-            self.stored.append(value)
-
-    def read(self, needs: dict[SSAValue, Stage]) -> None:
-        """Read values that other stages write."""
-        for value, stage in needs.items():
-            if stage is not self:
-                stage.store(value)
-                self.reads[value] = stage
-
-
-@dataclass(eq=False)
-class Partition:
+class Partition(Values):
     """The stages of one kernel, and where each value lives."""
 
     stages: list[Stage] = field(default_factory=list[Stage])
-    home: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
-    """In-flight values: computed in a stage, usable there without going through memory."""
-    written: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
-    """Values to be read from memory only: reductions, pinned values, results of map stages."""
-    pinned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    """The result of a pin -> the value whose stored form it names."""
-    forms: StoredForms = field(default_factory=StoredForms)
-    target: str | None = None
+    joined: dict[Operation, AnchorOp] = field(default_factory=dict[Operation, AnchorOp])
+    """For each operation that joined a stage, what that is built around."""
+    returned: set[SSAValue] = field(default_factory=set[SSAValue])
+    """The results of the kernel, behind pins."""
+    decisions: list[Decision] | None = None
+    """Where each operation is computed, in order, if that is to be explained."""
 
     @staticmethod
-    def of(block: Block, forms: StoredForms | None = None, target: str | None = None) -> Partition:
-        """Partition the operations of a kernel's block for a target; `forms` are those of stored values."""
+    def of(
+        block: Block,
+        target: str | None = None,
+        forms: StoredForms | None = None,
+        earlier: Partition | None = None,
+        *,
+        explained: bool = False,
+    ) -> Partition:
+        """Partition the operations of a kernel's block for a target.
+
+        `forms` are those of stored values. What `earlier` joined to a stage joins it again.
+        """
         self = Partition(forms=forms or StoredForms(), target=target)
+        self.decisions = [] if explained else None
+        known = earlier.joined if earlier is not None else {}
         for op in block.ops:
             match op:
                 case AnchorOp():
-                    self._anchor(op)
+                    self._anchor(op, known.get(op))
                 case GatherOp():
                     self._gather(op)
                 case RegroupOp():
@@ -107,88 +76,24 @@ class Partition:
                 case ReturnOp():
                     self._outputs(op)
                 case ElementwiseOp():
-                    self._pointwise(op)
+                    self._pointwise(op, known.get(op))
                 case _:
                     continue
         return self
 
-    # Looking at values
-
-    def behind_pins(self, value: SSAValue) -> SSAValue:
-        """The value that a pin's result names."""
-        while value in self.pinned:
-            value = self.pinned[value]
-        return value
-
-    def root(self, value: SSAValue) -> SSAValue:
-        """The value behind views and pins."""
-        return self.looked_at(value)[0]
-
-    def looked_at(self, value: SSAValue) -> list[SSAValue]:
-        """The value behind views and pins, and those that say which rows of it are gathered."""
-        value = self.behind_pins(value)
-        rows: list[SSAValue] = []
-        while isinstance(view := value.owner, VIEWS) and value not in self.written:
-            if isinstance(view, GatherOp):
-                rows += self.looked_at(view.rows)
-            value = self.behind_pins(view.operand)
-        return [value, *rows]
-
-    def writer(self, value: SSAValue) -> Stage | None:
-        """The stage that computes a value; None for parameters and for what no stage has claimed."""
-        return self.home.get(value) or self.written.get(value)
-
-    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
-        """Whether the kernel around an anchor computes on with its result."""
-        return self._kind(anchor).keeps_in_flight(anchor)
-
-    def beside(self, value: SSAValue) -> list[Operation]:
-        """The pointwise operations and reductions of the stage that computes a value."""
-        stage = self.home.get(value)
-        return stage.members if stage is not None else []
-
-    def needs(self, value: SSAValue, *, is_narrow: bool = False) -> dict[SSAValue, Stage]:
-        """The values in memory that computing `value` afresh would read, with their writers.
-
-        A bool has no form in memory: it is computed again wherever it is needed. What is stored in f32 too is
-        read so, but not by a kernel that takes it at its own dtype (`is_narrow`).
-        """
-        found: dict[SSAValue, Stage] = {}
-        seen: set[SSAValue] = set()
-        pending = [value]
-        while pending:
-            root, *rows = self.looked_at(pending.pop())
-            pending += reversed(rows)
-            if root in seen:
-                continue
-            seen.add(root)
-            wide = self.forms.wide.get(root, root)
-            if not is_narrow and self.writer(wide) is not None:
-                root = wide
-            stage = self.writer(root)
-            if stage is not None and Shaped.of(root.type).element_type != i1:
-                found[root] = stage
-            elif isinstance(root.owner, ElementwiseOp):
-                pending += reversed(root.owner.operands)
-        return found
-
-    # One kind of operation each
-
-    def _kind(self, anchor: AnchorOp | None) -> Kind[Any]:
-        kind = claimant(anchor, self.target)
-        assert kind is not None, f"no kind of kernel claims {anchor}"
-        return kind
-
-    def _anchor(self, op: AnchorOp) -> None:
-        kind = self._kind(op)
+    def _anchor(self, op: AnchorOp, earlier: AnchorOp | None) -> None:
+        kind = self.kind_of(op)
         in_memory = kind.memory_operands(op)
-        needs: dict[SSAValue, Stage] = {}
+        needs: Needs = {}
         for operand in in_memory:
             self._materialise(operand)
             needs |= self.needs(operand, is_narrow=True)
-        stage = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
-        if stage is not None and stage.kind.takes(stage, op) and not _wait(needs, stage):
-            stage.members.append(op)
+        home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
+        candidates = [] if home is None else [taken(home, op, needs)]
+        candidates.append(Candidate(Place.OPENED, None, Joins(NOTHING, 0)))
+        chosen = best(candidates, NO_SIZES, earlier)
+        if (stage := chosen.stage) is not None:
+            self._join(stage, op)
         else:
             stage = Stage(kind, op, op.space)
             for operand in op.operands:
@@ -197,10 +102,23 @@ class Partition:
             self.stages.append(stage)
             if kind.keeps_in_flight(op):
                 self.home[op.results[0]] = stage
+        self._decide(op, chosen._replace(stage=stage), candidates)
         stage.read(needs)
         if op.results[0] not in self.home:
             self.written[op.results[0]] = stage
             stage.store(op.results[0])
+
+    def _join(self, stage: Stage, op: Operation) -> None:
+        stage.members.append(op)
+        if stage.anchor is not None:
+            self.joined[op] = stage.anchor
+
+    def _decide(self, op: Operation, chosen: Candidate, candidates: list[Candidate]) -> None:
+        if self.decisions is not None:
+            known = {c.stage for c in candidates}
+            others = (unreached(self, v) for v in op.operands)
+            more = {c.stage: c for c in others if c is not None and c.stage not in known | {chosen.stage}}
+            self.decisions.append(Decision(op, chosen, [*candidates, *more.values()]))
 
     def _gather(self, op: GatherOp) -> None:
         """Rows are picked as they are read, from memory: what is computed, or gathered itself, goes there."""
@@ -213,39 +131,24 @@ class Partition:
                 return
             value = self.behind_pins(view.operand)
 
-    def _pointwise(self, op: ElementwiseOp) -> None:
+    def _pointwise(self, op: ElementwiseOp, earlier: AnchorOp | None) -> None:
         homes = {stage for v in op.operands if (stage := self.home.get(v)) is not None}
-        fitting = [s for s in homes if s.space == dims_of(op.result) and self._computes(s, op)]
-        for stage in sorted(fitting, key=self.stages.index, reverse=True):
-            needs: dict[SSAValue, Stage] = {}
+        alone: Needs = {}
+        if homes:
             for operand in op.operands:
-                if self.home.get(operand) is not stage:
-                    if not stage.kind.takes_integers:
-                        self._integers(operand)
-                    needs |= self.needs(operand)
-            if not _wait(needs, stage):
-                stage.members.append(op)
-                stage.read(needs)
-                self.home[op.result] = stage
-                return
-
-    @staticmethod
-    def _computes(stage: Stage, op: ElementwiseOp) -> bool:
-        """Whether the kernel of a stage computes with such numbers."""
-        return stage.kind.takes_integers or not op.computes_integers
-
-    def _integers(self, value: SSAValue) -> None:
-        """Have maps store the integers that a value is computed from, for a kernel without integers."""
-        pending, seen = [value], set[SSAValue]()
-        while pending:
-            root = self.root(pending.pop())
-            if root in seen or self.writer(root) is not None or not isinstance(root.owner, ElementwiseOp):
-                continue
-            seen.add(root)
-            if root.owner.computes_integers and Shaped.of(root.type).element_type != i1:
+                alone |= self.needs(operand)
+        newest = sorted(homes, key=self.stages.index, reverse=True)
+        candidates = [computed(self, stage, op, added(alone)) for stage in newest]
+        candidates.append(Candidate(Place.RECOMPUTED, None, Joins()))
+        chosen = best(candidates, NO_SIZES, earlier)
+        if (stage := chosen.stage) is not None:
+            for root in integers(self, stage, op):
                 self._map([root])
-            else:
-                pending += root.owner.operands
+            needs = elsewhere(self, stage, op)
+            self._join(stage, op)
+            stage.read(needs)
+            self.home[op.result] = stage
+        self._decide(op, chosen, candidates)
 
     def _pin(self, op: PinOp) -> None:
         value = self.behind_pins(op.operand)
@@ -266,6 +169,7 @@ class Partition:
         lone: list[SSAValue] = []
         for operand in op.operands:
             value = self.behind_pins(operand)
+            self.returned.add(value)
             if (stage := self.writer(value)) is not None:
                 stage.store(value)
             else:
@@ -282,7 +186,7 @@ class Partition:
 
     def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:
         """A map stage that writes pointwise values, or copies of what is in memory."""
-        stage = Stage(self._kind(None), None, dims_of(values[0]))
+        stage = Stage(self.kind_of(None), None, dims_of(values[0]))
         for value in copies or values:
             stage.read(self.needs(value))
         for value in values:
@@ -293,17 +197,27 @@ class Partition:
         self.stages.append(stage)
         return stage
 
+    def recomputed(self, stage: Stage) -> set[Operation]:
+        """The pointwise operations that a stage computes though they did not join it: others may, too."""
+        anchors = [] if stage.anchor is None else [stage.anchor]
+        in_memory = {v for op in anchors for v in self.kind_of(op).memory_operands(op)}
+        pending = [v for op in (*anchors, *stage.members) for v in op.operands if v not in in_memory]
+        pending += stage.stored
+        found: set[Operation] = set()
+        while pending:
+            for value in self.looked_at(pending.pop()):
+                known = self.forms.wide.get(value, value) in stage.reads or value in stage.reads
+                if isinstance(op := value.owner, ElementwiseOp) and not known and op not in found:
+                    found.add(op)
+                    pending += op.operands
+        return found - set(stage.members)
+
     def in_order(self) -> list[Stage]:
         """The stages, each after those that it reads from, otherwise as they were opened."""
         done: dict[Stage, None] = {}
         for stage in self.stages:
             done |= dict.fromkeys(postorder(stage, lambda s: s.reads.values(), done))
         return list(done)
-
-
-def _wait(needs: dict[SSAValue, Stage], stage: Stage) -> bool:
-    """Whether a value that is needed comes from a stage that waits for this one."""
-    return any(writer.waits_for(stage) for writer in needs.values())
 
 
 def _by_shape(values: Iterable[SSAValue]) -> list[list[SSAValue]]:

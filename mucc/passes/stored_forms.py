@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from typing import Any
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
 
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.contraction import ContractionOp
 from mucc.dialects.mu.ops.elementwise import (
     AbsOp,
     CastOp,
@@ -34,9 +34,14 @@ from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp
 from mucc.dialects.mu.rules import HALVES
 from mucc.dialects.mu.types import DTYPES, Shaped
+from mucc.kernels.interface import Kind
 
 FULL = (f32, DTYPES["s32"])
 """The dtypes of results for which a value of 16 bits between kernels is too narrow."""
+
+
+KindOf = Callable[[AnchorOp], Kind[Any]]
+"""The kind of kernel that is built around an anchor."""
 
 
 @dataclass
@@ -59,12 +64,12 @@ class StoredForms:
 def stored_forms(
     block: Block,
     within: Callable[[SSAValue], Container[Operation]],
-    keeps_in_flight: Callable[[AnchorOp], bool],
+    kind_of: KindOf,
 ) -> StoredForms:
     """The forms of all values of a kernel; what is stored in f32 is cast right where it is computed.
 
     `within` names the operations of the device kernel that computes a value: they need it from no memory.
-    `keeps_in_flight` says whether the kernel around an anchor computes on with its result.
+    `kind_of` names the kind of kernel around an anchor.
     """
     forms = StoredForms()
     full: set[SSAValue] = set()
@@ -72,9 +77,9 @@ def stored_forms(
     for op in reversed(list(block.ops)):
         for result in op.results:
             uses = list(result.uses)
-            if any(_reaches(use, full) for use in uses):
+            if any(_reaches(use, full, kind_of) for use in uses):
                 full.add(result)
-            if any(_is_factor(use, factors) for use in uses):
+            if any(_is_factor(use, factors, kind_of) for use in uses):
                 factors.add(result)
             if result in factors or any(isinstance(use.operation, PinOp | ReturnOp) for use in uses):
                 forms.fixed.add(result)
@@ -85,12 +90,12 @@ def stored_forms(
         elif _is_exact(op, exact):
             exact.update(op.results)
         elif (
-            isinstance(op, ElementwiseOp) or (isinstance(op, AnchorOp) and keeps_in_flight(op))
+            isinstance(op, ElementwiseOp) or (isinstance(op, AnchorOp) and kind_of(op).keeps_in_flight(op))
         ) and _element(result := op.results[0]) in HALVES:
             own = within(result)
             outside = [use for use in result.uses if use.operation not in own]
             if outside and not any(isinstance(use.operation, PinOp) for use in outside):
-                needed = result not in forms.fixed and any(_reaches(use, full) for use in outside)
+                needed = result not in forms.fixed and any(_reaches(use, full, kind_of) for use in outside)
                 _widen(op, forms, needed)
                 read = any(not isinstance(use.operation, ReturnOp) for use in outside)
                 if read and len(outside) < len(list(result.uses)) and result not in forms.wide:
@@ -113,7 +118,7 @@ def _is_exact(op: Operation, exact: set[SSAValue]) -> bool:
     )
 
 
-def _reaches(use: Use, full: set[SSAValue]) -> bool:
+def _reaches(use: Use, full: set[SSAValue], kind_of: KindOf) -> bool:
     """Whether a result of 32 bits is computed from a value by this use, and no rounding lies between."""
     match op := use.operation:
         case ReturnOp():
@@ -122,7 +127,7 @@ def _reaches(use: Use, full: set[SSAValue]) -> bool:
             return op.result in full and op.element_type in FULL
         case GatherOp() | ScatterOp():
             return op.result in full and use.index == 0
-        case ContractionOp():
+        case AnchorOp() if op.operands[use.index] in kind_of(op).memory_operands(op):
             return False
         case ElementwiseOp() | AnchorOp() | BroadcastOp():
             return op.results[0] in full
@@ -132,12 +137,12 @@ def _reaches(use: Use, full: set[SSAValue]) -> bool:
             return False
 
 
-def _is_factor(use: Use, factors: set[SSAValue]) -> bool:
-    """Whether a product reads a value, or a view of it, by this use."""
+def _is_factor(use: Use, factors: set[SSAValue], kind_of: KindOf) -> bool:
+    """Whether a kernel reads a value, or a view of it, at its own dtype by this use."""
     op = use.operation
     if isinstance(op, VIEWS) or (isinstance(op, GatherOp) and use.index == 0):
         return op.results[0] in factors
-    return isinstance(op, ContractionOp)
+    return isinstance(op, AnchorOp) and op.operands[use.index] in kind_of(op).memory_operands(op)
 
 
 def _widen(op: ElementwiseOp | AnchorOp, forms: StoredForms, needed: bool) -> None:

@@ -301,6 +301,13 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
         return dtype_name(self.element_type)
 
     @property
+    def bits_per_element(self) -> int | float:
+        """Bits of memory for each element; of sparse matrices half of the values, and 1 bit (f32: 2) of
+        metadata for each element, whose padding is left out."""
+        bits = dtype_bits(self.element_type)
+        return bits / 2 + (2 if bits == 32 else 1) if self.is_sparse else bits
+
+    @property
     def unit_axis(self) -> int | None:
         """The axis with stride 1; None without one."""
         return self.layout.unit_axis(self.rank)

@@ -29,7 +29,7 @@ from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.gemm.nodes import NODES, TAKES_INTEGERS
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.shape import GemmShapeAttr
-from mucc.kernels.interface import FormingStage, IndexTensor, Kind, Meaning, Measured, Offer
+from mucc.kernels.interface import Answer, FormingStage, IndexTensor, Kind, Meaning, Measured, Offer
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -58,7 +58,7 @@ class GemmKind(Kind[GemmOp]):
 
     takes_integers = TAKES_INTEGERS
 
-    def takes(self, stage: FormingStage, op: AnchorOp) -> bool:
+    def takes(self, stage: FormingStage, op: AnchorOp) -> Answer:
         from mucc.kernels.gemm.claims import takes
 
         return takes(stage, op)
@@ -160,6 +160,9 @@ class GemmKind(Kind[GemmOp]):
         from mucc.kernels.gemm.requirements import requirements
 
         return requirements(program, op)
+
+    def reads(self, op: GemmOp) -> Sequence[SSAValue]:
+        return (*op.read, *op.scales, *(() if op.offsets is None else (op.offsets,)))
 
     def details(self, op: GemmOp) -> dict[str, Any]:
         return {"compute": op.compute.data.value}

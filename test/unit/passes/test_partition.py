@@ -10,9 +10,10 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import MAP
 from mucc.dialects.mu.types import Dims
-from mucc.kernels.gemm.claims import epilogue_can_reduce
+from mucc.kernels.gemm.claims import why_not_reduced
 from mucc.kernels.registry import claimant
-from mucc.passes.partition import Partition, Stage
+from mucc.passes.forming import Stage
+from mucc.passes.partition import Partition
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,9 @@ from mucc.passes.partition import Partition, Stage
         ("sum", ("B", "H", "M", "N"), (1, 2), False),
     ],
 )
-def test_what_an_epilogue_can_reduce(kind: str, dims: Dims, axes: tuple[int, ...], expected: bool) -> None:
-    assert epilogue_can_reduce(ReduceOp(kind, value(tensor(*dims)), axes), dims) is expected
+def test_what_an_why_not_reduced(kind: str, dims: Dims, axes: tuple[int, ...], expected: bool) -> None:
+    reason = why_not_reduced(ReduceOp(kind, value(tensor(*dims)), axes), dims)
+    assert (reason is None) is expected
 
 
 def partition(body: str, params: str = "x: f32[M, M], b: f32[M]", results: str = "f32[M, M]") -> Partition:

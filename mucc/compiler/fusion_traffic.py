@@ -1,0 +1,134 @@
+"""Bytes that kernels read and write: those of a program, and those of one kernel for each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.cutlass.nodes import StoreNode
+from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp, RetypeOp, StoredOp
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.kernels.registry import kind_of
+from mucc.kernels.traffic import Traffic
+from mucc.passes.forming import Stage
+from mucc.passes.partition import Partition
+from mucc.passes.values import VIEWS
+
+
+class Apart(NamedTuple):
+    """What one kernel for each operation launches and moves."""
+
+    launches: int
+    moved: Traffic
+
+
+def apart(kernel: KernelOp) -> Apart:
+    """Count one kernel for each operation of a kernel of `mu`, and one for each result that nothing computes.
+
+    Views are free. Each kernel reads every operand once, and writes its result.
+    """
+    launches: list[Traffic] = []
+    for op in kernel.body.block.ops:
+        if isinstance(op, ElementwiseOp | AnchorOp):
+            read = {v: t for operand in op.operands for v, t in _seen(operand)}
+            launches.append(Traffic.sum((*read.values(), Traffic.of(op.results[0].type))))
+        elif isinstance(op, ReturnOp | PinOp):
+            copied = [v for v in op.operands if not isinstance(_root(v).owner, ElementwiseOp | AnchorOp)]
+            launches += [Traffic.of(v.type) * 2 for v in copied]
+    return Apart(len(launches), Traffic.sum(launches))
+
+
+def shares(
+    partition: Partition, group: Sequence[Stage], ops: Iterable[Operation], elsewhere: Container[Operation]
+) -> Iterator[Traffic]:
+    """For each operation of a kernel that computes some stages, the bytes saved against a kernel of its own.
+
+    Operations that another kernel computes as well, `elsewhere`, save nothing, and cost what they read here.
+    """
+    inside, reads, stores = list(ops), _reads(group), _stores(partition, group)
+    read: set[SSAValue] = set()
+    for op in inside:
+        result = op.results[0]
+        forms = dict.fromkeys((result, *partition.forms.of(result)))
+        parts = [Traffic.of(v.type) * -1 for v in forms if v in stores]
+        for value, once in {v: t for operand in op.operands for v, t in _seen(operand)}.items():
+            if op not in elsewhere:
+                parts.append(once)
+            wide = partition.forms.wide.get(value, value)
+            source = next((v for v in (wide, value) if v in reads), value)
+            if (source in reads or value.owner not in inside) and source not in read:
+                read.add(source)
+                parts.append((once if source is value else Traffic.of(source.type)) * -1)
+        if op not in elsewhere:
+            parts.append(Traffic.of(result.type))
+        yield Traffic.sum(parts)
+
+
+def _reads(group: Sequence[Stage]) -> set[SSAValue]:
+    """The values that stages read from others."""
+    return {value for stage in group for value, writer in stage.reads.items() if writer not in group}
+
+
+def _stores(partition: Partition, group: Sequence[Stage]) -> set[SSAValue]:
+    """The values that stages store, without those that only they themselves read."""
+    if len(group) == 1:
+        return set(group[0].stored)
+    stored = {value for stage in group for value in stage.stored}
+    between = {value for stage in group for value in stage.reads}
+    others = {value for stage in partition.stages if stage not in group for value in stage.reads}
+    return {value for value in stored if value not in between or value in others | partition.returned}
+
+
+_SEEN_THROUGH = (*VIEWS, PinOp, StoredOp, RetypeOp)
+"""Operations that move nothing by themselves."""
+
+
+def _root(value: SSAValue) -> SSAValue:
+    while isinstance(view := value.owner, _SEEN_THROUGH):
+        value = view.operand
+    return value
+
+
+def _seen(value: SSAValue) -> Iterator[tuple[SSAValue, Traffic]]:
+    """The tensors that reading a value reads; of gathered rows as many as are read."""
+    while isinstance(view := value.owner, _SEEN_THROUGH):
+        if isinstance(view, GatherOp):
+            yield from _seen(view.rows)
+            yield view.result, Traffic.of(view.result.type)
+            return
+        value = view.operand
+    if isinstance(value.type, TensorType):
+        yield value, Traffic.of(value.type)
+
+
+def moved(kernel: DeviceKernelOp) -> tuple[Traffic, Traffic]:
+    """What a device kernel reads and writes."""
+    read: list[SSAValue] = list(kind_of(kernel).reads(kernel))
+    written: list[SSAValue] = []
+    for node in kernel.nodes:
+        if isinstance(node, StoreNode):
+            written.append(node.destination)
+        outside = [v for v in node.operands if isinstance(v.type, TensorType)]
+        read += [v for v in outside if not (isinstance(node, StoreNode) and v is node.destination)]
+    return Traffic.sum(_bases(read).values()), Traffic.sum(_bases(written).values())
+
+
+def _bases(values: list[SSAValue]) -> dict[SSAValue, Traffic]:
+    """The tensors behind views, each once; of gathered rows as many as are read."""
+    found: dict[SSAValue, Traffic] = {}
+    for value in values:
+        view = view_of(value)
+        if view.rows is None:
+            found[view.base] = Traffic.of(view.base.type)
+        else:
+            found |= _bases([view.rows])
+            found[value] = Traffic.of(view.base.type, Shaped.of(value.type).dims)
+    return found

@@ -1,0 +1,65 @@
+"""Bytes that pass between kernels and memory, as polynomials in open dims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Attribute
+
+from mucc.dialects.mu.types import Dim, Shaped, TensorType, dtype_bits
+
+LARGE = 8192
+"""What an open dim counts as where no typical size is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A number of bytes: for each product of open dims, the factor that it is multiplied with."""
+
+    terms: Mapping[tuple[str, ...], float] = field(default_factory=dict[tuple[str, ...], float])
+
+    @staticmethod
+    def of(type: Attribute, extents: Iterable[Dim] | None = None) -> Traffic:
+        """One pass over a tensor, or as many of its elements as `extents` span; a bool counts as a byte."""
+        shaped = Shaped.of(type)
+        if isinstance(type, TensorType) and shaped.element_type != i1:
+            bits = type.bits_per_element
+        else:
+            bits = 8 if shaped.element_type == i1 else dtype_bits(shaped.element_type)
+        dims = shaped.dims if extents is None else tuple(extents)
+        names = tuple(sorted(d for d in dims if isinstance(d, str)))
+        return Traffic({names: bits / 8 * math.prod(d for d in dims if isinstance(d, int))})
+
+    @staticmethod
+    def sum(parts: Iterable[Traffic]) -> Traffic:
+        """All of them together."""
+        terms: dict[tuple[str, ...], float] = {}
+        for part in parts:
+            for names, factor in part.terms.items():
+                terms[names] = terms.get(names, 0) + factor
+        ordered = sorted(terms.items(), key=lambda term: (-len(term[0]), term[0]))
+        return Traffic({names: factor for names, factor in ordered if factor})
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic.sum((self, other))
+
+    def __sub__(self, other: Traffic) -> Traffic:
+        return Traffic.sum((self, other * -1))
+
+    def __mul__(self, factor: float) -> Traffic:
+        return Traffic({names: factor * old for names, old in self.terms.items()})
+
+    @property
+    def open_dims(self) -> frozenset[str]:
+        """The dims that the number depends on."""
+        return frozenset(name for names in self.terms for name in names)
+
+    def at(self, sizes: Mapping[str, int]) -> float:
+        """The number for values of dims; those that are not named are large."""
+        return sum(f * math.prod(sizes.get(n, LARGE) for n in names) for names, f in self.terms.items())
+
+
+NOTHING = Traffic()

@@ -1,0 +1,95 @@
+"""Stages as places for an operation, with what each saves, or the reason against it."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Block, Operation, SSAValue
+
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.types import Dims, Shaped
+from mucc.kernels.traffic import Traffic
+from mucc.passes.forming import Candidate, Needs, Place, Stage, added, joins, refused, wait
+from mucc.passes.values import Values, dims_of
+
+WAITS = "an operand comes from a kernel that waits for this one"
+
+
+def taken(stage: Stage, op: AnchorOp, needs: Needs) -> Candidate:
+    """The stage that has the operand of a further anchor in flight as a place for that."""
+    if wait(needs, stage):
+        return refused(stage, WAITS)
+    return Candidate(Place.JOINED, stage, stage.kind.takes(stage, op))
+
+
+def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) -> Candidate:
+    """A stage as a place for pointwise work, which moves `alone` if a map computes it."""
+    if stage.space != dims_of(op.result):
+        return refused(
+            stage, f"its shape {_shape(dims_of(op.result))} is not the stage's {_shape(stage.space)}"
+        )
+    if op.computes_integers and not stage.kind.takes_integers:
+        return refused(stage, f"{stage.kind.name} kernels compute no integers")
+    needs = elsewhere(values, stage, op)
+    if wait(needs, stage):
+        return refused(stage, WAITS)
+    stored = integers(values, stage, op)
+    maps = Traffic.sum(Traffic.of(root.type) * 2 for root in stored)
+    return joins(stage, alone - added(needs, stage) - maps, 1 - len(stored))
+
+
+def elsewhere(values: Values, stage: Stage, op: ElementwiseOp) -> Needs:
+    """The values in memory that an operation needs in a stage, besides what is in flight there."""
+    needs: Needs = {}
+    for operand in op.operands:
+        if values.home.get(operand) is not stage:
+            needs |= values.needs(operand)
+    return needs
+
+
+def integers(values: Values, stage: Stage, op: ElementwiseOp) -> list[SSAValue]:
+    """The integers behind operands that maps have to store for a kernel without integers."""
+    if stage.kind.takes_integers:
+        return []
+    found: list[SSAValue] = []
+    pending = [v for v in reversed(op.operands) if values.home.get(v) is not stage]
+    seen = set[SSAValue]()
+    while pending:
+        root = values.root(pending.pop())
+        if root in seen or values.writer(root) is not None or not isinstance(root.owner, ElementwiseOp):
+            continue
+        seen.add(root)
+        if root.owner.computes_integers and Shaped.of(root.type).element_type != i1:
+            found.append(root)
+        else:
+            pending += root.owner.operands
+    return found
+
+
+def unreached(values: Values, operand: SSAValue) -> Candidate | None:
+    """The stage that an operand comes from, and why nothing that reads it joins that."""
+    pin, root = operand.owner, values.root(operand)
+    if (stage := values.writer(root)) is None:
+        return None
+    if isinstance(pin, PinOp):
+        return refused(stage, f"`stage {pin.stage.data} = ...` ends the stage")
+    if stage is values.home.get(operand):
+        return refused(stage, "it reads its operands from memory")
+    if stage is values.home.get(root) and isinstance(pin, Operation):
+        return refused(stage, f"it reads the stage's value through {word(pin)}")
+    if stage.anchor is None:
+        return refused(stage, "a map stores the operand for kernels that read it from memory")
+    return refused(stage, f"the result of {word(root.owner)} is read from memory")
+
+
+def _shape(dims: Dims) -> str:
+    return f"[{', '.join(map(str, dims))}]"
+
+
+def word(op: Operation | Block) -> str:
+    """What people call an operation of `mu`."""
+    if isinstance(op, ReduceOp):
+        return op.kind.data
+    return op.name.removeprefix("mu.") if isinstance(op, Operation) else "a parameter"

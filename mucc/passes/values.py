@@ -1,0 +1,99 @@
+"""Where the values of a kernel live while its stages are formed: in flight in a stage, or in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
+from mucc.dialects.mu.types import Dims, Shaped
+from mucc.kernels.interface import Kind
+from mucc.kernels.registry import claimant
+from mucc.passes.forming import Needs, Stage
+from mucc.passes.stored_forms import StoredForms
+
+VIEWS = (*PLAIN_VIEWS, GatherOp)
+
+
+def dims_of(value: SSAValue) -> Dims:
+    return Shaped.of(value.type).dims
+
+
+@dataclass(eq=False)
+class Values:
+    """The values of a kernel, with the stages that compute and write them so far."""
+
+    home: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
+    """In-flight values: computed in a stage, usable there without going through memory."""
+    written: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
+    """Values to be read from memory only: reductions, pinned values, results of map stages."""
+    pinned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """The result of a pin -> the value whose stored form it names."""
+    forms: StoredForms = field(default_factory=StoredForms)
+    target: str | None = None
+
+    def behind_pins(self, value: SSAValue) -> SSAValue:
+        """The value that a pin's result names."""
+        while value in self.pinned:
+            value = self.pinned[value]
+        return value
+
+    def root(self, value: SSAValue) -> SSAValue:
+        """The value behind views and pins."""
+        return self.looked_at(value)[0]
+
+    def looked_at(self, value: SSAValue) -> list[SSAValue]:
+        """The value behind views and pins, and those that say which rows of it are gathered."""
+        value = self.behind_pins(value)
+        rows: list[SSAValue] = []
+        while isinstance(view := value.owner, VIEWS) and value not in self.written:
+            if isinstance(view, GatherOp):
+                rows += self.looked_at(view.rows)
+            value = self.behind_pins(view.operand)
+        return [value, *rows]
+
+    def writer(self, value: SSAValue) -> Stage | None:
+        """The stage that computes a value; None for parameters and for what no stage has claimed."""
+        return self.home.get(value) or self.written.get(value)
+
+    def kind_of(self, anchor: AnchorOp | None) -> Kind[Any]:
+        """The kind of kernel that is built around an anchor, or computes pointwise work alone."""
+        kind = claimant(anchor, self.target)
+        assert kind is not None, f"no kind of kernel claims {anchor}"
+        return kind
+
+    def beside(self, value: SSAValue) -> list[Operation]:
+        """The pointwise operations and reductions of the stage that computes a value."""
+        stage = self.home.get(value)
+        return stage.members if stage is not None else []
+
+    def needs(self, value: SSAValue, *, is_narrow: bool = False) -> Needs:
+        """The values in memory that computing `value` afresh would read, with their writers.
+
+        A bool has no form in memory: it is computed again wherever it is needed. What is stored in f32 too is
+        read so, but not by a kernel that takes it at its own dtype (`is_narrow`).
+        """
+        found: Needs = {}
+        seen: set[SSAValue] = set()
+        pending = [value]
+        while pending:
+            root, *rows = self.looked_at(pending.pop())
+            pending += reversed(rows)
+            if root in seen:
+                continue
+            seen.add(root)
+            wide = self.forms.wide.get(root, root)
+            if not is_narrow and self.writer(wide) is not None:
+                root = wide
+            stage = self.writer(root)
+            if stage is not None and Shaped.of(root.type).element_type != i1:
+                found[root] = stage
+            elif isinstance(root.owner, ElementwiseOp):
+                pending += reversed(root.owner.operands)
+        return found
