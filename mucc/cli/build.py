@@ -242,9 +242,9 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
     if args.json:
         from mucc.files.json_text import json_text
 
-        sys.stdout.write(json_text([e.as_json() for e in explanations]))
+        sys.stdout.write(json_text([e.as_json() for e in found]))
     else:
-        sys.stdout.write("\n".join(e.as_text() for e in explanations))
+        sys.stdout.write("\n".join(e.as_text() for e in found))
 
 
 def _check_passes(names: list[str]) -> None:
