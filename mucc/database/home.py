@@ -15,7 +15,7 @@ def database_path() -> str:
 
 
 def fingerprint() -> tuple[str, ...]:
-    """Changes when a measurement is added; empty where there are none."""
+    """Return a key that changes when a measurement is added; empty if there are none."""
     path = database_path()
     found: list[str] = []
     for name in (path, f"{path}-wal"):

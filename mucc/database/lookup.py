@@ -42,7 +42,7 @@ class SelectMeasured(SelectSchedule):
         return SelectMeasured(words, {k.sym_name.data: kernel_digest(str(k)) for k in kernels}, sink)
 
     def measured(self, query: Query) -> Chosen:
-        """The settings of the best measurement, and a note of it in `used`."""
+        """Return the settings of the best measurement, and note it in `used`."""
         workload = query.workload
         if not workload.is_sized:
             return {}
@@ -118,8 +118,7 @@ def preferred(records: Iterable[Record], wanted: Wanted, cards: list[str]) -> li
 
 
 def legal_settings(query: Query, texts: Settings) -> Chosen | None:
-    """What was measured, if the target still allows it: its rules, or how settings are written, may have
-    changed since."""
+    """Return the measured settings if the target still allows them; its rules may have changed since."""
     try:
         settings = parse_settings(texts)
     except ValueError:

@@ -99,14 +99,14 @@ class Record:
         return math.inf if self.run.time_us is None else self.run.time_us
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
+        """Return a JSON object."""
         data = {f.name: getattr(self, f.name) for f in fields(self)}
         data["stages"] = [{**stage._asdict(), "settings": dict(stage.settings)} for stage in self.stages]
         return {**data, "dims": dict(self.dims), "run": self.run._asdict()}
 
     @staticmethod
     def from_json(data: Any) -> Record:
-        """The record that `to_json` made. Raises ValueError for anything else."""
+        """Parse the record that `to_json` wrote. Raises ValueError for anything else."""
         try:
             run = data["run"]
             time_us, error = (None if run[n] is None else float(run[n]) for n in ("time_us", "error"))
@@ -142,17 +142,17 @@ def _stage(data: Any) -> Stage:
 
 
 def best(records: list[Record]) -> Record | None:
-    """The fastest good one; times of the last round count before others, which had other clocks."""
+    """Return the fastest valid record; times of the last round rank first, as clocks differ."""
     return min((r for r in records if r.is_good), key=lambda r: (not r.run.final, r.time_us), default=None)
 
 
 def choice_text(choice: Choice) -> str:
-    """A text that equal choices share."""
+    """Return a key that equal choices share."""
     return canonical({stage: dict(settings) for stage, settings in choice.items()})
 
 
 def skeleton_text(choice: Choice) -> str:
-    """A text that choices of the same machine code share: all but orders of tiles and numbers of splits."""
+    """Return a key that choices with equal machine code share: no tile orders, no split counts."""
     from mucc.dialects.mu.settings import SETTINGS
 
     def compiled(name: str, text: str) -> str:

@@ -108,7 +108,7 @@ class Store:
         return self._select("1", ())
 
     def of_kernel(self, target: str, kernel: str) -> list[Record]:
-        """What is known of a kernel, on all cards and for all sizes."""
+        """Return the records of a kernel, on all cards and for all sizes."""
         return self._select("target = ? AND kernel = ?", (target, kernel))
 
     def of_problem(self, target: str, problem: str) -> list[Record]:

@@ -9,9 +9,7 @@ from mucc.dialects.mu.schedule import ScheduleOp
 
 
 def pinned(schedules: list[ScheduleOp], program: c.ProgramOp, stage: str) -> dict[str, Attribute]:
-    """Return the settings that the user pinned for a stage; a schedule of the stage overrides one of the
-    kernel.
-    """
+    """Return the pinned settings of a stage; a schedule of the stage overrides one of the kernel."""
     settings: dict[str, Attribute] = {}
     matching = [
         s

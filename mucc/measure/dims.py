@@ -11,7 +11,7 @@ from mucc.library.signature import KernelInfo, Manifest, quotient
 
 
 def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
-    """A value for every dim of the kernel. Raises MU6051 (missing, unknown) and MU6052 (bound otherwise)."""
+    """Return a value for every dim of the kernel. Raises MU6051 (missing, unknown), MU6052 (bound)."""
     for name in given:
         if name not in info.dims:
             meant = did_you_mean(name, info.dims) or did_you_mean(name.upper(), info.dims)
@@ -48,7 +48,7 @@ def _may_hold(info: KernelInfo, dims: Mapping[str, int]) -> bool:
 
 
 def _runs_out(info: KernelInfo, dims: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
-    """Indices that name more rows, each once, than there are: the argument, what it names, and the rows."""
+    """Return an index argument that must name more distinct rows than exist: its name, and both counts."""
     for arg in info.inputs:
         count = math.prod(arg.extents(dims))
         rows = int(min((dims.get(str(i.rows), i.rows) for i in arg.indices if i.once), default=count))
@@ -57,7 +57,7 @@ def _runs_out(info: KernelInfo, dims: Mapping[str, int]) -> Iterator[tuple[str, 
 
 
 def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
-    """Raises MU6052 for the first promise that the dims break, and where `scatter` runs out of rows."""
+    """Raise MU6052 for the first promise that the dims break, or if `scatter` runs out of rows."""
     for text, why in info.promises:
         if not holds(text, dims):
             raise broken_promise(info.name, text, why, dims)
@@ -67,7 +67,7 @@ def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
 
 
 def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:
-    """The kernel to run. Raises MU6053."""
+    """Return the kernel to run. Raises MU6053."""
     kernels = {k.name: k for k in manifest.kernels}
     listed = ", ".join(kernels)
     if name is None:

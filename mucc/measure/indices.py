@@ -28,7 +28,7 @@ def draw_indices(arg: Arg, dims: Mapping[str, int], rng: random.Random) -> list[
 
 
 def _ends(count: int, rows: int, rng: random.Random) -> list[int]:
-    """Ends of so many groups: even ones, any, or few that hold all rows."""
+    """Draw the ends of groups of rows: even ones, any, or few groups that hold all rows."""
     match rng.randrange(3):
         case 0:
             inner = [rows * (g + 1) // count for g in range(count - 1)]

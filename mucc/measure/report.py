@@ -31,7 +31,7 @@ class Report:
         return all(v.good for v in self.verdicts)
 
     def as_json(self) -> dict[str, Any]:
-        """The report as `--json` prints it."""
+        """Return the report as `--json` prints it."""
         outputs = [
             {
                 "name": v.name,

@@ -28,7 +28,7 @@ torch: Any = importlib.import_module("torch")
 
 
 def empty(arg: Arg, dims: dict[str, int], device: Any) -> Any:
-    """An uninitialised tensor of the argument's dtype, shape and layout."""
+    """Allocate an uninitialised tensor of the argument's dtype, shape and layout."""
     shape = list(arg.stored(dims))
     if arg.layout == "row_major":
         return torch.empty(shape, dtype=DTYPES[arg.dtype], device=device)
@@ -40,7 +40,7 @@ def empty(arg: Arg, dims: dict[str, int], device: Any) -> Any:
 
 
 def random_inputs(info: KernelInfo, dims: dict[str, int], seed: int, device: Any) -> list[Any]:
-    """Inputs in order: tensors on the device, floats for by-value scalars."""
+    """Draw the inputs in order: tensors on the device, floats for by-value scalars."""
     generator = torch.Generator(device).manual_seed(seed)
     rng = random.Random(seed)
     scales = input_scales(info, dims)

@@ -19,7 +19,7 @@ CYCLES_PER_US = 1_800
 def interleaved_us(
     launches: Sequence[Callable[[], Any]], runs: int, device: Any, lead_us: float = 0.0
 ) -> list[list[float]]:
-    """Times in microseconds of `runs` single launches of each contender, each with a cold L2.
+    """Measure `runs` single launches of each contender, in microseconds, each with a cold L2.
 
     Contenders take turns, so that all see the same clocks, and every other round goes backwards. L2 is
     flushed by a read of other memory: a write would leave lines that the launch after it has to write back,

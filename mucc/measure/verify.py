@@ -36,7 +36,7 @@ NEGLIGIBLE = 1e-20
 
 
 def tolerance(dtype: str) -> float:
-    """The largest relative Frobenius error that an output of this dtype may have.
+    """Return the largest relative Frobenius error that an output of this dtype may have.
 
     Four roundings: of the output, of two operands, of a stored intermediate; each at most the coarser of
     the dtype's roundoff and that of the arithmetic. 7.8e-3 for bf16, 2.0e-3 for f16 and f32. One rounding of
@@ -100,7 +100,7 @@ class Reference(NamedTuple):
 
 
 def references(compilation: Compilation, info: KernelInfo, inputs: Sequence[Any]) -> list[Reference]:
-    """The references of all outputs of a kernel, on the library and the device of the inputs."""
+    """Compute the references of all outputs of a kernel, on the device of the inputs."""
     from mucc.dialects.mu.arrays import arrays_for
 
     arrays = arrays_for(*inputs)
@@ -125,7 +125,7 @@ class _Distance(NamedTuple):
 
 
 def _step(dtype: str, value: Any, xp: Any) -> Any:
-    """The distance of neighbouring numbers of a dtype around each value, for dtypes of 8 bits; else 0."""
+    """Return the distance of neighbouring numbers around each value for dtypes of 8 bits; 0 for others."""
     if dtype in UNIT:
         return xp.full_like(value, UNIT[dtype])
     if dtype not in NARROW_FLOATS:
@@ -167,7 +167,7 @@ def _finite(value: Any, xp: Any) -> Any:
 
 
 def _norm(value: Any) -> float:
-    """The Frobenius norm."""
+    """Return the Frobenius norm."""
     return float((value * value).sum()) ** 0.5
 
 
@@ -224,7 +224,7 @@ def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verd
 
 
 def input_scales(info: KernelInfo, dims: Mapping[str, int]) -> dict[str, float]:
-    """What standard normal numbers are multiplied by for each input tensor, so that outputs are about 1.
+    """Return a factor for the normal numbers of each input tensor with which outputs are about 1.
 
     Of a product x @ w.T of K terms one factor is shrunk by about 1/sqrt(K). The weights, which are shrunk,
     are the matrices after the first that have a dim which no output has; a residual or a bias keeps its

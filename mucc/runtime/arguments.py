@@ -12,7 +12,7 @@ torch: Any = importlib.import_module("torch")
 
 
 def bound(module: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> inspect.BoundArguments:
-    """What a call gives for each parameter of a module's `forward`. Raises TypeError."""
+    """Bind a call's arguments to the parameters of a module's `forward`. Raises TypeError."""
     return inspect.signature(module.forward).bind(*args, **keywords)
 
 
@@ -44,7 +44,7 @@ def _has_fields(value: Any) -> bool:
 def taken(
     module: Any, args: Sequence[Any], keywords: Mapping[str, Any], paths: Iterable[str]
 ) -> dict[str, Any]:
-    """The leaves of a call whose arguments were imported at `paths`.
+    """Return the leaves of a call whose arguments were imported at `paths`.
 
     A parameter that the call leaves out has its default; one that the import left out may be given its
     default. Raises TypeError.

@@ -27,7 +27,7 @@ class _Section(NamedTuple):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a library that can be loaded on this machine.
+    """Return the manifest of a library that can be loaded on this machine.
 
     Raises `MuccRuntimeError`: MU6030 unreadable, MU6031 no shared library or damaged, MU6032 for another
     processor, MU6033 not made by mucc, MU6034 of another ABI, MU6035 a broken manifest, MU6036 a missing
@@ -111,7 +111,7 @@ def _sections(data: bytes) -> list[_Section]:
 
 
 def _symbols(data: bytes, sections: list[_Section]) -> set[bytes]:
-    """The names of the symbols that the library defines for others."""
+    """Return the names of the symbols that the library exports."""
     names: set[bytes] = set()
     for section in sections:
         if section.type != _DYNAMIC_SYMBOLS:

@@ -37,7 +37,7 @@ class Imported(torch.nn.Module):
 
     @classmethod
     def of(cls, module: Any, kernels: Any = None, constants: dict[str, Any] | None = None) -> Imported:
-        """The driver around a module; `kernels` has its kernels as attributes, else they are loaded."""
+        """Build the driver of a module; `kernels` has its kernels as attributes, None loads them."""
         driver = cls.__new__(cls)
         torch.nn.Module.__init__(driver)
         driver._home = None
@@ -55,7 +55,7 @@ class Imported(torch.nn.Module):
         return self._device
 
     def constant(self, name: str) -> Any:
-        """A tensor that the module made itself, on the device of the call."""
+        """Return a tensor that the module created itself, on the device of the call."""
         return self._constants[name].to(self._device)
 
     def forward(self, *args: Any, **keywords: Any) -> Any:
@@ -67,16 +67,16 @@ class Imported(torch.nn.Module):
             return self.run(self._kernels, self.module, *tensors)
 
     def run(self, kernels: Any, module: Any, *args: Any) -> Any:
-        """The forward pass; each driver has its own."""
+        """Run the forward pass; each driver has its own."""
         raise NotImplementedError
 
     def demand(self, holds: bool, condition: str) -> None:
-        """Raises MU7050 where open extents are none that the module was imported for."""
+        """Raise MU7050 if the module was not imported for these open extents."""
         if not holds:
             raise MuccValueError("MU7050", f"the program was imported for arguments with {condition}")
 
     def named(self, home: str, name: str) -> Any:
-        """A class by the name of its module and its own: of results that are no plain tuples or dicts."""
+        """Return a class by its module and name, for results other than plain tuples and dicts."""
         found: Any = self._home
         if found is None or found.__name__ != home:
             found = importlib.import_module(home)
@@ -85,7 +85,7 @@ class Imported(torch.nn.Module):
         return found
 
     def apart(self, name: str, changed: Any, others: Mapping[str, Any]) -> None:
-        """Raises MU7053 where a tensor that the program changes shares memory with another that it takes."""
+        """Raise MU7053 if a tensor that the program changes shares memory with another argument."""
         for other, value in others.items():
             if overlap(changed, value):
                 raise MuccValueError(
@@ -93,7 +93,7 @@ class Imported(torch.nn.Module):
                 )
 
     def _leaves(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
-        """The arguments as they were imported. Raises MU7050 where others came."""
+        """Return the arguments as they were imported. Raises MU7050 if others are given."""
         if not self.PATHS and not keywords and len(args) == len(self.INPUTS):
             return args
         names = self.PATHS or list(signature(self.module.forward).parameters)[: len(self.INPUTS)]
@@ -108,7 +108,7 @@ class Imported(torch.nn.Module):
         return [came[name] for name in names]
 
     def _checked(self, leaves: Sequence[Any]) -> list[Any]:
-        """The arguments that the graph takes. Raises MU7050 where one is not what was imported."""
+        """Return the arguments that the graph takes. Raises MU7050 if one differs from what was imported."""
         dims: dict[str, int] = {}
         if self.module.training != self.TRAINING:
             mode = "train" if self.TRAINING else "eval"
@@ -137,7 +137,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def contiguous(library: Any) -> Any:
-    """The kernels of a library for tensors that lie in memory in any way."""
+    """Return the kernels of a library in a form that takes tensors with any strides."""
     return _Contiguous(library)
 
 
@@ -160,7 +160,7 @@ class _Contiguous:
 def _check_tensor(
     name: str, value: Any, dtype: Any, shape: Sequence[int | str], dims: dict[str, int]
 ) -> None:
-    """Raises MU7050 for a tensor of another shape. Open extents are bound in `dims`, once for all tensors."""
+    """Raise MU7050 for a tensor of another shape. Open extents are bound in `dims`, once for all tensors."""
     if not isinstance(value, torch.Tensor):
         raise MuccTypeError("MU7050", f"'{name}' must be a tensor, not {type(value).__name__}")
     fits = len(shape) == value.dim() and all(
@@ -181,7 +181,7 @@ def _folder(driver: Imported) -> Path:
 
 
 def _problem(driver: Imported) -> Any:
-    """The problem file of a driver, as a module."""
+    """Load the problem file of a driver as a module."""
     if driver.PROBLEM is None:
         raise MuccTypeError("MU7052", "this driver has no problem file: make it by `ModelNew.of(module)`")
     path = _folder(driver) / driver.PROBLEM
@@ -194,7 +194,7 @@ def _problem(driver: Imported) -> Any:
 
 
 def load_kernels(folder: Path, name: str) -> Any:
-    """The kernels of a program: from the library beside it where that is newer, else compiled now."""
+    """Load the kernels of a program: the library beside it if that is newer, else compile the program now."""
     if not name:
         return None
     source = folder / name

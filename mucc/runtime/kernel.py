@@ -80,7 +80,7 @@ class Kernel:
             raise translated(error) from None
 
     def workspace_bytes(self, *args: Any) -> int:
-        """The bytes of workspace that `launch` with these arguments needs."""
+        """Return the bytes of workspace that `launch` needs with these arguments."""
         try:
             return self.ffi_workspace(*(flattened(self.info, args) if has_lists(self.info, args) else args))
         except Exception as error:

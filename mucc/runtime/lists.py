@@ -22,7 +22,7 @@ def has_lists(info: KernelInfo, args: Sequence[Any]) -> bool:
 
 
 def problems(info: KernelInfo, names: Sequence[str], args: Sequence[Any]) -> list[list[Any]]:
-    """The arguments of each problem: items of lists, or what is the same for all. Raises MU6044."""
+    """Return the arguments of each problem: items of lists, or one value for all. Raises MU6044."""
     lengths = {name: len(value) for name, value in zip(names, args, strict=False) if is_list(value)}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"'{name}' {length}" for name, length in lengths.items())
@@ -34,7 +34,7 @@ def problems(info: KernelInfo, names: Sequence[str], args: Sequence[Any]) -> lis
 
 
 def flattened(info: KernelInfo, args: Sequence[Any]) -> list[Any]:
-    """The arguments of `launch`, outputs included and perhaps a workspace, as the library takes them."""
+    """Return the arguments of `launch`, with outputs and perhaps a workspace, as the library takes them."""
     own, workspace = args[: len(info.args)], args[len(info.args) :]
     names = [arg.name for arg in info.args]
     return [*(value for problem in problems(info, names, own) for value in problem), *workspace]

@@ -36,7 +36,7 @@ _LIBRARY = torch.library.Library("mucc", "FRAGMENT")
 
 
 def packed_strides(arg: Arg, shape: Sequence[Any]) -> list[Any]:
-    """The strides (elements) that an output of explicit strides is allocated with.
+    """Return the strides, in elements, that an output of explicit strides is allocated with.
 
     Fixed strides stay; a free one, from the last axis outwards, is the smallest that neither overlaps nor
     is misaligned.
@@ -110,7 +110,7 @@ class TorchKernel:
         return outs
 
     def call(self, tensors: Sequence[Any], out: Any, workspace: Any, stream: Any) -> Any:
-        """What `Kernel.__call__` returns. Tensors without memory (fake ones) go through the operator."""
+        """Call a kernel as `Kernel.__call__` does. Fake tensors go through the operator."""
         if stream is not None:
             with torch.cuda.stream(self._stream(stream, tensors)):
                 return self.call(tensors, out, workspace, None)
@@ -184,7 +184,7 @@ class TorchKernel:
         )
 
     def _workspace(self, tensors: Sequence[Any], outs: Sequence[Tensor]) -> Tensor:
-        """The workspace of this call: kept per device and stream, but for one that a graph will own."""
+        """Return the workspace of this call: one for each device and stream, a new one for a graph."""
         if not (size := self.kernel.ffi_workspace(*tensors, *outs)):
             return None
         device = outs[0].device
@@ -198,7 +198,7 @@ class TorchKernel:
             return found
 
     def _blame(self, tensors: Sequence[Any], outs: Sequence[Any] | None = None) -> BaseException | None:
-        """What is wrong with these arguments, where it is something that the library cannot tell."""
+        """Return an error about the arguments that the library cannot detect itself."""
         name, inputs = self.kernel.name, self.kernel.info.inputs
         if len(tensors) != self.n_inputs:
             came = f"{len(inputs)} arguments are needed, {len(tensors)} came"

@@ -13,7 +13,7 @@ torch: Any = importlib.import_module("torch")
 
 
 def call_anyhow(kernel: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """What a kernel makes of arguments of which tensors are views: of copies where it cannot read these.
+    """Call a kernel with views of tensors, of which it gets copies if it cannot read the views.
 
     Raises MuccError where it refuses the copies too.
     """

@@ -98,9 +98,7 @@ class Body:
         return self.load(self.program.at(Access(op.results[0], axes)))
 
     def number(self, value: SSAValue, op: ElementwiseOp) -> SSAValue:
-        """Return the number that an operation computes with: an s32 if it computes with integers, else an
-        f32.
-        """
+        """Return the number that an operation computes with: an s32 for integers, else an f32."""
         if value.type == i1 or isinstance(value.owner, ConstantOp):
             return value
         wanted = S32 if op.computes_integers else f32

@@ -102,9 +102,7 @@ class ReduceWork(Pointwise):
         ]
 
     def _fill(self) -> list[str]:
-        """Return the C++ function that fills outputs with the identity before several blocks combine into
-        them.
-        """
+        """Return the C++ function that fills outputs with the identity before blocks combine into them."""
         signature = "int fill(mucc::Call const& c, Op const& op, int64_t count)"
         if any(o.memory.type.dtype != "f32" for o in self.outputs):
             unnamed = signature.replace("& c", "&").replace("& op", "&").replace(" count", "")

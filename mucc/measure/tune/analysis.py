@@ -43,7 +43,7 @@ class Analysis:
     keep_pins: bool = False
 
     def held(self, stage: str) -> Chosen:
-        """The settings that every candidate of a stage has."""
+        """Return the settings that every candidate of a stage has."""
         return self.pins[stage] if self.keep_pins else {}
 
     @property
@@ -74,7 +74,7 @@ def analyse(program: Program, target: str, *, keep_pins: bool, card: str | None 
 def _sizes(
     infos: Mapping[str, KernelInfo], given: Sequence[Mapping[str, int]]
 ) -> dict[str, list[dict[str, int]]]:
-    """The values for every dim of each kernel; names of dims that no kernel has are an error."""
+    """Return the values for every dim of each kernel; names of dims that no kernel has are an error."""
     known = list(dict.fromkeys(d for info in infos.values() for d in info.dims))
     for name in (n for dims in given for n in dims if n not in known):
         meant = did_you_mean(name, known) or did_you_mean(name.upper(), known)
@@ -139,18 +139,18 @@ def kernel_text(compilation: Compilation, name: str) -> str:
 def _workloads(
     target: str, op: DeviceKernelOp, dims: Sequence[Mapping[str, int]]
 ) -> tuple[Workload[Any], ...]:
-    """What a kernel with a schedule is at each size."""
+    """Return the workload of a kernel at each size."""
     found = (kind_of(op).workload(target, op, sizes) for sizes in dims)
     return tuple(workload for workload in found if workload is not None)
 
 
 def _bound_us(rates: Rates, info: KernelInfo, dims: Mapping[str, int]) -> float | None:
-    """What no kernel is faster than, in microseconds; None where the card's rates are not known."""
+    """Return the lower bound of a kernel's time in microseconds; None if the card's rates are not known."""
     operations = {unit: evaluate(terms, dims) for unit, terms in info.flops.items()}
     return 1e6 * rates.bound(operations, evaluate(info.bytes, dims)).seconds or None
 
 
 def device_of(target: Target, card: str | None) -> Device:
-    """The facts of a card; those of the target's first where it is not known."""
+    """Return the facts of a card, or those of the target's first card if it is not known."""
     devices = target.facts.devices
     return next((d for d in devices if d.name == card), devices[0])

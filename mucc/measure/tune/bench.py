@@ -20,7 +20,7 @@ class Bench(Protocol):
     """What launches kernels; on a GPU `mucc.measure.tune.gpu.Gpu`."""
 
     def hello(self) -> Mapping[str, str]:
-        """The card's name and its architecture."""
+        """Return the card's name and its architecture."""
         ...
 
     def prepare(self, text: str, kernel: str, target: str, dims: Mapping[str, int], seed: int) -> None:

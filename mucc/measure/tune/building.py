@@ -102,7 +102,7 @@ def build_each(pool: Pool, wanted: Iterable[tuple[Kernel, Candidate]], tools: To
 
 
 def request(kernel: Kernel, candidate: Candidate, tools: Toolset) -> Request:
-    """The build of a candidate's library."""
+    """Return the build request of a candidate's library."""
     return Request(
         kernel.source(candidate.choice).text.encode(),
         label(kernel, candidate),
@@ -116,7 +116,7 @@ def request(kernel: Kernel, candidate: Candidate, tools: Toolset) -> Request:
 
 
 def label(kernel: Kernel, candidate: Candidate) -> str:
-    """What a candidate is called while it is built."""
+    """Return the name under which a candidate's build is reported."""
     return f"{kernel.name} {compact(candidate.settings)}"
 
 

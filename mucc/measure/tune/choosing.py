@@ -49,7 +49,7 @@ def plan(
     keep_pins: bool = False,
     start: Mapping[str, Choice] | None = None,
 ) -> Plan:
-    """What to build and measure for some programs.
+    """Choose the candidates to build and measure for some programs.
 
     `budget` bounds the skeletons built for each kernel, all its contractions and sizes taken together.
     `keep_pins` holds the settings of the programs' own schedules; without it they are not looked at. `start`
@@ -72,12 +72,12 @@ def plan(
 
 
 def split_budget(budget: int, stages: int) -> list[int]:
-    """A share of the budget for each stage, at least one build."""
+    """Divide the budget among stages, with at least one build for each."""
     return [max(1, budget // stages + (i < budget % stages)) for i in range(stages)]
 
 
 def first_choice(analysis: Analysis) -> dict[str, Settings]:
-    """What the model would choose for every contraction, for the sizes taken together."""
+    """Return the model's choice for every contraction, for all sizes together."""
     return {
         name: chosen[0][0]
         for name in analysis.stages
@@ -98,7 +98,7 @@ def candidates_of(
 
 
 def candidate_of(analysis: Analysis, stage: str, choice: Choice) -> Candidate:
-    """A candidate for a choice that is known, measured at all sizes."""
+    """Return a candidate for a known choice, to be measured at all sizes."""
     kernel = analysis.kernel
     chosen = parse_settings(choice[stage])
     estimates = [w.estimate(w.default(chosen)).seconds * 1e6 for w in analysis.workloads[stage]]
@@ -149,14 +149,15 @@ def _agrees(settings: Chosen, held: Chosen) -> bool:
 
 
 def _worthwhile(workload: Workload[S], pins: Chosen, factor: float) -> list[Ranked[S]]:
-    """What should take no more than so many times as long as the best, the best first."""
+    """Yield schedules whose estimate is within a factor of the best, the best first."""
     proposals = list(workload.candidates(pins))
     least = min((p.estimate.seconds for p in proposals), default=0.0)
     return [p for p in proposals if p.estimate.seconds <= factor * least]
 
 
 def _diverse(workload: Workload[S], proposals: Sequence[Ranked[S]], count: int) -> list[S]:
-    """The most promising ones: fast by the model, not all of one shape, and of `count` skeletons at most.
+    """Return the most promising schedules: fast by the model, of several shapes, of at most `count`
+    skeletons.
 
     Other divisions of the work of a skeleton come along; they cost no build.
     """
@@ -181,7 +182,7 @@ def _diverse(workload: Workload[S], proposals: Sequence[Ranked[S]], count: int) 
 
 
 def _interleaved(lists: Sequence[Sequence[S]], compiled: Callable[[S], S], budget: int) -> list[S]:
-    """The first of each list, then the second, and so on, while the budget of skeletons lasts."""
+    """Yield the first of each list, then the second, and so on, until the budget of skeletons is spent."""
     chosen: dict[S, None] = {}
     skeletons: set[S] = set()
     for rank in range(max(map(len, lists))):
@@ -194,7 +195,7 @@ def _interleaved(lists: Sequence[Sequence[S]], compiled: Callable[[S], S], budge
 
 
 def _orders(workloads: Sequence[Workload[S]], chosen: Sequence[S], budget: int) -> list[S]:
-    """The best of what was chosen, with its work in other orders, where it comes in several waves."""
+    """Yield the best of the chosen schedules with other orders of tiles, if it runs in several waves."""
     found: dict[S, None] = {}
     for schedule in chosen[: max(1, budget // REFINED)] if budget > 1 else ():
         several = next((w for w in workloads if w.estimate(schedule).waves > 1), None)
@@ -205,7 +206,7 @@ def _orders(workloads: Sequence[Workload[S]], chosen: Sequence[S], budget: int) 
 
 
 def varied(ranked: Iterable[T], family: Callable[[T], Hashable], alike: int) -> list[T]:
-    """The same, but that those of a family after its first `alike` come last.
+    """Yield the same schedules, those of a family after its first `alike` last.
 
     Orders of tiles of one kernel differ by little, and would crowd out other kernels.
     """

@@ -55,7 +55,7 @@ class Folder:
     # The plan
 
     def plan(self) -> Plan:
-        """The plan. Raises MU5302 where the folder has none, MU5303 for one of a newer mucc."""
+        """Read the plan. Raises MU5302 if the folder has none, MU5303 for one of a newer mucc."""
         name = self._name(PLAN)
         try:
             with open(name, encoding="utf-8") as file:
@@ -76,7 +76,7 @@ class Folder:
     # Libraries
 
     def library(self, candidate: Candidate) -> str | None:
-        """The path of a candidate's library, if it was built."""
+        """Return the path of a candidate's library, if it was built."""
         return path if os.path.exists(path := self._name(f"{candidate.id}.so")) else None
 
     def add_library(self, candidate: Candidate, data: bytes) -> None:
@@ -102,7 +102,7 @@ class Folder:
     # Measurements
 
     def records(self) -> list[Record]:
-        """The measurements, the last of each key."""
+        """Return the measurements, the last of each key."""
         found: dict[tuple[str, ...], Record] = {}
         try:
             with open(self._name(RESULTS), encoding="utf-8", errors="replace") as file:
@@ -145,7 +145,7 @@ class Folder:
 
 
 def results(folder: str | os.PathLike[str] | Folder) -> list[Result]:
-    """What a folder's measurements say, for each kernel and size of its plan; the fastest card's first."""
+    """Return the results of a folder for each kernel and size of its plan, the fastest card first."""
     folder = folder if isinstance(folder, Folder) else Folder(folder)
     plan, records = folder.plan(), folder.records()
     cards = list(dict.fromkeys(r.card for r in records if r.card)) or [""]
@@ -158,7 +158,7 @@ def results(folder: str | os.PathLike[str] | Folder) -> list[Result]:
 
 
 def result_of(kernel: Kernel, size: Size, card: str, records: list[Record]) -> Result:
-    """What records say of a kernel at one size on a card."""
+    """Return the result of a kernel at one size on a card from its records."""
     dims = canonical(dict(size.dims))
     found = tuple(
         r
@@ -172,7 +172,7 @@ def result_of(kernel: Kernel, size: Size, card: str, records: list[Record]) -> R
 
 
 def _first(kernel: Kernel, size: Size) -> Choice:
-    """The model's choice for a size; for several contractions, the one that was there from the start."""
+    """Return the model's choice for a size; for several contractions, the one that the plan began with."""
     if not kernel.candidates or len(kernel.bodies) > 1:
         return kernel.candidates[0].choice if kernel.candidates else {}
     i = kernel.sizes.index(size)
@@ -180,5 +180,5 @@ def _first(kernel: Kernel, size: Size) -> Choice:
 
 
 def build_failure(failure: Failure) -> Run:
-    """A candidate that could not be built, as the outcome of measuring it."""
+    """Return a failed build as the outcome of measuring its candidate."""
     return Run(Status.BUILD, failure.reason)

@@ -108,7 +108,7 @@ class Gpu:
         return interleaved_us(launches, runs, self.device)
 
     def _launcher(self, path: str) -> Callable[[], Any]:
-        """What launches a library's kernel on what is prepared."""
+        """Return a function that launches a library's kernel on prepared arguments."""
         assert self.now is not None, "prepare comes first"
         kernel: Kernel = load(path)[self.now.info.name]
         if self.now.outs is None:

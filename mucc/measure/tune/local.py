@@ -90,7 +90,7 @@ def tune(
 def outcome_of(
     kernel: Kernel, choice: Choice, card: str, records: Iterable[Record], pins: Mapping[str, Settings]
 ) -> Outcome:
-    """An outcome from all records of a search."""
+    """Return an outcome from all records of a search."""
     found = list(records)
     results = tuple(result_of(kernel, size, card, found) for size in kernel.sizes)
     return Outcome(kernel, choice, results, pins)

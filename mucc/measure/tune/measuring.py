@@ -136,7 +136,7 @@ class Session:
 def record_of(
     kernel: Kernel, size: Size, candidate: Candidate, card: str, run: Run, support: str | None = None
 ) -> Record:
-    """An outcome with all that it is about; `support` is that of the library, by default this mucc's."""
+    """Return the record of an outcome; `support` is that of the library, by default this mucc's."""
     return Record(
         kernel.target,
         card,
@@ -164,13 +164,13 @@ def finalists(records: Iterable[Record], count: int = FINALISTS, close: float = 
 
 
 def entrants_of(records: Mapping[str, Record]) -> list[str]:
-    """The ids of those worth a last round."""
+    """Return the ids of the candidates that take part in the last round."""
     ids = {record.key: id for id, record in records.items()}
     return [ids[r.key] for r in finalists(records.values())]
 
 
 def after_final(before: Iterable[Record], raced: Sequence[Record]) -> list[Record]:
-    """What to keep after a last round: its times, and that earlier ones were taken elsewhere."""
+    """Yield the records to keep after a last round: its times, and earlier ones marked as superseded."""
     from dataclasses import replace
 
     keys = {r.key for r in raced}
@@ -283,7 +283,7 @@ def _measured(
     measurer: Measurer,
     known: Mapping[tuple[str, ...], Record],
 ) -> tuple[Record | None, bool]:
-    """A candidate's record at a size, and whether it is new; none where it was not built yet."""
+    """Return a candidate's record at a size, and whether it is new; None if it was not built yet."""
     if (path := place.library(candidate)) is None:
         if (failure := place.failure(candidate)) is None:
             return None, False
@@ -304,7 +304,7 @@ def race(
     measurer: Measurer,
     keep: Sink,
 ) -> list[Record]:
-    """The last round among the best of the records of candidates, by id; what it found."""
+    """Run the last round among the best candidates, by id, and return what it found."""
     entrants = [(candidates[id], paths[id]) for id in entrants_of(here) if id in paths]
     if len(entrants) < 2:
         return []

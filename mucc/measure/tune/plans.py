@@ -78,7 +78,7 @@ class Kernel:
     candidates: tuple[Candidate, ...] = field(default=())
 
     def source(self, choice: Choice) -> Source:
-        """The program with these schedules."""
+        """Return the program with these schedules."""
         return Source(self.file, f"{self.text}\n{self.schedules(choice)}")
 
     def schedules(self, choice: Choice) -> str:
@@ -91,7 +91,7 @@ class Kernel:
         )
 
     def stages(self, size: Size, choice: Choice) -> tuple[Stage, ...]:
-        """What a measurement is about."""
+        """Return the stages that a measurement is about."""
         return tuple(
             Stage(name, size.problems[name], body, choice[name]) for name, body in self.bodies.items()
         )
@@ -107,12 +107,12 @@ class Plan:
     kernels: tuple[Kernel, ...]
 
     def to_json(self) -> str:
-        """The text of plan.json."""
+        """Return the text of plan.json."""
         return json.dumps({"mucc_plan": FORMAT, **_plain(self)}, indent=1) + "\n"
 
     @staticmethod
     def from_json(text: str, where: str) -> Plan:
-        """The plan that `to_json` made the text of. Raises MU5302 or MU5303, which name `where`."""
+        """Parse the text of a plan that `to_json` wrote. Raises MU5302 or MU5303, which name `where`."""
         try:
             data = json.loads(text)
             version = data["mucc_plan"]
@@ -135,14 +135,14 @@ def _no_plan(where: str, why: str) -> DiagnosticError:
 
 
 def schedule_block(name: str, target: str, settings: Settings) -> str:
-    """A schedule as `mucc fmt` lays it out."""
+    """Return a schedule as `mucc fmt` lays it out."""
     width = max(map(len, settings))
     lines = [f"    {setting:<{width}} = {text}" for setting, text in settings.items()]
     return "\n".join([f"schedule {name} for {target} {{", *lines, "}"]) + "\n"
 
 
 def compact(settings: Settings) -> str:
-    """A schedule in one line, for tables: `128x256x64 2x1 cooperative persistent(…)`."""
+    """Return a schedule in one line, for tables: `128x256x64 2x1 cooperative persistent(…)`."""
     from mucc.dialects.mu.settings import SETTINGS
 
     terse = [setting.name for setting in SETTINGS.values() if setting.terse]

@@ -76,7 +76,7 @@ class Contraction:
         return self.workload.form
 
     def ranked(self) -> Sequence[Move]:
-        """What the target proposes, all of it legal, the fastest first."""
+        """Return the legal schedules that the target proposes, the fastest first."""
         return self._ranked
 
     @cached_property
@@ -88,7 +88,7 @@ class Contraction:
         return self._moves(self._proposed)
 
     def unproposed(self) -> Sequence[Move]:
-        """The best few of each mainloop that the target has for the problem, but would not propose."""
+        """Return the best few schedules of each mainloop that the target has but does not propose."""
         return self._unproposed
 
     @cached_property
@@ -96,15 +96,15 @@ class Contraction:
         return self._moves(self.workload.unproposed(self._proposed, self.device, UNPROPOSED))
 
     def neighbours(self, settings: Settings) -> list[Move]:
-        """A schedule with somewhat larger and smaller tiles, and with other clusters, where legal."""
+        """Return a schedule with somewhat larger and smaller tiles, and with other clusters, where legal."""
         return [*self._moves(self.workload.neighbours(self._schedule(settings)))]
 
     def variants(self, settings: Settings) -> list[Move]:
-        """A schedule with its tiles walked in other orders, and with `pdl` either way, where legal."""
+        """Return a schedule with its tiles walked in other orders, and with `pdl` either way, where legal."""
         return [*self._moves(self.workload.variants(self._schedule(settings), is_first=self.first))]
 
     def move(self, settings: Settings) -> Move | None:
-        """A schedule of which some settings may be left out; None where it is not legal."""
+        """Complete a schedule that may leave out settings; None if the result is not legal."""
         try:
             schedule = self._schedule(settings)
         except ValueError:
@@ -132,8 +132,7 @@ class Contraction:
 
 
 class Work(NamedTuple):
-    """A device kernel in launch order: its stage, what it is (gemm, map, reduce), and microseconds by the
-    model."""
+    """A device kernel in launch order: its stage, its kind, and its time by the model in microseconds."""
 
     stage: str
     kind: str
@@ -219,7 +218,7 @@ def _contraction(
 
 
 def _streamed_us(op: DeviceKernelOp, sizes: Mapping[str, int], target: Target, device: Device) -> float:
-    """What a kernel takes that has no schedule: its tensors go by once, at the rate of DRAM."""
+    """Estimate the time of a kernel without a schedule: its tensors pass once, at the rate of DRAM."""
     values = {value for inner in op.walk() for value in inner.operands}
     moved = sum(_bytes(v.type, sizes) for v in values if isinstance(v.type, TensorType))
     cost = target.facts.cost
@@ -238,11 +237,11 @@ Told = Callable[[Hashable], Mapping[str, Attribute]]
 
 @lru_cache(maxsize=1 << 14)
 def _texts(settings: Told, schedule: Hashable) -> Settings:
-    """A schedule as source has it. Ranked schedules are asked for again and again."""
+    """Return a schedule as settings in source. Results are cached: callers ask often."""
     return texts_of(settings(schedule))
 
 
 @lru_cache(maxsize=1 << 14)
 def _canonical(settings: Told, schedule: Hashable) -> str:
-    """A text that equal schedules share."""
+    """Return a key that equal schedules share."""
     return canonical(texts_of(settings(schedule)))

@@ -16,7 +16,7 @@ TOP = 8
 
 
 def table(result: Result, top: int = TOP) -> str:
-    """The best candidates at one size: times, the model's estimate, the fraction of the bound."""
+    """Return the best candidates at one size as a table: times, estimates, fractions of the bound."""
     kernel, size = result.kernel, result.size
     bound = f", bound {size.bound_us:.1f} µs" if size.bound_us else ""
     lines = [f"{kernel.name} at {size.text or 'its dims'} on {result.card}{bound}"]
@@ -43,7 +43,7 @@ def table(result: Result, top: int = TOP) -> str:
 
 
 def schedules_text(kernel: Kernel, choice: Choice, found: Sequence[Result]) -> str:
-    """The best choice for all sizes together as source; what is better for one of them is in a comment."""
+    """Return the best choice for all sizes as source; better choices for single sizes are comments."""
     notes = [
         f"// fastest at {r.size.text}, {r.best.time_us:.1f} µs: {_schedules(r.best.choice)}\n"
         for r in found
@@ -67,7 +67,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def no_result(result: Result) -> Diagnostic | None:
-    """The error where nothing was measured at a size."""
+    """Return the error for a size at which nothing was measured."""
     if result.best is not None:
         return None
     message = f"no schedule of '{result.kernel.name}' was measured at {result.size.text or 'its dims'}"
@@ -79,7 +79,7 @@ def no_result(result: Result) -> Diagnostic | None:
 def not_used(
     kernel: Kernel, choice: Choice, pins: Mapping[str, Mapping[str, str]], file: str
 ) -> Diagnostic | None:
-    """The warning where the file's own schedule keeps the result from being used."""
+    """Return the warning that the file's own schedule keeps the result from being used."""
     from mucc.diagnostics.core import Severity
 
     differing = [
@@ -105,7 +105,7 @@ def _estimates(result: Result) -> dict[str, float | None]:
 
 
 def _ordered(records: Iterable[Record]) -> list[Record]:
-    """The good ones; times of the last round come before others, which had other clocks."""
+    """Sort valid records; times of the last round rank first, as clocks differ between rounds."""
     return sorted((r for r in records if r.is_good), key=lambda r: (not r.run.final, r.time_us))
 
 
@@ -133,7 +133,7 @@ def _candidate(record: Record, estimates: Mapping[str, float | None]) -> dict[st
 
 
 def listing(records: Sequence[Record]) -> str:
-    """What a database holds: for each kernel, card and size how much was measured, and the best."""
+    """Describe a database: for each kernel, card and size the count of measurements, and the best."""
     from mucc.database.records import best
     from mucc.files.json_text import canonical
 

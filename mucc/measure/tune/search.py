@@ -38,19 +38,19 @@ class Watcher(Protocol):
         ...
 
     def built(self, built: Built) -> None:
-        """A candidate was built, or could not be."""
+        """Report that a candidate was built, or could not be."""
         ...
 
     def measured(self, kernel: Kernel, size: Size, candidate: Candidate, record: Record, known: bool) -> None:
-        """A measurement is there; `known` if it was before."""
+        """Report a measurement; `known` if it was in the database before."""
         ...
 
     def ended(self, kernel: Kernel, stage: str, reason: str) -> None:
-        """A stage is done; `reason` says so where candidates were left out."""
+        """Report the end of a stage; `reason` tells why candidates were left out."""
         ...
 
     def close(self) -> None:
-        """The search is over, however it ended. May be called again."""
+        """End the search, whatever its outcome. May be called again."""
         ...
 
 
@@ -94,7 +94,7 @@ class Search:
     known: dict[tuple[str, ...], Record] = field(default_factory=dict[tuple[str, ...], Record])
 
     def tune(self, analysis: Analysis) -> tuple[Kernel, Choice]:
-        """The kernel with all candidates that were tried, and the best choice for its sizes together.
+        """Tune a kernel: return all candidates that were tried, and the best choice for all sizes together.
 
         Contractions come one after the other, that with most operations first; while one is searched the
         others have the best that is known. What was measured is in `known` and was given to `keep`.
@@ -170,7 +170,7 @@ class Search:
         paths: dict[str, str],
         fresh: bool,
     ) -> None:
-        """The last round of a size, where something is new or there was none yet."""
+        """Run the last round of a size if something is new, or if there was none yet."""
         here = {c.id: r for c in candidates if (r := self._known(kernel, size, c)) is not None}
         if not fresh and any(r.run.final for r in here.values()):
             return
@@ -184,7 +184,7 @@ class Search:
         race(kernel, size, by_id, here, paths, self.measurer, self._add)
 
     def _missing(self, kernel: Kernel, candidate: Candidate) -> list[Size]:
-        """The sizes at which a candidate is worth measuring, and was not."""
+        """Return the sizes at which a candidate is worth measuring and was not measured."""
         return [
             size
             for size, estimate in zip(kernel.sizes, candidate.estimates, strict=True)
@@ -218,7 +218,7 @@ def overall(
     candidates: Iterable[Candidate],
     known: Callable[[Kernel, Size, Candidate], Record | None],
 ) -> Candidate | None:
-    """The candidate that loses least against the best of each size, in the geometric mean over the sizes.
+    """Return the candidate with the least loss against the best of each size, as a geometric mean over sizes.
 
     Those that were not measured at all sizes come after the others.
     """

@@ -17,7 +17,7 @@ CLEAR = "\r\x1b[2K"
 
 
 def watcher(stream: TextIO, *, json: bool = False) -> Watcher:
-    """What suits a stream."""
+    """Return the watcher that suits a stream."""
     if json:
         return Silent()
     return Live(stream) if is_terminal(stream) else Lines(stream)
@@ -137,7 +137,7 @@ class Live(_Counting):
                 self.write(CLEAR)
 
     def line(self, width: int) -> str:
-        """What is drawn now, cut to so many columns."""
+        """Return the line to draw now, cut to a number of columns."""
         if self._now is None:
             return ""
         kernel, size = self._now

@@ -60,7 +60,7 @@ class Worker:
         return self._process is not None
 
     def ask(self, timeout: float, **request: object) -> dict[str, Any]:
-        """The answer to a request. Raises Died or Refused; after Died the next call starts a new process."""
+        """Send a request, return its answer. Raises Died or Refused; a call after Died starts a new process."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:
@@ -76,7 +76,7 @@ class Worker:
         return answer
 
     def hello(self) -> Mapping[str, str]:
-        """What the process says of its GPU. Raises MU5301 where there is none, or no process starts."""
+        """Return the process's description of its GPU. Raises MU5301 without a GPU or a process."""
         try:
             return self.ask(START, do="hello")
         except (Died, Refused) as error:

@@ -10,7 +10,7 @@ from mucc.measure.tune.plans import Kernel
 
 
 def with_schedules(source: Source, found: Sequence[tuple[Kernel, Choice]]) -> str:
-    """The text with new schedules for some kernels, in the place of those that it had for their target.
+    """Return the text with new schedules for some kernels, in place of those that it had for their target.
 
     The first of a kernel's schedules is replaced, further ones go; where it had none, the new one follows
     the kernel. All else stays as it is.
