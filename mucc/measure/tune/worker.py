@@ -60,7 +60,7 @@ class Worker:
         return self._process is not None
 
     def ask(self, timeout: float, **request: object) -> dict[str, Any]:
-        """Send a request, return its answer. Raises Died or Refused; a call after Died starts a new process."""
+        """Send a request, return its answer. Raises Died or Refused; after Died a new process is started."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:
