@@ -1,1 +1,1 @@
-"""From C++ to a file: the jobs of a build, what runs them, the toolchain, the cache."""
+"""Build libraries from C++: jobs, the pool that runs them, the toolchain, the cache."""

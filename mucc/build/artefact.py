@@ -1,8 +1,8 @@
-"""From a program's bytes to the file that the toolchain makes of it, through the cache.
+"""Build a program to an artefact (`.so`, PTX or cubin), through the cache.
 
-This is what `mucc FILE -o OUT`, `mucc run` and `mucc.compile` share. A program is built from parts (see
-`mucc.build.toolchain.assembly`), of which those that take long are rarely new; or, where that was asked for
-or cannot be, by one nvcc that compiles everything.
+`mucc FILE -o OUT`, `mucc run` and `mucc.compile` use it. A program is built from parts, of which the slow
+ones are mostly in the cache (see `mucc.build.toolchain.assembly`). On request, or where parts cannot be
+combined, one run of nvcc compiles the whole program.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A program to be built, and how.
+    """A program to build, with options.
 
-    `data` is the source text in UTF-8 and `name` what it is called in messages. `nvcc` is the path of
-    an nvcc or of a CUDA toolkit; with `plain` nvcc compiles the program in one piece; `timeout` is in seconds
-    for each step; `save_temps` is a directory; `print_ir` gets the IR after every pass, or after those in
-    `print_after`; `dims` are typical values of open dims, which schedules are chosen for, and with `tuned`
-    measured ones are taken. With `save_temps` the compilers run even where the result is known: only then
-    there is something to save.
+    `data` is the source text in UTF-8 and `name` its name in messages. `nvcc` is the path of nvcc or of a
+    CUDA toolkit; with `plain`, nvcc compiles the program in one piece; `timeout` is in seconds for each step;
+    `save_temps` is a directory for intermediate files, and makes the compilers run even if the result is
+    cached; `print_ir` gets the IR after every pass, or after those in `print_after`. Schedules are chosen for
+    `dims`, typical values of open dims; with `tuned`, measured schedules take precedence.
     """
 
     data: bytes
@@ -61,7 +60,7 @@ class Request:
 
     @property
     def stem(self) -> str:
-        """The name without directory and suffix, for the files that a build leaves behind."""
+        """The name without directory and suffix, for names of intermediate files."""
         stem = os.path.splitext(os.path.basename(self.name))[0]
         return re.sub(r"[^\w.-]", "_", stem, flags=re.ASCII).strip("_.-") or "kernel"
 
@@ -80,10 +79,10 @@ def build(
     progress: Callable[[str], None] = lambda text: None,
     pool: Pool | Callable[[], Pool] | None = None,
 ) -> Artefact:
-    """Build a program, or find it built. `progress` gets a line before something slow.
+    """Build a program, or find it in the cache. `progress` gets a line before a slow step.
 
-    What has to run goes through `pool`, or through one for this build alone, which a function may make.
-    Where a part of the toolchain is missing, what any toolchain with the other parts has made will do.
+    Jobs run in `pool`, which may be a function that makes a pool; without it, in a pool for this build. If a
+    part of the toolchain is missing, a cached artefact of any toolchain with the present parts is returned.
     Raises DiagnosticError: errors in the program before those of the toolchain.
     """
     missing: DiagnosticError | None = None
@@ -103,7 +102,7 @@ def build(
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
 
     if toolchain and not request.plain:
-        # What compiles pointwise work gets ready while the program goes through the compiler.
+        # The process with NVRTC starts up while the passes run.
         from mucc.build.toolchain import nvrtc_worker
 
         nvrtc_worker.shared.start()
@@ -113,30 +112,30 @@ def build(
     )
     if request.save_temps:
         _save_texts(compilation, request.save_temps, request.stem)
-    said = tuple(compilation.sink.diagnostics)
+    frontend_warnings = tuple(compilation.sink.diagnostics)
     if toolchain is None:
-        if entry := cache and _made_before(request, compilation, cache, missing):
-            return Artefact(entry.data, placed((*said, *entry.warnings), source), cached=True)
+        if entry := cache and _find_built(request, compilation, cache, missing):
+            return Artefact(entry.data, placed((*frontend_warnings, *entry.warnings), source), cached=True)
         raise missing or AssertionError("there is a toolchain, or a reason why not")
     builder = _Builder(request, compilation, toolchain, cache, progress, pool)
     made, artefact = builder.artefact()
     if cache:
-        cache.store_request(key, artefact, said)
-    warnings = placed((*said, *made.warnings), source)
+        cache.store_request(key, artefact, frontend_warnings)
+    warnings = placed((*frontend_warnings, *made.warnings), source)
     return Artefact(made.data, (*warnings, *(cache.problems if cache else ())), cached=made.cached)
 
 
 def _measurements(request: Request) -> tuple[str, ...]:
-    """What measured schedules a request would take: changes when one is added; none where there are none."""
+    """Return a fingerprint of the tuning database; empty without measurements."""
     from mucc.database.home import fingerprint
 
     return fingerprint() if request.tuned else ()
 
 
-def _made_before(
+def _find_built(
     request: Request, compilation: Compilation, cache: Cache, missing: DiagnosticError | None
 ) -> Entry | None:
-    """What a toolchain has made that has all parts of the present one, where parts of it are missing."""
+    """Find an artefact built by another toolchain, for a machine that lacks parts of the toolchain."""
     if request.save_temps or not missing or any(d.code not in MISSING for d in missing.diagnostics):
         return None
     texts = _decisive_texts(request, compilation, None if request.plain else compilation.parts())
@@ -146,20 +145,20 @@ def _made_before(
 def _decisive_texts(
     request: Request, compilation: Compilation, parts: Parts | None
 ) -> tuple[str, str, tuple[str, ...]]:
-    """What decides an artefact beside the toolchain and mucc's headers: IR, C++, flags."""
+    """Return the parts of an artefact's key besides toolchain and headers: IR, C++, flags."""
     code = parts.text if parts else compilation.emit("cu")
     return compilation.cache_text, code, decisive_flags(request)
 
 
 def decisive_flags(request: Request) -> tuple[str, ...]:
-    """What decides the result besides the program and the toolchain."""
+    """Return the flags that determine the result besides program and toolchain."""
     way = "plain" if request.plain else "parts"
     return (request.kind, request.target, way, *flags(request.kind, request.target), *ambient_flags())
 
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    """Makes one artefact."""
+    """Builder of one artefact."""
 
     request: Request
     compilation: Compilation
@@ -169,7 +168,7 @@ class _Builder:
     pool: Pool | Callable[[], Pool] | None
 
     def artefact(self) -> tuple[Artefact, str]:
-        """Find or make the artefact; with its key in the cache."""
+        """Find or build the artefact; returns it with its key in the cache."""
         request = self.request
         parts = None if request.plain else self.compilation.parts()
         fresh = False
@@ -201,7 +200,7 @@ class _Builder:
         return Artefact(entry.data, entry.warnings, cached=not fresh), key
 
     def _check(self) -> None:
-        """Raise MU5112 where the parts of the toolchain do not fit together."""
+        """Raise MU5112 for a toolchain whose parts are of different releases."""
         from mucc.build.toolchain.release import inconsistency
 
         if found := inconsistency(self.toolchain.nvcc):
@@ -262,7 +261,7 @@ class _Builder:
 
 
 def _save_texts(compilation: Compilation, directory: str, stem: str) -> None:
-    """Leave the levels of IR behind; nvcc's step adds the C++."""
+    """Save the levels of IR in a directory; the step of nvcc adds the C++."""
     try:
         os.makedirs(directory, exist_ok=True)
         for kind in ("mu", "stages", "cutlass"):

@@ -1,7 +1,7 @@
-"""A step of a build that runs a program, as a value; and running one.
+"""Jobs: steps of a build that run a program, as values, and the function that runs a job.
 
-A job names its tools by placeholders and carries its files, so any machine with the tools can run it.
-`mucc.build.pool` decides when jobs run.
+A job names its tools by placeholders and includes its input files, so any machine with the tools can run it.
+`mucc.build.pool` schedules jobs.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from mucc.process import reaper
 from mucc.process.tree import End, Family
 
 AWAKE = 0.2
-"""Seconds after which the main thread looks up from waiting.
+"""The most seconds that the main thread waits at a time.
 
-A signal that comes just before a wait begins is acted upon when the wait is over, so none may be without end.
+A signal that arrives just before a wait is handled after the wait, so waits must be short.
 """
 
 GRACE = 3.0
-"""Seconds that whoever calls jobs off waits for their processes to be gone; they take a tenth."""
+"""The seconds to wait for the processes of cancelled jobs to end; they usually take a tenth of a second."""
 
 
 class Kind(StrEnum):
-    """What a job does; decides how much memory is set aside for it."""
+    """The kind of a job, which determines the memory reserved for it."""
 
     NVCC = "nvcc"
     """A whole build by nvcc, host and device."""
@@ -62,17 +62,17 @@ PEAK_BYTES: Mapping[Kind, int] = {
     Kind.PTXAS: 300_000_000,
     Kind.LINK: 100_000_000,
 }
-"""Measured peaks of main memory, CUDA 13.0 and g++ 12; one Hopper GEMM with a visitor tree."""
+"""Peak main memory in bytes, measured with CUDA 13.0 and g++ 12 for one Hopper GEMM with a visitor tree."""
 
 GIVEN: Mapping[Kind, str] = {
     Kind.PTXAS: "the PTX that mucc made",
     Kind.LINK: "the objects that mucc made",
 }
-"""What a tool was to work on, where that is not C++."""
+"""The description of a tool's input in messages, for kinds whose input is not C++."""
 
 
 class Cancelled(Exception):
-    """The pool ended, or the job was called off, before it had a result."""
+    """The pool was closed or the job cancelled before it had a result."""
 
 
 class _JobJson(TypedDict):
@@ -95,13 +95,13 @@ class _ResultJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command, the files that it needs and the files that it makes.
+    """A command with its input files and the names of its output files.
 
-    `program` is what the user calls the thing being built and `stage` the part of it, for messages
-    (`gelu.mcu` and `device code of stage out`). `command` may hold placeholders: `{nvcc}`, `{ptxas}`
-    and the like, in lower case, stand for paths on the machine that runs it. It runs in a folder of
-    its own that holds `inputs`; `outputs` are read back from there. Both are named by relative paths.
-    `timeout` is in seconds. Raises ValueError for an empty command, or a file outside the folder.
+    `program` and `stage` name the program and the step in messages (`gelu.mcu` and `device code of stage
+    out`). `command` may have placeholders in lower case, such as `{nvcc}` and `{ptxas}`, for paths on the
+    machine that runs it. It runs in a new folder with the files `inputs`; `outputs` are read from there. Both
+    have relative paths. `timeout` is in seconds. Raises ValueError for an empty command, or a file outside
+    the folder.
     """
 
     program: str
@@ -121,7 +121,7 @@ class Job:
 
     @property
     def place(self) -> str:
-        """Where in a build this is: `gelu.mcu: link`."""
+        """The program and the step for messages, such as `gelu.mcu: link`."""
         return f"{self.program}: {self.stage}" if self.program else self.stage
 
     def to_json(self) -> str:
@@ -142,7 +142,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> Job:
-        """The job that `to_json` made the text of."""
+        """Parse a job from the text of `to_json`."""
         import json
 
         data = cast(_JobJson, json.loads(text))
@@ -159,11 +159,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a job: the outputs that exist, all that was printed, and the exit status.
+    """The result of a job: existing outputs, everything it printed, and its exit status.
 
-    A negative status is the number of the signal that ended it. `seconds` is wall time, files
-    included. `peak_bytes` is the resident memory of the largest process of its family; 0 where that
-    is not known, which is so for a short job whose peak is below that of mucc itself.
+    A negative status is the negated number of the signal that ended it. `seconds` is wall time including file
+    transfer. `peak_bytes` is the peak resident memory of its largest process; 0 if unknown, as for a short
+    job whose peak is below that of mucc itself.
     """
 
     files: Mapping[str, bytes]
@@ -188,7 +188,7 @@ class Result:
 
     @classmethod
     def from_json(cls, text: str) -> Result:
-        """The result that `to_json` made the text of."""
+        """Parse a result from the text of `to_json`."""
         import json
 
         data = cast(_ResultJson, json.loads(text))
@@ -212,7 +212,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
 def resolve(job: Job, tools: Mapping[str, str]) -> list[str]:
-    """The command with paths of this machine. Raises MU5104 for a tool that is not in `tools`."""
+    """Replace placeholders in the command by paths. Raises MU5104 for a tool that is not in `tools`."""
 
     def path(match: re.Match[str]) -> str:
         if found := tools.get(match[1]):
@@ -236,12 +236,11 @@ def run(
 ) -> Result:
     """Run a job and wait for it.
 
-    With `keep`, a directory that is made if need be, it runs there and its files stay; else in a
-    temporary folder that goes away. A command that fails is a Result like any other (see `check`).
-    Raises DiagnosticError: MU5104 where the command cannot be run or leaves no output, MU5106 where
-    the system has no memory for a process, MU5107 where files cannot be written, MU5108 after
-    `job.timeout` seconds. Raises Cancelled soon after `cancelled` is set. However it ends, so have
-    all the processes that it started.
+    With `keep`, a directory that is created if missing, the job runs there and its files stay; otherwise in a
+    temporary folder. A failing command gives a Result too (see `check`). Raises DiagnosticError: MU5104 if
+    the command cannot be run or makes no output, MU5106 if the system has no memory for a process, MU5107 if
+    files cannot be written, MU5108 after `job.timeout` seconds. Raises Cancelled soon after `cancelled` is
+    set. When it returns or raises, all processes of the job have ended.
     """
     stop = threading.Event()
     stops = (stop,) if cancelled is None else (stop, cancelled)
@@ -268,9 +267,9 @@ def run(
         stop.set()
         done.wait(GRACE)
         raise
-    if isinstance(found := outcome[0], Result):
-        return found
-    raise found
+    if isinstance(result := outcome[0], Result):
+        return result
+    raise result
 
 
 def check(
@@ -281,9 +280,9 @@ def check(
     verbose: bool = False,
     log_path: str | None = None,
 ) -> None:
-    """Raise DiagnosticError where a job failed: MU5104, MU5106, MU5107, MU5110 or MU5111.
+    """Raise DiagnosticError for a failed job: MU5104, MU5106, MU5107, MU5110 or MU5111.
 
-    `verbose` quotes its whole log; `log_path` says where that was saved.
+    With `verbose`, the diagnostic quotes the whole log; `log_path` is the path of the saved log.
     """
     if result.status == 0:
         return
@@ -300,7 +299,7 @@ def check(
 
 
 def save_log(path: str, job: Job, result: Result, tools: Mapping[str, str]) -> None:
-    """Write the command line and what it printed into a file. Raises MU5107."""
+    """Write the command line and its output to a file. Raises MU5107."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(f"{' '.join(_shown(job, tools))}\n{result.log}")
@@ -309,12 +308,12 @@ def save_log(path: str, job: Job, result: Result, tools: Mapping[str, str]) -> N
 
 
 def _shown(job: Job, tools: Mapping[str, str]) -> list[str]:
-    """The command for people: a tool that is only on another machine goes by the name of its placeholder."""
+    """Print the command for messages; placeholders without a path on this machine are printed by name."""
     return [_PLACEHOLDER.sub(lambda match: tools.get(match[1]) or match[1], word) for word in job.command]
 
 
 def _placed(job: Job, diagnostic: Diagnostic) -> Diagnostic:
-    """With a note that says which program and stage it is about."""
+    """Add a note with the program and the step to a diagnostic."""
     if not job.program:
         return diagnostic
     return dataclasses.replace(diagnostic, notes=(*diagnostic.notes, f"while building {job.place}"))
@@ -356,7 +355,7 @@ def _run(job: Job, tools: Mapping[str, str], keep: str | None, stops: Sequence[t
 
 @contextlib.contextmanager
 def _folder(job: Job, keep: str | None) -> Generator[str]:
-    """The folder to work in: `keep`, made if need be, or a temporary one that goes away."""
+    """Yield the working folder: `keep`, created if missing, or a temporary one."""
     with contextlib.ExitStack() as stack:
         try:
             if keep is not None:
@@ -377,7 +376,7 @@ def _folder(job: Job, keep: str | None) -> Generator[str]:
 def _execute(
     job: Job, command: list[str], folder: str, stops: Sequence[threading.Event]
 ) -> tuple[int, str, int]:
-    """Run a command in a process group of its own; its status, all that it printed, its peak in bytes."""
+    """Run a command in a new process group; returns its status, its output, and its peak memory in bytes."""
     with _log_file() as log:
         try:
             # vfork is used as long as there is no preexec_fn: half a millisecond, whatever our size.
@@ -417,10 +416,10 @@ def _execute(
 
 
 def _log_file():
-    """An empty file without a name.
+    """Open an anonymous file in memory for the output of a process.
 
-    Not a pipe, which a child left behind would keep open; and in memory, so that it can still say
-    that the disk is full.
+    A pipe would be kept open by orphaned children, and a file on disk could not be written if the disk is
+    full.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What nvcc, ptxas and the host compiler said, as diagnostics and numbers."""
+"""Parse the output of nvcc, ptxas and the host compiler to diagnostics and resource usage."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mucc.diagnostics.core import Diagnostic, Severity
 from mucc.process.machine import available_memory
 
 MAX_LINES = 6
-"""Compiler lines quoted in a diagnostic; the whole log is kept with --save-temps."""
+"""The most compiler lines quoted in a diagnostic; --save-temps keeps the whole log."""
 
 MAX_WIDTH = 240
-"""Characters of a quoted line: template names can be thousands long."""
+"""The most characters of a quoted line; template names can have thousands."""
 
 BUILD_MEMORY_GB = 4.0
-"""Main memory that one CUTLASS kernel takes to compile (measured 3.7 GB with nvcc 13.0)."""
+"""The main memory in GB for compiling one CUTLASS kernel (measured: 3.7 with nvcc 13.0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """What ptxas -v says of one device function. Bytes, and registers per thread."""
+    """Resource usage of a device function by `ptxas -v`: registers per thread, other values in bytes."""
 
     entry: str
     registers: int
@@ -37,8 +37,8 @@ _SLOW = re.compile(r"\((C75\d\d)\)\s*(?:Potential Performance Loss:\s*)?(.*)")
 
 
 def resources(log: str) -> list[KernelResources]:
-    """The resources of every entry function in a ptxas -v log, in order."""
-    found: list[KernelResources] = []
+    """Parse the resources of all entry functions in a `ptxas -v` log, in order."""
+    kernels: list[KernelResources] = []
     entry, spill = "", (0, 0, 0)
     for line in log.splitlines():
         if match := _ENTRY.search(line):
@@ -46,13 +46,13 @@ def resources(log: str) -> list[KernelResources]:
         elif entry and (match := _SPILL.search(line)):
             spill = (int(match[1]), int(match[2]), int(match[3]))
         elif entry and (match := _USED.search(line)):
-            found.append(KernelResources(entry, int(match[1]), *spill))
+            kernels.append(KernelResources(entry, int(match[1]), *spill))
             entry = ""
-    return found
+    return kernels
 
 
 def warnings(log: str) -> list[Diagnostic]:
-    """What costs speed in a successful build: spills (MU5201), and wgmma or setmaxnreg undone (MU5202)."""
+    """Warn of register spills (MU5201), and of wgmma or setmaxnreg that ptxas undid (MU5202)."""
     out: list[Diagnostic] = []
     for kernel in resources(log):
         if kernel.spill_stores or kernel.spill_loads:
@@ -67,7 +67,7 @@ def warnings(log: str) -> list[Diagnostic]:
             )
     slow = {match[1]: match[2].strip() for line in log.splitlines() if (match := _SLOW.search(line))}
     for code, text in slow.items():
-        # The function's mangled name tells nobody anything.
+        # The mangled name of the function is of no use to readers.
         text = re.sub(r"\s+in (?:the )?function '[^']*'.*", "", text)
         out.append(
             Diagnostic(
@@ -102,7 +102,7 @@ _CRASHED = re.compile(
 _ERROR = re.compile(r"\b(?:error|fatal)\b", re.IGNORECASE)
 
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
-"""Signals that a faulty program gets; a shell adds 128 to their numbers."""
+"""Signals of crashes; shells report 128 plus their numbers."""
 
 
 def failure(
@@ -115,10 +115,10 @@ def failure(
     verbose: bool = False,
     log_path: str | None = None,
 ) -> Diagnostic:
-    """The diagnostic for a tool that ended with `status`: MU5104, MU5106, MU5107, MU5110 or MU5111.
+    """Build the diagnostic for a tool that ended with `status`: MU5104, MU5106, MU5107, MU5110 or MU5111.
 
-    `tool` is what the tool is called and `given` what it was to work on; `memory_gb` is what it usually
-    takes. A negative status is the number of the signal that ended it.
+    `tool` is the name of the tool, `given` describes its input, and `memory_gb` is its usual memory. A
+    negative status is the negated number of the signal that ended the tool.
     """
     if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or _KILLED.search(log):
         return Diagnostic(
@@ -162,7 +162,10 @@ def failure(
 
 
 def _crash(log: str, status: int, tool: str) -> str | None:
-    """`ptxas crashed (SIGSEGV)`, where that is what happened. What nvcc or g++ blames comes before itself."""
+    """Describe a crash, such as `ptxas crashed (SIGSEGV)`; None without one.
+
+    A tool named in the log has precedence.
+    """
     if match := _CRASHED.search(log):
         if match["gcc"]:
             return f"{match['gcc']} crashed ({match['text']})"
@@ -188,7 +191,7 @@ def _first(pattern: re.Pattern[str], log: str) -> str | None:
 
 
 def _quote(log: str, pattern: re.Pattern[str]) -> list[str]:
-    """The first lines that match, shortened, each once; notes of a template trace are left out."""
+    """Return the first lines that match, shortened and without duplicates."""
     lines = dict.fromkeys(_short(line) for line in log.splitlines() if pattern.search(line))
     return list(lines)[:MAX_LINES]
 
@@ -204,6 +207,6 @@ def _available() -> str:
 
 
 def available_memory_gb() -> float | None:
-    """Main memory that a new process could have, in GB; None where the system does not say."""
+    """Return the main memory available to a new process in GB; None if unknown."""
     available = available_memory()
     return None if available is None else available / 1e9

@@ -1,10 +1,10 @@
-"""Runs the jobs of many builds at once, within the cores and the memory of the machine.
+"""Run the jobs of several builds in parallel, within the cores and the memory of the machine.
 
     with Pool(tools=…, display=…) as pool:
         for outcome in pool.map(build, programs):   # build calls pool.run(job)
             …
 
-Leaving the `with` by an exception, Ctrl-C included, ends every child process.
+If an exception, Ctrl-C included, leaves the `with`, all child processes are ended.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 __all__ = ["Cancelled", "Outcome", "Pool", "awaited", "default_memory"]
 
 MAX_PASSED = 8
-"""How many later jobs may start before one that waits for memory; then nothing does until it has started."""
+"""The most later jobs that may start before a job that waits for memory; after that, the job is next."""
 
-FINDING_OUT = 0.5
-"""Seconds that a cancelled pool waits for builds that are busy in Python, and cannot be interrupted."""
+THREAD_GRACE = 0.5
+"""The seconds that a cancelled pool waits for threads of builds, which cannot be interrupted."""
 
 RESERVE = 8
-"""One part in this many of the available memory is left alone, …"""
+"""The divisor of the available memory that gives the reserve left to other programs."""
 
 MAX_RESERVE = 2_000_000_000
-"""… but no more bytes than this."""
+"""The largest reserve in bytes."""
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -46,7 +46,7 @@ Value_co = TypeVar("Value_co", covariant=True)
 
 
 def default_memory() -> int:
-    """Bytes that jobs may take together: what is available now less a reserve; no bound if unknown."""
+    """Compute the bytes that jobs may use together: available memory less a reserve."""
     available = machine.available_memory()
     if available is None:
         return sys.maxsize
@@ -54,7 +54,7 @@ def default_memory() -> int:
 
 
 class Runner(Protocol):
-    """What runs one job, here or elsewhere; `jobs.run` is the usual one."""
+    """A function that runs one job, such as `jobs.run`."""
 
     def __call__(
         self,
@@ -68,13 +68,13 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Value_co]):
-    """What came of one item of `Pool.map`: a value or an error."""
+    """The outcome of an item of `Pool.map`: a value or an error."""
 
     value: Value_co | None = None
     error: BaseException | None = None
 
     def get(self) -> Value_co:
-        """The value; raises the error where there is one."""
+        """Return the value, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.value  # pyright: ignore[reportReturnType]  # None is a value here
@@ -82,7 +82,10 @@ class Outcome(Generic[Value_co]):
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """A job that waits or runs. `memory` is what it was given; `passed` counts those that went before it."""
+    """A waiting or running job.
+
+    `memory` is reserved for it; `passed` counts later jobs that started before it.
+    """
 
     job: Job
     tools: Mapping[str, str]
@@ -93,7 +96,7 @@ class _Task:
 
 
 def awaited(future: Future[Value]) -> Value:
-    """Like `future.result()`, but a signal gets through at once (see AWAKE)."""
+    """Return `future.result()`, waiting in short steps so that signals are handled soon (see AWAKE)."""
     while True:
         with contextlib.suppress(TimeoutError):  # perhaps the future's own error, which is raised below
             return future.result(AWAKE)
@@ -102,13 +105,13 @@ def awaited(future: Future[Value]) -> Value:
 
 
 class Pool:
-    """Runs jobs, as many at once as cores and memory allow.
+    """A pool that runs as many jobs in parallel as cores and memory allow.
 
-    `cores` and `memory_bytes` default to what this machine gives us (see `mucc.process.machine`). A job takes
-    one core and the measured peak of its kind, or the highest that this pool has seen of it. One that
-    is larger than the bound runs alone. Jobs start in the order of coming, but a job that waits for
-    memory lets up to MAX_PASSED later ones go first. `tools` gives the paths of placeholders,
-    `verbose` puts whole logs into diagnostics. All methods may be called from any thread.
+    `cores` and `memory_bytes` default to those of this machine (see `mucc.process.machine`). A job takes one
+    core and the peak memory of its kind, as measured in advance or by this pool. A job larger than the bound
+    runs alone. Jobs start in order of submission, except that up to MAX_PASSED later jobs may start before a
+    job that waits for memory. `tools` has the paths of placeholders; with `verbose`, diagnostics have whole
+    logs. Thread-safe.
     """
 
     def __init__(
@@ -132,7 +135,7 @@ class Pool:
         self._peaks: dict[Kind, int] = dict(PEAK_BYTES)
         self._queue: list[_Task] = []
         self._running: set[_Task] = set()
-        self._unresolved = 0  # those that run, and those whose future has no result yet
+        self._unresolved = 0  # running jobs, and jobs whose future has no result yet
         self._mappers: set[threading.Thread] = set()
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -142,18 +145,18 @@ class Pool:
     # Jobs
 
     def run(self, job: Job, *, tools: Mapping[str, str] | None = None, keep: str | None = None) -> Result:
-        """Run a job when its turn comes, and wait for it.
+        """Submit a job and wait for its result.
 
-        `tools` go before those of the pool. With `keep`, a directory, the files of the job stay there,
-        beside a log named after the stage. Raises DiagnosticError where the job fails (`jobs.run`,
-        `jobs.check`), and Cancelled where the pool ends before it.
+        `tools` override those of the pool. With `keep`, a directory, the files of the job stay there, with a
+        log named after the step. Raises DiagnosticError if the job fails (`jobs.run`, `jobs.check`), and
+        Cancelled if the pool is cancelled first.
         """
         return awaited(self.submit(job, tools=tools, keep=keep))
 
     def submit(
         self, job: Job, *, tools: Mapping[str, str] | None = None, keep: str | None = None
     ) -> Future[Result]:
-        """Like `run`, without waiting. Cancelling the future works until the job has started."""
+        """Submit a job, as `run`, without waiting. The future can be cancelled until the job starts."""
         task = _Task(job, {**self._tools, **tools} if tools else self._tools, keep, Future())
         self._tell(lambda d: d.queued(job))
         with self._changed:
@@ -166,7 +169,7 @@ class Pool:
         return task.future
 
     def cached(self, program: str, stage: str) -> None:
-        """Tell the display that a stage needs no job."""
+        """Report to the display that a step was found in the cache."""
         self._tell(lambda d: d.cached(program, stage))
 
     # Whole builds
@@ -174,12 +177,11 @@ class Pool:
     def map(
         self, build: Callable[[Item], Value], items: Iterable[Item], name: Callable[[Item], str] = str
     ) -> Iterator[Outcome[Value]]:
-        """Call `build` on every item, in threads; the outcomes in the order of the items.
+        """Call `build` on every item, in threads; yields outcomes in the order of the items.
 
-        The work begins at once; the iterator gives each outcome as soon as it and those before it are
-        there. What one item raises is its outcome, and the others go on. While `build` waits for jobs
-        it holds no core; there are somewhat more threads than cores, so that some compile while others
-        wait. `name` is what an item is called in the display.
+        The work begins at once. An exception is the outcome of its item and does not stop the others. There
+        are more threads than cores, so that some builds compile in Python while others wait for jobs. `name`
+        returns the name of an item in the display.
         """
         entries: list[tuple[Item, Future[Outcome[Value]]]] = [(item, Future()) for item in items]
         futures = [future for _, future in entries]
@@ -218,13 +220,13 @@ class Pool:
             return Outcome(error=Cancelled("the pool has ended"))
         try:
             return Outcome(build(item))
-        except BaseException as error:  # a thread has nobody above it to raise to
+        except BaseException as error:  # exceptions cannot leave a thread
             return Outcome(error=error)
 
     # Scheduling
 
     def _dispatch(self) -> None:
-        """Start every job that may start now."""
+        """Start all jobs that fit now."""
         with self._changed:
             ready, given_up = self._choose()
         for task in ready:
@@ -238,7 +240,7 @@ class Pool:
             self._tell(lambda d, job=task.job: d.dropped(job))
 
     def _choose(self) -> tuple[list[_Task], list[_Task]]:
-        """Take from the queue what fits, oldest first, and what was given up meanwhile."""
+        """Take from the queue the jobs that fit, oldest first, and those that were cancelled."""
         chosen: list[_Task] = []
         given_up: list[_Task] = []
         blocked: list[_Task] = []
@@ -289,7 +291,7 @@ class Pool:
             self._running.discard(task)
             if result is not None:
                 self._peaks[job.kind] = max(self._peaks[job.kind], result.peak_bytes)
-        # The next jobs start before whoever waits for this one: it may have much to do first.
+        # Start the next jobs before resolving this one, because its waiter may have much to do.
         self._dispatch()
         self._resolve(task, result, error)
 
@@ -303,7 +305,7 @@ class Pool:
             self._changed.notify_all()
 
     def _tell(self, event: Callable[[Display], None]) -> None:
-        """Report to the display; one that fails is dropped, for the builds matter more."""
+        """Report an event to the display; a display that raises is dropped."""
         if (display := self._display) is not None:
             try:
                 event(display)
@@ -315,9 +317,9 @@ class Pool:
     # The end
 
     def cancel(self) -> None:
-        """End everything: jobs that wait or run raise Cancelled, and their processes are killed.
+        """Cancel all jobs, which raise Cancelled, and kill their processes.
 
-        Returns when they are gone, or after GRACE seconds.
+        Returns when the processes have ended, or after GRACE seconds.
         """
         with self._changed:
             self._stop.set()
@@ -329,10 +331,10 @@ class Pool:
         self._tell(lambda d: d.closed())
         with self._changed:
             self._changed.wait_for(lambda: not self._unresolved, GRACE)
-            self._changed.wait_for(lambda: not self._mappers, FINDING_OUT)
+            self._changed.wait_for(lambda: not self._mappers, THREAD_GRACE)
 
     def close(self) -> None:
-        """Wait for everything that was given to the pool, and take no more."""
+        """Wait for all submitted jobs, and accept no more."""
         with self._changed:
             while self._mappers:
                 self._changed.wait(AWAKE)

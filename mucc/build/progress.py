@@ -1,4 +1,4 @@
-"""Shows how a pool of builds is getting on: live on a terminal, as lines in a log, or not at all.
+"""Progress displays for a pool of builds: live on a terminal, as lines in a log, or none.
 
 with Pool(display=display(sys.stderr, json=…, verbose=…)) as pool: …
 """
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from rich.spinner import Spinner
 
 PATIENCE = 0.5
-"""Seconds that something runs before a live display appears. Importing rich takes a tenth of one."""
+"""The seconds that a job runs before a live display appears; importing rich takes a tenth of a second."""
 
 MAX_ROWS = 12
-"""Running jobs that a live display lists."""
+"""The most running jobs that a live display lists."""
 
 
 class Display(Protocol):
-    """What a pool tells of its jobs, from any thread; those of one job come in order."""
+    """Receiver of a pool's events, from any thread; events of one job are in order."""
 
     def opened(self, cores: int, memory_bytes: int) -> None:
         """A pool has these bounds."""
         ...
 
     def expected(self, programs: int) -> None:
-        """So many more programs are to be built."""
+        """The number of programs to build grows by `programs`."""
         ...
 
     def queued(self, job: Job) -> None:
@@ -44,19 +44,19 @@ class Display(Protocol):
         ...
 
     def started(self, job: Job, memory_bytes: int) -> None:
-        """A job runs, and that much memory is set aside for it."""
+        """A job was started, with `memory_bytes` reserved for it."""
         ...
 
     def finished(self, job: Job, result: Result) -> None:
-        """A job ended well."""
+        """A job succeeded."""
         ...
 
     def failed(self, job: Job, reason: str) -> None:
-        """A job that ran ended otherwise."""
+        """A running job failed or was cancelled."""
         ...
 
     def dropped(self, job: Job) -> None:
-        """A job that waited will not run."""
+        """A waiting job was cancelled."""
         ...
 
     def cached(self, program: str, stage: str) -> None:
@@ -64,20 +64,20 @@ class Display(Protocol):
         ...
 
     def done(self, program: str) -> None:
-        """A program is built, or has failed."""
+        """The build of a program has succeeded or failed."""
         ...
 
     def closed(self) -> None:
-        """The pool has ended: leave the terminal as it was. May be called again."""
+        """The pool was closed: restore the terminal. May be called several times."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:
-        """While this is entered nothing is drawn, so that others may write to the stream."""
+        """Suspend drawing, so that other code may write to the stream."""
         ...
 
 
 def display(stream: TextIO, *, json: bool = False, verbose: bool = False) -> Display:
-    """The display that suits a stream: none for JSON; live on a terminal; lines with `verbose`."""
+    """Choose the display for a stream: none for JSON, live on a terminal, lines with `verbose`."""
     if json:
         return Quiet()
     if is_terminal(stream):
@@ -86,7 +86,7 @@ def display(stream: TextIO, *, json: bool = False, verbose: bool = False) -> Dis
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that can be drawn on."""
+    """Whether a stream is a terminal with cursor control."""
     import os
 
     try:
@@ -96,7 +96,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 class Quiet:
-    """Shows nothing."""
+    """A display that shows nothing."""
 
     def opened(self, cores: int, memory_bytes: int) -> None:
         pass
@@ -134,7 +134,7 @@ class Quiet:
 
 
 class Lines(Quiet):
-    """A line for each job that starts or ends."""
+    """A display that prints a line for each job that starts or ends."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -153,31 +153,31 @@ class Lines(Quiet):
         self.write(cached_line(program, stage))
 
     def write(self, line: str) -> None:
-        """One line; a stream that cannot be written is no reason to end a build."""
+        """Write a line, ignoring errors of the stream."""
         with self._lock, contextlib.suppress(OSError, ValueError):
             self._stream.write(f"mucc: {line}\n")
             self._stream.flush()
 
 
 def finished_line(job: Job, result: Result) -> str:
-    """`gelu.mcu: link: 0.1 s, 35 MB`."""
+    """Print a finished job, such as `gelu.mcu: link: 0.1 s, 35 MB`."""
     memory = f", {result.peak_bytes / 1e6:.0f} MB" if result.peak_bytes else ""
     return f"{job.place}: {result.seconds:.1f} s{memory}"
 
 
 def failed_line(job: Job) -> str:
-    """`gelu.mcu: link: failed`; the diagnostic says why."""
+    """Print a failed job, such as `gelu.mcu: link: failed`."""
     return f"{job.place}: failed"
 
 
 def cached_line(program: str, stage: str) -> str:
-    """`gelu.mcu: link: found in the cache`."""
+    """Print a cached step, such as `gelu.mcu: link: found in the cache`."""
     return f"{program}: {stage}: found in the cache"
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that runs: since when, on the clock of time.monotonic, and with how much memory."""
+    """A running job: its start by `time.monotonic`, and its reserved memory."""
 
     job: Job
     since: float
@@ -185,10 +185,10 @@ class Running:
 
 
 class Live(Quiet):
-    """A bar for the programs and a row for each running job, drawn anew several times a second.
+    """A live display: a progress bar of programs, and a row for each running job.
 
-    It appears when a job has been running for PATIENCE seconds, and leaves nothing behind. With
-    `verbose` a line for each job that ends stays above it.
+    It appears when a job has run for PATIENCE seconds, and is erased at the end. With `verbose`, a line for
+    each finished job stays above it.
     """
 
     def __init__(self, stream: TextIO, *, verbose: bool = False):
@@ -213,19 +213,19 @@ class Live(Quiet):
 
     def expected(self, programs: int) -> None:
         with self._lock:
-            self._leave_or_begin()
+            self._reset_if_idle()
             self._programs += programs
 
     def queued(self, job: Job) -> None:
         with self._lock:
-            self._leave_or_begin()
+            self._reset_if_idle()
             self._waiting += 1
 
     def started(self, job: Job, memory_bytes: int) -> None:
         with self._lock:
             self._waiting -= 1
             self._running.append(Running(job, time.monotonic(), memory_bytes))
-            self._arm(PATIENCE)
+            self._show_after(PATIENCE)
 
     def finished(self, job: Job, result: Result) -> None:
         self._ended(job)
@@ -238,7 +238,7 @@ class Live(Quiet):
     def dropped(self, job: Job) -> None:
         with self._lock:
             self._waiting -= 1
-            self._leave_or_begin()
+            self._reset_if_idle()
 
     def cached(self, program: str, stage: str) -> None:
         self._say(cached_line(program, stage))
@@ -246,7 +246,7 @@ class Live(Quiet):
     def done(self, program: str) -> None:
         with self._lock:
             self._programs_done += 1
-            self._leave_or_begin()
+            self._reset_if_idle()
 
     def closed(self) -> None:
         with self._lock:
@@ -268,18 +268,18 @@ class Live(Quiet):
             with self._lock:
                 self._pauses -= 1
                 if self._running:
-                    self._arm(0)
+                    self._show_after(0)
 
     def _ended(self, job: Job) -> None:
         with self._lock:
-            # The oldest only: the same job may run twice at once.
-            found = next((running for running in self._running if running.job is job), None)
-            if found is not None:
-                self._running.remove(found)
-            self._leave_or_begin()
+            # The oldest only: the same job may run twice at the same time.
+            oldest = next((running for running in self._running if running.job is job), None)
+            if oldest is not None:
+                self._running.remove(oldest)
+            self._reset_if_idle()
 
-    def _leave_or_begin(self) -> None:
-        """Where there is nothing to do, count from nought, and show nothing: a pool may live long."""
+    def _reset_if_idle(self) -> None:
+        """If the pool is idle, reset the counters and hide the display."""
         if self._running or self._waiting or self._programs_done < self._programs:
             return
         self._programs = self._programs_done = 0
@@ -291,15 +291,15 @@ class Live(Quiet):
             with self.paused():
                 self._lines.write(line)
 
-    def _arm(self, seconds: float) -> None:
-        """See in a while whether the display is worth showing."""
+    def _show_after(self, seconds: float) -> None:
+        """Start a timer that shows the display if jobs are still running then."""
         if self._timer is None and self._live is None and not self._closed:
             self._timer = threading.Timer(seconds, self._due)
             self._timer.daemon = True
             self._timer.start()
 
     def _due(self) -> None:
-        # Not under the lock, where the pool would wait for it.
+        # Outside the lock, so that the pool does not wait for the import.
         import rich.live  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
         with self._lock:
@@ -308,7 +308,7 @@ class Live(Quiet):
                 return
             age = time.monotonic() - self._running[0].since
             if age < PATIENCE:
-                self._arm(PATIENCE - age)
+                self._show_after(PATIENCE - age)
             else:
                 self._show()
 
@@ -335,7 +335,7 @@ class Live(Quiet):
                 live.stop()
 
     def render(self) -> RenderableType:
-        """What is drawn now."""
+        """Render the display at this moment."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.spinner import Spinner
@@ -343,7 +343,7 @@ class Live(Quiet):
         from rich.text import Text
 
         now = time.monotonic()
-        # Without the lock: rich has locks of its own around this, and `_hide` takes both the other way round.
+        # Without the lock: rich holds its own lock here, and `_hide` acquires both in the opposite order.
         running = list(self._running)
         waiting, programs, done = self._waiting, self._programs, self._programs_done
         used = sum(r.memory_bytes for r in running)
@@ -372,6 +372,6 @@ class Live(Quiet):
 
 
 def clock(seconds: float) -> str:
-    """`7 s`, or `1:07` from a minute on."""
+    """Print a duration: `7 s`, or `1:07` from a minute on."""
     whole = int(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02}"

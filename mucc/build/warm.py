@@ -1,6 +1,6 @@
-"""Compiles ahead of time what most kernels share: skeletons of the default schedules, and the support code.
+"""Fill the cache with the parts that most kernels share: skeletons of default schedules, and support code.
 
-After that a build of such a kernel takes half a second instead of most of a minute.
+A build of such a kernel then takes half a second instead of most of a minute.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from mucc.cli.reporting import Reporter
 
 OPERANDS = {"x @ w": "w: {t}[K, N]", "x @ w.T": "w: {t}[N, K]"}
-"""Products, and how their second operand is declared."""
+"""Products, with the declaration of the second operand."""
 
 EPILOGUES = {"{p}": "", "relu({p})": "", "relu({p} + b)": ", b: {t}[N]"}
-"""What follows a product most often: nothing, pointwise work, a bias with pointwise work; and the declaration
-of what it reads. Which function it is does not matter: it is no part of a skeleton."""
+"""The most frequent epilogues, with the declarations of what they read: none, pointwise, bias and pointwise.
+
+The function does not matter, because it is not part of the skeleton."""
 
 DTYPES = {"bf16": ("bf16", "f32"), "f16": ("f16", "f32"), "f32": ("f32",)}
-"""Dtypes of operands, each with those of the result."""
+"""Dtypes of operands, with the dtypes of results for each."""
 
 
 def programs() -> Iterator[tuple[str, str]]:
-    """Names and texts of programs whose skeletons, taken together, are what is worth having."""
+    """Yield names and texts of programs that together have the most frequent skeletons."""
     for (t, results), (name, (p, w)), (i, (epilogue, extra)) in product(
         DTYPES.items(), zip(("nn", "nt"), OPERANDS.items(), strict=True), enumerate(EPILOGUES.items())
     ):
@@ -42,9 +43,9 @@ def programs() -> Iterator[tuple[str, str]]:
 
 
 def warm(target: str, jobs: int | None, reporter: Reporter) -> None:
-    """Fill the cache for a target, with at most so many jobs at a time (none: as the machine allows).
+    """Fill the cache for a target, with at most `jobs` parallel jobs (None: as the machine allows).
 
-    What cannot be built is reported, and does not keep the rest.
+    Programs that cannot be built are reported, and do not stop the others.
     """
     from mucc.build.artefact import Request, build
     from mucc.build.pool import Pool

@@ -1,12 +1,12 @@
-"""The cache of what was compiled, found by content.
+"""The content-addressed cache of builds.
 
-It has levels, see `LEVELS`, so that a repeated command costs a few file operations and a changed program
-pays only for what changed. An entry is one file: a line with the checksum of what follows, a line of JSON
-or an empty one, then the bytes. It is put in place by a rename, so a reader sees a whole entry or none;
-a damaged one is dropped and made again. What has to lie on disk to be used is a folder instead, see
-`folders`. Nobody who only reads ever waits.
+It has several levels (`LEVELS`), so that a repeated command costs a few file operations, and a changed
+program rebuilds only what changed. An entry is one file: a line with the checksum of the rest, a line of JSON
+or an empty line, then the bytes. It is renamed into place, so a reader sees a whole entry or none; damaged
+entries are dropped and built again. Entries that are used as files on disk are folders instead (`folders`).
+Readers never wait.
 
-A build that is answered from here loads this module and `keys`; `upkeep` and `locks` are for storing.
+A cache hit loads this module and `keys` only; `upkeep` and `locks` are loaded for storing.
 """
 
 from __future__ import annotations
@@ -40,35 +40,35 @@ __all__ = [
 ]
 
 DEFAULT_BOUND = 4 << 30
-"""The bytes that a cache may hold where MUCC_CACHE_SIZE does not say."""
+"""The default bound of a cache in bytes, without MUCC_CACHE_SIZE."""
 
 MAKERS = 8
-"""Of how many toolchains an entry of `makers` tells."""
+"""The most toolchains that an entry of `makers` lists."""
 
 
 def default_directory() -> str:
-    """MUCC_CACHE_DIR, or `mucc` in the user's cache directory."""
+    """Return MUCC_CACHE_DIR, or `mucc` in the user's cache directory."""
     if explicit := os.environ.get("MUCC_CACHE_DIR"):
         return os.path.abspath(explicit)
     return cache_folder()
 
 
 def shared_directories() -> tuple[str, ...]:
-    """The directories of MUCC_CACHE_SHARED: caches that are read and never written."""
+    """Return the directories of MUCC_CACHE_SHARED, caches that are only read."""
     names = os.environ.get("MUCC_CACHE_SHARED", "").split(os.pathsep)
     return tuple(os.path.abspath(name) for name in names if name)
 
 
 class Cache:
-    """A cache in a directory, which is made when something is first stored.
+    """A cache in a directory, which is created when the first entry is stored.
 
-    `bound` is in bytes, MUCC_CACHE_SIZE by default. `shared` are directories in which is looked after the
-    own one. No method but `stats`, `clear` and `verify` raises for a cache that cannot be used; `problems`
-    says what went wrong, once each. Threads may share a Cache.
+    `bound` is in bytes, by default MUCC_CACHE_SIZE. `shared` are directories to read after `directory`. If
+    the cache cannot be used, only `stats`, `clear` and `verify` raise; other methods add a diagnostic to
+    `problems`, once for each cause. Thread-safe.
     """
 
     patience = 900.0
-    """The seconds to wait for another process that makes the same, before making it here too."""
+    """The seconds to wait for another process that builds the same entry, before building it here too."""
 
     def __init__(
         self, directory: str | None = None, *, bound: int | None = None, shared: tuple[str, ...] | None = None
@@ -80,7 +80,7 @@ class Cache:
 
     @cached_property
     def bound(self) -> int:
-        """The bytes that the cache may hold."""
+        """The most bytes that the cache may take."""
         text = os.environ.get("MUCC_CACHE_SIZE")
         if self._bound is not None:
             return self._bound
@@ -96,13 +96,13 @@ class Cache:
     # Entries
 
     def find(self, level: str, key: str) -> Entry | None:
-        """The entry of this key, or None."""
+        """Return the entry of a key, or None."""
         if (entry := self._look(level, key)) is not None:
             count(self.directory, level, "hits")
         return entry
 
     def store(self, level: str, key: str, entry: Entry) -> None:
-        """Keep an entry. One that is larger than the bound is not kept."""
+        """Store an entry, unless it is larger than the bound."""
         path, data = entry_path(self.directory, level, key), pack(level, key, entry)
         if len(data) > self.bound:
             message = f"an entry of {len(data)} bytes is larger than the cache may be, so it is not kept"
@@ -124,10 +124,10 @@ class Cache:
         fresh: bool = False,
         waiting: Callable[[], None] | None = None,
     ) -> Entry:
-        """The entry of this key, made by `make` where there is none yet, or always if `fresh`.
+        """Return the entry of a key; built by `make` if there is none, or always if `fresh`.
 
-        Of several processes that want the same key, one makes it and the others wait for it (`waiting` is
-        called first when there is a wait). `make` may build entries of other levels.
+        Of several processes that need the same key, one builds it and the others wait (`waiting` is called
+        before a wait). `make` may build entries of other levels.
         """
         if not fresh and (entry := self.find(level, key)) is not None:
             return entry
@@ -139,7 +139,7 @@ class Cache:
             return entry
 
     def find_request(self, key: str) -> Entry | None:
-        """What an equal request got before: its artefact, with the warnings of both."""
+        """Return the artefact of an equal earlier request, with the warnings of both; or None."""
         if (request := self._look("requests", key)) is None:
             return None
         if (artefact := self._look("artefacts", request.data.decode())) is None:
@@ -149,13 +149,13 @@ class Cache:
         return artefact._replace(warnings=request.warnings + artefact.warnings)
 
     def store_request(self, key: str, artefact: str, warnings: tuple[Diagnostic, ...]) -> None:
-        """Remember which artefact answers a request, and the frontend's warnings about its text."""
+        """Store the key of a request's artefact, and the frontend's warnings."""
         self.store("requests", key, Entry(artefact.encode(), warnings))
 
     def find_made(self, key: str, present: Sequence[str | None]) -> Entry | None:
-        """The artefact that the latest of the toolchains in `makers` made which may be the one at hand.
+        """Return the latest artefact built by a toolchain that matches the present tools; or None.
 
-        `present` are the versions of its tools, None for a missing one, which may have been any.
+        `present` are the versions of the tools, None for a missing tool, which matches any version.
         """
         for versions, artefact in self._makers(key):
             fits = zip(versions, present, strict=True)
@@ -166,7 +166,7 @@ class Cache:
         return None
 
     def add_maker(self, key: str, versions: Sequence[str], artefact: str) -> None:
-        """Note that the toolchain of these versions made an artefact, and is the latest that was asked to."""
+        """Store that the toolchain of these versions built an artefact, as the latest of `makers`."""
         known = self._makers(key)
         latest = (tuple(versions), artefact)
         if known[:1] != [latest]:
@@ -176,7 +176,7 @@ class Cache:
             self.store("makers", key, Entry(json.dumps(makers).encode()))
 
     def _makers(self, key: str) -> list[tuple[tuple[str, ...], str]]:
-        """The versions of toolchains and the keys of what they made, the latest first."""
+        """Return the versions of toolchains and the keys of their artefacts, the latest first."""
         if (entry := self._look("makers", key)) is None:
             return []
         import json
@@ -186,7 +186,7 @@ class Cache:
     # Files that are used in place
 
     def find_file(self, level: str, key: str, name: str) -> str | None:
-        """The path of a file that `build_file` made, or None."""
+        """Return the path of a file that `build_file` built; or None."""
         from mucc.build.cache import folders
 
         for directory in (self.directory, *self.shared):
@@ -219,11 +219,11 @@ class Cache:
         fresh: bool = False,
         waiting: Callable[[], None] | None = None,
     ) -> str | None:
-        """The path of the file `name` of this key; None where the cache cannot hold it.
+        """Return the path of the file `name` of a key; None if the cache cannot store it.
 
-        `make` is called where there is none yet, or always if `fresh`, with a path that ends in `name`, in a
-        folder of its own: it writes the file there, and may write others beside it, but no folders. The file
-        may be evicted at any time: whoever uses it must be able to go on without.
+        If there is none, or always if `fresh`, `make` is called with a path that ends in `name` in a new
+        folder; it writes the file, and possibly others in the same folder, but no subfolders. The file may be
+        evicted at any time, so callers must handle its absence.
         """
         from mucc.build.cache import folders, upkeep
 
@@ -254,21 +254,21 @@ class Cache:
     # The whole
 
     def stats(self) -> Stats:
-        """How much is stored, and how often it was of use. Raises OSError."""
+        """Return sizes and hit counts. Raises OSError."""
         from mucc.build.cache import upkeep
 
         self._check_folder()
         return upkeep.stats(self.directory, self.bound)
 
     def clear(self) -> Stats:
-        """Remove everything that is stored, and return what was there. Raises OSError."""
+        """Remove all entries, and return the statistics before. Raises OSError."""
         from mucc.build.cache import upkeep
 
         self._check_folder()
         return upkeep.clear(self.directory, self.bound)
 
     def verify(self) -> Report:
-        """Check every entry, and drop the damaged ones. Raises OSError."""
+        """Check all entries, and remove damaged ones. Raises OSError."""
         from mucc.build.cache import upkeep
 
         self._check_folder()
@@ -277,12 +277,12 @@ class Cache:
     # What is shared by the above
 
     def _check_folder(self) -> None:
-        """Raise OSError where there can be no directory; a cache that is not there is empty."""
+        """Raise OSError if the directory cannot be opened; a missing directory is an empty cache."""
         with contextlib.suppress(FileNotFoundError):
             os.close(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def _look(self, level: str, key: str) -> Entry | None:
-        """The entry in the own directory, else in a shared one."""
+        """Return an entry of this directory, or else of a shared one, without counting a hit."""
         for directory in (self.directory, *self.shared):
             path = entry_path(directory, level, key)
             own = directory == self.directory
@@ -320,7 +320,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _lock(self, level: str, key: str, waiting: Callable[[], None] | None) -> Generator[None]:
-        """Keep other processes from making the same thing, as well as can be."""
+        """Hold the lock of a key if possible, so that no other process builds the same entry."""
         from mucc.build.cache import locks
 
         for directory in self.shared:
@@ -375,6 +375,6 @@ class Cache:
 
 
 def _touch(descriptor: int) -> None:
-    """Note that an entry was of use; a cache that cannot be written does without."""
+    """Set the time of an entry's last use, if the cache can be written."""
     with contextlib.suppress(OSError):
         os.utime(descriptor)

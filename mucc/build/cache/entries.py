@@ -1,4 +1,4 @@
-"""The files of a cache: entries with their checksums, and counters."""
+"""The file format of cache entries, with checksums, and counters of hits and misses."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ LEVELS = {
     "objects": "small host objects: glue, support run time",
     "headers": "precompiled headers, used in place",
 }
-"""The levels, each a folder of this name in the cache, and what they hold."""
+"""The levels by name, each a folder in the cache, with descriptions."""
 
 SUFFIX = ".mucc"
-"""Of every file that is ours, so that a directory with other files can hold a cache."""
+"""The suffix of all files of a cache, so that its directory may have other files."""
 
 _MAGIC = FORMAT.encode() + b" "
 _HEADER = len(_MAGIC) + 64
 
 
 class Entry(NamedTuple):
-    """An entry: the bytes, the warnings of what made them, and further values that JSON can hold."""
+    """An entry: the bytes, the warnings of their build, and further JSON values."""
 
     data: bytes
     warnings: tuple[Diagnostic, ...] = ()
@@ -39,14 +39,14 @@ class Entry(NamedTuple):
 
 
 def entry_path(directory: str, level: str, key: str) -> str:
-    """Where an entry lies. Raises ValueError for a level or a key that cannot be."""
+    """Return the path of an entry. Raises ValueError for an unknown level or a malformed key."""
     if level not in LEVELS or len(key) != 64:
         raise ValueError(f"no level or no key: {level} {key}")
     return os.path.join(directory, level, key[:2], key[2:] + SUFFIX)
 
 
 def pack(level: str, key: str, entry: Entry) -> bytes:
-    """The bytes of an entry's file."""
+    """Serialise an entry to the bytes of its file."""
     line = b""
     if entry.warnings or entry.fields:
         import json
@@ -60,7 +60,7 @@ def pack(level: str, key: str, entry: Entry) -> bytes:
 
 
 def unpack(level: str, key: str, data: bytes) -> Entry | None:
-    """The entry that is in a file; None where it is damaged, or is not the entry of this key."""
+    """Parse an entry's file; None if it is damaged or the entry of another key."""
     body = memoryview(data)[_HEADER + 1 :]
     if data[: _HEADER + 1] != _MAGIC + _checksum(level, key, body) + b"\n":
         return None
@@ -76,20 +76,20 @@ def unpack(level: str, key: str, data: bytes) -> Entry | None:
 
 
 def _checksum(level: str, key: str, body: bytes | memoryview) -> bytes:
-    """Covers the key too: a file under the name of another is no entry."""
+    """Compute a checksum of key and body; with the key, a misplaced file is not taken for an entry."""
     state = hashlib.blake2b(f"{level}/{key}\n".encode(), digest_size=32)
     state.update(body)
     return state.hexdigest().encode()
 
 
 def count(directory: str, level: str, what: str) -> None:
-    """Count by appending a byte: safe with several processes, and no file is ever rewritten."""
+    """Increment a counter by appending a byte to its file, which is safe with several processes."""
     with contextlib.suppress(OSError), open(_counter(directory, level, what), "ab", buffering=0) as file:
         file.write(b".")
 
 
 def counted(directory: str, level: str, what: str) -> int:
-    """What `count` came to since the cache was cleared."""
+    """Return the value of a counter since the cache was cleared."""
     try:
         return os.path.getsize(_counter(directory, level, what))
     except OSError:

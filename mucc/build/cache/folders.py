@@ -1,7 +1,7 @@
-"""Entries that are used in place: a folder with files, and a checksum of them beside.
+"""Cache entries that are folders of files used in place, with a checksum file.
 
-A folder is filled under a temporary name and put in its place by a rename; it leaves by a rename too, so
-nobody finds half of one. It may leave, though, between being found and being used.
+A folder is filled under a temporary name and renamed into place; it is removed by a rename too, so that
+readers never find a partial folder. It may still be removed between a lookup and its use.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from mucc.files.atomic import temporary_name
 from mucc.files.digest import FORMAT
 
 CHECKSUM = "checksum.mucc"
-"""The file that holds the checksum of the others; its time is that of the last use."""
+"""The file with the checksum of the others; its modification time is that of the last use."""
 
 CHUNK = 1 << 20
 
 Stamp = tuple[tuple[str, int, int, int], ...]
-"""What can be seen of files without reading them: names, inodes, sizes, times."""
+"""Names, inodes, sizes and times of the files in a folder."""
 
 _verified: dict[str, Stamp] = {}
-"""The folders that this process has read and found whole; hundreds of megabytes are read only once."""
+"""Folders that this process has verified, so that hundreds of megabytes are read only once."""
 
 
 class Damaged(Exception):
-    """A folder is not what was stored."""
+    """The checksum of a folder is wrong."""
 
 
 class NewFolder:
-    """A folder that is being filled, at `temporary`. Raises OSError where it cannot be made."""
+    """A new folder to fill at `temporary`. Raises OSError if it cannot be created."""
 
     def __init__(self, path: str):
         self.path = path
@@ -41,14 +41,14 @@ class NewFolder:
         self.temporary = self._lock.path
 
     def close(self, level: str, key: str) -> int:
-        """Write the checksum; the size of all files in bytes. Raises OSError."""
+        """Write the checksum, and return the size of all files in bytes. Raises OSError."""
         line = f"{FORMAT} {_checksum(self._lock.descriptor, level, key)}\n"
         with open(os.path.join(self.temporary, CHECKSUM), "w", encoding="ascii") as file:
             file.write(line)
         return sum(size for _, _, size, _ in _stamp(self._lock.descriptor)) + len(line)
 
     def place(self) -> None:
-        """Put the folder at its path, in the place of another one if need be. Raises OSError."""
+        """Rename the folder to its path, replacing another one. Raises OSError."""
         for _ in range(locks.ATTEMPTS):
             try:
                 os.rename(self.temporary, self.path)
@@ -62,16 +62,16 @@ class NewFolder:
         raise OSError(f"'{self.path}' is made over and over")
 
     def leave(self) -> None:
-        """Let go of the folder, and remove what was not put in its place."""
+        """Release the folder, and remove it if it was not placed."""
         remove(self.temporary)
         unfinished.settled(self.temporary)
         os.close(self._lock.descriptor)
 
 
 def verify(path: str, level: str, key: str, *, again: bool = False) -> int | None:
-    """Check the folder of an entry, once in this process or `again`; the descriptor of its checksum file.
+    """Verify the folder of an entry, once per process or `again`; returns its open checksum file.
 
-    None where there is none. Raises Damaged, and OSError where it cannot be read.
+    Returns None if there is no folder. Raises Damaged, and OSError if the folder cannot be read.
     """
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -98,7 +98,7 @@ def verify(path: str, level: str, key: str, *, again: bool = False) -> int | Non
 
 
 def discard(path: str) -> None:
-    """Take a folder away in one step."""
+    """Remove a folder atomically, by a rename."""
     trash = temporary_name(path)
     try:
         unfinished.create(trash, lambda: os.rename(path, trash) or trash)
@@ -110,12 +110,12 @@ def discard(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a folder that nobody looks for any more, as far as it can be removed."""
+    """Remove a folder as far as possible, ignoring errors."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def size_and_time(path: str) -> tuple[int, int]:
-    """The bytes in a folder, and when it was last used in ns. Raises OSError."""
+    """Return the size of a folder in bytes, and the time of its last use in ns. Raises OSError."""
     size, used = 0, os.stat(path).st_mtime_ns
     with os.scandir(path) as files:
         for file in files:
@@ -137,7 +137,7 @@ def _stamp(folder: int) -> Stamp:
 
 
 def _checksum(folder: int, level: str, key: str) -> str:
-    """The checksum of the files in an open folder, none of which may be a folder. Raises OSError."""
+    """Compute the checksum of the files in an open folder without subfolders. Raises OSError."""
     state = hashlib.blake2b(f"{level}/{key}\n".encode(), digest_size=32)
     for name in _names(folder):
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)

@@ -1,7 +1,7 @@
-"""The keys of the cache: hashes of all that decides what an entry holds.
+"""Cache keys: hashes of all inputs of an entry.
 
-The key of a request holds fingerprints, which are file sizes and times, for speed. Every other key
-holds contents and versions and no path or time, so that a cache directory can be copied to another
+For speed, the key of a request is made from fingerprints, which are file sizes and times. All other keys are
+made from contents and versions, without paths and times, so that a cache directory can be copied to another
 machine.
 """
 
@@ -16,21 +16,21 @@ from mucc.version import __version__
 
 
 def content_key(level: str, *parts: Part) -> str:
-    """The key of an entry of `level` that is decided by `parts` and by this version of mucc.
+    """Compute the key of an entry of `level` from its inputs `parts` and the version of mucc.
 
-    The parts must hold everything that shapes the bytes: texts, flags, versions of the tools. They
-    must not hold paths or times, or the entry is not found on another machine.
+    `parts` must have everything that determines the bytes: texts, flags, versions of tools. They must not
+    have paths or times, or other machines cannot find the entry.
     """
     return digest(level, __version__, *parts)
 
 
 def request_key(source: bytes, flags: tuple[str, ...], toolchain: tuple[str, ...]) -> str:
-    """The key of a request. `toolchain` is `Toolchain.fingerprint()`."""
+    """Compute the key of a request. `toolchain` is `Toolchain.fingerprint()`."""
     return content_key("requests", package_fingerprint(), flags, toolchain, source)
 
 
 def package_fingerprint() -> str:
-    """Changes when a file of the installed mucc does; made from names, sizes and times."""
+    """Compute a fingerprint of the installed mucc from names, sizes and times of its files."""
     return digest(*(f"{path} {size} {time}" for path, size, time in sorted(files_below(PACKAGE))))
 
 
@@ -41,21 +41,21 @@ _PROVENANCE = re.compile(r'"(?:(?:source|source_hash)": *"[^"]*"|typical": *\{[^
 def artefact_key(
     ir: str, code: str, flags: tuple[str, ...], versions: tuple[str, ...], headers: Sequence[str]
 ) -> str:
-    """The key of an artefact.
+    """Compute the key of an artefact.
 
     `ir` is the canonical IR, `code` the emitted C++, `headers` the folders of mucc's own headers. Comment
-    lines of the code and the file name in its manifest do not count: an artefact's manifest names
-    the text and the typical sizes that it was first made from.
+    lines of the code, and file name and typical dims in the manifest, are ignored: the manifest of a cached
+    artefact has those of its first build.
     """
     return content_key("artefacts", *_built(ir, code, flags, headers), versions)
 
 
 def makers_key(ir: str, code: str, flags: tuple[str, ...], headers: Sequence[str]) -> str:
-    """The key of what is known of the toolchains that made an artefact; arguments as `artefact_key`'s."""
+    """Compute the key of the list of toolchains that built an artefact; arguments as for `artefact_key`."""
     return content_key("makers", *_built(ir, code, flags, headers))
 
 
 def _built(ir: str, code: str, flags: tuple[str, ...], headers: Sequence[str]) -> tuple[Part, ...]:
-    """All that decides an artefact but the toolchain."""
+    """Return the inputs of an artefact besides the toolchain."""
     ir, code = (_PROVENANCE.sub("", text) for text in (ir, _COMMENT.sub("", code)))
     return ir, code, flags, tree_contents(*headers)

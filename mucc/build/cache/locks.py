@@ -1,14 +1,14 @@
-"""Locks between processes: a file that is locked while something of its name is being made.
+"""Locks between processes: lock files that are held while an entry is built.
 
-flock(2) locks belong to an open file, so the system lets go of them when a process ends, however it
-ends. A lock file is removed by whoever holds its lock, so that their number stays small; whoever
-gets a lock looks whether the file is still in its place, and starts again where it is not.
+flock(2) locks belong to an open file, so the system releases them when a process ends for any reason. The
+holder of a lock removes its file, so that their number stays small; a process that acquires a lock checks
+that the file is still in place, and tries again if not.
 
-Temporary files and folders are locked in the same way by those that write them. One whose lock can
-be had was left behind by a process that was killed.
+Temporary files and folders are locked in the same way while they are written. One that can be locked was
+abandoned by a killed process.
 
-Some network file systems have no such locks. Everybody gets every lock there: two processes may then make
-the same thing, and the renames keep entries right.
+Some network file systems have no such locks. Every attempt to lock succeeds there: two processes may then
+build the same entry, which is safe because entries are renamed into place.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ POLL = 0.02
 """The seconds between two attempts to get a lock that another process holds."""
 
 ATTEMPTS = 100
-"""How often a file or folder is made anew that others remove at once; more than this is not a race."""
+"""The most attempts to create a file or folder that other processes keep removing."""
 
 
 class Lock(NamedTuple):
-    """A lock that is held: the file and its descriptor."""
+    """A held lock: the path of the file and its descriptor."""
 
     path: str
     descriptor: int
 
 
 def take(path: str) -> Lock | None:
-    """Lock the file at `path`, which is made with its directory; None where another holds the lock.
+    """Lock the file at `path`, which is created with its directory; None if another process holds the lock.
 
-    Raises OSError where the file cannot be made.
+    Raises OSError if the file cannot be created.
     """
     return unfinished.create(path, lambda: _take(path))
 
@@ -62,7 +62,7 @@ def _take(path: str) -> Lock | None:
 
 
 def wait(path: str, patience: float) -> Lock | None:
-    """Like `take`, but wait for the lock; None where it is still held after `patience` seconds."""
+    """Take a lock, waiting up to `patience` seconds; None if it is still held then."""
     end = time.monotonic() + patience
     while (lock := take(path)) is None and time.monotonic() < end:
         time.sleep(POLL)
@@ -70,7 +70,7 @@ def wait(path: str, patience: float) -> Lock | None:
 
 
 def release(lock: Lock, *, remove: bool = True) -> None:
-    """Let go of a lock, and remove its file."""
+    """Release a lock, and remove its file."""
     unfinished.settled(lock.path)
     if remove:
         with contextlib.suppress(OSError):
@@ -82,9 +82,9 @@ def release(lock: Lock, *, remove: bool = True) -> None:
 
 
 def abandoned(path: str, *, folder: bool = False) -> Lock | None:
-    """The lock of a file or folder that is there and that nobody holds; None for any other.
+    """Lock an existing file or folder that no process has locked; None if it is locked or missing.
 
-    Raises OSError where that cannot be known, as on a file system without locks.
+    Raises OSError on a file system without locks.
     """
     try:
         descriptor = os.open(path, (os.O_RDONLY if folder else os.O_RDWR) | os.O_CLOEXEC)
@@ -105,8 +105,10 @@ def abandoned(path: str, *, folder: bool = False) -> Lock | None:
 
 
 def temporary_file(path: str) -> Lock:
-    """A new file beside `path`, locked; the directory is made too. Unfinished until whoever asked for it says
-    otherwise. Raises OSError."""
+    """Create and lock a temporary file next to `path`, with its directory. Raises OSError.
+
+    The caller marks it as finished by `unfinished.settled`.
+    """
     for _ in range(ATTEMPTS):
         temporary = temporary_name(path)
         if lock := unfinished.create(temporary, lambda name=temporary: _new_file(name)):
@@ -115,7 +117,7 @@ def temporary_file(path: str) -> Lock:
 
 
 def temporary_folder(path: str) -> Lock:
-    """The same for a folder."""
+    """Create and lock a temporary folder next to `path`. Raises OSError."""
     for _ in range(ATTEMPTS):
         temporary = temporary_name(path)
         if lock := unfinished.create(temporary, lambda name=temporary: _new_folder(name)):
@@ -154,7 +156,7 @@ def _open(path: str, flags: int) -> int:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file, or raise BlockingIOError at once; False where there are no locks."""
+    """Lock an open file without waiting; False on a file system without locks. Raises BlockingIOError."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -165,7 +167,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _kept(descriptor: int, path: str) -> bool:
-    """Lock what was just made; False, and it is closed, where someone took it for left behind before that."""
+    """Lock a new file; closes it and returns False if another process has removed it as abandoned."""
     with contextlib.suppress(BlockingIOError):
         _lock(descriptor)
         if is_at(descriptor, path):

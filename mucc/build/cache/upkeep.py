@@ -1,10 +1,10 @@
-"""What a cache needs beside finding: storing within the bound, evicting, sweeping, counting, checking.
+"""Maintain a cache: store within the bound, evict, sweep, count, verify.
 
-Only stores load this module. Whether there is room is known without looking through the cache: the length
-of the file `locks/usage.mucc` is an estimate of what is stored, in blocks. Every store first makes it
-longer by what it is about to write, so a process that is killed leaves an estimate that is too high,
-never one that is too low. Once it passes the bound, or is a day old, one process looks at everything,
-removes what was left behind and what was unused longest, and sets the length right.
+This module is loaded for stores only. Stores need no scan of the cache: the length of the file
+`locks/usage.mucc` estimates the size of the cache in blocks. Every store first extends the file by the size
+of its entry, so a killed process leaves an estimate that is too high, never too low. If the estimate exceeds
+the bound, or is a day old, one process scans the cache, removes abandoned files and the least recently used
+entries, and corrects the estimate.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mucc.files import unfinished
 from mucc.files.digest import FORMAT
 
 BLOCK = 4096
-"""The unit of room in bytes: a file takes a multiple of this on most disks."""
+"""The size of a block in bytes: files take a multiple of it on most disks."""
 
 FILL = 0.9
-"""How much of the bound is left full by an eviction, so that the next one is not soon."""
+"""The part of the bound that an eviction leaves filled, so that the next one is not soon."""
 
 DAY = 86400.0
-"""After so many seconds the estimate is set right, and what cannot be locked counts as left behind."""
+"""The age in seconds of an outdated estimate, and of abandoned files where there are no locks."""
 
 PATIENCE = 10.0
-"""The seconds to wait for another process that makes room, before storing without."""
+"""The seconds to wait for an eviction by another process, before storing without it."""
 
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d*)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE | re.ASCII)
 _NAME = re.compile(r"[0-9a-f]{62}(?P<suffix>\.mucc)?(?P<temporary>\.[0-9a-f.]+\.tmp)?")
@@ -43,14 +43,14 @@ _OLD_LEVELS = ("requests", "artefacts")
 
 
 def parse_size(text: str) -> int | None:
-    """The bytes that `2G`, `500M` or `1.5 GiB` say, in powers of 1024; None for what is no size above 0."""
+    """Parse a size such as `2G` or `1.5 GiB` (powers of 1024) to bytes; None for other texts and 0."""
     if (match := _SIZE.fullmatch(text)) is None:
         return None
     return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " ")) or None
 
 
 class Item(NamedTuple):
-    """A file or folder of the cache; `size` in bytes of disk, `used` in ns."""
+    """A file or folder of the cache; `size` is in bytes on disk, `used` the time of the last use in ns."""
 
     level: str
     path: str
@@ -61,9 +61,9 @@ class Item(NamedTuple):
 
 
 def scan(directory: str) -> Iterator[Item]:
-    """Everything that takes room in a cache, and nothing that is not a cache's.
+    """Yield all files and folders of a cache, but no foreign files.
 
-    Levels that this version does not know are looked at too: a newer one may have written them.
+    This includes unknown levels, which a newer version may have written.
     """
     for level in _directories(directory):
         for shard in _directories(level.path):
@@ -114,7 +114,7 @@ def _blocks(size: int) -> int:
 
 
 def put_file(path: str, data: bytes) -> None:
-    """Put an entry in its place in one step. Raises OSError, and leaves nothing behind when it does."""
+    """Write an entry atomically. Raises OSError, after removing the temporary file."""
     temporary, descriptor = locks.temporary_file(path)
     try:
         with open(descriptor, "wb", closefd=False) as file:
@@ -130,21 +130,20 @@ def put_file(path: str, data: bytes) -> None:
 
 
 def make_room(directory: str, bound: int, incoming: int, own: str | None = None) -> None:
-    """See to it that `incoming` bytes more stay within the bound; called before they are put in their place.
+    """Evict entries so that `incoming` more bytes stay within the bound; called before an entry is placed.
 
-    `own` is the temporary folder that they are in already, if any. Raises OSError where the cache cannot
-    be written.
+    `own` is the temporary folder with the new entry, if any. Raises OSError if the cache cannot be written.
     """
     blocks = _blocks(incoming)
-    estimate = _announce(directory, blocks)
+    estimate = _add_to_estimate(directory, blocks)
     if estimate is not None and estimate * BLOCK <= bound and not _stale(directory):
         return
     if (lock := locks.wait(_path(directory, "upkeep"), PATIENCE)) is None:
         return
     try:
-        # Whoever held the lock may have made room, and not have seen what was announced here.
+        # The last holder of the lock may have evicted entries without counting this store.
         if not _stale(directory):
-            estimate = _announce(directory, blocks)
+            estimate = _add_to_estimate(directory, blocks)
             if estimate is not None and estimate * BLOCK <= bound:
                 return
         _evict(directory, bound, blocks, own)
@@ -157,21 +156,21 @@ def _path(directory: str, name: str) -> str:
     return os.path.join(directory, "locks", name + SUFFIX)
 
 
-def _announce(directory: str, blocks: int) -> int | None:
-    """Add to the estimate of what is stored, and return it; None where there is none yet."""
+def _add_to_estimate(directory: str, blocks: int) -> int | None:
+    """Add blocks to the estimate, and return it; None if there is no estimate yet."""
     try:
         descriptor = os.open(_path(directory, "usage"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     with open(descriptor, "ab", buffering=0) as file:
-        if os.fstat(descriptor).st_size == 0:  # whoever made it was killed before it set the length
+        if os.fstat(descriptor).st_size == 0:  # its creator was killed before setting the length
             return None
         file.write(b"." * blocks)
         return os.fstat(descriptor).st_size
 
 
 def _stale(directory: str) -> bool:
-    """Whether nobody looked at the whole cache for a day."""
+    """Whether the last scan of the cache is more than a day ago."""
     try:
         return time.time() - os.stat(_path(directory, "upkeep")).st_mtime > DAY
     except FileNotFoundError:
@@ -186,25 +185,25 @@ def _length(path: str) -> int:
 
 
 def _evict(directory: str, bound: int, incoming: int, own: str | None) -> None:
-    """Remove what was left behind, and what was unused longest until `incoming` blocks fit; count anew."""
+    """Evict until `incoming` blocks fit: abandoned files, then least recently used entries."""
     usage = _path(directory, "usage")
     before = _length(usage)
     _sweep_locks(directory)
-    items = [item for item in scan(directory) if item.path != own and not _swept(item)]
+    items = [item for item in scan(directory) if item.path != own and not _sweep_temporary(item)]
     needed = incoming * BLOCK
     total = sum(item.size for item in items) + needed
-    # What is larger than the bound is no reason for all else to go: it goes first itself, the next time.
+    # An entry larger than the bound must not evict all others; the next eviction removes it first.
     goal = bound * FILL + (needed if needed > bound else 0)
     order = (item for item in items if item.kind != "temporary")
     for item in sorted(order, key=lambda item: (item.size <= bound, item.used)):
         if total <= goal:
             break
-        count(directory, item.level, "evicted")  # first, so that what is missing was always counted
+        count(directory, item.level, "evicted")  # before the removal, so that every removal is counted
         if _discard(item):
             total -= item.size
     descriptor = os.open(usage, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        # What others announced meanwhile may not have been seen: it stays on the account.
+        # Blocks that other processes added during the scan may be uncounted, so they stay in the estimate.
         meanwhile = max(os.fstat(descriptor).st_size - before, 0)
         os.ftruncate(descriptor, max(total // BLOCK + meanwhile, 1))
     finally:
@@ -212,7 +211,7 @@ def _evict(directory: str, bound: int, incoming: int, own: str | None) -> None:
 
 
 def _discard(item: Item) -> bool:
-    """Remove an item; False where that cannot be done."""
+    """Remove an item; returns False if that fails."""
     try:
         if not item.folder:
             os.unlink(item.path)
@@ -227,8 +226,8 @@ def _discard(item: Item) -> bool:
     return True
 
 
-def _swept(item: Item) -> bool:
-    """Remove a temporary item whose process has ended; whether it is gone."""
+def _sweep_temporary(item: Item) -> bool:
+    """Remove a temporary item whose process has ended; returns whether it is gone."""
     if item.kind != "temporary":
         return False
     try:
@@ -257,7 +256,7 @@ def _sweep_locks(directory: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LevelStats:
-    """One level: entries, their size in bytes of disk, and what was counted since the cache was cleared."""
+    """Statistics of a level: entries, their size in bytes on disk, counters since the last clear."""
 
     entries: int
     size: int
@@ -268,7 +267,7 @@ class LevelStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The state of a cache. `other` is what belongs to no entry that can be found now, in bytes of disk."""
+    """Statistics of a cache. `other` is the size in bytes on disk of files that are no current entries."""
 
     path: str
     bound: int
@@ -278,12 +277,12 @@ class Stats:
 
     @property
     def entries(self) -> int:
-        """The entries of all levels."""
+        """The number of entries of all levels."""
         return sum(level.entries for level in self.levels.values())
 
 
 def stats(directory: str, bound: int) -> Stats:
-    """How much is stored, and how often it was of use."""
+    """Collect the statistics of a cache."""
     entries = dict.fromkeys(LEVELS, 0)
     sizes = dict.fromkeys(LEVELS, 0)
     other = 0
@@ -304,9 +303,9 @@ def stats(directory: str, bound: int) -> Stats:
 
 @dataclass(slots=True)
 class Report:
-    """What a check of all entries found: how many were whole, and the paths of those that were not.
+    """The result of verifying all entries: the number of whole ones, and the paths of others.
 
-    `damaged` were dropped; `unreadable` are left, with the reason.
+    `damaged` entries, by level, were removed; `unreadable` ones are left, with the reason.
     """
 
     whole: int = 0
@@ -315,7 +314,7 @@ class Report:
 
 
 def verify(directory: str) -> Report:
-    """Read every entry, and drop the damaged ones. Those of another format are left alone."""
+    """Read all entries, and remove damaged ones. Entries of other formats are skipped."""
     report = Report()
     for item in scan(directory):
         if item.kind != "entry":
@@ -355,7 +354,7 @@ def _whole_file(item: Item, key: str) -> bool | None:
 
 
 def _other_format(path: str) -> bool:
-    """Whether a file says that another version of mucc, with another layout of entries, wrote it."""
+    """Whether a file was written in another format of entries."""
     name, _, _ = FORMAT.partition(" ")
     try:
         with open(path, "rb") as file:
@@ -366,9 +365,9 @@ def _other_format(path: str) -> bool:
 
 
 def clear(directory: str, bound: int) -> Stats:
-    """Remove all that is the cache's and nobody is writing just now; what was there.
+    """Remove all files of the cache that are not being written, and return the statistics before.
 
-    Other files stay, and so do the directories that hold them. Raises OSError.
+    Foreign files and their directories stay. Raises OSError.
     """
     before = stats(directory, bound)
     if not os.path.isdir(directory):
@@ -390,7 +389,7 @@ def clear(directory: str, bound: int) -> Stats:
             if item.kind != "temporary":
                 remove(item.path, folders.discard if item.folder else os.unlink)
             else:
-                _swept(item)
+                _sweep_temporary(item)
         for level in _directories(directory):
             for what in ("hits", "misses", "evicted"):
                 remove(os.path.join(level.path, what + SUFFIX))
@@ -418,7 +417,7 @@ def _remove_empty(path: str) -> None:
 
 
 def _dots(path: str) -> bool:
-    """Whether a file holds dots and nothing else, as a counter does."""
+    """Whether a file has nothing but dots, as counters have."""
     try:
         with open(path, "rb") as file:
             return bool(data := file.read()) and not data.strip(b".")

@@ -1,6 +1,7 @@
-"""From C++ to a loadable file: finding nvcc, CUTLASS and the host compiler, and running them.
+"""The toolchain: find nvcc, CUTLASS and the host compiler, and compile C++ with them.
 
-* `discover`: what is on this machine
-* `flags`: how it is compiled
-* `nvcc`: `.cu` text to `.so`, `.ptx` or `.cubin`
+* `discover`: find the tools on this machine
+* `flags`: compiler flags
+* `nvcc`: compile `.cu` text to `.so`, `.ptx` or `.cubin`
+* `assembly`: build a library from separately compiled parts
 """

@@ -1,12 +1,12 @@
-"""A kernel library from its parts, compiled apart and each kept in the cache.
+"""Build a library from separately compiled parts, each cached.
 
     program --(g++)--> object -------------------------------------------+
     skeleton --(g++)--> object ------------------------------------------+--(link)--> .so
     skeleton --(nvcc)--> PTX --+                                         |
     bodies --(NVRTC)--> PTX ---+--(splice)--> PTX --(ptxas)--> cubin ----+
 
-What holds CUTLASS is the skeleton, which takes most of a minute and is the same for many programs. All
-else takes a fraction of a second.
+Skeletons include CUTLASS: they take most of a minute to compile, and many programs share them. All other
+parts take a fraction of a second.
 """
 
 from __future__ import annotations
@@ -38,30 +38,36 @@ if TYPE_CHECKING:
     from mucc.compiler.emit import Image, Parts
 
 OBJECT_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
-"""Of g++ for what holds no CUTLASS; argument checks take a fifth longer at -O2."""
+"""Flags of g++ for code without CUTLASS; argument checks take a fifth longer at -O2."""
 
 HOST_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-DNDEBUG", "-w", "-fpermissive")
-"""Of g++ for the host half of a skeleton. At -O0 it takes longer: there is more code to write out."""
+"""Flags of g++ for the host code of a skeleton; -O0 compiles slower, because it emits more code."""
 
 PRELUDE = "prelude.hpp"
-"""What every host half includes first; it can be compiled ahead."""
+"""The header that the host code of every skeleton includes first; it can be precompiled."""
 
 LIBRARIES = ("-lcudart_static", "-lrt", "-lpthread", "-ldl")
 
 _MANIFEST = "mucc_manifest_text"
 
 IMAGE_ROOM, MANIFEST_STEP = 128 << 10, 4 << 10
-"""Bytes that a library keeps for each image at first, and in which room for the manifest grows. A library is
-linked before its images are assembled; one whose bodies alone are new needs no linking at all."""
+"""The bytes reserved for each image, and the step of the bytes reserved for the manifest.
+
+A library is linked with reserved space before its images are assembled; if only bodies change, it is not
+linked again.
+"""
 
 MAX_THREADS = 64
-"""That wait for the steps of one build; what runs at once is up to the pool."""
+"""The most threads that wait for steps of one build; the pool limits what runs in parallel."""
 
 
 @contextlib.contextmanager
 def _threads(most: int) -> Generator[ThreadPoolExecutor]:
-    """Threads for the parts of one build, waited for at the end: also after an error, since what the others
-    make is kept. Where the pool is called off, or a signal interrupts this thread, nothing is waited for."""
+    """Yield an executor for the parts of one build, and wait for its threads at the end.
+
+    It waits after an error too, because results of other parts are cached; but not if the pool was cancelled
+    or a signal interrupted this thread.
+    """
     threads = ThreadPoolExecutor(most, "mucc-part")
     waits = True
     try:
@@ -74,12 +80,12 @@ def _threads(most: int) -> Generator[ThreadPoolExecutor]:
 
 
 class Unspliceable(Exception):
-    """These parts cannot be built apart; the text says why. An ordinary build by nvcc can do it."""
+    """The parts cannot be combined, for the reason in the text; nvcc can build the program in one piece."""
 
 
 def host_flags(toolchain: Toolchain) -> tuple[str, ...]:
-    """The flags of g++ for the host half of a skeleton, which stand in for nvcc (see `support/shim`)."""
-    # By nvcc's version CUTLASS decides which types exist, and so how a parameter block is laid out.
+    """Return the flags of g++ for the host code of a skeleton, which emulate nvcc (see `support/shim`)."""
+    # CUTLASS's types, and with them the layout of kernel parameters, depend on nvcc's version.
     major, minor, *_ = [*re.findall(r"\d+", toolchain.versions()[0]), "0", "0"]
     macros = (f"-D__CUDACC_VER_MAJOR__={major}", f"-D__CUDACC_VER_MINOR__={minor}")
     includes = ("-I{support}/shim", *INCLUDE_FLAGS, "-I{cutlass}", "-I{cuda}", "-I{cuda}/cccl")
@@ -88,10 +94,10 @@ def host_flags(toolchain: Toolchain) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Assembly:
-    """Builds parts with one toolchain. `program` is what messages call what is being built.
+    """Builder of a library from parts. `program` is the program's name in messages.
 
-    `keep` is a directory in which the files of every step stay; then all steps run. `timeout` is in seconds
-    for each step. `ahead` says that more will be built, so that it pays to prepare for it.
+    `keep` is a directory for the files of all steps, which then all run. `timeout` is in seconds for each
+    step. With `ahead`, more builds will follow, and a header is precompiled for them.
     """
 
     toolchain: Toolchain
@@ -105,12 +111,12 @@ class Assembly:
     notes: list[Diagnostic] = field(default_factory=list[Diagnostic], init=False)
 
     def build(self, parts: Parts) -> Built:
-        """The `.so`. Raises DiagnosticError as jobs do, and Unspliceable."""
+        """Build the `.so`. Raises DiagnosticError as jobs do, and Unspliceable."""
         with _threads(MAX_THREADS) as threads:
-            # What takes longest starts first; and the images wait for it.
+            # The slowest parts start first; images depend on them.
             devices = {s.symbol: threads.submit(self._device, s) for s in parts.skeletons}
             objects = {f"{s.symbol}.o": threads.submit(self._host, s) for s in parts.skeletons}
-            cubins = {i.symbol: threads.submit(self._code, i, devices) for i in parts.images}
+            cubins = {i.symbol: threads.submit(self._device_code, i, devices) for i in parts.images}
             objects["program.o"] = threads.submit(self._program, parts.program)
             objects["runtime.o"] = threads.submit(self._runtime)
             if self.ahead:
@@ -118,21 +124,21 @@ class Assembly:
             manifest = parts.manifest.encode() + b"\0"
             room = {_MANIFEST: _round_up(len(manifest), MANIFEST_STEP)}
             room |= {image.symbol: IMAGE_ROOM // (1 if image.skeleton else 2) for image in parts.images}
-            shell = threads.submit(self._shell, objects, room)
+            shell = threads.submit(self._linked, objects, room)
             contents = {_MANIFEST: manifest}
             warnings: list[Diagnostic] = []
             for symbol, future in cubins.items():
-                contents[symbol], said = awaited(future)
-                warnings += said
+                contents[symbol], image_warnings = awaited(future)
+                warnings += image_warnings
             if any(len(data) > room[name] for name, data in contents.items()):
                 room = {name: max(n, _round_up(len(contents[name]), IMAGE_ROOM)) for name, n in room.items()}
-                library = self._shell(objects, room)
+                library = self._linked(objects, room)
             else:
                 library = awaited(shell)
         return Built(_filled(library, room, contents), (*dict.fromkeys(self.notes), *warnings))
 
     def image(self, image: Image, *, ptx: bool) -> Built:
-        """The PTX or the cubin of one image. Raises as `build` does."""
+        """Build the PTX or the cubin of one image. Raises as `build` does."""
         with _threads(1) as threads:
             devices = (
                 {image.skeleton.symbol: threads.submit(self._device, image.skeleton)}
@@ -144,21 +150,21 @@ class Assembly:
             return Built(*self._assembled(image, self._ptx(image, devices)))
 
     def _work_ahead(self, objects: Sequence[Future[bytes]], devices: Sequence[Future[bytes]]) -> None:
-        """While code for the device is compiled, use a core that has nothing to do for later builds."""
+        """Precompile the header for later builds, on an idle core while device code is compiled."""
         wait(objects)
         if self.pool.cores > 1 and not all(d.done() for d in devices) and not self._find_prelude():
             self._make_prelude()
 
     # Device
 
-    def _code(
+    def _device_code(
         self, image: Image, devices: Mapping[str, Future[bytes]]
     ) -> tuple[bytes, tuple[Diagnostic, ...]]:
-        """What a library holds of an image: machine code, with its PTX where later GPUs can run that."""
+        """Build the device code of an image: a cubin, or a fat binary with PTX for portable targets."""
         ptx = self._ptx(image, devices)
-        cubin, said = self._assembled(image, ptx)
+        cubin, warnings = self._assembled(image, ptx)
         if not is_portable(self.target):
-            return cubin, said
+            return cubin, warnings
         name, number = image.symbol, self.target.removeprefix("sm_")
         result = self._run(
             f"assembling stage {image.title}",
@@ -173,10 +179,10 @@ class Assembly:
             {f"{name}.cubin": cubin, f"{name}.ptx": ptx.encode()},
             f"{name}.fatbin",
         )
-        return result.files[f"{name}.fatbin"], said
+        return result.files[f"{name}.fatbin"], warnings
 
     def _assembled(self, image: Image, ptx: str) -> tuple[bytes, tuple[Diagnostic, ...]]:
-        """The machine code of an image, and what ptxas warned of."""
+        """Assemble the PTX of an image by ptxas; returns the cubin and warnings."""
         result = self._run(
             f"assembling stage {image.title}",
             Kind.PTXAS,
@@ -195,7 +201,7 @@ class Assembly:
         return result.files[f"{image.symbol}.cubin"], tuple(messages.warnings(result.log))
 
     def _ptx(self, image: Image, devices: Mapping[str, Future[bytes]]) -> str:
-        """The PTX of an image, with the bodies in their places."""
+        """Build the PTX of an image, with bodies spliced into the skeleton."""
         from mucc.codegen.kernel_code import ENTRY
 
         own = self._small_ptx(image) if image.source else ""
@@ -208,7 +214,7 @@ class Assembly:
             raise Unspliceable(f"stage {image.title}: {error}") from error
 
     def _small_ptx(self, image: Image) -> str:
-        """What needs no CUTLASS as PTX: by NVRTC, or by nvcc where there is none."""
+        """Compile an image's own source, without CUTLASS, to PTX by NVRTC, or by nvcc without NVRTC."""
         from mucc.build.toolchain import nvrtc, nvrtc_worker
 
         if reason := nvrtc_worker.shared.why_unusable(self._versions[0]):
@@ -228,7 +234,7 @@ class Assembly:
         return made.ptx
 
     def _device(self, skeleton: Skeleton) -> bytes:
-        """The PTX of a skeleton."""
+        """Compile the device code of a skeleton to PTX."""
         given = tuple(flags("ptx", self.target))
         name = skeleton.symbol
         command = ("{nvcc}", *given, *INCLUDE_FLAGS, "-I{cutlass}", f"{name}.cu", "-o", f"{name}.ptx")
@@ -248,7 +254,7 @@ class Assembly:
     # Host
 
     def _host(self, skeleton: Skeleton) -> bytes:
-        """The object of a skeleton."""
+        """Compile the host code of a skeleton to an object."""
         name = skeleton.symbol
 
         def compile(prelude: str | None) -> Result:
@@ -273,20 +279,20 @@ class Assembly:
             except DiagnosticError:
                 if prelude is None:
                     raise
-                result = compile(None)  # it may have been evicted meanwhile
+                result = compile(None)  # the precompiled header may have been evicted
             return Entry(result.files[f"{name}.o"])
 
-        return self._kept("host", (skeleton.host, *self._host_key), "host code", make)
+        return self._cached("host", (skeleton.host, *self._host_key), "host code", make)
 
     def _find_prelude(self) -> str | None:
-        """The path of what host halves include, where it was compiled ahead."""
+        """Return the path of the precompiled header for host code; None without one."""
         if self.cache is None:
             return None
         path = self.cache.find_file("headers", content_key("headers", *self._host_key), f"{PRELUDE}.gch")
         return path and path.removesuffix(".gch")
 
     def _make_prelude(self) -> None:
-        """Compile ahead what host halves include: it takes ten seconds, and saves each of them four."""
+        """Precompile the header for host code: it takes ten seconds, and saves four for each skeleton."""
         if self.cache is None or self.keep is not None:
             return
 
@@ -307,7 +313,7 @@ class Assembly:
                     file.write(content)
 
         key = content_key("headers", *self._host_key)
-        with contextlib.suppress(DiagnosticError, OSError):  # it is a help, not a need
+        with contextlib.suppress(DiagnosticError, OSError):  # optional
             self.cache.build_file("headers", key, f"{PRELUDE}.gch", make)
 
     @cached_property
@@ -319,7 +325,7 @@ class Assembly:
         return (self._host_flags, self._versions, self._support)
 
     def _program(self, text: str) -> bytes:
-        """The object of the program's own code."""
+        """Compile the program's host code to an object."""
         command = ("{cxx}", *OBJECT_FLAGS, *INCLUDE_FLAGS, "-c", "program.cpp", "-o", "program.o")
         return self._step(
             "objects",
@@ -335,7 +341,7 @@ class Assembly:
         )
 
     def _runtime(self) -> bytes:
-        """The object that all libraries share."""
+        """Compile the support code that all libraries share to an object."""
         source = "{support}/src/runtime.cpp"
         command = ("{cxx}", *OBJECT_FLAGS, *INCLUDE_FLAGS, "-I{cuda}", "-c", source, "-o", "runtime.o")
         return self._step(
@@ -344,8 +350,8 @@ class Assembly:
             Job(self.program, "support code", Kind.OBJECT, command, {}, ("runtime.o",)),
         )
 
-    def _shell(self, objects: Mapping[str, Future[bytes]], room: Mapping[str, int]) -> bytes:
-        """A library of all objects, with room for the manifest and the images, which come last."""
+    def _linked(self, objects: Mapping[str, Future[bytes]], room: Mapping[str, int]) -> bytes:
+        """Link all objects to a library, with space reserved for the manifest and the images."""
         files = {name: future.result() for name, future in sorted(objects.items())}
         files["images.s"] = _reservation(room).encode()
         command = ("{cxx}", "-shared", *files, "-L{cudart}", *LIBRARIES, "-o", "kernel.so")
@@ -366,22 +372,22 @@ class Assembly:
         return self.pool.run(dataclasses.replace(job, timeout=self.timeout), tools=paths, keep=self.keep)
 
     def _step(self, level: str, key: tuple[Part, ...], job: Job) -> bytes:
-        """The output of a job that has a single one, from the cache where it is known."""
-        return self._kept(level, key, job.stage, lambda: Entry(self._submit(job).files[job.outputs[0]]))
+        """Return the single output of a job, from the cache if possible."""
+        return self._cached(level, key, job.stage, lambda: Entry(self._submit(job).files[job.outputs[0]]))
 
-    def _kept(self, level: str, key: tuple[Part, ...], stage: str, make: Callable[[], Entry]) -> bytes:
-        """What `make` makes, from the cache where it is known."""
+    def _cached(self, level: str, key: tuple[Part, ...], stage: str, make: Callable[[], Entry]) -> bytes:
+        """Return the data of an entry, from the cache or built by `make`."""
         if self.cache is None:
             return make().data
-        found = True
+        is_cached = True
 
         def made() -> Entry:
-            nonlocal found
-            found = False
+            nonlocal is_cached
+            is_cached = False
             return make()
 
         entry = self.cache.build(level, content_key(level, *key), made, fresh=self.keep is not None)
-        if found:
+        if is_cached:
             self.pool.cached(self.program, stage)
         return entry.data
 
@@ -399,10 +405,10 @@ class Assembly:
 
 
 def _reservation(room: Mapping[str, int]) -> str:
-    """Assembly text that keeps so many bytes for each name.
+    """Emit assembly that reserves bytes for each name.
 
-    Manifest and images have ELF sections to themselves, so that others can read them without running any
-    of the library.
+    Manifest and images are in ELF sections of their own, so that tools can read them without loading the
+    library.
     """
     lines: list[str] = []
     for name, size in room.items():
@@ -414,12 +420,12 @@ def _reservation(room: Mapping[str, int]) -> str:
 
 
 def _tag(name: str) -> bytes:
-    """What stands at the beginning of a reservation, and nowhere else."""
+    """Return the unique bytes at the beginning of a reservation."""
     return f"<mucc: here goes {name}>".encode()
 
 
 def _filled(library: bytes, room: Mapping[str, int], contents: Mapping[str, bytes]) -> bytes:
-    """A library with its reservations filled in. Raises ValueError where one is not there."""
+    """Fill the reservations of a library. Raises ValueError for a missing reservation."""
     data = bytearray(library)
     for name, content in contents.items():
         start = library.index(_tag(name))

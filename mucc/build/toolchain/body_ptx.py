@@ -1,4 +1,4 @@
-"""Reads the PTX of pointwise bodies, and makes of each a text that can be pasted (see `splice`)."""
+"""Parse the PTX of pointwise bodies to templates for splicing (see `splice`)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 ENTRY = "mucc_body_"
-"""What the entry functions of bodies are called: this, and the body's number."""
+"""The prefix of the names of bodies' entry functions, before the body's number."""
 
 REGISTER, LABEL, DEPOT = "%mu_", "$mu_", "__mucc_depot"
-"""What the names of a paste begin with."""
+"""The prefixes of registers, labels and local memory in spliced code."""
 
 _END = f"{LABEL}end"
 
 
 class SpliceError(Exception):
-    """The PTX does not have the form that can be spliced. The message is a reason that a user understands."""
+    """The PTX cannot be spliced, for the reason in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A variable or function of a module, and every name that its text mentions."""
+    """A variable or function of a module, and all names in its text."""
 
     name: str
     text: str
@@ -30,7 +30,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input: its PTX type, the body's own register for it, and whether the body writes to that."""
+    """An input of a body: its PTX type, its register, and whether the body writes to the register."""
 
     kind: str
     register: str
@@ -39,11 +39,11 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class BodyCode:
-    """A body, ready to be pasted.
+    """A body as a template for splicing.
 
-    `outputs` are PTX types. `template` is a format string of the block: field 0 is where some inputs are
-    copied to registers of the body, then come the operands for outputs and inputs. `depots` are declarations
-    for the top of each function with a paste, `module` those for the top of the module.
+    `outputs` are PTX types. `template` is a format string of a block: field 0 is for moves of inputs to
+    registers of the body, the other fields are the operands for outputs and inputs. `depots` are declarations
+    for the top of each function that uses the body, `module` those for the top of the module.
     """
 
     index: int
@@ -72,7 +72,7 @@ _IMMEDIATE = re.compile(r"0[fF][0-9A-Fa-f]{8}")
 
 
 def header(text: str) -> tuple[tuple[int, int], str]:
-    """The version and target that a module states. Raises SpliceError where it states none."""
+    """Parse the version and the target of a module. Raises SpliceError if they are missing."""
     words = {str(word): str(value).strip() for word, value in _HEADER.findall(text)}
     version = re.fullmatch(r"(\d+)\.(\d+)", words.get("version", ""))
     target = words.get("target", "")
@@ -82,29 +82,29 @@ def header(text: str) -> tuple[tuple[int, int], str]:
 
 
 def short(text: str) -> str:
-    """A text on one line, cut where it is long."""
+    """Join a text to one line, and shorten it."""
     text = " ".join(text.split())
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def parts(text: str) -> list[str]:
-    """The operands of a list with commas, which may be empty."""
+    """Split a comma-separated list of operands, which may be empty."""
     return [part.strip() for part in text.split(",")] if text.strip() else []
 
 
 def is_immediate(operand: str) -> bool:
-    """Whether an operand is a float as PTX writes it: `0f3F800000`."""
+    """Whether an operand is a float literal of PTX, such as `0f3F800000`."""
     return _IMMEDIATE.fullmatch(operand) is not None
 
 
 class Registers:
-    """Declarations of registers, `.reg .f32 %f<9>;`, and the types that they give."""
+    """Declared registers, such as `.reg .f32 %f<9>;`, with their types."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}  # by name; of a range, by its name with a '<'
 
     def declare(self, statement: str) -> list[tuple[str, str]] | None:
-        """Takes in a declaration; its types and names. None of what is not one."""
+        """Parse and record a declaration; returns its types and names, None for other statements."""
         if not (match := _REG.fullmatch(statement.rstrip(" \t;"))):
             return None
         found = [_REGISTERS.fullmatch(name) for name in parts(match[2])]
@@ -115,12 +115,12 @@ class Registers:
         return [(match[1], name + (count or "")) for name, count in names]
 
     def kind(self, name: str) -> str | None:
-        """The type of a register; None of a name that is none."""
+        """Return the type of a register; None for an undeclared name."""
         return self._kinds.get(name) or self._kinds.get(f"{name.rstrip('0123456789')}<")
 
 
 def read_bodies(ptx: str) -> dict[int, BodyCode]:
-    """The bodies of a module, by number. Raises SpliceError where one cannot be pasted."""
+    """Parse the bodies of a module, by number. Raises SpliceError for a body that cannot be spliced."""
     text = _COMMENT.sub("", _MARK.sub(r"\1\2;", ptx))
     version, target = header(text)
     declarations: dict[str, Declaration] = {}
@@ -139,7 +139,7 @@ def read_bodies(ptx: str) -> dict[int, BodyCode]:
 
 
 def _items(text: str) -> Iterator[tuple[str, str, str]]:
-    """The declarations of a module: what (`entry`, `func`, `variable`), its name, its text."""
+    """Yield the declarations of a module: kind (`entry`, `func`, `variable`), name and text."""
     at = 0
     while (match := _ITEM.match(text, at)) and match[1].strip():
         function = _FUNCTION.search(match[1])
@@ -162,7 +162,7 @@ def _items(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _closing(text: str, opening: int) -> int:
-    """The offset past the brace that closes the one at `opening`; 0 where none does."""
+    """Return the offset past the brace that closes the one at `opening`; 0 without one."""
     depth = 0
     for brace in _BRACE.finditer(text, opening):
         depth += 1 if brace[0] == "{" else -1
@@ -178,14 +178,14 @@ _STATEMENT = re.compile(r"\s*(?:([{}])|([A-Za-z_$%][\w$]*)\s*:|([^;]*);)")
 _BRANCH = re.compile(r"(@!?%[\w$]+ )?(bra|ret)(?:\.uni)?(?: ([\w$]+))?")
 _NOT_FIRST = re.compile(r"[{}@]|(?:bra|brx|ret|exit|call)\b|mucc|.*:$")
 
-# Directives that may stand among instructions. Others could mean something that does not survive a paste.
+# Directives that may be among instructions. Others might change their meaning when spliced.
 _DIRECTIVES = frozenset((".reg", ".local", ".param", ".pragma", ".branchtargets", ".callprototype"))
 
 
 class _Reader:
-    """Makes the template of one body.
+    """Builder of the template of one body.
 
-    `code` holds instructions without their semicolon, labels with their colon, and braces, one string each.
+    `code` has instructions without semicolon, labels with colon, and braces, one string each.
     """
 
     def __init__(self, index: int, text: str, declarations: Mapping[str, Declaration]):
@@ -203,7 +203,7 @@ class _Reader:
         return SpliceError(f"body {self.index} {reason}")
 
     def read(self, version: tuple[int, int], target: str) -> BodyCode:
-        """The body. Raises SpliceError."""
+        """Build the template. Raises SpliceError."""
         end = _BRANCH.fullmatch(self.code[-1]) if self.code else None
         if end is None or end[1]:
             raise self.error("does not end in a return")
@@ -233,7 +233,7 @@ class _Reader:
         )
 
     def _statements(self, text: str) -> Iterator[str]:
-        """The code; what the body's outermost block declares is noted and left out."""
+        """Yield the statements; declarations of the outermost block are recorded instead."""
         depth = at = 0
         while match := _STATEMENT.match(text, at):
             at = match.end()
@@ -271,21 +271,21 @@ class _Reader:
         self.depot_lines.append(f"{statement[: variable.start(1)]}{new}{statement[variable.end(1) :]};")
 
     def _note_inner(self, statement: str) -> None:
-        """Registers of a block within the body, which are declared where they are."""
+        """Record the registers of an inner block, whose declarations stay in place."""
         names = {name for name in _NAME.findall(statement) if name.startswith("%")}
         if "<" in statement or any(self.registers.kind(name) for name in names):
             raise self.error(f"has registers of an unknown form: {short(statement)}")
         self.inner |= names
 
     def _kind(self, operand: str) -> str:
-        """The type of an input or output: `f32`, or `b32` where floats are kept in untyped registers."""
+        """Return the type of an input or output: `f32`, or `b32` for floats in untyped registers."""
         kind = "f32" if is_immediate(operand) else self.registers.kind(operand)
         if kind not in ("f32", "b32"):
             raise self.error(f"has an input or output that is not a 32-bit float: {operand}")
         return kind
 
     def _inputs(self) -> list[str]:
-        """The input registers. They must come once, on every path, and before they are used."""
+        """Find the input registers, which must be read once, on every path, before other uses."""
         places = [i for i, s in enumerate(self.code) if s.startswith(_IN)]
         if len(places) != 1:
             raise self.error("takes its inputs more than once" if places else "does not take its inputs")
@@ -298,7 +298,7 @@ class _Reader:
         return registers
 
     def _written(self) -> set[str]:
-        """The registers that the body may write to: all those in the first operand of anything."""
+        """Collect the registers that the body may write: all in the first operand of a statement."""
         written: set[str] = set()
         for statement in self.code:
             if not statement.startswith((_IN, _OUT)):
@@ -308,9 +308,9 @@ class _Reader:
     def _direct(
         self, inputs: Collection[str], sites: Sequence[int], outputs: Sequence[Sequence[str]]
     ) -> set[str]:
-        """The registers that may be replaced by an output's operand, so that no move is needed.
+        """Find the registers that can be replaced by an output's operand, without a move.
 
-        They leave as the same output on every path, and nothing happens after they have left.
+        Such a register is the same output on every path, and no code follows the output.
         """
         first = outputs[0]
         if any(o != first for o in outputs) or not all(self._leaves(site) for site in sites):
@@ -318,7 +318,7 @@ class _Reader:
         return {o for o in first if o.startswith("%") and o not in inputs and first.count(o) == 1}
 
     def _leaves(self, site: int) -> bool:
-        """Whether the body certainly does nothing more after the statement at `site`."""
+        """Whether no code but jumps to the end follows the statement at `site`."""
         seen: set[int] = set()
         at = site + 1
         while at < len(self.code) and at not in seen:
@@ -373,7 +373,7 @@ class _Reader:
         return "\n".join(lines).replace("{0}\n", "{0}")
 
     def _module(self) -> tuple[Declaration, ...]:
-        """What the body needs of its module, in the module's order."""
+        """Collect the declarations of the module that the body uses, in the module's order."""
         wanted: set[str] = set()
         new = {name for statement in self.code for name in _NAME.findall(statement)}
         while new := (new & self.declarations.keys()) - wanted:
@@ -383,12 +383,12 @@ class _Reader:
 
 
 def _own(register: str) -> str:
-    """What a register of a body is called in a paste."""
+    """Rename a register of a body for splicing."""
     return REGISTER + register[1:]
 
 
 def _first_operand(statement: str) -> str:
-    """A statement up to its first comma, not counting those of a list: what it writes to is in there."""
+    """Return a statement up to its first comma outside brackets, which includes the registers it writes."""
     head = statement.partition(",")[0]
     if not any(c in head for c in "{(["):
         return head

@@ -1,4 +1,4 @@
-"""Finds the compilers and headers on this machine, without importing any of their packages.
+"""Find compilers and headers on this machine, without importing their packages.
 
 nvcc comes from, in this order: an explicit path (`--nvcc` or MUCC_NVCC), the pip packages of the extra
 `mucc[nvcc]` wherever Python finds packages, a CUDA toolkit (CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*).
@@ -18,19 +18,19 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.files.package import INCLUDES, PACKAGE, SUPPORT
 
 INSTALL_NVCC = "pip install 'mucc[nvcc]'"
-"""Brings nvcc, its parts and the CUTLASS headers."""
+"""The command that installs nvcc, its parts and the CUTLASS headers."""
 
 NVCC_PLACES = "the pip packages, CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*"
 
 INSTALL_HOST = "apt-get install g++"
 
 INCLUDE_FLAGS = tuple(f"-I{{mucc}}/{os.path.relpath(path, PACKAGE)}" for path in INCLUDES)
-"""The flags with which the commands of jobs find mucc's own headers."""
+"""The include flags for mucc's own headers in the commands of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something found: where it is, and what told us to look there.
+    """A tool on this machine: its path, and the setting or place where it was found.
 
     `path` is an executable, or an include directory for headers.
     """
@@ -41,7 +41,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """All that a build needs."""
+    """The tools that a build needs: nvcc, the CUTLASS headers, the host compiler."""
 
     nvcc: Tool
     cutlass: Tool
@@ -53,7 +53,7 @@ class Toolchain:
         return root(self.nvcc)
 
     def tools(self) -> dict[str, str]:
-        """The paths that placeholders in the commands of jobs stand for; a missing one is empty."""
+        """Return the paths of the placeholders in commands of jobs; empty for missing tools."""
         cuda = self.root
         paths = {
             "nvcc": self.nvcc.path,
@@ -66,15 +66,15 @@ class Toolchain:
             "cuda": os.path.join(cuda, "include"),
             "cudart": library_directory(self.nvcc) or "",
         }
-        # Jobs run in folders of their own.
+        # Jobs run in other working directories.
         return {name: path and os.path.abspath(path) for name, path in paths.items()}
 
     def versions(self) -> tuple[str, str, str]:
-        """The versions of nvcc, CUTLASS and the host compiler. Runs the compilers."""
+        """Return the versions of nvcc, CUTLASS and the host compiler, by running the compilers."""
         return nvcc_version(self.nvcc.path), cutlass_version(self.cutlass.path), host_version(self.host.path)
 
     def fingerprint(self) -> tuple[str, ...]:
-        """Changes when any of the tools does; made from file sizes and times, so in microseconds."""
+        """Return a fingerprint of the tools from file sizes and times, within microseconds."""
         ptxas = os.path.join(self.root, "bin", "ptxas")
         header = os.path.join(self.cutlass.path, "cutlass", "version.h")
         return tuple(_stat(p) for p in (self.nvcc.path, ptxas, header, self.host.path))
@@ -86,7 +86,7 @@ def root(nvcc: Tool) -> str:
 
 
 def library_directory(nvcc: Tool) -> str | None:
-    """The directory with libcudart_static.a: `lib64` of a toolkit, `lib` of the pip packages."""
+    """Find the directory with libcudart_static.a: `lib64` of a toolkit, `lib` of the pip packages."""
     for name in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
         directory = os.path.join(root(nvcc), name)
         if os.path.exists(os.path.join(directory, "libcudart_static.a")):
@@ -107,16 +107,13 @@ def _executable(path: str) -> bool:
 
 
 def _package_directories(*parts: str) -> list[str]:
-    """The directories `<parts>` that exist wherever Python looks for packages, in its order.
-
-    That is site-packages, and as well what PYTHONPATH names and `pip install --target` fills.
-    """
+    """Find the existing directories `<parts>` on Python's path: site-packages, PYTHONPATH and others."""
     paths = (os.path.join(os.path.abspath(p), *parts) for p in sys.path)
     return [p for p in dict.fromkeys(paths) if os.path.isdir(p)]
 
 
 def find_nvcc(explicit: str | None = None) -> Tool | None:
-    """nvcc, or None. Raises MU5105 where an explicit path does not lead to one."""
+    """Find nvcc; None without one. Raises MU5105 for an explicit path without nvcc."""
     for value, origin in ((explicit, "--nvcc"), (os.environ.get("MUCC_NVCC"), "MUCC_NVCC")):
         if value:
             path = os.path.join(value, "bin", "nvcc") if os.path.isdir(value) else value
@@ -144,7 +141,7 @@ def find_nvcc(explicit: str | None = None) -> Tool | None:
 
 
 def _system_toolkit() -> Tool | None:
-    """The default or else the newest toolkit under /usr/local."""
+    """Find the default, or else the newest toolkit in /usr/local."""
     try:
         names = [n for n in os.listdir("/usr/local") if n == "cuda" or n.startswith("cuda-")]
     except OSError:
@@ -155,7 +152,7 @@ def _system_toolkit() -> Tool | None:
 
 
 def find_cutlass() -> Tool | None:
-    """The include directory of CUTLASS, or None. Raises MU5105 where MUCC_CUTLASS does not lead to one."""
+    """Find the include directory of CUTLASS; None without one. Raises MU5105 for a wrong MUCC_CUTLASS."""
     if value := os.environ.get("MUCC_CUTLASS"):
         for path in (value, os.path.join(value, "include")):
             if os.path.exists(os.path.join(path, "cutlass", "version.h")):
@@ -174,7 +171,7 @@ def find_cutlass() -> Tool | None:
 
 
 def find_host() -> Tool | None:
-    """The host C++ compiler, or None. Raises MU5105 where MUCC_CXX or NVCC_CCBIN does not lead to one."""
+    """Find the host C++ compiler; None without one. Raises MU5105 for a wrong MUCC_CXX or NVCC_CCBIN."""
     for variable in ("MUCC_CXX", "NVCC_CCBIN"):
         if value := os.environ.get(variable):
             if path := shutil.which(value):
@@ -187,11 +184,11 @@ def find_host() -> Tool | None:
 
 
 MISSING = frozenset({"MU5101", "MU5102", "MU5103"})
-"""The codes of `find_toolchain` for what is not on this machine."""
+"""The codes of `find_toolchain` for missing tools."""
 
 
 def present_versions(nvcc: str | None = None) -> tuple[str | None, str | None, str | None]:
-    """As `Toolchain.versions`, with None for what is missing. Raises MU5105."""
+    """Return versions as `Toolchain.versions`, with None for missing tools. Raises MU5105."""
     compiler, headers, host = find_nvcc(nvcc), find_cutlass(), find_host()
     return (
         compiler and nvcc_version(compiler.path),
@@ -201,7 +198,7 @@ def present_versions(nvcc: str | None = None) -> tuple[str | None, str | None, s
 
 
 def find_toolchain(nvcc: str | None = None) -> Toolchain:
-    """Everything that a build needs. Raises MU5101 to MU5103, one for each thing that is missing."""
+    """Find the toolchain. Raises MU5101 to MU5103, one for each missing tool."""
     compiler, headers, host = find_nvcc(nvcc), find_cutlass(), find_host()
     if compiler and headers and host:
         return Toolchain(compiler, headers, host)
@@ -238,7 +235,7 @@ def find_toolchain(nvcc: str | None = None) -> Toolchain:
 
 @cache
 def _first_output(*command: str) -> str:
-    """What a command prints, or an empty text where it cannot be run."""
+    """Return the output of a command; empty if it cannot be run."""
     import subprocess
 
     try:
@@ -251,18 +248,18 @@ def _first_output(*command: str) -> str:
 
 
 def nvcc_version(path: str) -> str:
-    """`13.0.88` of an nvcc; `unknown` where it cannot be run."""
+    """Return the version of an nvcc, such as `13.0.88`; `unknown` if it cannot be run."""
     found = re.search(r"release [\d.]+, V([\d.]+)", _first_output(path, "--version"))
     return found[1] if found else "unknown"
 
 
 def host_version(path: str) -> str:
-    """`12.2.0` of a g++; `unknown` where it cannot be run."""
+    """Return the version of a g++, such as `12.2.0`; `unknown` if it cannot be run."""
     return _first_output(path, "-dumpfullversion", "-dumpversion").strip() or "unknown"
 
 
 def cutlass_version(include: str) -> str:
-    """`4.2.0` of a CUTLASS include directory; `unknown` where its version header cannot be read."""
+    """Return the version of CUTLASS headers, such as `4.2.0`; `unknown` if they cannot be read."""
     try:
         with open(os.path.join(include, "cutlass", "version.h"), encoding="utf-8", errors="replace") as file:
             text = file.read()

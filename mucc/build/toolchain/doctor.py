@@ -1,4 +1,4 @@
-"""What this machine has for compiling and running kernels, as data. `mucc doctor` prints it."""
+"""Examine which tools this machine has for compiling and running kernels, for `mucc doctor`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mucc.diagnostics.core import DiagnosticError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked for.
+    """The result of one check.
 
-    `needed_for` is `build` (no kernel can be compiled without it), `run` or `comfort`. `mend` is the
-    command or the step that brings it where it is missing.
+    `needed_for` is `build` (required to compile kernels), `run` or `comfort`. `mend` is the command or step
+    that installs a missing tool.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Finding:
 
 
 def examine(nvcc: str | None = None) -> list[Finding]:
-    """Look for everything; nothing is imported and nothing raises."""
+    """Run all checks, without importing packages. Raises nothing."""
     return [
         _python(),
         _tool("host compiler", discover.find_host, discover.host_version, INSTALL_HOST),
@@ -89,7 +89,7 @@ def _ptxas(nvcc: str | None) -> Finding:
 
 
 def _nvrtc(nvcc: str | None) -> Finding:
-    """NVRTC is in a process of its own here: a library that does not load must not end this one."""
+    """Check NVRTC in another process, because a library that fails to load could end this one."""
     import subprocess
 
     tool = _nvcc(nvcc)
@@ -120,7 +120,7 @@ def _cudart(nvcc: str | None) -> Finding:
 
 
 def _release(nvcc: str | None) -> Finding:
-    """Whether the parts of the CUDA compiler go together."""
+    """Check that the parts of the CUDA toolkit are of one release."""
     name = "CUDA release"
     if (tool := _nvcc(nvcc)) is None:
         return Finding(name, False, "unknown without nvcc", "build", INSTALL_NVCC)
@@ -178,7 +178,7 @@ def gpu() -> Finding:
 
 
 def installed(*distributions: str) -> dict[str, str]:
-    """The versions of those of these distributions that are installed."""
+    """Return the versions of the given distributions that are installed."""
     found: dict[str, str] = {}
     for name in distributions:
         with suppress(metadata.PackageNotFoundError):
@@ -187,7 +187,7 @@ def installed(*distributions: str) -> dict[str, str]:
 
 
 def gpu_memory() -> int | None:
-    """Bytes of memory of the first GPU, asked of the driver without making a context; None without one."""
+    """Return the memory of the first GPU in bytes, without creating a context; None without a GPU."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

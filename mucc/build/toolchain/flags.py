@@ -1,4 +1,4 @@
-"""The nvcc flags that decide what is built. Apart from `nvcc.py`, so that a cache hit need not load that."""
+"""The nvcc flags that determine an artefact; separate from `nvcc.py`, which a cache hit does not load."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Literal
 Kind = Literal["so", "ptx", "cubin"]
 
 KINDS: tuple[Kind, ...] = ("so", "ptx", "cubin")
-"""What nvcc makes."""
-
+"""The kinds of artefacts."""
 
 COMMON = ("-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr")
-"""NDEBUG is not a matter of taste: CUTLASS's device asserts make ptxas serialise wgmma."""
+"""NDEBUG is required: with CUTLASS's device asserts, ptxas serialises wgmma."""
 
 
 def flags(kind: Kind, target: str) -> list[str]:
-    """The nvcc flags that decide what is built: no paths. `target` is an architecture such as `sm_90a`."""
+    """Return the nvcc flags that determine an artefact, without paths. `target` is such as `sm_90a`."""
     virtual = target.replace("sm_", "compute_")
     if kind == "ptx":
         return [*COMMON, f"-gencode=arch={virtual},code={virtual}", "-ptx"]
@@ -28,10 +27,10 @@ def flags(kind: Kind, target: str) -> list[str]:
 
 
 def is_portable(target: str) -> bool:
-    """Whether code for a target also runs on later GPUs, through the PTX that a library then holds."""
+    """Whether code for a target also runs on later GPUs, through PTX in the library."""
     return target[-1:].isdigit()
 
 
 def ambient_flags() -> tuple[str, ...]:
-    """Flags that nvcc takes from the environment; part of what decides the result."""
+    """Return the flags that nvcc takes from the environment, which are part of cache keys."""
     return tuple(os.environ.get(n, "") for n in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"))

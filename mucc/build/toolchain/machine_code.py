@@ -1,7 +1,7 @@
-"""The machine code of kernel libraries: cubins, what cuobjdump says of them, and the resources of kernels.
+"""Read the machine code of libraries: cubins, disassembly by cuobjdump, and the resources of kernels.
 
-A library that nvcc links holds fat binaries, which only CUDA's cuobjdump unpacks; one that is put together
-from parts holds its cubins as they are, in a section. cuobjdump prints the instructions of either.
+A library linked by nvcc has fat binaries, which only CUDA's cuobjdump unpacks. A library built from parts has
+its cubins in an ELF section. cuobjdump disassembles both.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ MAGIC = b"\x7fELF"
 EM_CUDA = 190
 HEADER_BYTES = 64
 NO_BITS = 8
-"""The type of a section that takes no room in the file."""
+"""The type of a section without bytes in the file (SHT_NOBITS)."""
 
 
 # ---- ELF files: the 64-bit little-endian ones -----------------------------------------------------------
 
 
 def _headers(data: bytes) -> list[tuple[int, ...]]:
-    """The section headers: name, type, flags, address, offset, size, link, …"""
+    """Parse the section headers: name, type, flags, address, offset, size, link, …"""
     start = struct.unpack_from("<Q", data, 40)[0]
     size, count = struct.unpack_from("<HH", data, 58)
     return [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
 
 
 def section(data: bytes, name: str) -> bytes | None:
-    """The contents of a section of an ELF file; None where there is none of that name."""
+    """Return the contents of a section of an ELF file; None without a section of that name."""
     headers = _headers(data)
     for header in headers:
         if _name(data, headers, header) == name:
@@ -47,7 +47,7 @@ def section(data: bytes, name: str) -> bytes | None:
 
 
 def elf_size(data: bytes) -> int:
-    """The bytes of the ELF file that `data` begins with: what its headers reach to."""
+    """Compute the size in bytes of the ELF file at the start of `data`, from its headers."""
     programs, sections = struct.unpack_from("<QQ", data, 32)
     header, program_size, programs_n, section_size, sections_n = struct.unpack_from("<5H", data, 52)
     ends = [header, programs + program_size * programs_n, sections + section_size * sections_n]
@@ -56,9 +56,9 @@ def elf_size(data: bytes) -> int:
 
 
 def cubins(data: bytes) -> list[bytes]:
-    """The cubins that lie one after another in `data`, with or without padding between them.
+    """Split consecutive cubins, with or without padding between them.
 
-    Raises ValueError where one reaches over the end.
+    Raises ValueError for a truncated cubin.
     """
     found: list[bytes] = []
     at = data.find(MAGIC)
@@ -75,10 +75,10 @@ def cubins(data: bytes) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the assembler gave a kernel: registers of a thread, bytes of its stack frame and of static shared
-    memory, and the threads of a block that it may be launched with, 0 where that is open.
+    """The resources of a kernel: registers per thread, bytes of stack and static shared memory, threads.
 
-    A kernel that sets registers apart between its warps (setmaxnreg) starts with this number.
+    `threads` is the most threads of a block, 0 without a bound. A kernel that redistributes registers between
+    warps (setmaxnreg) starts with this number of registers.
     """
 
     kernel: str
@@ -93,13 +93,13 @@ REGISTERS, FRAME, THREADS = 0x2F, 0x11, 0x05
 `cuobjdump -elf` call them. Checked against `cuobjdump -res-usage` of CUDA 13.0."""
 
 SIZED = 4
-"""The form of an attribute that is followed by so many bytes as its second word says."""
+"""The form of an attribute whose second word is the size in bytes of the data that follows."""
 
 
 def resources(cubin: bytes) -> list[Resources]:
-    """The resources of the kernels of a cubin, as its sections record them; needs no tool of CUDA's.
+    """Read the resources of a cubin's kernels from its sections, without CUDA's tools.
 
-    Raises ValueError where it is damaged.
+    Raises ValueError for a damaged cubin.
     """
     try:
         return _resources(cubin)
@@ -137,7 +137,7 @@ def _name(data: bytes, headers: list[tuple[int, ...]], header: tuple[int, ...]) 
 
 
 def _attributes(data: bytes, header: tuple[int, ...] | None) -> Iterator[tuple[int, bytes]]:
-    """The attributes of a `.nv.info` section: their numbers and contents."""
+    """Yield the numbers and contents of the attributes of a `.nv.info` section."""
     at, end = (header[4], header[4] + header[5]) if header else (0, 0)
     while at + 4 <= end:
         form, kind, size = struct.unpack_from("<BBH", data, at)
@@ -152,7 +152,7 @@ def _attributes(data: bytes, header: tuple[int, ...] | None) -> Iterator[tuple[i
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function: its instructions as text, and their 128-bit encodings, which hold the scheduling too."""
+    """A function: its instructions as text, and their 128-bit encodings, which include scheduling."""
 
     name: str
     instructions: tuple[str, ...]
@@ -165,7 +165,7 @@ _SYMBOL = re.compile(r"\b_Z\w+|\bmucc_\w+")
 
 
 def parse_sass(text: str) -> list[Function]:
-    """The functions in the output of `cuobjdump -sass`. Names of symbols are left out of the instructions."""
+    """Parse the output of `cuobjdump -sass`. Names of symbols are replaced in the instructions."""
     functions: list[Function] = []
     for part in text.split("Function : ")[1:]:
         name, _, listing = part.partition("\n")
@@ -185,7 +185,7 @@ def parse_sass(text: str) -> list[Function]:
 
 
 def find_cuobjdump() -> str | None:
-    """The path of cuobjdump: on PATH, in CUDA_HOME, where toolkits lie, or beside nvcc."""
+    """Find cuobjdump: on PATH, in CUDA_HOME, in /usr/local/cuda, or next to nvcc; None without one."""
     folders = [os.environ.get("PATH", "")]
     folders += [str(Path(home, "bin")) for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
     if found := shutil.which("cuobjdump", path=os.pathsep.join(folders)):
@@ -198,7 +198,7 @@ def find_cuobjdump() -> str | None:
 
 
 def cubins_of(library: Path) -> list[bytes] | None:
-    """The cubins of a library; None where they lie in fat binaries. Raises OSError and ValueError."""
+    """Read the cubins of a library; None for a library of fat binaries. Raises OSError and ValueError."""
     data = library.read_bytes()
     if data[:4] != MAGIC:
         raise ValueError(f"'{library}' is no ELF file")
@@ -210,14 +210,14 @@ def cubins_of(library: Path) -> list[bytes] | None:
 
 
 def disassembled(path: Path, cuobjdump: str, timeout: float | None = None) -> list[Function]:
-    """The functions of a cubin, or of a library of fat binaries. Raises OSError and SubprocessError."""
+    """Disassemble a cubin, or a library of fat binaries. Raises OSError and SubprocessError."""
     command = [cuobjdump, "-sass", str(path)]
     run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout)
     return parse_sass(run.stdout)
 
 
 def functions_of(library: Path, cuobjdump: str) -> list[Function]:
-    """The functions of all kernels of a library. Raises CalledProcessError, OSError and ValueError."""
+    """Disassemble all kernels of a library. Raises CalledProcessError, OSError and ValueError."""
     if (found := cubins_of(library)) is None:
         return disassembled(library, cuobjdump)
     functions: list[Function] = []

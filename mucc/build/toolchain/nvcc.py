@@ -1,4 +1,4 @@
-"""Runs nvcc on a whole program: `.cu` text to a `.so`, PTX or a cubin."""
+"""Compile a whole program by nvcc: `.cu` text to a `.so`, PTX or a cubin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mucc.diagnostics.core import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What was built: the file's bytes, the warnings of the compilers, and their log."""
+    """The result of a build: the file's bytes, the warnings of the compilers, and their log."""
 
     data: bytes
     warnings: tuple[Diagnostic, ...]
@@ -35,13 +35,13 @@ def build(
     timeout: float | None = None,
     save_temps: str | None = None,
 ) -> Built:
-    """Compile the text of a `.cu` file, through a pool or one of its own.
+    """Compile the text of a `.cu` file, in `pool` or in a new pool.
 
-    `program` is what messages call what is being built, and `name` the stem of the temporary files; with
-    `save_temps` (a directory) they stay there, with the log. Raises DiagnosticError: MU5104 for a toolchain
-    that cannot build, MU5106 out of memory, MU5107 out of disk, MU5108 after `timeout` seconds, MU5110 where
-    the code is rejected, MU5111 where a compiler crashes. On any exception, Ctrl-C included, nvcc and its
-    children have ended and the temporary files are gone.
+    `program` is the program's name in messages, and `name` the stem of temporary files, which `save_temps`, a
+    directory, keeps together with the log. Raises DiagnosticError: MU5104 for a toolchain that cannot build,
+    MU5106 out of memory, MU5107 out of disk, MU5108 after `timeout` seconds, MU5110 for rejected code, MU5111
+    for a crash of a compiler. When it raises, Ctrl-C included, nvcc and its children have ended, and
+    temporary files are removed.
     """
     libraries = ("-L{cudart}",) if kind == "so" else ()
     paths = ("-ccbin", "{cxx}", *INCLUDE_FLAGS, "-I{cutlass}", *libraries)

@@ -1,8 +1,8 @@
-"""NVRTC: nvcc's device compiler as a library, which makes PTX of a small source in milliseconds.
+"""Compile small sources to PTX by NVRTC, nvcc's device compiler as a library, in milliseconds.
 
-It runs within this process, so a crash of it ends that, and it cannot be given a time limit: that is what
-`nvrtc_worker` is for. `nvcc -ptx` makes the same PTX in about half a second, and is what to fall back to
-where `why_unusable` names a reason.
+NVRTC runs inside this process, so a crash ends the process, and there is no time limit; `nvrtc_worker` runs
+it in another process for this reason. `nvcc -ptx` compiles the same PTX in about half a second, and is the
+fallback where `why_unusable` gives a reason.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MEMORY_GB = 0.2
-"""Main memory that NVRTC takes for a source of a few bodies."""
+"""The main memory in GB of NVRTC for a source of a few bodies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """PTX, and what NVRTC said of the source."""
+    """The PTX of a source, and the log of NVRTC."""
 
     ptx: str
     log: str
@@ -35,19 +35,19 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """Why there is no NVRTC."""
+    """NVRTC cannot be loaded, for the given reason."""
 
     reason: str
 
 
 @cache
 def _load() -> ModuleType | _Missing:
-    """cuda-python's binding, with the library behind it loaded."""
+    """Import cuda-python's binding, and load its library."""
     try:
         nvrtc = importlib.import_module("cuda.bindings.nvrtc")
     except ModuleNotFoundError:
         return _Missing("the Python package cuda-bindings is not installed")
-    except Exception as error:  # a package that is broken in any way is as good as none
+    except Exception as error:  # a broken package counts as missing
         return _Missing(f"the Python package cuda-bindings cannot be imported: {error}")
     try:
         nvrtc.nvrtcVersion()
@@ -57,7 +57,7 @@ def _load() -> ModuleType | _Missing:
 
 
 def version() -> tuple[int, int] | None:
-    """The release of NVRTC, such as `(13, 0)`; None where there is none."""
+    """Return the release of NVRTC, such as `(13, 0)`; None without NVRTC."""
     if isinstance(binding := _load(), _Missing):
         return None
     result, major, minor = binding.nvrtcVersion()
@@ -65,9 +65,9 @@ def version() -> tuple[int, int] | None:
 
 
 def why_unusable(nvcc: str) -> str | None:
-    """Why NVRTC cannot stand in for nvcc, whose version (`13.0.88`) is given; None where it can.
+    """Return the reason why NVRTC cannot replace an nvcc of the given version (`13.0.88`); None if it can.
 
-    The PTX is the same only if the releases are, and if nvcc takes no flags from the environment.
+    The PTX is the same only for equal releases and without flags of nvcc in the environment.
     """
     if any(ambient_flags()):
         return "NVCC_PREPEND_FLAGS or NVCC_APPEND_FLAGS is set, and only nvcc knows what they mean"
@@ -81,7 +81,7 @@ def why_unusable(nvcc: str) -> str | None:
 
 
 def fallback(reason: str) -> Diagnostic:
-    """The note that bodies are compiled by nvcc, for a reason of `why_unusable`."""
+    """Build the note MU5207: bodies are compiled by nvcc, for a reason of `why_unusable`."""
     return Diagnostic(
         "MU5207",
         "new bodies are compiled by nvcc instead of NVRTC, which takes longer",
@@ -94,14 +94,14 @@ def fallback(reason: str) -> Diagnostic:
 def compile_ptx(
     source: str, *, target: str, include: Sequence[str] = (), name: str = "bodies.cu"
 ) -> Compiled:
-    """The PTX of a source for `target`, an architecture such as `sm_90a`, as nvcc would make it.
+    """Compile a source to the PTX that nvcc would emit for `target`, an architecture such as `sm_90a`.
 
-    `include` are directories of headers, and `name` is what messages call the source. CUDA's device functions
-    need no header, but those for textures and the run-time library are not there. Threads may compile at the
-    same time; the GIL is released meanwhile.
+    `include` are directories of headers, and `name` is the name of the source in messages. CUDA's device
+    functions need no header; functions for textures and the run-time library are missing. Thread-safe; the
+    GIL is released during compilation.
 
-    Raises DiagnosticError: MU5110 where NVRTC rejects the source; MU5104 where it lacks a part of its own,
-    or does not know the target; MU5106 out of memory; MU5111 for other failures; MU5207 without NVRTC.
+    Raises DiagnosticError: MU5110 where NVRTC rejects the source; MU5104 where it lacks a part of its own, or
+    does not know the target; MU5106 out of memory; MU5111 for other failures; MU5207 without NVRTC.
     """
     if isinstance(binding := _load(), _Missing):
         raise DiagnosticError(Diagnostic("MU5207", "there is no NVRTC", notes=(binding.reason,)))
@@ -118,16 +118,16 @@ def compile_ptx(
 
 
 def warm_up() -> None:
-    """Load NVRTC, so that the first `compile_ptx` need not.
+    """Load NVRTC ahead of the first `compile_ptx`.
 
-    For a thread, while something else is waited for: most of it is importing cuda-python, which holds the
-    GIL. Raises nothing; where NVRTC is missing, `why_unusable` says so.
+    Most of the time goes to importing cuda-python, which holds the GIL. Raises nothing; if NVRTC is missing,
+    `why_unusable` returns the reason.
     """
     _load()
 
 
 def _options(target: str, include: Sequence[str]) -> list[str]:
-    """The flags of nvcc that mean something to NVRTC."""
+    """Return the flags of NVRTC that correspond to those of nvcc."""
     shared = [flag for flag in COMMON if flag.startswith(("-std", "-D"))]
     # --minimal leaves out what is declared for textures and the run-time library: a third of the time of a
     # short source, and no difference in its PTX.
@@ -140,7 +140,7 @@ def _options(target: str, include: Sequence[str]) -> list[str]:
 
 
 def _text(size: Callable[..., Any], read: Callable[..., Any], program: object) -> str:
-    """A text that NVRTC gives out by its size and then into a buffer."""
+    """Read a text of NVRTC by a pair of functions for its size and its contents."""
     _, length = size(program)
     buffer = bytearray(length)
     read(program, buffer)
@@ -148,7 +148,7 @@ def _text(size: Callable[..., Any], read: Callable[..., Any], program: object) -
 
 
 def _check(result: str, log: str) -> None:
-    """Raises DiagnosticError for a result that is none of success."""
+    """Raise DiagnosticError for a result other than success."""
     match result.removeprefix("NVRTC_").removeprefix("ERROR_"):
         case "SUCCESS":
             return

@@ -1,7 +1,7 @@
-"""NVRTC in a process of its own, which lives as long as this one and compiles what it is sent.
+"""Run NVRTC in a worker process that lives as long as this one.
 
-So loading it, a tenth of a second that holds Python's lock, goes on beside the compiler; a crash of it is an
-error like any other; and it can be given a time limit.
+Loading NVRTC, a tenth of a second that holds the GIL, thus overlaps with the passes; a crash becomes a
+diagnostic; and compilations can have a time limit.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.process import reaper
 
 PATIENCE = 120.0
-"""Seconds that an answer may take where nobody says otherwise; one usually takes 0.03."""
+"""The default time limit of a request in seconds; one usually takes 0.03."""
 
 _LENGTH = struct.Struct("<Q")
 
 
 class Worker:
-    """Such a process, started when it is first wanted and again when it has died. For any thread."""
+    """A worker process, started for the first request and again after it has died. Thread-safe."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,7 +39,7 @@ class Worker:
         self._why: dict[str, str | None] = {}
 
     def start(self) -> None:
-        """Start the process, should it not run. Raises nothing: what is wrong shows when it is asked."""
+        """Start the process if it is not running. Raises nothing; later requests report errors."""
         with self._lock:
             try:
                 self._running()
@@ -47,7 +47,7 @@ class Worker:
                 return
 
     def why_unusable(self, nvcc: str) -> str | None:
-        """As `nvrtc.why_unusable`; also where the process cannot be run."""
+        """Call `nvrtc.why_unusable` in the worker; also returns a reason if the process cannot be run."""
         if nvcc not in self._why:
             try:
                 self._why[nvcc] = self._ask(nvrtc.why_unusable, (nvcc,), PATIENCE)
@@ -58,7 +58,7 @@ class Worker:
     def compile_ptx(
         self, source: str, target: str, include: Sequence[str], name: str, timeout: float | None = None
     ) -> Compiled:
-        """As `nvrtc.compile_ptx`; also MU5108 after `timeout` seconds, MU5111 where the process crashes."""
+        """Call `nvrtc.compile_ptx` in the worker; raises also MU5108 (timeout) and MU5111 (crash)."""
         return self._ask(_compile, (source, target, tuple(include), name), timeout or PATIENCE)
 
     def stop(self) -> None:
@@ -75,7 +75,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is ours: it ends when its input does
+                start_new_session=True,  # Ctrl-C must not reach it; it ends when its input closes
             )
             reaper.watch(self._process.pid)  # though not while it compiles
         return self._process
@@ -109,7 +109,7 @@ class Worker:
                     )
                 ) from error
             except BaseException:
-                self._end()  # an answer that nobody waits for would be taken for the next one
+                self._end()  # an unread answer would be taken for that of the next request
                 raise
         if not good:
             raise DiagnosticError(answer)
@@ -123,7 +123,7 @@ def _send(stream: IO[bytes], value: object) -> None:
 
 
 def _receive(stream: Any, deadline: float | None = None) -> Any:
-    """The next value. Raises EOFError where the other side has gone, TimeoutError."""
+    """Read the next value. Raises EOFError if the other process has ended, TimeoutError."""
 
     def read(count: int) -> bytes:
         data = b""
@@ -150,15 +150,15 @@ def _compile(source: str, target: str, include: tuple[str, ...], name: str) -> C
 _FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (_compile, nvrtc.why_unusable)}
 
 shared = Worker()
-"""The one of this process."""
+"""The worker of this process."""
 
 atexit.register(shared.stop)
 
 
 def serve() -> None:
-    """Be that process: answer until the input ends."""
+    """Run as the worker process: answer requests until the input closes."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not get between the answers
+    os.dup2(2, 1)  # other output must not mix with the answers
     nvrtc.warm_up()
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Checks that the parts of a CUDA compiler are of one release.
+"""Check that the parts of a CUDA toolkit are of one release.
 
-The pip packages of a toolkit can be changed one by one: PyTorch pins the run-time library and NVRTC, and an
-upgrade of it leaves nvcc behind. Compilers of mixed releases fail within each other's files: ptxas does not
-know the PTX of a newer nvvm, headers of CUDA refuse another nvcc.
+The pip packages of a toolkit can be upgraded one by one: PyTorch pins the run-time library and NVRTC, so
+upgrading PyTorch leaves nvcc at an older release. Mixed releases fail: ptxas rejects the PTX of a newer nvvm,
+headers of CUDA reject another nvcc.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ PARTS = {"cuda_nvcc": "nvcc", "cuda_crt": "crt", "nvvm": "nvvm", "cuda_runtime":
 """The parts of one release by what their packages are called after `nvidia_`. NVRTC may differ (MU5207)."""
 
 TOOLKIT = "cuda-toolkit[cccl,crt,cudart,nvcc,nvrtc,nvvm]"
-"""The package that brings all parts of a release."""
+"""The package that installs all parts of a release."""
 
 _PACKAGE = re.compile(rf"nvidia_({'|'.join(PARTS)})(?:_cu\d+)?-(\d+\.\d+)[\d.]*\.dist-info")
 
 
 def releases(nvcc: Tool) -> dict[str, str]:
-    """The releases, such as `13.0`, of the parts where packages, a header or nvcc tell them."""
+    """Find the releases of the parts, such as `13.0`, from packages, a header and nvcc."""
     found: dict[str, set[str]] = {}
     root = discover.root(nvcc)
     if packages := _packages(root):
@@ -35,18 +35,18 @@ def releases(nvcc: Tool) -> dict[str, str]:
         found["cudart"] = {runtime}
     if version := re.match(r"\d+\.\d+", discover.nvcc_version(nvcc.path)):
         found["nvcc"] = {version[0]}
-    # Packages of several versions that lie side by side say nothing.
+    # Parts with packages of several versions are skipped.
     return {part: found[part].pop() for part in PARTS.values() if len(found.get(part, ())) == 1}
 
 
 def _packages(root: str) -> str | None:
-    """The directory of packages that a toolkit's directory is a part of, or None."""
+    """Return the site-packages directory of a toolkit from pip packages; None for other toolkits."""
     parent = os.path.dirname(root)
     return os.path.dirname(parent) if os.path.basename(parent) == "nvidia" else None
 
 
 def _runtime_release(root: str) -> str | None:
-    """The release of the run-time library whose headers lie below a toolkit's directory."""
+    """Read the release of the run-time library from the headers of a toolkit."""
     path = os.path.join(root, "include", "cuda_runtime_api.h")
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -57,7 +57,7 @@ def _runtime_release(root: str) -> str | None:
 
 
 def inconsistency(nvcc: Tool) -> Diagnostic | None:
-    """MU5112 where the parts that an nvcc works with are of different releases; with what mends it."""
+    """Build MU5112 with a fix if the parts of a toolkit are of different releases; None otherwise."""
     found = releases(nvcc)
     if len(set(found.values())) <= 1:
         return None

@@ -1,15 +1,15 @@
-"""Pastes the PTX of pointwise bodies into the PTX of a skeleton. Text in, text out.
+"""Splice the PTX of pointwise bodies into the PTX of a skeleton.
 
-A skeleton is a module whose kernels leave their pointwise bodies open. Each use of a body is a comment that
-names registers, outputs first: `// mucc.body 3 1: %f9, %f4, %f7` stands for `%f9 = body3(%f4, %f7)`.
+A skeleton is a module whose kernels have markers in place of pointwise bodies. A marker is a comment with
+registers, outputs first: `// mucc.body 3 1: %f9, %f4, %f7` stands for `%f9 = body3(%f4, %f7)`.
 
-The bodies are a module of their own: an entry function without parameters for each, `mucc_body_3`, whose
-inputs come at `// mucc.in %f1, %f2` and whose results leave at `// mucc.out %f8`. There may be several of the
-latter, on different paths. Such comments are what NVVM makes of inline assembly.
+The bodies are in another module: an entry function without parameters for each, such as `mucc_body_3`, with
+inputs at `// mucc.in %f1, %f2` and results at `// mucc.out %f8`. There may be several `mucc.out`, on
+different paths. NVVM emits such comments for inline assembly.
 
-A paste is a block, because PTX scopes registers and labels to blocks. Names of the body get the prefix `mu_`
-all the same, so that they hide none of the skeleton's. Operands take the place of the body's registers, and
-only where that would not be the same is there a move. What must not be repeated is hoisted: local memory to
+A spliced body is a block, because PTX scopes registers and labels to blocks. Names of the body get the prefix
+`mu_` so that they shadow none of the skeleton's. Operands replace the body's registers, with a move only
+where replacing would change the result. Declarations that must not be repeated are hoisted: local memory to
 the top of the function, variables and functions to the top of the module.
 """
 
@@ -41,14 +41,13 @@ _MARKER_TEXT = re.compile(r"\s+(\d+)\s+(\d+)\s*:(.*)")
 _BEFORE, _AFTER = "// begin inline asm", "// end inline asm"
 _HEAD = re.compile(r"[^;{]*\{")
 _HEADER_LENGTH = 2000
-"""The first characters of a skeleton, which state its version and target."""
+"""The number of characters of a skeleton that include its version and target."""
 
 
 def splice(skeleton: str, bodies: Mapping[int, BodyCode]) -> str:
-    """The skeleton's PTX with a body at every marker.
+    """Replace every marker in the skeleton's PTX by its body.
 
-    Raises SpliceError for a marker without a body, or with operands that do not fit, and for PTX that does
-    not go together.
+    Raises SpliceError for a marker without a body or with operands that do not fit, and for incompatible PTX.
     """
     if any(name in skeleton for name in (REGISTER, LABEL, DEPOT)):
         raise SpliceError("the skeleton has names that are meant for bodies: was it spliced before?")
@@ -82,7 +81,7 @@ def splice(skeleton: str, bodies: Mapping[int, BodyCode]) -> str:
 
 
 class _Function:
-    """A function of the skeleton: where its statements start, its registers, and what its pastes need."""
+    """A function of the skeleton: offset of its statements, registers, local memory of bodies."""
 
     def __init__(self, skeleton: str, start: int):
         self.start = start
@@ -94,7 +93,7 @@ class _Function:
 
 
 def _function_starts(skeleton: str) -> list[int]:
-    """Where the statements of each function start: past the line with its brace."""
+    """Find the offsets of the functions' statements, past the lines with the opening braces."""
     starts: list[int] = []
     for word in (".entry", ".func"):
         at = -1
@@ -106,12 +105,12 @@ def _function_starts(skeleton: str) -> list[int]:
 
 
 def _line_end(text: str, at: int) -> int:
-    """The offset past the line that `at` is in."""
+    """Return the offset past the line that contains `at`."""
     return text.find("\n", at) + 1 or len(text)
 
 
 def _extent(skeleton: str, marker: re.Match[str]) -> tuple[int, int]:
-    """The lines that a paste replaces: the marker's, and the comments that NVVM puts around it."""
+    """Return the range of lines to replace: the marker's, and NVVM's comments around it."""
     start = skeleton.rfind("\n", 0, marker.start()) + 1
     end = _line_end(skeleton, marker.end())
     if skeleton[start : marker.start()].strip():
@@ -124,7 +123,7 @@ def _extent(skeleton: str, marker: re.Match[str]) -> tuple[int, int]:
 
 
 def _paste(body: BodyCode, count: int, operands: Sequence[str], function: _Function) -> str:
-    """The block that computes the first `count` operands from the others."""
+    """Instantiate a body as a block that computes the first `count` operands from the others."""
     if count != len(body.outputs) or len(operands) != count + len(body.inputs):
         raise SpliceError(
             f"body {body.index} has {len(body.inputs)} inputs and {len(body.outputs)} outputs, "
@@ -141,7 +140,7 @@ def _paste(body: BodyCode, count: int, operands: Sequence[str], function: _Funct
         operand = operands[i]
         if not (immediate := is_immediate(operand)):
             _check(body, operand, wanted.kind, function)
-        # An output may be the same register as an input, and be written before that is read.
+        # An output may be the same register as an input, and be written before the input is read.
         if immediate or wanted.written or operand in outputs:
             moves += f"mov.{wanted.kind} {wanted.register}, {operand};\n"
             fields[i] = wanted.register
@@ -149,14 +148,14 @@ def _paste(body: BodyCode, count: int, operands: Sequence[str], function: _Funct
 
 
 def _check(body: BodyCode, operand: str, wanted: str, function: _Function) -> None:
-    """Raises SpliceError for an operand that is not a register of the type `wanted`."""
+    """Raise SpliceError for an operand that is not a register of the type `wanted`."""
     if (kind := function.registers.kind(operand)) != wanted:
         found = f"a {kind} register" if kind else "no register"
         raise SpliceError(f"the skeleton gives body {body.index} '{operand}', {found}, as {wanted}")
 
 
 def _hoist(skeleton: str, bodies: Sequence[BodyCode]) -> tuple[int, int, str]:
-    """The declarations for the top of the module, as an edit. Raises SpliceError where modules clash."""
+    """Return an edit that adds declarations at the top of the module. Raises SpliceError for conflicts."""
     head = skeleton[:_HEADER_LENGTH]
     version, target = header(head)
     for body in bodies:
@@ -175,14 +174,14 @@ def _hoist(skeleton: str, bodies: Sequence[BodyCode]) -> tuple[int, int, str]:
 
 
 def _runs_on(target: str, skeleton: str) -> bool:
-    """Whether code for `target` may stand in a module for `skeleton`. `sm_90a` fits nothing but `sm_90a`."""
+    """Whether a module for `skeleton` may have code for `target`; `sm_90a` needs exactly `sm_90a`."""
     if not target[-1].isdigit():
         return target == skeleton
     return int(target[3:]) <= int(skeleton[3:].rstrip("af"))
 
 
 def _has(skeleton: str, declaration: Declaration) -> bool:
-    """Whether the skeleton has the same. Raises SpliceError where it means something else by the name."""
+    """Whether the skeleton has the same declaration. Raises SpliceError if the name has another meaning."""
     if declaration.text in skeleton:
         return True
     name = re.escape(declaration.name)
