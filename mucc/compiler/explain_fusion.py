@@ -15,7 +15,6 @@ from xdsl.ir import Operation
 
 from mucc.compiler.fusion_traffic import Apart, apart, moved, shares
 from mucc.dialects.cutlass.ops import DeviceKernelOp
-from mucc.dialects.mu.ops.elementwise import RetypeOp, StoredOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.kernels.interface import Joins, Refused
 from mucc.kernels.registry import kernels_of, kind_of
@@ -200,28 +199,27 @@ def explain(compilation: Compilation) -> list[Fusion]:
     found: list[Fusion] = []
     for kernel in module.body.block.ops:
         if isinstance(kernel, KernelOp):
-            name, alone = kernel.sym_name.data, apart(kernel)
-            formed = _Formed(*divide(kernel, target, explained=True), compilation.source)
+            name, alone, own = kernel.sym_name.data, apart(kernel), set(kernel.body.block.ops)
+            formed = _Formed(*divide(kernel, target, explained=True), compilation.source, own)
             found.append(Fusion(name, target, sizes, tuple(formed.launches(kernels[name])), alone))
     return found
 
 
 @dataclass
 class _Formed:
-    """A partition, with the names of its stages, and the source that it comes from."""
+    """A partition, with the names of its stages, and the source that it comes from.
+
+    `own` are the operations of the program: what rounds between stages is left out.
+    """
 
     partition: Partition
     names: Mapping[Stage, str]
     source: Source
+    own: Container[Operation]
 
     def __post_init__(self) -> None:
-        wide = {value.owner for value in self.partition.forms.wide.values()}
-        self.told: list[Decision] = [
-            d
-            for d in self.partition.decisions or ()
-            if not isinstance(d.op, StoredOp | RetypeOp) and d.op not in wide
-        ]
-        """Those about operations of the source: what rounds between stages is left out."""
+        found = self.partition.decisions or ()
+        self.told: list[Decision] = [decision for decision in found if decision.op in self.own]
         self.done: set[Operation] = set()
         """The operations of kernels so far."""
 
@@ -253,12 +251,13 @@ class _Formed:
                     places[op] = Place.PAIRED
                 elif chosen.stage is stage or (chosen.stage is None and op in recomputed):
                     places[op] = chosen.place
-        own = Place.OPENED, Place.STORED
-        for (op, place), saved in zip(
-            places.items(), shares(self.partition, group, places, self.done), strict=True
-        ):
-            saves = op not in self.done and place not in own
-            yield Computed(Spot.of(op, self.source), place, saved, int(saves))
+        saved = list(shares(self.partition, group, places, self.done))
+        opened = next((op for op, place in places.items() if place in (Place.OPENED, Place.STORED)), None)
+        for (op, place), moves in zip(places.items(), saved, strict=True):
+            is_kept = place is Place.RECOMPUTED and (
+                op in self.done or op.results[0] in self.partition.written
+            )
+            yield Computed(Spot.of(op, self.source), place, moves, int(op is not opened and not is_kept))
         self.done |= places.keys()
 
     def _rejected(self, group: Sequence[Stage]) -> Iterator[Rejected]:

@@ -58,7 +58,9 @@ def shares(
     for op in inside:
         result = op.results[0]
         forms = dict.fromkeys((result, *partition.forms.of(result)))
-        parts = [Traffic.of(v.type) * -1 for v in forms if v in stores]
+        # A cast of the program may be what stores the value for others.
+        own = (v for v in forms if v is result or v.owner not in inside)
+        parts = [Traffic.of(v.type) * -1 for v in own if v in stores]
         for value, once in {v: t for operand in op.operands for v, t in _seen(operand)}.items():
             if op not in elsewhere:
                 parts.append(once)

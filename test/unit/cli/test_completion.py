@@ -74,7 +74,7 @@ CASES = {
     "mucc k": ["k.mcu"],
     "mucc --em": ["--emit"],
     "mucc --ver": ["--version", "--verbose"],
-    "mucc k.mcu --expl": ["--explain-schedule"],
+    "mucc k.mcu --expl": ["--explain-schedule", "--explain-fusion"],
     "mucc k.mcu --emit ": list(EMIT),
     "mucc build k.mcu --emit cu": ["cutlass", "cu", "cubin"],
     "mucc k.mcu --diagnostics j": ["json"],

@@ -11,8 +11,9 @@ from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import MAP
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.gemm.claims import why_not_reduced
+from mucc.kernels.interface import Joins, Refused
 from mucc.kernels.registry import claimant
-from mucc.passes.forming import Stage
+from mucc.passes.forming import Decision, Stage
 from mucc.passes.partition import Partition
 
 
@@ -138,3 +139,81 @@ def test_every_kernel_is_by_itself() -> None:
     )
     found = [Partition.of(k.body.block) for k in module.body.block.ops if isinstance(k, KernelOp)]
     assert [kinds(p) for p in found] == [[CONTRACTION], [MAP]]
+
+
+def decided(body: str, params: str = "x: f32[M, M], b: f32[M]", results: str = "f32[M, M]") -> list[Decision]:
+    mcu = f"kernel k[M]({params}) -> {results} {{ {body} }}"
+    block = kernel(mcu, "mu-canonicalize", "decompose").body.block
+    found = Partition.of(block, explained=True).decisions
+    assert found is not None
+    return found
+
+
+def reasons(found: list[Decision], name: str) -> list[str]:
+    """Why an operation is not computed with each of its operands."""
+    answers = [c.answer for d in found if d.op.name == f"mu.{name}" for c in d.candidates]
+    return [a.reason for a in answers if isinstance(a, Refused)]
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "reason"),
+    [
+        (
+            "y = x @ x return y + sum(y, axis=0)",
+            "add",
+            "an operand comes from a kernel that waits for this one",
+        ),
+        ("return min(x @ x, axis=0) + x", "reduce", "the epilogue of a product has no min"),
+        ("stage h = x @ x return exp(h)", "exp", "`stage h = ...` ends the stage"),
+        ("y = x @ x return y @ x + y.T", "add", "it reads the stage's value through transpose"),
+        ("return exp(max(x, axis=0)) + x", "exp", "the result of max is read from memory"),
+        ("return (x @ x) @ x", "matmul", "it reads its operands from memory"),
+        ("return cumsum(cumsum(x, axis=0), axis=1)", "scan", "scan kernels take no scan"),
+    ],
+)
+def test_what_does_not_join_a_stage_has_a_reason(body: str, name: str, reason: str) -> None:
+    assert reason in reasons(decided(body), name)
+
+
+def test_a_stage_of_another_shape_is_refused() -> None:
+    found = decided("return (x @ b[:, None]) + x")
+    assert reasons(found, "add") == ["its shape [M, M] is not the stage's [M, 1]"]
+
+
+def test_a_product_computes_no_integers() -> None:
+    found = decided("return cast(x @ x, s32) * i", "x: f32[M, M], i: s32[M, M]", "s32[M, M]")
+    assert reasons(found, "mul") == ["gemm kernels compute no integers"]
+
+
+def test_what_saves_more_bytes_is_chosen_before_what_is_newer() -> None:
+    # Two of the three operands are in flight in the first product, so only the third has to be read.
+    found = decided("u = x @ x c = u > 0 v = x @ x.T return where(c, u * 2, v)")
+    (select,) = (d for d in found if d.op.name == "mu.select")
+    newer, older = (c.answer for c in select.candidates[:2])
+    assert isinstance(newer, Joins) and isinstance(older, Joins)
+    assert older.saved.at({"M": 100}) > newer.saved.at({"M": 100})
+    assert select.chosen is select.candidates[1]
+
+
+def test_of_stages_that_save_as_much_the_newest_is_chosen() -> None:
+    found = decided("u = x @ x v = x @ x.T return u * v")
+    (product,) = (d for d in found if d.op.name == "mu.mul")
+    newer, older = (c.answer for c in product.candidates[:2])
+    assert newer == older and product.chosen is product.candidates[0]
+
+
+def test_stages_formed_again_join_the_same() -> None:
+    block = kernel(
+        "kernel k[M](x: f32[M, M]) -> f32[M, M] { u = x @ x v = x @ x.T return where(u > 0, u * 2, v) }",
+        "mu-canonicalize",
+        "decompose",
+    ).body.block
+    first = Partition.of(block)
+    again = Partition.of(block, earlier=first)
+    assert again.joined == first.joined and first.joined
+    # What joined another stage before joins it again, though this one saves less.
+    (select,) = (op for op in first.joined if op.name == "mu.select")
+    (other,) = {stage.anchor for stage in first.stages} - {first.joined[select]}
+    assert other is not None
+    first.joined[select] = other
+    assert Partition.of(block, earlier=first).joined[select] is other
