@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.common import ROOT, cpu_label, run_main, versions, write_result
+from bench.common import ROOT, at_least_one, cpu_label, run_main, versions, write_result
 from bench.kernelbench.records import Records
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--eager", action="store_true", help="PyTorch's own kernels as well")
     parser.add_argument("--only", default="", help="only candidates with this in their name")
     parser.add_argument("--no-samples", action="store_true")
-    parser.add_argument("-j", "--jobs", type=int, default=1)
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=1)
     kept = os.path.join(tempfile.gettempdir(), "mucc-bench-audit")
     parser.add_argument("-o", "--output", default=kept, help=f"folder of what is done (default: {kept})")
     parser.add_argument("--again", action="store_true", help="audit what is done as well")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import datetime
 import json
@@ -46,6 +47,17 @@ def run_main(main: Callable[[], object]) -> NoReturn:
         return 2
 
     start.run(command)
+
+
+def at_least_one(text: str) -> int:
+    """Parse the number of an option such as `-j`, for argparse. Raises ArgumentTypeError for what is none."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
+    if number < 1:
+        raise argparse.ArgumentTypeError("needs a number of at least 1")
+    return number
 
 
 def cpu_label() -> str:

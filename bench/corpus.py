@@ -29,7 +29,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.common import ROOT, run_main
+from bench.common import ROOT, at_least_one, run_main
 from bench.fuzz.sources import corpus, program
 from bench.gpu_fuzz.programs import ALL_TARGETS
 from mucc.compiler.program import compile_source
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     p.add_argument("pattern", nargs="?", default="", help="regular expression for `NAME TARGET`")
-    p.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    p.add_argument("-j", "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)))
     p.add_argument("--record", action="store_true", help="record these again, and forget those that are gone")
     p.add_argument("--dump", type=Path, metavar="FOLDER", help="write the texts there")
     p.add_argument("--draw", type=int, metavar="N", help="add N random programs, and record nothing")

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from bench.common import run_main, write_result
+from bench.common import at_least_one, run_main, write_result
 from bench.timing import card, gpu_versions, time_all
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
@@ -243,7 +243,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--iters", type=int, default=20)
-    parser.add_argument("--jobs", type=int, default=16)
+    parser.add_argument("--jobs", type=at_least_one, default=16)
     parser.add_argument("--sweep", action="store_true", help="compare schedules instead")
     args = parser.parse_args()
     torch = importlib.import_module("torch")

@@ -31,7 +31,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bench.common import cpu_label, write_result
+from bench.common import at_least_one, cpu_label, write_result
 from bench.fuzz.checks import Outcome
 from bench.fuzz.sources import Drawn, program
 from bench.fuzz.trying import CHUNK, Chunk, again, prepare, row_of, run_chunk
@@ -215,7 +215,7 @@ def options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
     parser.add_argument("--seed", default="0")
-    parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
         "-o", "--output", help="keep what is done there, and go on from it (default: a new file)"
     )

@@ -24,7 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.common import cpu_label, write_result
+from bench.common import at_least_one, cpu_label, write_result
 from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.reducing import by_crew, reduce
 from bench.gpu_fuzz.trying import Outcome, attempt
@@ -120,7 +120,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first program's number")
     parser.add_argument("--runs", type=int, default=9, help="calls of a program with open dims")
     parser.add_argument("--stage", choices=("interpret", "build", "run"), default="run")
-    parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--again", action="store_true", help="try first what the file's findings are")
     parser.add_argument("--reduce", type=float, default=0, metavar="SECONDS", help="shrink what was found")
     parser.add_argument("--replay", metavar="NUMBERS", help="try the program of these choices")

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.common import run_main
+from bench.common import at_least_one, run_main
 from bench.kernelbench.options import Options
 from bench.kernelbench.run import Run
 from mucc.agent.importing.problems import find_problems
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         "--no-audit", dest="audit", action="store_false", help="no audit: times of right results count"
     )
     p.add_argument("--again", action="store_true", help="do over what is done")
-    p.add_argument("-j", "--jobs", type=int, default=1, help="children, and compilers, at once")
+    p.add_argument("-j", "--jobs", type=at_least_one, default=1, help="children, and compilers, at once")
     p.add_argument(
         "--time-limit", type=float, default=300.0, metavar="S", help="for a problem in a stage (300)"
     )

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench.common import cpu_label, run_main, versions, write_result
+from bench.common import at_least_one, cpu_label, run_main, versions, write_result
 from bench.kernelbench.children import Limits, Turn, run_each
 from bench.kernelbench.importing import Values, bound_of, request_of
 from bench.kernelbench.records import Records
@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     p.add_argument("--only", default="", metavar="REGEX")
     p.add_argument("--card", default="h200")
-    p.add_argument("-j", "--jobs", type=int, default=1)
+    p.add_argument("-j", "--jobs", type=at_least_one, default=1)
     p.add_argument("--record", metavar="NAME", help="write bench/results/<machine>/NAME.json")
     args = p.parse_args(argv)
     try:

@@ -17,9 +17,19 @@ def replace_file(path: str, data: bytes, mode: int = 0o666) -> None:
     """Put `data` at `path` in one step. Raises OSError, and leaves nothing behind when it does."""
     temporary = temporary_name(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = unfinished.create(temporary, lambda: os.open(temporary, flags, mode))
+    fill_and_rename(temporary, descriptor, path, data)
+
+
+def fill_and_rename(temporary: str, descriptor: int, path: str, data: bytes) -> None:
+    """Write `data` to a new file that is open as `descriptor`, and rename the file to `path`.
+
+    The descriptor is closed afterwards, so a lock on the file lasts until the file is in its place. Raises
+    OSError, and leaves nothing behind when it does.
+    """
     try:
-        descriptor = unfinished.create(temporary, lambda: os.open(temporary, flags, mode))
-        with open(descriptor, "wb") as file:
+        # Closing a copy of the descriptor reports what a network file system failed to write.
+        with open(os.dup(descriptor), "wb") as file:
             file.write(data)
         os.replace(temporary, path)
     except BaseException:
@@ -28,3 +38,4 @@ def replace_file(path: str, data: bytes, mode: int = 0o666) -> None:
         raise
     finally:
         unfinished.settled(temporary)
+        os.close(descriptor)

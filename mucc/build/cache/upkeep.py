@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from mucc.build.cache import folders, locks
 from mucc.build.cache.entries import LEVELS, SUFFIX, count, counted, unpack
-from mucc.files import unfinished
+from mucc.files.atomic import fill_and_rename
 from mucc.files.digest import FORMAT
 
 BLOCK = 4096
@@ -115,18 +115,7 @@ def _blocks(size: int) -> int:
 
 def put_file(path: str, data: bytes) -> None:
     """Write an entry atomically. Raises OSError, after removing the temporary file."""
-    temporary, descriptor = locks.temporary_file(path)
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    finally:
-        unfinished.settled(temporary)
-        os.close(descriptor)
+    fill_and_rename(*locks.temporary_file(path), path, data)
 
 
 def make_room(directory: str, bound: int, incoming: int, own: str | None = None) -> None:

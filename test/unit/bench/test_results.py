@@ -1,12 +1,14 @@
 """The form in which benchmarks leave their figures, and the table made from it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench import common, report
+from bench import common, corpus, report
 from bench.compile import lines_of_kernels
+from bench.fuzz import __main__ as fuzz
 from mucc.diagnostics import Source
 from mucc.frontend import format
 
@@ -39,3 +41,16 @@ def test_the_commit_where_there_is_no_git(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("MUCC_COMMIT", "0123456789ab")
     assert common.commit() == "0123456789ab"
+
+
+@pytest.mark.parametrize("main", [corpus.main, fuzz.main])
+@pytest.mark.parametrize(
+    ("given", "said"), [("0", "needs a number of at least 1"), ("x", "invalid int value")]
+)
+def test_jobs_are_at_least_one(
+    main: Callable[[list[str]], int], given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as leave:
+        main(["-j", given])
+    assert leave.value.code == 2
+    assert f"error: argument -j/--jobs: {said}" in capsys.readouterr().err
