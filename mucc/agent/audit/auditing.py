@@ -40,6 +40,7 @@ from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.json_data import Json
 from mucc.process import reaper
 from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
 from mucc.torch.importer.request import Request, error_from_json, parse_problem
@@ -65,9 +66,9 @@ class Entry(NamedTuple):
     series of calls before that of a timed one, and the cases of their inputs."""
 
     case: Case
-    said: dict[str, Any]
+    said: Json
     folder: str
-    replay: dict[str, Any] | None = None
+    replay: Json | None = None
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Run:
     answers: list[Entry] = field(default_factory=list["Entry"])
     timed: list[Entry] = field(default_factory=list["Entry"])
     timing: Timing = field(default_factory=Timing)
-    signs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    signs: Mapping[str, Any] = field(default_factory=Json)
     failure: Failure | None = None
 
 
@@ -310,7 +311,7 @@ class _Audit:
         module = f"mucc.agent.audit.{module}"
         return Child(self.auditor.zygote, module, self.folder, self.options.time_limit, memory)
 
-    def _problem(self) -> dict[str, Any]:
+    def _problem(self) -> Json:
         return {
             "problem": self.request.to_json(),
             "device": self.device,
@@ -342,11 +343,11 @@ class _Audit:
     def _problem_error(self, failed: ChildFailed) -> DiagnosticError:
         return problem_error(self.request.shown, failed, limits=True)
 
-    def _ask(self, child: Child, **request: Any) -> dict[str, Any]:
+    def _ask(self, child: Child, **request: Any) -> Json:
         return self._heard(child.ask(**request))
 
     @staticmethod
-    def _heard(answer: dict[str, Any]) -> dict[str, Any]:
+    def _heard(answer: Json) -> Json:
         if "errors" in answer:
             raise error_from_json(answer["errors"])
         if "failed" in answer:
@@ -446,7 +447,7 @@ class _Audit:
 
     def _call(self, child: Child, entry: Entry) -> Call:
         case, said, folder, replay = entry
-        asked: dict[str, Any] = {"case": case.to_json(), "folder": folder, "outputs": said["outputs"]}
+        asked: Json = {"case": case.to_json(), "folder": folder, "outputs": said["outputs"]}
         found = self._ask(child, do="judge", replay=replay, **asked)
         return call_from(case, said, Comparison(**found))
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mucc.agent.budget.stopping import Standing, expected_gain
 from mucc.agent.budget.traces import Cost, Trace, Try
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.strategy import Budget
+from mucc.files.json_data import Json
 
 UNBOUNDED = 1 << 30
 
@@ -43,7 +43,7 @@ class Policy:
         ]
         return ", ".join(parts) or "everything"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """As plain values."""
         return {"epsilon": self.epsilon, "window": self.window, "most": self.most, "share": self.share}
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.strategy import Budget
 
 PROGRESS = 0.005
 """The part of the best time by which a new one must be lower to count as progress."""

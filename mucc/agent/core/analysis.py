@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from mucc.files.json_data import Json
 
 
 class Limit(StrEnum):
@@ -46,7 +47,7 @@ class Advice:
     advice: list[str]
     stage: str = ""
     levers: list[str] = field(default_factory=list[str])
-    evidence: dict[str, Any] = field(default_factory=dict[str, Any])
+    evidence: Json = field(default_factory=Json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,77 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
+
+from mucc.diagnostics.json_form import DiagnosticJson
+from mucc.files.json_data import Json
+
+
+class FindingJson(TypedDict, total=False):
+    """A finding of a detector."""
+
+    detector: str
+    label: str
+    severity: str
+    message: str
+    facts: Json
+
+
+class CaseJson(TypedDict):
+    """The comparison of one call with the reference."""
+
+    name: str
+    seed: int
+    scale: float
+    correct: bool
+    judged: bool
+    excess: float
+    largest: float
+    why: str
+
+
+class KernelTimeJson(TypedDict):
+    """A kernel that a call ran, and whether it is the solution's own."""
+
+    name: str
+    calls: int
+    us: float
+    own: bool
+
+
+class FailureJson(TypedDict):
+    """Why a candidate gave no results, and what it printed."""
+
+    message: str
+    printed: str
+
+
+class VerdictJson(TypedDict, total=False):
+    """The verdict of an audit, as `mucc-agent audit --json` prints it. Times in ms; see docs/audit.md."""
+
+    problem: str
+    solution: str
+    device: str
+    card: str
+    precision: str
+    label: str
+    accepted: bool
+    correct: bool
+    findings: list[FindingJson]
+    time_ms: float | None
+    wall_ms: float | None
+    reference_ms: float | None
+    speedup: float | None
+    bound_ms: float | None
+    gap: float | None
+    bound_note: str | None
+    bound_whole: bool | None
+    own_share: float | None
+    kernels: list[KernelTimeJson]
+    seed: int
+    cases: list[CaseJson]
+    failure: FailureJson | None
+    seconds: dict[str, float]
 
 
 class Status(StrEnum):
@@ -65,10 +135,10 @@ class Outcome:
     spread_ms: float | None = None
     audited: bool = False
     label: str = ""
-    verdict: dict[str, Any] | None = None
-    diagnostics: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    verdict: VerdictJson | None = None
+    diagnostics: list[DiagnosticJson] = field(default_factory=list[DiagnosticJson])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    facts: Json = field(default_factory=Json)
     printed: str = ""
 
     @property

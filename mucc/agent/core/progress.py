@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mucc.agent.core.attempts import Attempt, Candidate
-from mucc.agent.core.proposing import Call
+from mucc.agent.core.proposer import Call
 from mucc.agent.core.tasks import Task
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
+from mucc.analysis.sol_json import SolReport
+from mucc.diagnostics.json_form import DiagnosticJson
 from mucc.process.gpu_memory import wanted_by
 
 BASELINES = ("default", "tf32", "compile")
@@ -25,12 +26,21 @@ class Compiled(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
-    """What `mucc import` made of a problem file: the program, the driver that calls its kernels, what is
-    left. The driver looks for PROBLEM_FILE and PROGRAM_FILE in its own folder.
+class OpaqueOperation:
+    """An operation that PyTorch runs, its share of the bound, 0 to 1, and why it has no kernel."""
 
-    `opaque` lists what stays with PyTorch: operation, share of the bound, reason. `share` is the part of the
-    bound that kernels have, 0 to 1. `error` is the diagnostic where a problem could not be imported.
+    operation: str
+    share: float = 0.0
+    reason: str | None = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The import of a problem file: the program, the driver that calls its kernels, and the operations that
+    PyTorch runs (`opaque`). The driver looks for PROBLEM_FILE and PROGRAM_FILE in its own folder.
+
+    `share` is the part of the bound that kernels have, 0 to 1. `error` is the diagnostic where a problem
+    could not be imported.
     """
 
     name: str
@@ -38,8 +48,8 @@ class Imported:
     driver: str = ""
     compiled: Compiled = Compiled.NONE
     share: float = 0.0
-    opaque: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    error: dict[str, Any] | None = None
+    opaque: list[OpaqueOperation] = field(default_factory=list[OpaqueOperation])
+    error: DiagnosticJson | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,7 @@ class Task:
     card: str
     target: str
     imported: Imported
-    sol: dict[str, Any] = field(default_factory=dict[str, Any])
+    sol: SolReport = field(default_factory=SolReport)
     bound_ms: float | None = None
     baselines: dict[str, float] = field(default_factory=dict[str, float])
     least_ms: float | None = None
@@ -74,6 +84,6 @@ class Task:
     @property
     def gpu_memory(self) -> int:
         """The bytes of GPU memory that a process of it may take."""
-        bounds = self.sol.get("assumptions", {}).values()
-        moved = (float(b["limits"]["dram"]["amount"]) for b in bounds if "dram" in b.get("limits", {}))
+        limits = [bound.get("limits", {}) for bound in self.sol.get("assumptions", {}).values()]
+        moved = (float(units["dram"]["amount"]) for units in limits if "dram" in units)
         return wanted_by(max(moved, default=0.0))

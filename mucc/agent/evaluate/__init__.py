@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mucc.agent.evaluate.settings import Settings
 
 if TYPE_CHECKING:
-    from mucc.agent.core.evaluating import Evaluator
+    from mucc.agent.core.evaluator import Evaluator
     from mucc.agent.isolation.zygote import Zygote
 
 __all__ = ["Settings", "make", "make_zygote"]

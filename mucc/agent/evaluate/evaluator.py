@@ -13,12 +13,12 @@ from dataclasses import replace
 from mucc.agent.audit import auditing
 from mucc.agent.budget.stopping import PROGRESS
 from mucc.agent.core.attempts import Candidate, Outcome, Status
-from mucc.agent.core.evaluating import Comparison, Watch
+from mucc.agent.core.evaluator import Comparison, Watch
 from mucc.agent.core.tasks import Task
-from mucc.agent.evaluate.building import Builder, Built
-from mucc.agent.evaluate.comparing import Comparer
-from mucc.agent.evaluate.judging import Judge
-from mucc.agent.evaluate.running import Ran, Runner
+from mucc.agent.evaluate.acceptance import Judge
+from mucc.agent.evaluate.build import Builder, Built
+from mucc.agent.evaluate.comparison import Comparer
+from mucc.agent.evaluate.execution import Ran, Runner
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.isolation.priority import patient_run
 from mucc.agent.isolation.zygote import Zygote
@@ -28,7 +28,11 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.process import reaper
 from mucc.process.gpu_memory import Room
 
-PRELOADED = ("mucc.agent.evaluate.trial", "mucc.agent.evaluate.contenders", *auditing.PRELOADED)
+PRELOADED = (
+    "mucc.agent.evaluate.execution_child",
+    "mucc.agent.evaluate.comparison_child",
+    *auditing.PRELOADED,
+)
 """What processes of evaluations and audits need: modules of ours, and torch."""
 
 THREADS = 64

@@ -14,6 +14,7 @@ from typing import Any
 from mucc.agent.isolation.server import MARK
 from mucc.agent.isolation.zygote import Server, Zygote, ZygoteFailed, new_mark
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.json_data import Json
 from mucc.process import reaper
 from mucc.process.output import Printed, notes
 from mucc.process.tree import End, Family, end_strays
@@ -108,7 +109,7 @@ class Child:
             self.extend(waited)
             yield waited
 
-    def ask(self, **request: Any) -> dict[str, Any]:
+    def ask(self, **request: Any) -> Json:
         """The answer to a request. Raises ChildFailed."""
         self.tell(request)
         return self.answer()
@@ -123,7 +124,7 @@ class Child:
         except BrokenPipeError:
             raise self._failed("ended") from None
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> Json:
         """The next answer. Raises ChildFailed."""
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([self._in], [], [], 0.2)

@@ -24,9 +24,9 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any
 
-from mucc.agent.isolation.serving import Line
+from mucc.agent.isolation.line import Line
+from mucc.files.json_data import Json
 
 MARK = "MUCC_CHILD_MARK"
 """The variable by which descendants of a child are found that have left its process group."""
@@ -62,7 +62,7 @@ class Server:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
 
-    def fork(self, request: dict[str, Any], pipes: list[int]) -> dict[str, Any]:
+    def fork(self, request: Json, pipes: list[int]) -> Json:
         """A child that answers requests on its pipes."""
         ready, leads = os.pipe()
         try:
@@ -86,7 +86,7 @@ class Server:
         self.children.add(pid)
         return {"pid": pid}
 
-    def _live(self, request: dict[str, Any], pipes: list[int]) -> None:
+    def _live(self, request: Json, pipes: list[int]) -> None:
         """The life of a child."""
         _dumpable(True)
         kept = [os.dup(fd) for fd in pipes]  # so that none lies where it is about to go
@@ -110,7 +110,7 @@ class Server:
         sys.stdout.flush()
         os._exit(0)  # whatever threads are left
 
-    def reap(self, pid: int) -> dict[str, Any]:
+    def reap(self, pid: int) -> Json:
         """How a child ended, if it has."""
         if pid not in self.children:
             return {"status": 0, "peak": 0}

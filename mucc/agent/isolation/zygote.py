@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mucc.agent.isolation.server import MARK
+from mucc.files.json_data import Json
 from mucc.process import reaper
 from mucc.process.output import Printed
 
@@ -67,7 +68,7 @@ class Server:
             raise
         reaper.watch(self._process.pid)
 
-    def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> Json:
         """The answer to a request. Raises ZygoteFailed where the process has ended, or hangs."""
         with self._lock:
             try:
@@ -82,7 +83,7 @@ class Server:
                 said = self._printed.last_lines()
                 raise ZygoteFailed(f"the process that forks others {_how(error)}", said) from None
 
-    def _heard(self) -> dict[str, Any]:
+    def _heard(self) -> Json:
         data = self._control.recv(1 << 16)
         if not data:
             raise ConnectionResetError
@@ -111,7 +112,7 @@ class Zygote:
     """
 
     def __init__(self, modules: Sequence[str] = TORCH, env: Mapping[str, str] | None = None):
-        self._modules, self._env = tuple(modules), dict(env or {})
+        self._modules, self._env = (*modules, "msgspec"), dict(env or {})
         self._lock = threading.Lock()
         self._server: Server | None = None
         self._closed = False

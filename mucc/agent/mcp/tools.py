@@ -11,6 +11,7 @@ from mucc.agent.audit.options import PRECISIONS
 from mucc.agent.mcp.places import Places
 from mucc.diagnostics.core import did_you_mean
 from mucc.diagnostics.usage import usage_error
+from mucc.files.json_data import Json
 
 STDIN = "-"
 
@@ -30,9 +31,9 @@ class Field:
     choices: Sequence[str] = ()
     least: float | None = None
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Json:
         """As JSON schema."""
-        found: dict[str, Any] = {"type": self.kind, "description": self.help}
+        found: Json = {"type": self.kind, "description": self.help}
         if self.choices:
             found["enum"] = list(self.choices)
         if self.least is not None:
@@ -80,7 +81,7 @@ class Tool:
     order: Callable[[Mapping[str, Any], Places], Order]
     writes: bool = field(default=False)
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Json:
         """Of its arguments."""
         return {
             "type": "object",

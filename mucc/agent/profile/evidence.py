@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mucc.agent.core.analysis import Limit
 from mucc.agent.profile.code import Code
+from mucc.analysis.sol_json import SolReport
 from mucc.build.toolchain.machine_code import Resources
+from mucc.compiler.schedule_json import EstimateJson
 
 NOTABLE = 0.1
 """The share of a program's time from which a stage is worth advice."""
@@ -47,7 +49,7 @@ class Choice:
     exchanged: bool = False
     pdl: bool = False
     extents: Extents | None = None
-    estimate: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    estimate: EstimateJson = field(default_factory=EstimateJson)
 
     @property
     def by_tma(self) -> bool:
@@ -57,7 +59,7 @@ class Choice:
 
     def part(self, name: str) -> float:
         """The share of the estimated time that one part takes, 0 to 1."""
-        parts: Mapping[str, float] = self.estimate.get("parts", {})
+        parts = self.estimate.get("parts", {})
         whole = sum(parts.values())
         return parts.get(name, 0.0) / whole if whole else 0.0
 
@@ -114,7 +116,7 @@ class Evidence:
     measured_us: float | None = None
     launch_us: float = 0.0
     warnings: Sequence[tuple[str, str]] = ()
-    sol: Sequence[Mapping[str, Any]] = ()
+    sol: Sequence[SolReport] = ()
 
     @property
     def launches(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mucc.agent.core.proposing import Proposer
+from mucc.agent.core.proposer import Proposer
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 
 NAMES = ("offline", "openai", "anthropic", "command")

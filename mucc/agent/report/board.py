@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mucc.agent.core.attempts import Attempt, Candidate
-from mucc.agent.core.proposing import Call
+from mucc.agent.core.proposer import Call
 from mucc.agent.core.tasks import Task
 from mucc.agent.store.records import TaskState
 

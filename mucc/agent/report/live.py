@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.progress import Progress
-from mucc.agent.core.proposing import Call
+from mucc.agent.core.proposer import Call
 from mucc.agent.core.tasks import BASELINES, Task
 from mucc.agent.report.board import Board, Row, one_line
 from mucc.agent.store.records import TaskState

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mucc.agent.core.attempts import Attempt, Status
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
 
 UNKNOWN_GAP = 5.0
 """The gap where there is no bound, or no time that counts: at which ROI is neither bold nor careful."""

@@ -17,9 +17,10 @@ from typing import Any
 
 from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.hypotheses import Hypothesis, roi
-from mucc.agent.core.proposing import View
-from mucc.agent.core.searching import Analyze, Budget, Nominate, Pursue, Record, Step, Views
+from mucc.agent.core.proposer import View
+from mucc.agent.core.strategy import Analyze, Budget, Nominate, Pursue, Record, Step, Views
 from mucc.agent.search.common import gap_of, parent_of, right
+from mucc.files.json_data import Json
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def reward(attempt: Attempt, view: View) -> float:
 
 def _drawn(root: Node) -> Record:
     lines = ["# Summarize: the tree", ""]
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     waiting = [root]
     while waiting:
         node = waiting.pop()

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from mucc.agent.core.searching import Budget, Strategy
+from mucc.agent.core.strategy import Budget, Strategy
 from mucc.agent.search.mantis import Mantis
 from mucc.agent.search.mcts import Mcts
 from mucc.agent.search.mi import Mi
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+from mucc.files.json_data import Json
 
-STRATEGIES: dict[str, Any] = {"mantis": Mantis, "mi": Mi, "mcts": Mcts}
+STRATEGIES: Json = {"mantis": Mantis, "mi": Mi, "mcts": Mcts}
 
 
 def make(name: str, budget: Budget, constants: Mapping[str, float] | None = None) -> Strategy:
@@ -24,7 +25,7 @@ def make(name: str, budget: Budget, constants: Mapping[str, float] | None = None
     if kind is None:
         raise _unknown("strategy", name, STRATEGIES)
     known = {f.name: f for f in dataclasses.fields(kind.Constants)}
-    found: dict[str, Any] = {}
+    found: Json = {}
     for constant, value in (constants or {}).items():
         if constant not in known:
             raise _unknown(f"constant of {name}", constant, known)

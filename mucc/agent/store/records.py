@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 from mucc.agent.core.tasks import Task
+from mucc.files.json_data import Json
 
 
 class TaskState(StrEnum):
@@ -29,9 +30,25 @@ class RunInfo:
     command: str
     started: str
     mucc: str
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: Json = field(default_factory=Json)
     card: str = ""
     versions: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class TaskResult(TypedDict, total=False):
+    """The final comparison of a task: times in ms by name, speedups over the baselines, and the best attempt;
+    empty before it."""
+
+    precision: str
+    card: str
+    attempt: int | None
+    ms: dict[str, float]
+    speedups: dict[str, float]
+    failed: dict[str, str]
+    bound_ms: float | None
+    gap: float | None
+    label: str
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +60,7 @@ class TaskRecord:
     task: Task
     state: TaskState = TaskState.WAITING
     stop: str = ""
-    result: dict[str, Any] = field(default_factory=dict[str, Any])
+    result: TaskResult = field(default_factory=TaskResult)
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
 
@@ -53,7 +70,7 @@ class StepRecord:
 
     index: int
     kind: str
-    request: dict[str, Any]
+    request: Json
     result: Any
     started: float
     seconds: float
@@ -65,5 +82,5 @@ class Document:
 
     phase: str
     markdown: str
-    data: dict[str, Any]
+    data: Json
     time: float = 0.0

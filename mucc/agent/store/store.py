@@ -12,11 +12,11 @@ from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome
-from mucc.agent.core.codec import from_json, to_json
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Call, Lesson
+from mucc.agent.core.proposer import Call, Lesson
 from mucc.agent.store.records import Document, RunInfo, StepRecord, TaskRecord
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.json_data import from_json, to_json
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class Store:
         step: int,
         candidates: Sequence[Candidate],
         calls: Sequence[Call] = (),
-        note: dict[str, Any] | None = None,
+        note: object = None,
         together: int | None = None,
     ) -> list[int]:
         """Number candidates that will be evaluated, and keep them, all or none; with the calls that they
@@ -232,15 +232,19 @@ class Store:
         """When each attempt was finished, or else begun, in seconds since 1970."""
         return dict(self._rows("SELECT number, time FROM attempt WHERE task = ? ORDER BY number", key))
 
-    def put_note(self, key: str, step: int, note: dict[str, Any]) -> None:
+    def put_note(self, key: str, step: int, note: object) -> None:
         """How far a step is that is not finished; replaces what was noted before."""
         with self._transaction() as db:
             _put_note(db, key, step, note)
 
-    def note(self, key: str, step: int) -> dict[str, Any] | None:
-        """The note of a step."""
+    def has_note(self, key: str, step: int) -> bool:
+        """Whether a step has a note: it has begun, and is not finished."""
+        return bool(self._rows("SELECT 1 FROM note WHERE task = ? AND step = ?", key, step))
+
+    def note(self, kind: type[T], key: str, step: int) -> T | None:
+        """The note of a step, which is of the given type."""
         rows = self._rows("SELECT data FROM note WHERE task = ? AND step = ?", key, step)
-        return self._read(dict[str, Any], rows[0][0]) if rows else None
+        return self._read(kind, rows[0][0]) if rows else None
 
     def add_calls(self, key: str, step: int, calls: Sequence[Call]) -> None:
         """What models were asked, and what it cost."""
@@ -336,7 +340,7 @@ def _put_calls(db: sqlite3.Connection, key: str, step: int, calls: Sequence[Call
         db.execute("INSERT INTO call (task, step, data, time) VALUES (?, ?, ?, ?)", row)
 
 
-def _put_note(db: sqlite3.Connection, key: str, step: int, note: dict[str, Any]) -> None:
+def _put_note(db: sqlite3.Connection, key: str, step: int, note: object) -> None:
     db.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", (key, step, _dump(note)))
 
 

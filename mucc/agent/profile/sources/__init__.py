@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
+from mucc.analysis.sol_json import SolReport
 from mucc.build.toolchain.machine_code import Function, Resources
+from mucc.compiler.schedule_json import ExplanationJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class Reading:
     launches: Sequence[Launch] = ()
     functions: Sequence[Function] = ()
     resources: Sequence[Resources] = ()
-    explained: Sequence[Mapping[str, Any]] = ()
-    sol: Sequence[Mapping[str, Any]] = ()
+    explained: Sequence[ExplanationJson] = ()
+    sol: Sequence[SolReport] = ()
     missing: Sequence[str] = field(default_factory=tuple[str, ...])
     waited: float = 0.0
 

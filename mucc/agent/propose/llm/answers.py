@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.propose.llm.endpoint import Answer, Tool
+from mucc.files.json_data import Json
 
 KINDS = (
     "tile",
@@ -150,7 +151,7 @@ def _load(text: str, what: str) -> Any:
 def _list_in(data: Any, field: str, needed: Sequence[str]) -> list[Any] | None:
     """The list called `field`, or what can only be meant as such; None where there is none."""
     if isinstance(data, dict):
-        found = cast("dict[str, Any]", data)
+        found = cast("Json", data)
         inner = found.get(field)
         if isinstance(inner, str):  # some models put JSON into a string once more
             inner = _load(inner, f'"{field}"')
@@ -178,7 +179,7 @@ def _json_texts(text: str) -> Iterator[str]:
         yield text[start : end + 1]
 
 
-def _each(items: list[Any], field: str, read: Callable[[dict[str, Any]], T]) -> list[T]:
+def _each(items: list[Any], field: str, read: Callable[[Json], T]) -> list[T]:
     """Every item that can be read. Raises Malformed, with the first fault, where none can."""
     found: list[T] = []
     fault = ""
@@ -186,7 +187,7 @@ def _each(items: list[Any], field: str, read: Callable[[dict[str, Any]], T]) -> 
         try:
             if not isinstance(item, dict):
                 raise Malformed("is no object")
-            found.append(read(cast("dict[str, Any]", item)))
+            found.append(read(cast("Json", item)))
         except Malformed as error:
             fault = fault or f"{field}[{number}] {error}"
     if fault and not found:
@@ -194,7 +195,7 @@ def _each(items: list[Any], field: str, read: Callable[[dict[str, Any]], T]) -> 
     return found
 
 
-def _hypothesis(item: dict[str, Any], parent: int) -> Hypothesis:
+def _hypothesis(item: Json, parent: int) -> Hypothesis:
     kind = str(item.get("kind") or "other").strip().lower()
     return Hypothesis(
         title=_line(item, "title"),
@@ -207,7 +208,7 @@ def _hypothesis(item: dict[str, Any], parent: int) -> Hypothesis:
     )
 
 
-def _candidate(item: dict[str, Any]) -> tuple[str, str]:
+def _candidate(item: Json) -> tuple[str, str]:
     program = item.get("program")
     if not isinstance(program, str) or not program.strip():
         raise Malformed('has no text "program"')
@@ -232,7 +233,7 @@ def _fenced_programs(text: str) -> Iterator[tuple[str, str]]:
         after = fence.end()
 
 
-def _line(item: dict[str, Any], name: str) -> str:
+def _line(item: Json, name: str) -> str:
     text = item.get(name)
     if not isinstance(text, str) or not text.strip():
         raise Malformed(f'has no text "{name}"')
@@ -244,7 +245,7 @@ def _short(text: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
-def _number(item: dict[str, Any], name: str, default: float, least: float, most: float) -> float:
+def _number(item: Json, name: str, default: float, least: float, most: float) -> float:
     """A number within bounds; models write 1.3, "1.3x" or "1.2-1.5"."""
     value = item.get(name)
     if isinstance(value, str):

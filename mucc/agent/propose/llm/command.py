@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 
-from mucc.agent.core.running import run
+from mucc.agent.core.command import run
 from mucc.agent.propose.llm.endpoint import Answer, EndpointError, Prompt, Tool
 from mucc.agent.propose.llm.options import Options
 from mucc.agent.propose.llm.redaction import redact

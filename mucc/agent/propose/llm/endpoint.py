@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
+
+from mucc.files.json_data import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Tool:
 
     name: str
     description: str
-    schema: dict[str, Any]
+    schema: Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 from mucc.agent.core.attempts import Attempt, Status
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
 from mucc.agent.propose.llm.budget import NEEDED, Piece
 from mucc.agent.propose.llm.checking import told
 

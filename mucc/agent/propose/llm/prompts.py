@@ -8,7 +8,7 @@ from functools import lru_cache
 from mucc.agent.core.analysis import Advice, Severity
 from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Lesson, View
+from mucc.agent.core.proposer import Lesson, View
 from mucc.agent.core.tasks import Task
 from mucc.agent.propose.llm import history, sol_text
 from mucc.agent.propose.llm.answers import KINDS
@@ -149,7 +149,7 @@ def task_text(task: Task) -> str:
         f"The program as imported (attempt #0):\n```mcu\n{task.imported.program.strip()}\n```",
     ]
     if task.imported.opaque:
-        left = ", ".join(str(o.get("operation", "")) for o in task.imported.opaque)
+        left = ", ".join(o.operation for o in task.imported.opaque)
         parts.append(f"PyTorch does the rest, which you cannot change: {left}.")
     if text := sol_text.report(task.sol):
         parts.append(f"Speed of light (`mucc sol`):\n{text}")

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Call, ProposerFailed, Reply, View
+from mucc.agent.core.proposer import Call, ProposerFailed, Reply, View
 from mucc.agent.propose.llm import answers, prompts
 from mucc.agent.propose.llm.answers import Malformed
 from mucc.agent.propose.llm.budget import TooLong, tokens

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, cast
 
 from mucc.agent.core.analysis import Advice, Severity
 from mucc.agent.core.attempts import Attempt, Status
-from mucc.agent.core.proposing import Lesson, View
+from mucc.agent.core.proposer import Lesson, View
 from mucc.agent.propose.offline.features import expected_us, shape_of
 from mucc.agent.propose.offline.ideas import Family
 from mucc.agent.propose.offline.surrogate import NOISE, Point, Surrogate

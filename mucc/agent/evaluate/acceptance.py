@@ -6,15 +6,15 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from mucc.agent.audit.auditing import Auditor
 from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.solutions import Solution
+from mucc.agent.core.attempts import VerdictJson
 from mucc.agent.core.tasks import PROGRAM_FILE, Task
 from mucc.agent.evaluate.settings import Settings
-from mucc.agent.evaluate.workplace import lay_out
+from mucc.agent.evaluate.workspace import lay_out
 from mucc.agent.isolation.zygote import Zygote
 from mucc.process import reaper
 from mucc.process.gpu_memory import Room, out_of_memory
@@ -27,7 +27,7 @@ class Judged:
     accepted: bool
     label: str
     reason: str
-    verdict: dict[str, Any]
+    verdict: VerdictJson
     seconds: float
 
 

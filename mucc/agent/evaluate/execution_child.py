@@ -29,9 +29,10 @@ from mucc.agent.audit.inputs import leaves, make_inputs, sampled
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.evaluate.timing import within
 from mucc.agent.isolation.confine import Confined
+from mucc.agent.isolation.line import Line
 from mucc.agent.isolation.priority import ahead, behind
-from mucc.agent.isolation.serving import Line
 from mucc.diagnostics.core import DiagnosticError
+from mucc.files.json_data import Json
 from mucc.torch.importer.limits import limit_process
 from mucc.torch.importer.problem import OpenedProblem, raised
 from mucc.torch.importer.request import Request, error_to_json, parse_problem
@@ -63,12 +64,12 @@ class Expected(NamedTuple):
 class Trial:
     """A problem, and a candidate that may solve it."""
 
-    def __init__(self, request: dict[str, Any]):
+    def __init__(self, request: Json):
         limit_process(request["memory"], addresses=request["device"] == "cpu")
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["output"], request["output"]))
         self.confined = Confined([os.getcwd()])
-        asked = Request(**request["problem"])
+        asked = Request.from_json(request["problem"])
         self.shown = asked.shown
         try:
             self.problem = OpenedProblem(asked, parse_problem(asked.shown, asked.text))
@@ -80,11 +81,11 @@ class Trial:
         self.model: Any = None
         self.inputs: tuple[Any, ...] = ()
 
-    def opened(self) -> dict[str, Any]:
+    def opened(self) -> Json:
         """What it runs on; `reason` says why not on a GPU."""
         return {"device": self.device.type, "card": self.card, "reason": self.reason}
 
-    def load(self, driver: str) -> dict[str, Any]:
+    def load(self, driver: str) -> Json:
         """Load the candidate's driver."""
         self.path = driver
         spec = importlib.util.spec_from_file_location("mucc_driver", driver)
@@ -94,7 +95,7 @@ class Trial:
         spec.loader.exec_module(self.driver)
         return {}
 
-    def check(self, precision: str, seed: int, noise: float | None) -> dict[str, Any]:
+    def check(self, precision: str, seed: int, noise: float | None) -> Json:
         """Compare one result with the reference, on fresh inputs.
 
         `noise` is the error of PyTorch's own results over their size where that is known, and float64 takes
@@ -161,7 +162,7 @@ class Trial:
         with torch.no_grad():
             return self.model(*self.inputs)
 
-    def time(self, budget_ms: float, fewest: int, most: int) -> dict[str, Any]:
+    def time(self, budget_ms: float, fewest: int, most: int) -> Json:
         """Times of calls in ms."""
         return {"times": within({"mucc": self.call}, budget_ms, fewest, most, self.device)["mucc"]}
 
@@ -169,7 +170,7 @@ class Trial:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def failed(self, error: BaseException) -> dict[str, Any]:
+    def failed(self, error: BaseException) -> Json:
         """What a candidate has raised, and what kind of failure that is."""
         kind = "raised"
         no_room = self.device.type == "cpu" and "can't allocate memory" in str(error)

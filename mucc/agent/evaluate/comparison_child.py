@@ -18,8 +18,9 @@ from statistics import median
 from typing import Any
 
 from mucc.agent.evaluate.timing import within
+from mucc.agent.isolation.line import Line
 from mucc.agent.isolation.priority import ahead, behind
-from mucc.agent.isolation.serving import Line
+from mucc.files.json_data import Json
 
 torch: Any = importlib.import_module("torch")
 
@@ -119,7 +120,7 @@ def serve(line: Line) -> None:
     """Answer requests until there are no more."""
     found: Contenders | None = None
     for request in line.requests():
-        answer: dict[str, Any] = {}
+        answer: Json = {}
         match request.pop("do"):
             case "open":
                 try:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
+from mucc.files.json_data import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Record:
 
     phase: str
     markdown: str
-    data: dict[str, Any]
+    data: Json
 
 
 Step = Analyze | Nominate | Pursue | Record

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.tasks import Task
+from mucc.files.json_data import Json
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -26,20 +27,20 @@ class Lesson:
     kind: str
     change: str
     speedup: float | None
-    features: dict[str, Any] = field(default_factory=dict[str, Any])
+    features: Json = field(default_factory=Json)
 
 
-def features_of(task: Task, analysis: Analysis | None) -> dict[str, Any]:
+def features_of(task: Task, analysis: Analysis | None) -> Json:
     """What tells problems apart, in lessons: what binds them, their units and sizes, the kinds of their
     stages."""
-    limits: Mapping[str, Any] = task.sol.get("limits", {})
+    limits = task.sol.get("limits", {})
     return {
         "precision": task.precision,
         "card": task.card,
         "limit": analysis.limit.value if analysis else "",
         "binding": task.sol.get("binding", ""),
         "units": sorted(limits),
-        "amounts": {unit: limit.get("amount") for unit, limit in limits.items()},
+        "amounts": {unit: limit["amount"] for unit, limit in limits.items()},
         "stages": [stage.get("kind", "") for stage in task.sol.get("stages", [])],
         "bound_ms": task.bound_ms,
     }

@@ -7,16 +7,17 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from mucc.agent.audit.bound import lowest
-from mucc.agent.core.codec import from_json
 from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.importing.problems import Problem
-from mucc.agent.isolation.calling import Call
+from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.zygote import Zygote
+from mucc.analysis.sol_json import SolReport
 from mucc.diagnostics.core import DiagnosticError
+from mucc.files.json_data import from_json
 from mucc.torch.importer.child import TORCH
 from mucc.torch.importer.request import error_to_json, kernel_name
 
-PRELOADED = (*TORCH, "mucc.agent.importing.imports")
+PRELOADED = (*TORCH, "mucc.agent.importing.child")
 """What processes of imports need: torch, and modules of ours."""
 
 SECONDS = 300.0
@@ -62,12 +63,12 @@ def import_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _imported(zygote: Zygote, path: str, **asked: Any) -> tuple[Imported, dict[str, Any]]:
+def _imported(zygote: Zygote, path: str, **asked: Any) -> tuple[Imported, SolReport]:
     """What was imported, and its speed of light. Raises DiagnosticError where no process can be started."""
-    function = "mucc.agent.importing.imports:import_task"
+    function = "mucc.agent.importing.child:import_task"
     call = Call(zygote, function, path, seconds=SECONDS, memory=MEMORY, path=path, **asked)
     try:
         made = call.result()
     except DiagnosticError as error:
-        return Imported(kernel_name(path), error=error_to_json(error)[0]), {}
-    return from_json(Imported, made["imported"]), made["sol"]
+        return Imported(kernel_name(path), error=error_to_json(error)[0]), SolReport()
+    return from_json(Imported, made["imported"]), from_json(SolReport, made["sol"])

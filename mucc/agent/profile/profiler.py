@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 from mucc.agent.core.analysis import Analysis, Limit
 from mucc.agent.core.tasks import Task
-from mucc.agent.profile.assembling import stages
 from mucc.agent.profile.classes import classify
 from mucc.agent.profile.commands import CommandFailed, run_mucc
 from mucc.agent.profile.evidence import TIME, Evidence
 from mucc.agent.profile.sources import Reading, Request, Source, sources
+from mucc.agent.profile.stages import stages
 from mucc.agent.profile.tools import advice, tools_for
 from mucc.diagnostics.core import DiagnosticError
+from mucc.diagnostics.json_form import DiagnosticJson
 from mucc.library.errors import MuccError
 from mucc.library.signature import KernelInfo, Manifest, ManifestError, quotient
 from mucc.runtime.dims import complete_dims
@@ -48,7 +49,7 @@ def study(
     device: str = "cuda",
     ms: float | None = None,
     dims: Mapping[str, int] | None = None,
-    diagnostics: Sequence[Mapping[str, Any]] = (),
+    diagnostics: Sequence[DiagnosticJson] = (),
     time_limit: float = 60.0,
     readers: Sequence[Source] | None = None,
 ) -> Study:
@@ -113,7 +114,7 @@ analyze = _analysis_of(study)
 
 def _other_kernels(manifest: Manifest, reading: Reading) -> str:
     """Why a library is not that of a program; empty where it is."""
-    there, wanted = [k.name for k in manifest.kernels], [str(report["kernel"]) for report in reading.sol]
+    there, wanted = [k.name for k in manifest.kernels], [report.get("kernel", "") for report in reading.sol]
     if not wanted or sorted(there) == sorted(wanted):
         return ""
     return f"the library has kernels {', '.join(there)}, the program {', '.join(wanted)}: is it another's?"

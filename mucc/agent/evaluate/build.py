@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from mucc.agent.core.attempts import Candidate, Status
 from mucc.agent.core.tasks import PROGRAM_FILE, Task
@@ -16,8 +15,10 @@ from mucc.build.pool import Cancelled, Pool
 from mucc.compiler.source import decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
 from mucc.diagnostics.internal import internal_error
+from mucc.diagnostics.json_form import DiagnosticJson
 from mucc.diagnostics.render import to_json
 from mucc.files.atomic import replace_file
+from mucc.files.json_data import Json
 
 MACHINE = {"MU5101", "MU5102", "MU5103", "MU5104", "MU5105", "MU5107", "MU5109"}
 """Errors of a build that say nothing of the program: no compiler, no headers, no room on the disk."""
@@ -33,8 +34,8 @@ class Built:
     library: str | None = None
     status: Status = Status.GOOD
     reason: str = ""
-    diagnostics: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    diagnostics: list[DiagnosticJson] = field(default_factory=list[DiagnosticJson])
+    facts: Json = field(default_factory=Json)
     seconds: float = 0.0
 
 
@@ -71,7 +72,7 @@ class Builder:
                 Diagnostic("MU7203", f"{path} cannot be written: {error.strerror}")
             ) from None
         source = _source(data)
-        facts: dict[str, Any] = {"library": path, "cached": made.cached, "library_bytes": len(made.data)}
+        facts: Json = {"library": path, "cached": made.cached, "library_bytes": len(made.data)}
         if warnings := sorted({d.code for d in made.warnings}):
             facts["warnings"] = warnings  # MU5201: registers are spilled; MU5202: ptxas undid an optimisation
         said = [to_json(d, source) for d in made.warnings]

@@ -17,11 +17,12 @@ from mucc.agent.core.attempts import Status
 from mucc.agent.core.tasks import Task
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.timing import spread
-from mucc.agent.evaluate.workplace import lay_out, request_of
+from mucc.agent.evaluate.workspace import lay_out, request_of
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.json_data import Json
 from mucc.process import reaper
 from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
 from mucc.process.gpu_memory import Room
@@ -45,7 +46,7 @@ class Ran:
     reason: str = ""
     ms: float | None = None
     spread_ms: float | None = None
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    facts: Json = field(default_factory=Json)
     printed: str = ""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
@@ -97,7 +98,9 @@ class Runner:
     def _child(self, folder: str) -> Child:
         settings = self.settings
         memory = settings.memory_bytes + TORCH["cpu" if self.device == "cpu" else "cuda"]
-        return Child(self.zygote, "mucc.agent.evaluate.trial", folder, settings.open_seconds, memory)
+        return Child(
+            self.zygote, "mucc.agent.evaluate.execution_child", folder, settings.open_seconds, memory
+        )
 
     def _trial(self, task: Task, child: Child, driver: str, folder: str, seconds: dict[str, float]) -> Ran:
         settings = self.settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,7 +24,7 @@ class Line:
         for line in self._in:
             yield self._load(line) if line.startswith("{") else line.strip()
 
-    def say(self, answer: dict[str, Any]) -> None:
+    def say(self, answer: Mapping[str, object]) -> None:
         """Answer. What was printed is written before: the process may be ended right after."""
         with suppress(Exception):  # it may be anything by now
             sys.stdout.flush()

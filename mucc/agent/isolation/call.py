@@ -1,6 +1,6 @@
 """Functions that are called in processes of their own: whatever they do there ends with them.
 
-{"call": "mucc.agent.importing.imports:import_task", "shown": "mlp.py", "memory": …, "arguments": {…}}
+{"call": "mucc.agent.importing.child:import_task", "shown": "mlp.py", "memory": …, "arguments": {…}}
     -> {"answer": …} or {"errors": […]}
 """
 
@@ -12,16 +12,16 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from mucc.agent.isolation.line import Line
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
-from mucc.agent.isolation.serving import Line
 from mucc.agent.isolation.zygote import Zygote
 from mucc.process import reaper
 from mucc.torch.importer.child import answered
 from mucc.torch.importer.limits import limit_process
 from mucc.torch.importer.request import error_from_json
 
-MODULE = "mucc.agent.isolation.calling"
+MODULE = "mucc.agent.isolation.call"
 """What a child runs."""
 
 

@@ -6,17 +6,17 @@ import os
 import tempfile
 import threading
 from contextlib import nullcontext
-from typing import Any
 
-from mucc.agent.core.evaluating import Comparison
+from mucc.agent.core.evaluator import Comparison
 from mucc.agent.core.tasks import PROBLEM_FILE, Task
-from mucc.agent.evaluate.running import Turn
+from mucc.agent.evaluate.execution import Turn
 from mucc.agent.evaluate.settings import Settings
-from mucc.agent.evaluate.workplace import lay_out
+from mucc.agent.evaluate.workspace import lay_out
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.json_data import Json
 from mucc.process import reaper
 from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
 from mucc.process.gpu_memory import Room, out_of_memory
@@ -55,11 +55,11 @@ class Comparer:
     def _compared(self, task: Task, device: str, program: str | None, library: str | None) -> Comparison:
         settings = self.settings
         memory = settings.memory_bytes + TORCH["cpu" if device == "cpu" else "cuda"]
-        module = "mucc.agent.evaluate.contenders"
+        module = "mucc.agent.evaluate.comparison_child"
         with reaper.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program or "", library)
             with Child(self.zygote, module, folder, settings.compare_seconds, memory, self.env) as child:
-                asked: dict[str, Any] = {
+                asked: Json = {
                     "problem": os.path.join(folder, PROBLEM_FILE),
                     "driver": driver if program is not None else None,
                     "device": "cpu" if device == "cpu" else "cuda",
