@@ -1,4 +1,4 @@
-"""What profiling says of a program, in words that name levers of `.mcu`."""
+"""The result of profiling a program: what limits it, and which settings of the `.mcu` to change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Limit(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a cause costs."""
+    """How much time a cause costs."""
 
     INFO = "info"
     WARNING = "warning"
@@ -26,7 +26,8 @@ class Severity(StrEnum):
 
 
 def levers() -> tuple[str, ...]:
-    """What of a program advice may be about: settings and their parts, then what is in kernels."""
+    """The names of what advice may suggest to change: settings and their parts, then properties of
+    kernels."""
     from mucc.dialects.mu.settings import SETTINGS
 
     settings = (name for s in SETTINGS.values() for name in (s.name, *s.parts))

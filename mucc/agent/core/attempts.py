@@ -1,4 +1,4 @@
-"""A candidate, what came of it, and both together: an attempt."""
+"""Candidates, their outcomes, and attempts, which are both together."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class VerdictJson(TypedDict, total=False):
 
 
 class Status(StrEnum):
-    """What became of a candidate. Every attempt has exactly one, whatever the candidate did."""
+    """The status of an evaluated candidate. Every attempt has exactly one."""
 
     GOOD = "good"
     """Right, timed, and accepted by the audit where it was audited (`Outcome.audited`)."""
@@ -104,7 +104,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A program that may replace the one that was imported.
+    """A program that may replace the imported one.
 
     `program` is a whole `.mcu` file: its kernels have the names, arguments and results of the imported ones,
     since the import's driver calls them; bodies, stages and schedules are free. `parent` is the attempt that
@@ -120,7 +120,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Times: `ms` is the median of one call from a cold L2, None where it was not timed; `spread_ms` the
     distance of the quartiles. `diagnostics` are mucc's, as `--diagnostics=json` gives them. `seconds` is

@@ -1,4 +1,4 @@
-"""What a proposer believes would help, and in what order beliefs are worth trying."""
+"""Hypotheses of proposers, and their order by expected return."""
 
 from __future__ import annotations
 

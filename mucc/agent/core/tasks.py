@@ -1,4 +1,4 @@
-"""A problem that is being optimised, and what is known before any attempt."""
+"""Tasks: the problems of a run, with what is known before any attempt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mucc.diagnostics.json_form import DiagnosticJson
 from mucc.process.gpu_memory import wanted_by
 
 BASELINES = ("default", "tf32", "compile")
-"""PyTorch as it is, with all products in tf32, and torch.compile with all in tf32."""
+"""PyTorch with its defaults, PyTorch with all products in tf32, and torch.compile with all products in
+tf32."""
 
 PROBLEM_FILE, PROGRAM_FILE, DRIVER_FILE = "problem.py", "best.mcu", "driver.py"
 """What lies together in a folder for a driver to work: its problem file, the program (or a newer library
@@ -18,7 +19,7 @@ PROBLEM_FILE, PROGRAM_FILE, DRIVER_FILE = "problem.py", "best.mcu", "driver.py"
 
 
 class Compiled(StrEnum):
-    """How much of a problem mucc has kernels for."""
+    """The part of a problem that mucc compiles."""
 
     WHOLE = "whole"
     PART = "part"
@@ -78,12 +79,12 @@ class Task:
 
     @property
     def floor_ms(self) -> float | None:
-        """The least time that is possible, as far as is known."""
+        """The known lower bound of the time in ms."""
         return self.bound_ms or self.least_ms
 
     @property
     def gpu_memory(self) -> int:
-        """The bytes of GPU memory that a process of it may take."""
+        """The bytes of GPU memory that a process of the task may take."""
         limits = [bound.get("limits", {}) for bound in self.sol.get("assumptions", {}).values()]
         moved = (float(units["dram"]["amount"]) for units in limits if "dram" in units)
         return wanted_by(max(moved, default=0.0))

@@ -1,4 +1,4 @@
-"""The audit decides whether a candidate counts."""
+"""Audit candidates, which decides whether they count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mucc.process.gpu_memory import Room, out_of_memory
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What an audit said, and how long it took."""
+    """The result of an audit, and its time in seconds."""
 
     accepted: bool
     label: str
@@ -39,7 +39,7 @@ class Judge:
         self._seats = threading.Semaphore(settings.together)
 
     def judge(self, task: Task, device: str, program: str, library: str | None) -> Judged:
-        """Audit a candidate. Raises DiagnosticError where nothing can be judged."""
+        """Audit a candidate. Raises DiagnosticError where the audit cannot be made."""
 
         def judged() -> Judged:
             return self._judged(task, device, program, library)

@@ -1,4 +1,4 @@
-"""Programs become libraries, several at once, through mucc's cache."""
+"""Build the libraries of candidates, several at once, through mucc's cache."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from mucc.files.atomic import replace_file
 from mucc.files.json_data import Json
 
 MACHINE = {"MU5101", "MU5102", "MU5103", "MU5104", "MU5105", "MU5107", "MU5109"}
-"""Errors of a build that say nothing of the program: no compiler, no headers, no room on the disk."""
+"""Errors of builds whose cause is the machine: no compiler, no headers, no room on the disk."""
 
 COMPILER = "MU51"
-"""What codes of the compilers' errors begin with; other errors are mucc's, about the program."""
+"""The prefix of codes of compiler errors; other errors are mucc's, about the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What came of a build: a library, or a status that says why there is none."""
+    """The result of a build: a library, or a status that says why there is none."""
 
     library: str | None = None
     status: Status = Status.GOOD
@@ -46,7 +46,7 @@ class Builder:
         self.pool, self.folder, self.settings = pool, folder, settings
 
     def path(self, task: Task, candidate: Candidate) -> str:
-        """Where the library of a candidate lies once it is built."""
+        """The path of a candidate's library."""
         name = hashlib.sha256(f"{task.target}\n{candidate.program}".encode()).hexdigest()[:32]
         return os.path.join(self.folder, f"{name}.so")
 

@@ -1,4 +1,5 @@
-"""The baselines of a task, and a candidate beside them, timed in one process in turns."""
+"""Time a task's baselines and a candidate in one process in turns: the parent's side of
+`comparison_child`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ CANDIDATE = "mucc"
 
 
 class Comparer:
-    """Compares; what torch.compile makes is kept in a folder from one process to the next."""
+    """Times baselines and candidates. A folder keeps the caches of torch.compile from process to process."""
 
     def __init__(self, zygote: Zygote, folder: str, room: Room, settings: Settings):
         self.zygote, self.room, self.settings = zygote, room, settings
@@ -34,7 +35,7 @@ class Comparer:
         self._seats = threading.Semaphore(settings.together)
 
     def compare(self, task: Task, device: str, program: str | None, library: str | None) -> Comparison:
-        """Time the baselines of a task, and a program that was built where one is given.
+        """Time the baselines of a task, and a built program if one is given.
 
         Raises DiagnosticError where the baselines end their process, or hang.
         """

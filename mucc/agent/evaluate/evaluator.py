@@ -1,4 +1,5 @@
-"""Candidates become outcomes: all are built and run, then an audit says which is the fastest that counts."""
+"""Evaluate candidates on this machine: build and run all, then audit until the fastest that counts is
+found."""
 
 from __future__ import annotations
 
@@ -33,10 +34,11 @@ PRELOADED = (
     "mucc.agent.evaluate.comparison_child",
     *auditing.PRELOADED,
 )
-"""What processes of evaluations and audits need: modules of ours, and torch."""
+"""Modules that processes of evaluations and audits need."""
 
 THREADS = 64
-"""Candidates that are on their way at a time, of all tasks; what runs at once is up to others."""
+"""Candidates of all tasks in evaluation at a time; pool and GPU limit how many of them build or run at
+once."""
 
 Done = tuple[int, Outcome | BaseException]
 
@@ -74,7 +76,7 @@ class LocalEvaluator:
         best_ms: float | None,
         watch: Watch | None = None,
     ) -> Iterator[tuple[int, Outcome]]:
-        """The outcome of each candidate by its place, as they are done; see `core.evaluating.Evaluator`.
+        """The outcome of each candidate by its place, as they are done; see `core.evaluator.Evaluator`.
 
         To beat the best a candidate has to be faster by what counts as progress. Raises DiagnosticError where
         the machine or the problem file is at fault, Cancelled where the evaluator is closed meanwhile.
@@ -132,7 +134,7 @@ class LocalEvaluator:
     def _all_run(
         self, task: Task, candidates: Sequence[Candidate], watch: Watch
     ) -> Iterator[tuple[int, Outcome]]:
-        """Build and run all, side by side; none of them audited."""
+        """Build and run all candidates in parallel, without an audit."""
         done: queue.SimpleQueue[Done] = queue.SimpleQueue()
 
         def work(place: int) -> None:
@@ -196,7 +198,7 @@ class LocalEvaluator:
 
     @contextlib.contextmanager
     def _open(self) -> Generator[None]:
-        """What comes of something after the end is nobody's outcome: its process was ended by us."""
+        """Drop a result after `close`, which ended the process."""
         try:
             yield
         finally:

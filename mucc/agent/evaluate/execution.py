@@ -1,4 +1,4 @@
-"""Candidates run: each in a process of its own, which loads it, checks one result, and times it."""
+"""Check and time candidates, each in its own process: the parent's side of `execution_child`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mucc.torch.importer.request import error_from_json
 SEEDS = 2**31
 
 SLOW = 0.3
-"""Seconds of a reference in float64 after which later candidates of the task do without."""
+"""Seconds of a reference in float64 above which later candidates of the task are checked without one."""
 
 STATUS = {"raised": Status.RAISED, "memory": Status.OUT_OF_MEMORY, "fault": Status.CRASHED}
 
@@ -40,7 +40,7 @@ Turn = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What came of a run; times in ms."""
+    """The result of a run; times in ms."""
 
     status: Status
     reason: str = ""
@@ -52,7 +52,7 @@ class Ran:
 
 
 class _Failed(Exception):
-    """The candidate failed: what to say of it."""
+    """The candidate failed, with this result."""
 
     def __init__(self, ran: Ran):
         super().__init__(ran.reason)
@@ -60,7 +60,7 @@ class _Failed(Exception):
 
 
 class Runner:
-    """Runs candidates, several side by side; only one is timed at a time."""
+    """Runs candidates in parallel, and times one at a time."""
 
     def __init__(self, zygote: Zygote, device: str, room: Room, settings: Settings):
         self.zygote, self.device, self.room, self.settings = zygote, device, room, settings
@@ -129,7 +129,8 @@ class Runner:
         return nullcontext if self.device == "cpu" else turn
 
     def _open(self, task: Task, child: Child, folder: str) -> None:
-        """Have the problem file loaded. What goes wrong here is the problem's fault, and raises."""
+        """Load the problem file in the child. Raises DiagnosticError: failures here are the problem's
+        fault."""
         try:
             said = child.ask(
                 do="open",
@@ -166,7 +167,7 @@ def _ask(child: Child, **request: Any) -> Mapping[str, Any]:
 
 
 def status_of(failed: ChildFailed) -> Status:
-    """What became of a candidate whose process gave no answer."""
+    """The status of a candidate whose process gave no answer."""
     if failed.cause == "time":
         return Status.TIMED_OUT
     if failed.cause == "memory" or (failed.cause == "ended" and failed.status == -signal.SIGKILL):

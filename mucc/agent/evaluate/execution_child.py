@@ -1,4 +1,4 @@
-"""The process of a trial: loads a problem and a candidate's driver, checks one result, and times calls.
+"""The child process of `execution`: load a problem and a candidate's driver, check one result, time calls.
 Imports torch.
 
     {"do": "open", "problem": …, "device": …, …}            -> {"device": "cuda", "card": …}
@@ -62,7 +62,7 @@ class Expected(NamedTuple):
 
 
 class Trial:
-    """A problem, and a candidate that may solve it."""
+    """A problem and a candidate."""
 
     def __init__(self, request: Json):
         limit_process(request["memory"], addresses=request["device"] == "cpu")
@@ -82,7 +82,7 @@ class Trial:
         self.inputs: tuple[Any, ...] = ()
 
     def opened(self) -> Json:
-        """What it runs on; `reason` says why not on a GPU."""
+        """The device; `reason` says why it is no GPU."""
         return {"device": self.device.type, "card": self.card, "reason": self.reason}
 
     def load(self, driver: str) -> Json:
@@ -163,7 +163,7 @@ class Trial:
             return self.model(*self.inputs)
 
     def time(self, budget_ms: float, fewest: int, most: int) -> Json:
-        """Times of calls in ms."""
+        """Time calls, in ms."""
         return {"times": within({"mucc": self.call}, budget_ms, fewest, most, self.device)["mucc"]}
 
     def _wait(self) -> None:
@@ -171,7 +171,7 @@ class Trial:
             torch.cuda.synchronize(self.device)
 
     def failed(self, error: BaseException) -> Json:
-        """What a candidate has raised, and what kind of failure that is."""
+        """The exception of a candidate, and the kind of failure."""
         kind = "raised"
         no_room = self.device.type == "cpu" and "can't allocate memory" in str(error)
         if no_room or isinstance(error, MemoryError | torch.OutOfMemoryError):
@@ -216,7 +216,7 @@ def _judged(got: list[Any], expected: Expected, precision: str, seed: int) -> tu
 
 
 def _device(asked: str) -> tuple[Any, str, str]:
-    """The device, its card, and why it is none where it is not what was asked for."""
+    """The device, its card, and the reason where it is not the requested one."""
     from mucc.runtime.run import no_gpu
 
     reason = None if asked == "cpu" else no_gpu()

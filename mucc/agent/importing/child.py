@@ -1,4 +1,4 @@
-"""What becomes of a problem file: its program and driver, what is left to PyTorch, its speed of light.
+"""The child process of `import_tasks`: import a problem file, and compute its speed of light.
 
 Runs where torch is loaded, in a process that ends with the problem (agent/isolation/call). What is called
 there takes and returns values of JSON.
@@ -21,7 +21,7 @@ from mucc.torch.importer.child import serve
 from mucc.torch.importer.request import Answer, OperationRow, Request, kernel_name
 
 COMPUTE = {"declared": None, "tf32": "tf32", "f16": "tf32", "bf16": "tf32"}
-"""What products of f32 are imported in under each policy: the fastest that `mucc import --compute` can say.
+"""The arithmetic of products of f32 under each policy: the fastest of `mucc import --compute`.
 Narrower operands are for proposers to write."""
 
 
@@ -73,7 +73,7 @@ def import_task(path: str, text: str, precision: str, card: str, target: str) ->
 
 
 def _bounded(answer: Answer, name: str, path: str, card: str) -> Sol | None:
-    """The bound of what was imported, None where nothing is known of it."""
+    """The speed of light of an import, None where nothing of it is known."""
     try:
         return analyse_import(answer, name, path, get_card(card))
     except DiagnosticError as error:

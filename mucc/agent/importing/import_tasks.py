@@ -1,4 +1,4 @@
-"""Problem files become tasks, each in a process of its own that has torch."""
+"""Import problem files as tasks, each in its own process: the parent's side of `child`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from mucc.torch.importer.child import TORCH
 from mucc.torch.importer.request import error_to_json, kernel_name
 
 PRELOADED = (*TORCH, "mucc.agent.importing.child")
-"""What processes of imports need: torch, and modules of ours."""
+"""Modules that processes of imports need."""
 
 SECONDS = 300.0
-"""That the import of one problem may take."""
+"""Seconds that the import of one problem may take."""
 
 MEMORY = 8 << 30
-"""Bytes of main memory that it may take beside torch."""
+"""Bytes of main memory that an import may take beside torch."""
 
 
 def import_all(
     zygote: Zygote, problems: Sequence[Problem], precision: str, card: str, target: str, jobs: int
 ) -> Iterator[Task]:
-    """The task of each problem file, as they are done; side by side in as many processes as `jobs`.
+    """Yield the task of each problem file as its import ends; up to `jobs` processes run at a time.
 
     What cannot be imported has the diagnostic in `imported.error`. Raises DiagnosticError: MU5010 to MU5013
     for files that cannot be read, MU7001 without torch, MU7212 where there can be no process.
@@ -64,7 +64,7 @@ def import_all(
 
 
 def _imported(zygote: Zygote, path: str, **asked: Any) -> tuple[Imported, SolReport]:
-    """What was imported, and its speed of light. Raises DiagnosticError where no process can be started."""
+    """Import a problem, and its speed of light. Raises DiagnosticError where no process can be started."""
     function = "mucc.agent.importing.child:import_task"
     call = Call(zygote, function, path, seconds=SECONDS, memory=MEMORY, path=path, **asked)
     try:

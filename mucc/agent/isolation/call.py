@@ -1,4 +1,4 @@
-"""Functions that are called in processes of their own: whatever they do there ends with them.
+"""Call functions in processes of their own, which end with all that the functions started.
 
 {"call": "mucc.agent.importing.child:import_task", "shown": "mlp.py", "memory": …, "arguments": {…}}
     -> {"answer": …} or {"errors": […]}
@@ -22,11 +22,11 @@ from mucc.torch.importer.limits import limit_process
 from mucc.torch.importer.request import error_from_json
 
 MODULE = "mucc.agent.isolation.call"
-"""What a child runs."""
+"""The module that a child runs."""
 
 
 class Call:
-    """A function at work on a problem file, which messages call `shown`; without a GPU.
+    """A call of a function on a problem file, without a GPU; messages call the file `shown`.
 
     `function` is `module:name`; its arguments and what it returns are values of JSON. It has so many seconds,
     and so many bytes of memory beside what torch takes. Raises DiagnosticError where there can be no process.
@@ -61,7 +61,7 @@ class Call:
             return answer["answer"]
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._held.close()
 
     def __enter__(self) -> Call:
@@ -72,7 +72,7 @@ class Call:
 
 
 def serve(line: Line) -> None:
-    """Make the calls that are asked for. Runs in a child."""
+    """Execute requested calls. Runs in a child."""
     for request in line.requests():
         module, _, name = request["call"].partition(":")
         function = partial(getattr(import_module(module), name), **request["arguments"])

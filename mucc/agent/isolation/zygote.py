@@ -1,4 +1,4 @@
-"""Our side of the zygote: starts it, has it fork, and starts another where it has ended."""
+"""The parent's side of the zygote: start it, request forks, start another where it has ended."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ANSWER = 60.0
 """Seconds that a fork may take."""
 
 TORCH = ("torch",)
-"""What every child needs."""
+"""Modules that every child needs."""
 
 
 class ZygoteFailed(Exception):
-    """There is no zygote: the message says why, `printed` what it said last."""
+    """The zygote has failed: the message says why, `printed` is its last output."""
 
     def __init__(self, message: str, printed: str):
         super().__init__(message)
@@ -37,7 +37,7 @@ class ZygoteFailed(Exception):
 
 
 class Server:
-    """One process that forks."""
+    """One process that forks children."""
 
     def __init__(self, modules: Sequence[str], env: Mapping[str, str]):
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class Server:
         return json.loads(data)
 
     def close(self) -> None:
-        """End it, and its children."""
+        """End the process and its children."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
@@ -118,7 +118,7 @@ class Zygote:
         self._closed = False
 
     def start(self) -> Server:
-        """The process that forks, started if there is none."""
+        """Return the process that forks; start it if there is none."""
         with self._lock:
             if self._closed:
                 raise ZygoteFailed("it was closed", "")
@@ -176,7 +176,7 @@ def environment() -> dict[str, str]:
 
 
 def new_mark() -> str:
-    """A mark for a child."""
+    """Make a mark for a child."""
     return secrets.token_hex(16)
 
 

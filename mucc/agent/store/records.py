@@ -1,4 +1,4 @@
-"""What the store holds beside the terms of agent/core."""
+"""Records of the store beside the types of agent/core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mucc.files.json_data import Json
 
 
 class TaskState(StrEnum):
-    """How far a task is."""
+    """The state of a task."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -25,7 +25,8 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a run was asked to do. `options` are those of the command line, without anything secret."""
+    """The request of a run. `options` are those of the command line, without secrets; their form is that of
+    `engine.options.Options` and the problems."""
 
     command: str
     started: str
@@ -66,7 +67,8 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A step of a strategy that is finished: what was asked, what was sent back, and when."""
+    """A finished step of a strategy: its fields, the result that was sent back, and when. The form of both
+    depends on the `kind` of step."""
 
     index: int
     kind: str
@@ -78,7 +80,8 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a phase left: Measure, Analyze, Nominate, Triage, Implement or Summarize."""
+    """The document of a phase: Measure, Analyze, Nominate, Triage, Implement or Summarize. Each has its own
+    `data`."""
 
     phase: str
     markdown: str
