@@ -1,4 +1,4 @@
-"""Which policy to take: a grid of them is replayed, and the cheapest that keeps enough is recommended."""
+"""Choose a stop policy: replay a grid of policies, and recommend the cheapest that keeps enough speedup."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a grid of policies comes to on stored runs. `own` is the policy of the runs where they say."""
+    """The results of a grid of policies on stored runs. `own` is the policy of the runs where they say."""
 
     tasks: int
     problems: int

@@ -1,4 +1,4 @@
-"""Policies replayed over stored runs: where each would have stopped, and with what.
+"""Replay stop policies over stored runs: where each would have stopped, and with which result.
 
 Nothing is known to a policy but what had happened by then, and nothing counts but what the audit had accepted
 by then. The rules are those of `stopping` and of the engine's turns.
@@ -50,7 +50,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a policy got out of a task, and what it cost; `why` it stopped, empty where the run did."""
+    """The result and cost of a policy on a task; `why` it stopped, empty where the run did."""
 
     best_ms: float | None
     speedup: float
@@ -99,7 +99,7 @@ class Replay:
         return taken
 
     def taken(self) -> Taken:
-        """What came of it."""
+        """The result of the replay."""
         best = self.standing.best_ms
         return Taken(best, self.trace.speedup(best), self.cost + self.trace.after, self.why)
 

@@ -1,4 +1,4 @@
-"""Running a command of mucc for a tool, in a process of its own."""
+"""Run the command of a tool call in its own process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> Js
 
 
 def refused(diagnostics: Sequence[Diagnostic]) -> Json:
-    """The answer where no command was run."""
+    """The answer to a call with wrong arguments."""
     return {"exit_status": int(ExitStatus.USAGE), "diagnostics": [to_json(d) for d in diagnostics]}
 
 
@@ -66,7 +66,7 @@ def _stopped(ended: Ended) -> Json:
 
 
 def _said(ended: Ended) -> Json:
-    """Diagnostics, and what else stood on stderr."""
+    """Diagnostics, and the rest of stderr."""
     start = ended.err.rfind("\n[") + 1 if not ended.err.startswith("[") else 0
     found = _json(ended.err[start:])
     said: Json = {"diagnostics": []}

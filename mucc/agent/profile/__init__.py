@@ -1,4 +1,4 @@
-"""Micro-profiling: what limits a problem, and what the tools of that class say of a program.
+"""Profile programs: classify the problem by its roofline, then run the tools of that class.
 
     from mucc.agent.profile import analyze
 

@@ -1,4 +1,4 @@
-"""The first stage: which unit limits a problem, once for all of its programs."""
+"""Classify a problem by the unit that limits it, once for all of its programs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def together(reports: Sequence[SolReport]) -> SolReport:
 
 
 def classify(sol: SolReport, launch_us: float, bound_us: float | None = None) -> Limit | None:
-    """The class of a problem by its roofline; None where the report says nothing, or leaves work out.
+    """The class of a problem by its roofline; None where the report is empty, or of a part of the work.
 
     Latency: the launches that no program of it does without, `launch_us` together, take as long as the work
     would at the speed of light. Else what has most to do, memory or an arithmetic unit, or both where they

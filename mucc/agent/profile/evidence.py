@@ -1,4 +1,4 @@
-"""What the sources have read of a program, by its stages: the one thing that tools look at."""
+"""The evidence on a program by its stages: the input of tools."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A device kernel as it was built."""
+    """A built device kernel."""
 
     name: str
     resources: Resources | None = None
@@ -104,7 +104,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that is known of a program and of the problem that it solves.
+    """All evidence on a program and its problem.
 
     Times in microseconds; `launch_us` is what a launch costs beside its work. `warnings` are the codes and
     messages of the build's diagnostics; `sol` is the report of `mucc sol --json` for each kernel of the
@@ -125,7 +125,7 @@ class Evidence:
 
     @property
     def notable(self) -> Iterator[Stage]:
-        """The stages that take a part of the time worth talking about, the longest first."""
+        """The stages with a notable share of the time, the longest first."""
         yield from sorted((s for s in self.stages if s.share >= NOTABLE), key=lambda s: -s.share)
 
     @property

@@ -1,4 +1,4 @@
-"""The analysis of a program: its class by roofline, then the tools of that class."""
+"""Analyse a program: its class by roofline, then the tools of that class."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LAUNCH = 2.5e-6
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """An analysis, and the evidence that it was made from."""
+    """An analysis with its evidence."""
 
     analysis: Analysis
     evidence: Evidence
@@ -113,7 +113,7 @@ analyze = _analysis_of(study)
 
 
 def _other_kernels(manifest: Manifest, reading: Reading) -> str:
-    """Why a library is not that of a program; empty where it is."""
+    """The reason why a library does not belong to a program; empty where it does."""
     there, wanted = [k.name for k in manifest.kernels], [report.get("kernel", "") for report in reading.sol]
     if not wanted or sorted(there) == sorted(wanted):
         return ""
@@ -121,7 +121,7 @@ def _other_kernels(manifest: Manifest, reading: Reading) -> str:
 
 
 def _counted_us(reading: Reading, launch_us: float) -> float | None:
-    """What a call takes by the counters, where it was not timed: its kernels, and launching them."""
+    """The time of a call from counters, where it was not timed: kernels and launches."""
     times = [launch.counters[TIME] / 1e3 for launch in reading.launches if TIME in launch.counters]
     return sum(times) + len(times) * launch_us if times else None
 
@@ -129,7 +129,8 @@ def _counted_us(reading: Reading, launch_us: float) -> float | None:
 def _manifest(
     task: Task, program: str, library: str | None, seconds: float, missing: list[str]
 ) -> Manifest | None:
-    """That of the library, or else of the program; None, and why, where there is none."""
+    """The manifest of the library, or else of the program; where there is none, None, and the reason in
+    `missing`."""
     try:
         if library is not None:
             return read_manifest(Path(library))
@@ -141,7 +142,7 @@ def _manifest(
 
 
 def _launch_us(card: str) -> float:
-    """What a launch costs beside its work, in microseconds, by the cost model of the card's target."""
+    """The overhead of a launch in microseconds, by the cost model of the card's target."""
     try:
         return float(get_card(card).target.facts.cost.get("launch", LAUNCH)) * 1e6
     except DiagnosticError:
@@ -168,7 +169,7 @@ def _is_part(name: str, info: KernelInfo) -> bool:
 
 
 def _tried(reader: Source, asked: Request) -> Reading:
-    """What a source has read. A defect of it costs what it would have read, and nothing else."""
+    """Read one source. An internal error in it loses this reading only."""
     try:
         return reader.read(asked)
     except Exception as error:
@@ -176,7 +177,7 @@ def _tried(reader: Source, asked: Request) -> Reading:
 
 
 def _read(asked: Request, readers: Sequence[Source]) -> Reading:
-    """What all sources have read, side by side."""
+    """Read all sources in parallel."""
     with ThreadPoolExecutor(max(len(readers), 1)) as threads:
         waiting = [threads.submit(_tried, reader, asked) for reader in readers]
         found = [one.result() for one in waiting]

@@ -1,4 +1,5 @@
-"""From what sources have read to evidence by stages: whose kernel is whose, and which share of the time."""
+"""Turn readings of sources into evidence by stages: assign kernels to stages, and compute shares of the
+time."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def _weight(own: Sequence[Launch], choice: Choice | None, bound: BoundJson, laun
 
 
 def symbol(name: str) -> str:
-    """How the names of a stage's device kernels begin: `mu_mlp_h` for `mlp.h`."""
+    """The prefix of the names of a stage's device kernels: `mu_mlp_h` for `mlp.h`."""
     return "mu_" + re.sub(r"[\W_]+", "_", name, flags=re.ASCII).strip("_")
 
 

@@ -1,4 +1,4 @@
-"""An attempt in a page: what was changed and why, what came of it."""
+"""Render an attempt: its change and hypothesis, its outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINES = 400
 
 
 def attempt_details(run: TaskRun, attempt: Attempt, room: Room) -> Markup:
-    """One attempt, closed: a line that says what came of it."""
+    """Render one attempt, folded to a line with its outcome."""
     outcome, candidate = attempt.outcome, attempt.candidate
     best = run.best is not None and run.best.number == attempt.number
     counts = (
@@ -138,7 +138,7 @@ def _diagnostic(said: DiagnosticJson, program: str, room: Room) -> Markup:
 
 
 def verdict(said: VerdictJson, room: Room) -> Markup:
-    """What an audit found."""
+    """Render a verdict."""
     state = "accepted" if said.get("accepted") else "rejected"
     label = room.cut(str(said.get("label", "")), 100)
     lines: list[Markup] = [h("p", h("b", label), f", {state}", cls="good" if said.get("accepted") else "bad")]
@@ -171,7 +171,7 @@ def code(text: str, room: Room) -> Markup:
 
 
 def diff(old: str, new: str, room: Room) -> Markup:
-    """What is different, as a unified diff in colours."""
+    """Render a unified diff in colours."""
     before, after = _lines(old), _lines(new)
     lines = list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]
     shown: list[Markup] = []

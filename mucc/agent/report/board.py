@@ -1,4 +1,4 @@
-"""What is known of a run while it goes on: one row a task, and totals."""
+"""The state of a run that goes on: one row for each task, and totals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Row:
 
 
 class Board:
-    """Takes everything that watchers are told. Reading it needs no lock: rows are only added."""
+    """Collects all progress. Reading needs no lock: rows are only added."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}

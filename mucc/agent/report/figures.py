@@ -1,4 +1,4 @@
-"""What a run comes to: a row for each task, geometric means, where time went. Times in ms where not said."""
+"""The figures of a run: a row for each task, geometric means, where time went. Times in ms if not said."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def numbers(value: Any) -> dict[str, float]:
 
 
 def _problems(run: TaskRun) -> str:
-    """What stands in the way of a task: why it was not imported, what stays PyTorch's, who failed."""
+    """The problems of a task: why it was not imported, what PyTorch runs, which baselines failed."""
     imported = run.record.task.imported
     parts: list[str] = []
     if imported.error:

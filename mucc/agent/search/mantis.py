@@ -31,7 +31,7 @@ class Constants:
 
 
 class Mantis:
-    """See the module."""
+    """The strategy MANTIS."""
 
     name = "mantis"
     Constants = Constants

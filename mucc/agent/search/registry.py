@@ -1,4 +1,4 @@
-"""Every strategy: its name, and what makes it."""
+"""The strategies by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STRATEGIES: Json = {"mantis": Mantis, "mi": Mi, "mcts": Mcts}
 
 
 def make(name: str, budget: Budget, constants: Mapping[str, float] | None = None) -> Strategy:
-    """A strategy with its constants, those that are not named as they are by themselves.
+    """Make a strategy with its constants; those that are not named have their defaults.
 
     Raises MU7207 for a strategy or a constant that there is not, or one that makes no sense.
     """

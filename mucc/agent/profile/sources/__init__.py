@@ -47,7 +47,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one source has read; a field is empty where it reads nothing of that kind.
+    """The reading of one source; fields that the source does not read are empty.
 
     `explained` and `sol` are the JSON of `mucc --explain-schedule` and `mucc sol`. `missing` says what could
     not be read, why, and what to do. `waited` are seconds spent on waiting for a turn on the GPU.
@@ -63,12 +63,12 @@ class Reading:
 
 
 class Source(Protocol):
-    """Reads one kind of facts."""
+    """A reader of one kind of facts."""
 
     name: str
 
     def read(self, asked: Request) -> Reading:
-        """What it can read. Does not raise."""
+        """Read what is available. Does not raise."""
         ...
 
 
@@ -77,7 +77,7 @@ SOURCES: tuple[str, ...] = ("schedule:Schedule", "ptxas:Ptxas", "sass:Sass", "nc
 
 
 def sources() -> Iterator[Source]:
-    """One of each."""
+    """Instances of all sources."""
     for entry in SOURCES:
         module, _, name = entry.partition(":")
         yield getattr(import_module(f"{__name__}.{module}"), name)()

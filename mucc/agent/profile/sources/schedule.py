@@ -1,4 +1,4 @@
-"""What the compiler resolved, and what its models say of it: `mucc --explain-schedule` and `mucc sol`."""
+"""Read the schedules that the compiler chose and their bounds: `mucc --explain-schedule` and `mucc sol`."""
 
 from __future__ import annotations
 

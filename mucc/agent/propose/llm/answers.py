@@ -1,4 +1,6 @@
-"""The forms of answers, and reading them: tool calls, JSON in fenced blocks, or programs in fenced blocks."""
+"""Read the answers of models: tool calls, JSON in fenced blocks, or programs in fenced blocks.
+
+A model's JSON has no fixed form before it is checked here."""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ KINDS = (
     "algebra",
     "other",
 )
-"""Of hypotheses, as agent/core/hypotheses.py names them."""
+"""Kinds of hypotheses, as agent/core/hypotheses.py names them."""
 
 LONGEST = 200
 """Characters of a title, or of what changed."""
@@ -91,7 +93,7 @@ _KERNEL = re.compile(r"^[ \t]*(?:each[ \t]+)?kernel\b", re.MULTILINE)
 
 
 class Malformed(ValueError):
-    """An answer that cannot be read: says to the model what is wrong with it."""
+    """An answer that cannot be read. The message tells the model what is wrong."""
 
 
 def hypotheses(answer: Answer, parent: int, most: int) -> list[Hypothesis]:
@@ -168,7 +170,7 @@ def _list_in(data: Any, field: str, needed: Sequence[str]) -> list[Any] | None:
 
 
 def _json_texts(text: str) -> Iterator[str]:
-    """What may be JSON: fenced blocks, then the text itself, from its first brace."""
+    """Texts that may be JSON: fenced blocks, then the text itself, from its first brace."""
     for fence in _FENCE.finditer(text):
         if fence[2].lower() in ("", "json", "json5", "jsonc") and fence[3].lstrip()[:1] in ("{", "["):
             yield fence[3]

@@ -15,10 +15,10 @@ from mucc.files.json_data import from_json
 from mucc.library.manifest_json import KernelJson, ManifestJson
 
 SECONDS = 60.0
-"""That checking one program may take."""
+"""Seconds that the check of one program may take."""
 
 SHOWN = 6
-"""Errors of a program that a model is told at once."""
+"""The largest number of errors of a program in one message to a model."""
 
 Signature = tuple[Any, ...]
 """A kernel by its name, and the name, role, dtype, shape and layout of each argument and result."""
@@ -26,7 +26,7 @@ Signature = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found: `fault` says in words for a model what is wrong, and is empty where nothing is."""
+    """The result of a check: `fault` tells a model what is wrong, and is empty for a good program."""
 
     fault: str
     diagnostics: Sequence[DiagnosticJson] = ()
@@ -122,7 +122,7 @@ def _signature(kernel: KernelJson) -> Signature:
 
 
 def difference(expected: Mapping[str, Signature], found: Mapping[str, Signature]) -> str:
-    """What is different from the imported kernels; empty where nothing is."""
+    """The differences from the imported kernels; empty where there are none."""
     faults = [f"there is no kernel '{name}'" for name in expected if name not in found]
     faults += [f"there must be no kernel '{name}'" for name in found if name not in expected]
     for name, (each, *args) in expected.items():

@@ -1,4 +1,4 @@
-"""Any program that reads a prompt on stdin and answers on stdout."""
+"""Use a command that reads a prompt on stdin and answers on stdout as a model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Command:
         self._seconds, self._longest = options.call_timeout, longest
 
     def ask(self, prompt: Prompt, tool: Tool, limit: int) -> Answer:
-        """What the program prints. Raises EndpointError."""
+        """Run the command, and return its output. Raises EndpointError."""
         try:
             ended = run(self._words, seconds=self._seconds, given=prompt.text, longest=self._longest)
         except OSError as error:

@@ -59,7 +59,7 @@ JOINT = 6
 
 @dataclass
 class Entrant:
-    """An idea that was not tried, and what is believed of it."""
+    """An idea that was not tried, with its expected gain."""
 
     idea: Idea
     point: Point
@@ -343,6 +343,6 @@ def _stored(idea: Idea) -> Json:
 
 
 def _jitter(seed: int, idea: Idea) -> float:
-    """0 to 1, to order what is equal otherwise."""
+    """A number from 0 to 1 that orders equal candidates."""
     text = f"{seed} {idea.version.key!r}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) / 2**32
