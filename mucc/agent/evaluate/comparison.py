@@ -11,13 +11,14 @@ from contextlib import nullcontext
 from mucc.agent.core.evaluator import Comparison
 from mucc.agent.core.tasks import PROBLEM_FILE, Task
 from mucc.agent.evaluate.execution import Turn
+from mucc.agent.evaluate.protocol import Compared, Compiled
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.workspace import lay_out
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.files.json_data import Json
+from mucc.files.json_data import Json, from_json
 from mucc.process import reaper
 from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
 from mucc.process.gpu_memory import Room, out_of_memory
@@ -71,11 +72,12 @@ class Comparer:
                 if "raised" in said:
                     message = f"{task.path} raised {said['raised']}"
                     raise DiagnosticError(Diagnostic("MU7012", message))
-                failed = child.ask(do="compile")["failed"]  # for long, and mostly not on the GPU
+                # For long, and mostly not on the GPU.
+                failed = from_json(Compiled, child.ask(do="compile"))["failed"]
                 with child.turn(_turn(device, exclusive_gpu)):
                     most, fewest = settings.compare_runs, settings.fewest
                     said = child.ask(do="time", budget_ms=settings.compare_ms, fewest=fewest, most=most)
-        return Comparison({str(n): float(ms) for n, ms in said["ms"].items()}, dict(failed))
+        return Comparison(from_json(Compared, said)["ms"], failed)
 
 
 def _short(found: Comparison) -> bool:

@@ -7,14 +7,15 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from mucc.agent.core.attempts import Status
 from mucc.agent.core.tasks import Task
+from mucc.agent.evaluate.protocol import Checked, Loaded, Timed
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.timing import spread
 from mucc.agent.evaluate.workspace import lay_out, request_of
@@ -22,7 +23,7 @@ from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.files.json_data import Json
+from mucc.files.json_data import Json, from_json
 from mucc.process import reaper
 from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
 from mucc.process.gpu_memory import Room
@@ -34,6 +35,8 @@ SLOW = 0.3
 """Seconds of a reference in float64 above which later candidates of the task are checked without one."""
 
 STATUS = {"raised": Status.RAISED, "memory": Status.OUT_OF_MEMORY, "fault": Status.CRASHED}
+
+T = TypeVar("T")
 
 Turn = Callable[[], AbstractContextManager[None]]
 
@@ -106,23 +109,25 @@ class Runner:
         settings = self.settings
         self._open(task, child, folder)
         child.allow(settings.run_seconds)
-        _ask(child, do="load", driver=driver)
+        _ask(child, Loaded, do="load", driver=driver)
         key = (task.text, task.precision)
         with child.turn(self._turn(shared_gpu)) as waited:
             seconds["wait"] += waited
             child.allow(settings.run_seconds)
             seed = secrets.randbelow(SEEDS)
-            said = _ask(child, do="check", precision=task.precision, seed=seed, noise=self._noise.get(key))
+            said = _ask(
+                child, Checked, do="check", precision=task.precision, seed=seed, noise=self._noise.get(key)
+            )
         if not said["correct"]:
-            raise _Failed(Ran(Status.WRONG, str(said["why"]), facts={"excess": said["excess"]}))
+            raise _Failed(Ran(Status.WRONG, said["why"], facts={"excess": said["excess"]}))
         if (said["exact_seconds"] or 0.0) > SLOW:
-            self._noise[key] = float(said["noise"])
+            self._noise[key] = said["noise"]
         with child.turn(self._turn(exclusive_gpu)) as waited:
             seconds["wait"] += waited
             child.allow(settings.run_seconds)
             budget = {"budget_ms": settings.time_ms, "fewest": settings.fewest, "most": settings.runs}
-            times = [float(t) for t in _ask(child, do="time", **budget)["times"]]
-        facts = {"excess": float(said["excess"]), "runs": len(times)}
+            times = _ask(child, Timed, do="time", **budget)["times"]
+        facts = {"excess": said["excess"], "runs": len(times)}
         return Ran(Status.GOOD, "", median(times), spread(times), facts)
 
     def _turn(self, turn: Turn) -> Turn:
@@ -154,7 +159,7 @@ class Runner:
         self.device = str(said["device"])
 
 
-def _ask(child: Child, **request: Any) -> Mapping[str, Any]:
+def _ask(child: Child, kind: type[T], **request: Any) -> T:
     """The answer to a request. Raises _Failed for what the candidate did, DiagnosticError for the problem."""
     said = child.ask(**request)
     if "errors" in said:
@@ -163,7 +168,7 @@ def _ask(child: Child, **request: Any) -> Mapping[str, Any]:
         raise _Failed(Ran(Status.RAISED, f"it writes outside its folder: {outside[0]}"))
     if "failed" in said:
         raise _Failed(Ran(STATUS.get(said["kind"], Status.RAISED), str(said["failed"])))
-    return said
+    return from_json(kind, said)
 
 
 def status_of(failed: ChildFailed) -> Status:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.inputs import leaves, make_inputs, sampled
 from mucc.agent.audit.rounding import permitted
+from mucc.agent.evaluate.protocol import Checked, Failed, Loaded, Opened, Timed
 from mucc.agent.evaluate.timing import within
 from mucc.agent.isolation.confine import Confined
 from mucc.agent.isolation.line import Line
@@ -81,11 +82,11 @@ class Trial:
         self.model: Any = None
         self.inputs: tuple[Any, ...] = ()
 
-    def opened(self) -> Json:
+    def opened(self) -> Opened:
         """The device; `reason` says why it is no GPU."""
         return {"device": self.device.type, "card": self.card, "reason": self.reason}
 
-    def load(self, driver: str) -> Json:
+    def load(self, driver: str) -> Loaded:
         """Load the candidate's driver."""
         self.path = driver
         spec = importlib.util.spec_from_file_location("mucc_driver", driver)
@@ -95,7 +96,7 @@ class Trial:
         spec.loader.exec_module(self.driver)
         return {}
 
-    def check(self, precision: str, seed: int, noise: float | None) -> Json:
+    def check(self, precision: str, seed: int, noise: float | None) -> Checked:
         """Compare one result with the reference, on fresh inputs.
 
         `noise` is the error of PyTorch's own results over their size where that is known, and float64 takes
@@ -162,7 +163,7 @@ class Trial:
         with torch.no_grad():
             return self.model(*self.inputs)
 
-    def time(self, budget_ms: float, fewest: int, most: int) -> Json:
+    def time(self, budget_ms: float, fewest: int, most: int) -> Timed:
         """Time calls, in ms."""
         return {"times": within({"mucc": self.call}, budget_ms, fewest, most, self.device)["mucc"]}
 
@@ -170,7 +171,7 @@ class Trial:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def failed(self, error: BaseException) -> Json:
+    def failed(self, error: BaseException) -> Failed:
         """The exception of a candidate, and the kind of failure."""
         kind = "raised"
         no_room = self.device.type == "cpu" and "can't allocate memory" in str(error)
@@ -242,15 +243,16 @@ def serve(line: Line) -> None:
     trial: Trial | None = None
     for request in line.requests():
         do = request.pop("do")
+        answer: dict[str, object]
         try:
             with ahead() if do == "time" else behind():
                 if do == "open":
                     trial = Trial(request)
-                    answer = trial.opened()
+                    answer = {**trial.opened()}
                 else:
                     assert trial
                     does = {"load": trial.load, "check": trial.check, "time": trial.time}[do]
-                    answer = does(**request)
+                    answer = {**does(**request)}
                 if trial.confined.tried:
                     answer["outside"] = list(trial.confined.tried)
         except ProblemFailed as failed:
@@ -258,5 +260,5 @@ def serve(line: Line) -> None:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            answer = trial.failed(error) if trial else {"failed": _told(error, ""), "kind": "raised"}
+            answer = {**trial.failed(error)} if trial else {"failed": _told(error, ""), "kind": "raised"}
         line.say(answer)
