@@ -110,11 +110,11 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
     findings = [f"{f.severity}: {f.detector}: {f.message}"[:300] for f in verdict.findings]
     return (
         row
-        | {key: said[key] for key in kept}
+        | {key: said.get(key) for key in kept}
         | {
             "findings": findings,
-            "failure": said["failure"],
-            "seconds": said["seconds"],
+            "failure": said.get("failure"),
+            "seconds": said.get("seconds"),
         }
     )
 

@@ -14,13 +14,13 @@ import signal
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mucc.compiler.driver import Compilation
 from mucc.compiler.program import check_language, compile_source
 from mucc.compiler.source import decode
 from mucc.diagnostics.codes import CODES
 from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticError, Severity, Source, Span
+from mucc.diagnostics.json_form import DiagnosticJson
 from mucc.diagnostics.render import from_json, render_json, render_text
 from mucc.frontend import parse
 from mucc.frontend.formatter import format_source
@@ -138,7 +138,7 @@ def honest(diagnostics: Sequence[Diagnostic], source: Source | None) -> None:
             named(d, source)
         if len(d.message) > 2000:
             raise Failure("text", f"{d.code}: a message of {len(d.message)} characters")
-    rows: list[dict[str, Any]] = json.loads(render_json((d, source) for d in diagnostics))
+    rows: list[DiagnosticJson] = json.loads(render_json((d, source) for d in diagnostics))
     for d, row in zip(diagnostics, rows, strict=True):
         back = from_json(row)
         if (back.code, back.message, back.span, back.fixes) != (d.code, d.message, d.span, d.fixes):

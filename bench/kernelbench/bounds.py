@@ -39,7 +39,7 @@ def bound_problem(problem: Problem, card: str) -> Values:
     """The bound of a problem file at its full sizes. Raises DiagnosticError."""
     request = request_of(problem, problem.path.parent, problem.path.read_text(), whole=True, structure=True)
     answer = serve(request)
-    left = sorted({r["operation"] for r in answer.rows if r["kernel"] is None})
+    left = sorted({r.operation for r in answer.rows if r.kernel is None})
     return {"unsaid": left, "cpu_seconds": answer.seconds["cpu"]} | bound_of(answer, request.name, card)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.kernelbench.options import Options
-from mucc.agent.importing.imports import share, weights_of
+from mucc.agent.importing.child import share, weights_of
 from mucc.agent.importing.problems import Problem
 from mucc.analysis.sol import Sol
 from mucc.diagnostics.core import DiagnosticError
@@ -88,8 +88,8 @@ def _write(folder: Path, name: str, made: Answer) -> None:
 
 def _made(made: Answer, options: Options) -> Values:
     """What mucc compiles of a problem."""
-    opaque = [row for row in made.rows if row["kernel"] is None]
-    kernels = len({row["kernel"] for row in made.rows} - {None})
+    opaque = [row for row in made.rows if row.kernel is None]
+    kernels = len({row.kernel for row in made.rows} - {None})
     return {
         "imported": True,
         "seconds": round(made.seconds["total"], 3),
@@ -98,14 +98,14 @@ def _made(made: Answer, options: Options) -> Values:
         "kernels": kernels,
         "compiled": "none" if not kernels else "parts" if opaque else "whole",
         "share": round(share(made.rows, weights_of(made.rows, options.compute, options.card)), 4),
-        "opaque": sorted({row["operation"] for row in opaque}),
-        "reasons": {row["operation"]: row["reason"] for row in opaque},
+        "opaque": sorted({row.operation for row in opaque}),
+        "reasons": {row.operation: row.reason for row in opaque},
     }
 
 
 def _said(whole: Answer) -> Values:
     """What the language does not say."""
-    return {"unsaid": {r["operation"]: r["reason"] for r in whole.rows if r["kernel"] is None}}
+    return {"unsaid": {r.operation: r.reason for r in whole.rows if r.kernel is None}}
 
 
 def bound_of(whole: Answer, name: str, card: str) -> Values:

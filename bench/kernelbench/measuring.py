@@ -16,7 +16,7 @@ from mucc.process.gpu_lock import exclusive_gpu
 from mucc.process.gpu_memory import out_of_memory
 
 if TYPE_CHECKING:
-    from mucc.agent.evaluate.contenders import Contenders
+    from mucc.agent.evaluate.comparison_child import Contenders
 
 __all__ = ["BASELINES", "in_tf32", "is_short", "measure"]
 
@@ -50,7 +50,7 @@ def in_tf32(imported: Values, options: Options) -> bool:
 
 
 def _timed(folder: Path, imported: Values, options: Options, turn: Turn) -> Values:
-    from mucc.agent.evaluate.contenders import CANDIDATE, Contenders
+    from mucc.agent.evaluate.comparison_child import CANDIDATE, Contenders
 
     found = Contenders(folder / "problem.py", options.device)
     row: Values = {"failed": found.failed}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from mucc.analysis.bound import DRAM, Bound, Limit
 from mucc.analysis.sol import Sol
+from mucc.analysis.sol_json import BoundJson, SolReport
 from mucc.diagnostics.core import Diagnostic, Severity
 
 FASTER = 0.9
@@ -110,12 +110,12 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.4g} us"
 
 
-def as_json(sol: Sol, measured_ms: float | None = None, baseline_ms: float | None = None) -> dict[str, Any]:
+def as_json(sol: Sol, measured_ms: float | None = None, baseline_ms: float | None = None) -> SolReport:
     """The report as an object. Times in microseconds, sizes in bytes, rates per second.
 
     Of a bound that is not `whole`, `missing` names what it leaves out, and there is neither gap nor score.
     """
-    report: dict[str, Any] = {
+    report: SolReport = {
         "kernel": sol.kernel,
         "device": sol.device,
         "dims": dict(sol.dims),
@@ -141,7 +141,7 @@ def as_json(sol: Sol, measured_ms: float | None = None, baseline_ms: float | Non
     return report
 
 
-def _bound_json(bound: Bound) -> dict[str, Any]:
+def _bound_json(bound: Bound) -> BoundJson:
     return {
         "bound_us": bound.seconds * 1e6,
         "binding": bound.binding,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
@@ -50,11 +50,6 @@ class Structure(NamedTuple):
     """Whether it depends on an input."""
     low: float = -math.inf
     high: float = math.inf
-
-    @staticmethod
-    def of(said: Mapping[str, Any]) -> Structure:
-        """What a `pattern` by its name and a `constant` say."""
-        return Structure(Pattern(said["pattern"]), said["constant"])
 
     @property
     def limits(self) -> tuple[float, float]:

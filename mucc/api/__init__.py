@@ -13,6 +13,7 @@
 | `machine` | the card, cores and memory at hand; turns on the GPU |
 | `processes` | child processes that end with all that they started |
 | `files` | read sources; write files whole or not at all |
+| `json_types` | types of the JSON that commands print and libraries carry |
 | `diagnostics` | errors and warnings as values, and their texts |
 | `progress` | show on a terminal how work gets on |
 | `commands` | a command line like that of `mucc` |

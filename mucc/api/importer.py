@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mucc.torch.importer.problem import OpenedProblem, raised
     from mucc.torch.importer.request import (
         Answer,
+        OperationRow,
         Request,
         error_from_json,
         error_to_json,
@@ -27,6 +28,7 @@ __all__ = [
     "TORCH_MEMORY",
     "Answer",
     "OpenedProblem",
+    "OperationRow",
     "Request",
     "answered",
     "error_from_json",
@@ -48,6 +50,7 @@ __getattr__ = names_from(
         "mucc.torch.importer.problem": ("OpenedProblem", "raised"),
         "mucc.torch.importer.request": (
             "Answer",
+            "OperationRow",
             "Request",
             "error_from_json",
             "error_to_json",

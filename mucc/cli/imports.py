@@ -5,8 +5,9 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mucc.cli import candidates, options
 from mucc.cli.command import command
@@ -18,7 +19,7 @@ from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
-    from mucc.torch.importer.request import Answer, Request
+    from mucc.torch.importer.request import Answer, OperationRow, Request
 
 COMPUTES = ("f32", "tf32", "tf32x3")
 ROUNDS = ("fused", "eager")
@@ -149,11 +150,11 @@ def _report(args: Arguments, request: Request, answer: Answer, reporter: Reporte
             )
     if args.json:
         return
-    opaque = [row for row in answer.rows if row["kernel"] is None]
-    kernels = len({row["kernel"] for row in answer.rows} - {None})
+    opaque = [row for row in answer.rows if row.kernel is None]
+    kernels = len({row.kernel for row in answer.rows} - {None})
     line = f"{os.path.basename(request.path)}: {kernels} kernel{'s' if kernels != 1 else ''}"
     if opaque:
-        operations, moved = (_share(opaque, answer.rows, key) for key in ("operations", "bytes"))
+        operations, moved = _shares(opaque, answer.rows)
         line += (
             f"; {len(opaque)} of {len(answer.rows)} operations stay with PyTorch: "
             f"{operations:.1%} of the arithmetic, {moved:.1%} of the bytes"
@@ -161,7 +162,7 @@ def _report(args: Arguments, request: Request, answer: Answer, reporter: Reporte
     reporter.line(line)
     if not args.list:
         for row in opaque:
-            reporter.line(f"  {row['name']} = {row['operation']}: {row['reason']}")
+            reporter.line(f"  {row.name} = {row.operation}: {row.reason}")
     if answer.checks and answer.agrees:
         worst = max(c.excess for c in answer.checks)
         reporter.line(f"agrees with PyTorch at {', '.join(answer.checked)}: {worst:.2g} of what is tolerated")
@@ -178,9 +179,17 @@ def _unsteady(noise: float) -> tuple[str, ...]:
     )
 
 
-def _share(rows: list[dict[str, Any]], all_rows: list[dict[str, Any]], key: str) -> float:
-    whole = sum(row[key] for row in all_rows)
-    return sum(row[key] for row in rows) / whole if whole else 0.0
+def _shares(rows: list[OperationRow], all_rows: list[OperationRow]) -> tuple[float, float]:
+    """The parts of the arithmetic and of the bytes of all rows that some have."""
+
+    def share(amounts: Iterable[int], all_amounts: Iterable[int]) -> float:
+        whole = sum(all_amounts)
+        return sum(amounts) / whole if whole else 0.0
+
+    return (
+        share((r.operations for r in rows), (r.operations for r in all_rows)),
+        share((r.bytes for r in rows), (r.bytes for r in all_rows)),
+    )
 
 
 def _write(args: Arguments, request: Request, answer: Answer) -> None:
@@ -196,12 +205,12 @@ def _write(args: Arguments, request: Request, answer: Answer) -> None:
         files.write_stdout(answer.text.encode())
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[OperationRow]) -> str:
     """Print a line for each operation: its share of the work, its kernel or why it has none."""
     lines: list[tuple[str, str, str, str]] = [("operation", "arithmetic", "bytes", "where")]
     for row in rows:
-        arithmetic, moved = (f"{_share([row], rows, key):.1%}" for key in ("operations", "bytes"))
-        where = row["kernel"] or f"PyTorch: {row['reason']}"
-        lines.append((f"{row['name']} = {row['operation']}", arithmetic, moved, str(where)))
+        arithmetic, moved = (f"{share:.1%}" for share in _shares([row], rows))
+        where = row.kernel or f"PyTorch: {row.reason}"
+        lines.append((f"{row.name} = {row.operation}", arithmetic, moved, str(where)))
     widths = [max(len(line[n]) for line in lines) for n in range(3)]
     return "".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}\n" for a, b, c, d in lines)

@@ -26,6 +26,7 @@ from mucc.diagnostics import (
 )
 from mucc.dialects.mu.settings import SETTINGS
 from mucc.dialects.rewriting import Finding, PassError
+from mucc.library.manifest_json import ManifestJson
 from mucc.passes.levels import STAGED, LevelError
 from mucc.passes.pipeline import pipeline
 
@@ -72,7 +73,7 @@ class Compilation:
     """The origin of each measured schedule, by kernel and stage."""
 
     @cached_property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> ManifestJson:
         """The manifest of the library."""
         from mucc.compiler.manifest import build_manifest
 

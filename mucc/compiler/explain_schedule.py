@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mucc.compiler.schedule_json import EstimateJson, ExplanationJson
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.settings import texts_of
@@ -41,7 +42,7 @@ class Explanation:
     others: tuple[Ranked[Any], ...]
     measured: str | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ExplanationJson:
         """Convert to JSON; times are in seconds, unknown extents are null."""
         return {
             "kernel": self.kernel,
@@ -52,7 +53,7 @@ class Explanation:
             "pinned": list(self.pinned),
             "schedule": self._settings(self.schedule),
             "measured": self.measured,
-            "estimate": self.estimate._asdict() | {"parts": dict(self.estimate.parts)},
+            "estimate": _estimate_json(self.estimate),
             "others": [
                 {"schedule": self._settings(o.schedule), "seconds": o.estimate.seconds} for o in self.others
             ],
@@ -120,6 +121,19 @@ def _explain(
         tuple(islice(others, OTHERS)),
         compilation.measured.get((name, stage)),
     )
+
+
+def _estimate_json(e: Estimate) -> EstimateJson:
+    return {
+        "seconds": e.seconds,
+        "parts": dict(e.parts),
+        "limit": e.limit,
+        "waves": e.waves,
+        "blocks": e.blocks,
+        "tail": e.tail,
+        "flops": e.flops,
+        "bytes": e.bytes,
+    }
 
 
 def _us(seconds: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -19,6 +18,7 @@ from mucc.dialects.promises import constraint_text
 from mucc.kernels.indices import index_uses
 from mucc.kernels.registry import kind_of
 from mucc.library.dims import DECLARED
+from mucc.library.manifest_json import ArgJson, IndexJson, KernelJson, ManifestJson, PromiseJson
 from mucc.library.signature import ABI_VERSION
 from mucc.version import __version__
 
@@ -29,39 +29,39 @@ def _layout(layout: LayoutAttr) -> str | list[int | None]:
     return list(layout.stride_values) if layout.kind.data == "strides" else layout.kind.data
 
 
-def _indices(program: c.ProgramOp) -> dict[int, list[dict[str, Any]]]:
+def _indices(program: c.ProgramOp) -> dict[int, list[IndexJson]]:
     """Collect the requirements on values of index arguments, by the argument's position."""
-    requirements: dict[int, list[dict[str, Any]]] = {}
+    requirements: dict[int, list[IndexJson]] = {}
     for use in index_uses(program):
-        entry = {"kind": use.kind, "rows": use.rows, "once": use.once}
+        entry = IndexJson(kind=use.kind, rows=use.rows, once=use.once)
         requirements.setdefault(use.argument, []).append(entry)
     return requirements
 
 
-def _args(program: c.ProgramOp) -> list[dict[str, Any]]:
+def _args(program: c.ProgramOp) -> list[ArgJson]:
     alignments = argument_alignments(program)
     indices = _indices(program)
-    args: list[dict[str, Any]] = []
+    args: list[ArgJson] = []
     for i, (value, name) in enumerate(zip(program.body.block.args, program.arg_names, strict=True)):
         role = "input" if i < program.num_inputs.value.data else "output"
         if not isinstance(type := value.type, TensorType):
             args.append({"name": name.data, "role": "scalar", "dtype": dtype_name(type)})
             continue
-        args.append(
-            {
-                "name": name.data,
-                "role": role,
-                "dtype": type.dtype,
-                "shape": list(type.dims),
-                "layout": _layout(type.layout),
-                "align": alignments[i],
-                **({"indices": indices[i]} if i in indices else {}),
-            }
-        )
+        arg: ArgJson = {
+            "name": name.data,
+            "role": role,
+            "dtype": type.dtype,
+            "shape": list(type.dims),
+            "layout": _layout(type.layout),
+            "align": alignments[i],
+        }
+        if i in indices:
+            arg["indices"] = indices[i]
+        args.append(arg)
     return args
 
 
-def promises(program: EntryOp) -> list[dict[str, str]]:
+def promises(program: EntryOp) -> list[PromiseJson]:
     """List the conditions that callers must keep: promises of the source, and requirements of the kernels."""
     declared = program.promises.data.constraints if program.promises else ()
     derived = (program.requirements or ()) if isinstance(program, c.ProgramOp) else ()
@@ -71,32 +71,35 @@ def promises(program: EntryOp) -> list[dict[str, str]]:
     ]
 
 
-def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] = _NONE) -> dict[str, Any]:
+def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] = _NONE) -> ManifestJson:
     """Build the manifest of a module from its `mu` IR (counts) and its `cutlass` IR (everything else).
 
     `typical` are the values of open dims for which schedules were chosen.
     """
     kernels = {op.sym_name.data: op for op in mu.body.block.ops if isinstance(op, KernelOp)}
     programs = [op for op in lowered.body.block.ops if isinstance(op, c.ProgramOp)]
-    entries: list[dict[str, Any]] = []
+    entries: list[KernelJson] = []
     for program in programs:
         name, bound = program.sym_name.data, program.bound_dims
         hints = {d: typical[d] for d in program.dim_names if d in typical and d not in bound}
-        entries.append(
-            {
-                "name": name,
-                "symbol": f"mucc_{name}",
-                "ffi": name,
-                "dims": [{"name": d, "value": bound.get(d)} for d in program.dim_names],
-                **({"each": True} if program.is_each else {}),
-                "args": _args(program),
-                "promises": promises(program),
-                **({"typical": hints} if hints else {}),
-                "stages": [kind_of(k).manifest(k) for k in program.kernels],
-                "workspace": bool(program.slots) or any(kind_of(k).needs_scratch(k) for k in program.kernels),
-                "sol": {"flops": flops(kernels[name]), "bytes": compulsory_bytes(kernels[name])},
-            }
-        )
+        entry: KernelJson = {
+            "name": name,
+            "symbol": f"mucc_{name}",
+            "ffi": name,
+            "dims": [{"name": d, "value": bound.get(d)} for d in program.dim_names],
+            "each": True,
+            "args": _args(program),
+            "promises": promises(program),
+            "typical": hints,
+            "stages": [kind_of(k).manifest(k) for k in program.kernels],
+            "workspace": bool(program.slots) or any(kind_of(k).needs_scratch(k) for k in program.kernels),
+            "sol": {"flops": flops(kernels[name]), "bytes": compulsory_bytes(kernels[name])},
+        }
+        if not program.is_each:
+            del entry["each"]
+        if not hints:
+            del entry["typical"]
+        entries.append(entry)
     return {
         "abi": ABI_VERSION,
         "mucc": __version__,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import IO
 
 from mucc.diagnostics.core import Applicability, Diagnostic, Fix, Severity, Source, Span
+from mucc.diagnostics.json_form import DiagnosticJson, PlaceJson
 
 TAB = 4
 """Columns that a tab takes in a rendered source line."""
@@ -215,11 +216,11 @@ def _columns(text: str) -> int:
     return sum(map(columns, text))
 
 
-def to_json(diagnostic: Diagnostic, source: Source | None = None) -> dict[str, object]:
-    """One diagnostic as plain JSON values. Offsets are in characters; lines and columns count from 1."""
+def to_json(diagnostic: Diagnostic, source: Source | None = None) -> DiagnosticJson:
+    """One diagnostic as JSON. Offsets are in characters; lines and columns count from 1."""
     source = diagnostic.source or source
 
-    def place(span: Span | None) -> dict[str, object] | None:
+    def place(span: Span | None) -> PlaceJson | None:
         if span is None:
             return None if source is None else {"file": source.name}
         if source is None:
@@ -257,23 +258,23 @@ def to_json(diagnostic: Diagnostic, source: Source | None = None) -> dict[str, o
     }
 
 
-def from_json(value: dict[str, Any]) -> Diagnostic:
+def from_json(value: DiagnosticJson) -> Diagnostic:
     """The diagnostic that `to_json` made `value` from, without its source."""
 
-    def span(place: dict[str, Any] | None) -> Span | None:
-        return Span(place["start"], place["end"]) if place and "start" in place else None
+    def span(place: PlaceJson | None) -> Span | None:
+        return Span(place["start"], place["end"]) if place and "start" in place and "end" in place else None
 
-    labels = ((span(label["span"]), label["text"]) for label in value["labels"])
-    fixes = ((span(fix["span"]), fix) for fix in value["fixes"])
+    labels = ((span(label["span"]), label["text"]) for label in value.get("labels", ()))
+    fixes = ((span(fix["span"]), fix) for fix in value.get("fixes", ()))
     return Diagnostic(
         value["code"],
         value["message"],
-        span(value["span"]),
-        Severity(value["severity"]),
-        value["label"],
+        span(value.get("span")),
+        Severity(value.get("severity", "error")),
+        value.get("label", ""),
         tuple((where, text) for where, text in labels if where),
-        tuple(value["notes"]),
-        tuple(value["helps"]),
+        tuple(value.get("notes", ())),
+        tuple(value.get("helps", ())),
         tuple(
             Fix(where, fix["replacement"], fix["message"], Applicability(fix["applicability"]))
             for where, fix in fixes

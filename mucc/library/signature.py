@@ -10,7 +10,9 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
+
+from mucc.library.manifest_json import ManifestJson
 
 ABI_VERSION = 1
 """How arguments are passed. A library of another number is not loaded."""
@@ -143,7 +145,7 @@ class Manifest:
     target: str
     digest: str
     kernels: tuple[KernelInfo, ...]
-    json: dict[str, Any]
+    json: ManifestJson
     """The manifest as it was read, unknown fields included."""
 
     @staticmethod
@@ -165,7 +167,7 @@ class Manifest:
                 _str(data["target"]),
                 _str(data["program_hash"]),
                 kernels,
-                data,
+                cast("ManifestJson", data),
             )
         except KeyError as error:
             raise ManifestError(f"a field {error} is missing") from None

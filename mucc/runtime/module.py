@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mucc.library.errors import MuccRuntimeError
+from mucc.library.manifest_json import ManifestJson
 from mucc.library.signature import Manifest
 from mucc.runtime.elf import read_manifest
 from mucc.runtime.kernel import Kernel
@@ -38,7 +39,7 @@ class Module:
                 setattr(self, kernel.name, kernel)
 
     @property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> ManifestJson:
         """The manifest, as parsed from JSON."""
         return self.info.json
 

@@ -22,7 +22,7 @@ from mucc.analysis.sol import (
     together,
     with_calls,
 )
-from mucc.analysis.structure import Structure
+from mucc.analysis.structure import Pattern, Structure
 from mucc.compiler.typical_dims import check_names
 from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
 from mucc.dialects.mu.ops.contraction import Compute
@@ -91,29 +91,28 @@ def analyse_import(answer: Answer, name: str, shown: str, card: Card) -> Sol:
     if not answer.text and not any(calls.units.values()):
         left = ", ".join(calls.missing)
         raise fault("MU5409", f"nothing of '{shown}' can be said as a program: {left}")
-    inputs = {argument: Structure.of(said) for argument, said in answer.structure.items()}
+    inputs = {name: Structure(Pattern(s.pattern), s.constant) for name, s in answer.structure.items()}
     rates = _rates(card)
     found = nothing(name, rates)
     if answer.text:
         found = analyse_problem(Source(f"{name}.mcu", answer.text), card, name, answer.inner, inputs)
-    has_calls = any(not row["kernel"] for row in answer.rows)
+    has_calls = any(not row.kernel for row in answer.rows)
     return with_calls(found, calls, rates) if has_calls else found
 
 
 def calls_of(answer: Answer) -> Calls:
     """What PyTorch runs of an imported problem."""
-    rows = [row for row in answer.rows if not row["kernel"]]
+    rows = [row for row in answer.rows if not row.kernel]
     found = {name: Counter[str]() for name in ARITHMETIC}
     for row in rows:
-        units: Mapping[str, Mapping[str, int]] = row.get("units") or {}
-        for name, counts in units.items():
+        for name, counts in (row.units or {}).items():
             found[name].update(counts)
     is_f32 = any(found[name] != found["declared"] for name in ARITHMETIC)
     names = ARITHMETIC if is_f32 else ("declared",)
-    missing = sorted({str(row["operation"]) for row in rows if row.get("units") is None})
+    missing = sorted({row.operation for row in rows if row.units is None})
     return Calls(
         {ARITHMETIC[name]: found[name] for name in names},
-        sum(row.get("moved", 0) for row in rows),
+        sum(row.moved for row in rows),
         tuple(missing),
     )
 

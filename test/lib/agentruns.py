@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
-from mucc.agent.core.codec import to_json
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.progress import Progress
-from mucc.agent.core.proposing import Call, Lesson
-from mucc.agent.core.searching import Budget
-from mucc.agent.core.tasks import Compiled, Imported, Task
+from mucc.agent.core.proposer import Call, Lesson
+from mucc.agent.core.strategy import Budget
+from mucc.agent.core.tasks import Compiled, Imported, OpaqueOperation, Task
 from mucc.agent.store import Document, RunInfo, Store, TaskRecord, TaskState
+from mucc.files.json_data import to_json
 
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><svg/onload=alert(3)>&lt;</pre></style>"
@@ -55,7 +55,7 @@ def make_task(key: str = "gemm/square", *, compiled: Compiled = Compiled.WHOLE, 
         driver="import torch\n" + hostile,
         compiled=compiled,
         share=1.0 if compiled is Compiled.WHOLE else 0.5,
-        opaque=[] if compiled is Compiled.WHOLE else [{"operation": "aten.sort" + hostile, "share": 0.5}],
+        opaque=[] if compiled is Compiled.WHOLE else [OpaqueOperation("aten.sort" + hostile, 0.5)],
     )
     text = "class Model: ...\n" + hostile
     baselines = dict(BASELINES)

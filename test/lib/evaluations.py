@@ -5,7 +5,7 @@ from __future__ import annotations
 from mucc.agent.core.attempts import Candidate, Outcome, Status
 from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.evaluate import Settings, make
-from mucc.agent.evaluate.building import Builder, Built
+from mucc.agent.evaluate.build import Builder, Built
 from mucc.agent.evaluate.evaluator import LocalEvaluator
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 

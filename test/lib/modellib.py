@@ -7,7 +7,7 @@ from typing import Any
 
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
 from mucc.agent.core.tasks import Compiled, Imported, Task
 
 PROGRAM = """\

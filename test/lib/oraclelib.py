@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
 from mucc.agent.core.hypotheses import Hypothesis, roi
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
 from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.propose.offline import Offline
 from mucc.agent.propose.offline.ideas import groups

@@ -13,13 +13,13 @@ from typing import Any
 
 from mucc.agent.core.analysis import Advice, Analysis, Limit, Severity
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
-from mucc.agent.core.evaluating import Comparison, Watch
+from mucc.agent.core.evaluator import Comparison, Watch
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Call, Reply, View
-from mucc.agent.core.searching import Budget, Strategy
+from mucc.agent.core.proposer import Call, Reply, View
+from mucc.agent.core.strategy import Budget, Strategy
 from mucc.agent.core.tasks import Compiled, Imported, Task
+from mucc.agent.engine.context import RunContext, SerializedProgress
 from mucc.agent.engine.options import Options
-from mucc.agent.engine.parts import OneAtATime, Parts
 from mucc.agent.engine.turns import Seats, Turns
 from mucc.agent.importing.problems import Problem
 from mucc.agent.isolation.zygote import Zygote
@@ -139,7 +139,9 @@ def outcome_of(program: str) -> Outcome:
     if program.startswith("kernel 0 "):
         return Outcome(Status.GOOD, ms=2.0, audited=True, label="No Issues", seconds=seconds)
     if luck < 0.2:
-        return Outcome(Status.INVALID, "no", diagnostics=[{"code": "MU0001"}], seconds=seconds)
+        return Outcome(
+            Status.INVALID, "no", diagnostics=[{"code": "MU0001", "message": "no"}], seconds=seconds
+        )
     if luck < 0.3:
         return Outcome(Status.CRASHED, "signal 11", seconds=seconds)
     ms = 0.6 + 2 * drawn(program, "ms")
@@ -161,10 +163,10 @@ def parts(
     proposer: Any = None,
     evaluator: Any = None,
     progress: Any = None,
-) -> Parts:
+) -> RunContext:
     """A run of scripted parts in a folder."""
     options = Options(precision="tf32", budget=budget, jobs=4)
-    return Parts(
+    return RunContext(
         Store(str(folder / "run.db"), create=True),
         str(folder),
         options,
@@ -172,7 +174,7 @@ def parts(
         proposer or ScriptedProposer(),
         make(strategy, budget) if isinstance(strategy, str) else strategy,
         analyze,
-        OneAtATime(progress),
+        SerializedProgress(progress),
         turns or Seats(4),
     )
 

@@ -41,6 +41,7 @@ from mucc.agent.isolation.zygote import Zygote
 from mucc.api import files, processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import Request, error_from_json, parse_problem
+from mucc.api.json_types import Json
 from mucc.api.machine import exclusive_gpu, shared_gpu
 
 PRELOADED = ("mucc.agent.audit.candidate", "mucc.agent.audit.referee", "torch._dynamo")
@@ -64,9 +65,9 @@ class Entry(NamedTuple):
     series of calls before that of a timed one, and the cases of their inputs."""
 
     case: Case
-    said: dict[str, Any]
+    said: Json
     folder: str
-    replay: dict[str, Any] | None = None
+    replay: Json | None = None
 
 
 @dataclass
@@ -77,7 +78,7 @@ class Run:
     answers: list[Entry] = field(default_factory=list["Entry"])
     timed: list[Entry] = field(default_factory=list["Entry"])
     timing: Timing = field(default_factory=Timing)
-    signs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    signs: Mapping[str, Any] = field(default_factory=Json)
     failure: Failure | None = None
 
 
@@ -309,7 +310,7 @@ class _Audit:
         module = f"mucc.agent.audit.{module}"
         return Child(self.auditor.zygote, module, self.folder, self.options.time_limit, memory)
 
-    def _problem(self) -> dict[str, Any]:
+    def _problem(self) -> Json:
         return {
             "problem": self.request.to_json(),
             "device": self.device,
@@ -341,11 +342,11 @@ class _Audit:
     def _problem_error(self, failed: ChildFailed) -> DiagnosticError:
         return problem_error(self.request.shown, failed, limits=True)
 
-    def _ask(self, child: Child, **request: Any) -> dict[str, Any]:
+    def _ask(self, child: Child, **request: Any) -> Json:
         return self._heard(child.ask(**request))
 
     @staticmethod
-    def _heard(answer: dict[str, Any]) -> dict[str, Any]:
+    def _heard(answer: Json) -> Json:
         if "errors" in answer:
             raise error_from_json(answer["errors"])
         if "failed" in answer:
@@ -445,7 +446,7 @@ class _Audit:
 
     def _call(self, child: Child, entry: Entry) -> Call:
         case, said, folder, replay = entry
-        asked: dict[str, Any] = {"case": case.to_json(), "folder": folder, "outputs": said["outputs"]}
+        asked: Json = {"case": case.to_json(), "folder": folder, "outputs": said["outputs"]}
         found = self._ask(child, do="judge", replay=replay, **asked)
         return call_from(case, said, Comparison(**found))
 

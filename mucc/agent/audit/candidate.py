@@ -24,9 +24,10 @@ from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
 from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.slots import Slot
-from mucc.agent.isolation.serving import Line
+from mucc.agent.isolation.line import Line
 from mucc.api.diagnostics import DiagnosticError
 from mucc.api.importer import OpenedProblem, Request, error_to_json, limit_process, parse_problem
+from mucc.api.json_types import Json
 
 torch: Any = importlib.import_module("torch")
 
@@ -48,13 +49,13 @@ class ProblemFailed(Exception):
 class Session:
     """The candidate, its inputs, and what its last calls have returned."""
 
-    def __init__(self, request: dict[str, Any]):
+    def __init__(self, request: Json):
         self.device = torch.device(request["device"])
         self.path = ""
         self.draws_there = bool(request["draws_there"])
         limit_process(request["memory"], addresses=self.device.type == "cpu")
         self.clock = clock(self.device)
-        asked = Request(**request["problem"])
+        asked = Request.from_json(request["problem"])
         try:
             self.problem = OpenedProblem(asked, parse_problem(asked.shown, asked.text))
         except DiagnosticError as error:
@@ -93,14 +94,14 @@ class Session:
         with torch.no_grad():
             return self.model(*slot.values)
 
-    def call(self, case: Case) -> dict[str, Any]:
+    def call(self, case: Case) -> Json:
         """One call on the inputs of a case, and what could be seen of it."""
         tidy(self.device)
         slot = self._filled(case)
         self._poison()
         torch.manual_seed(case.seed)
         self.hook.calling = case.name != "first"  # the first call may still compile
-        rows: list[dict[str, Any]] = []
+        rows: list[Json] = []
         with watch.Tracer(self.path) as tracer:
             if case.observe:
                 result, rows = watch.observed(lambda: self._call(slot), self.device)
@@ -151,7 +152,7 @@ class Session:
         self.clock.wait()
         del held
 
-    def _described(self, value: Any, slot: Slot) -> dict[str, Any]:
+    def _described(self, value: Any, slot: Slot) -> Json:
         if not isinstance(value, torch.Tensor):
             return {"value": value if isinstance(value, int | float | bool) else None}
         place = (value.data_ptr(), value.numel() * value.element_size()) if value.numel() else (0, 0)
@@ -164,7 +165,7 @@ class Session:
             "aliases": aliases,
         }
 
-    def give(self, folder: str, sample: int) -> dict[str, Any]:
+    def give(self, folder: str, sample: int) -> Json:
         """Write the elements of the last results that are compared, as plain bytes."""
         sizes: list[int] = []
         for n, value in enumerate(self.last):
@@ -177,7 +178,7 @@ class Session:
             sizes.append(len(data))
         return {"sizes": sizes}
 
-    def ready(self, cases: list[Case]) -> dict[str, Any]:
+    def ready(self, cases: list[Case]) -> Json:
         """Fill the slots that timed calls take turns with, and warm up."""
         self.kept = []
         for case in cases:
@@ -209,13 +210,13 @@ class Session:
             drift(own.tensor)
         return slot
 
-    def over(self) -> dict[str, Any]:
+    def over(self) -> Json:
         """The times of the calls since they were last asked for."""
         self.clock.wait()
         self.last = [_copy(v) for v in self.last]
         return {"times": [list(t) for t in self.clock.times()]}
 
-    def signs(self) -> dict[str, Any]:
+    def signs(self) -> Json:
         """What the process shows of having been tampered with."""
         return {"changed": tamper.changed(self.before), "seen": list(self.hook.seen)}
 
@@ -245,7 +246,7 @@ def _mallopt() -> Callable[[int], None]:
     return lambda byte: option(M_PERTURB, byte) and None
 
 
-def hello() -> dict[str, Any]:
+def hello() -> Json:
     """What can be audited on here."""
     from mucc.api.machine import no_gpu
 
@@ -271,7 +272,7 @@ def serve(line: Line) -> None:
                     session.timed(number, request == "whole")
                 number += 1
                 continue
-            answer: dict[str, Any] = {}
+            answer: Json = {}
             match request["do"]:
                 case "hello":
                     answer = hello()

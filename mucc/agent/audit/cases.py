@@ -6,7 +6,8 @@ import dataclasses
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from mucc.api.json_types import Json
 
 NAN, ZERO = 0xFF, 0x00
 """What the bytes around inputs hold: NaN in every float format, or zeros."""
@@ -43,7 +44,7 @@ class Case:
     sample: int = 0
     drift: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return dataclasses.asdict(self)
 
     @property

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mucc.agent.core.attempts import FindingJson
+
 
 class Label(StrEnum):
     """What a solution is called in the end; the first two count, the others do not."""
@@ -54,7 +56,7 @@ class Finding:
     message: str
     facts: Mapping[str, object] = field(default_factory=dict[str, object])
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> FindingJson:
         return {
             "detector": self.detector,
             "severity": self.severity.value,

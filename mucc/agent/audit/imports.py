@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.observations import Bound
-from mucc.agent.isolation.calling import Call
+from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api.diagnostics import DiagnosticError
 from mucc.api.importer import Answer, Request
@@ -39,7 +39,7 @@ class SolCall:
 def _call(zygote: Zygote, function: str, request: Request, **more: str) -> Call:
     return Call(
         zygote,
-        f"mucc.agent.importing.imports:{function}",
+        f"mucc.agent.importing.child:{function}",
         request.shown,
         seconds=SECONDS,
         memory=request.memory,

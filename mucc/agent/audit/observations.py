@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mucc.agent.audit.cases import Case
+from mucc.api.json_types import from_json
 
 
 @dataclass(frozen=True)
@@ -149,10 +150,10 @@ class Observations:
         return all(c.comparison.correct for c in self.compared)
 
 
-def work_from(rows: Sequence[Mapping[str, Any]]) -> tuple[Work, ...]:
-    """Rows of `watch.observed`, which may be anything if the candidate's process wrote them."""
-    names = ("kind", "name", "parent", "stream", "calls", "us")
-    return tuple(Work(**{name: row[name] for name in names}) for row in rows)
+def work_from(rows: object) -> tuple[Work, ...]:
+    """Decode rows of `watch.observed`. Raises ValueError for others, which a candidate's process may
+    write."""
+    return from_json(tuple[Work, ...], rows)
 
 
 def call_from(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Call:

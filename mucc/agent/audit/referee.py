@@ -24,9 +24,10 @@ from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.replaying import Replay
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
-from mucc.agent.isolation.serving import Line
+from mucc.agent.isolation.line import Line
 from mucc.api.diagnostics import DiagnosticError
 from mucc.api.importer import OpenedProblem, Request, error_to_json, limit_process, parse_problem, raised
+from mucc.api.json_types import Json
 from mucc.api.measure import UNKNOWN, Compared, compared, form, in_float64, rms
 
 torch: Any = importlib.import_module("torch")
@@ -47,11 +48,11 @@ class Judged:
 class Referee:
     """The reference, on inputs made as the candidate's were."""
 
-    def __init__(self, request: dict[str, Any]):
+    def __init__(self, request: Json):
         self.device = torch.device(request["device"])
         limit_process(request["memory"], addresses=self.device.type == "cpu")
         self.precision = str(request["precision"])
-        asked = Request(**request["problem"])
+        asked = Request.from_json(request["problem"])
         self.shown = asked.shown
         self.problem = OpenedProblem(asked, parse_problem(asked.shown, asked.text))
         torch.manual_seed(request["seed"])
@@ -74,9 +75,9 @@ class Referee:
         self,
         case: Case,
         folder: str,
-        described: Sequence[dict[str, Any]],
-        replay: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+        described: Sequence[Json],
+        replay: Json | None = None,
+    ) -> Json:
         """Compare one case. `replay` says which calls came before on the same inputs, where some did."""
         self.first = self.first or case
         tidy(self.device)
@@ -109,7 +110,7 @@ class Referee:
             worst, largest = max(worst, excess), max(largest, off)
             why = why or (f"result {n} {reason}" if excess > 1 else "")
         finite = all(bool(torch.isfinite(w).all()) for w in judged.own if w.is_floating_point())
-        answer: dict[str, Any] = {
+        answer: Json = {
             "correct": worst <= 1,
             "excess": min(worst, 1e30),
             "largest": min(largest, 1e30),
@@ -159,7 +160,7 @@ class Referee:
             self.changes = differs or bool(self.modifies)
         return self.changes
 
-    def _replayed(self, case: Case, asked: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    def _replayed(self, case: Case, asked: Json) -> tuple[list[Any], list[Any], list[Any]]:
         """What `_expected` gives, after the calls that came before."""
         made = [(str(kind), int(count)) for kind, count in asked["made"]]
         if not self.replays:
@@ -255,7 +256,7 @@ class Referee:
                 return other.case.name
         return ""
 
-    def facts(self, *, known: bool) -> dict[str, Any]:
+    def facts(self, *, known: bool) -> Json:
         """What the reference is like: whether it is worth anything as a measure, and its operations.
 
         `known` leaves out what is the same whatever the candidate, and takes long.
@@ -269,7 +270,7 @@ class Referee:
             if first
             else []
         )
-        found: dict[str, Any] = {
+        found: Json = {
             "constant": bool(fits) and all(fits),
             "weak": bool(weak) and all(weak),
             "modifies": sorted(self.modifies),
@@ -281,7 +282,7 @@ class Referee:
             found |= {"random": self._is_random(), "work": self._work()}
         return found | {"notes": list(dict.fromkeys(self.notes))}
 
-    def _work(self) -> list[dict[str, Any]]:
+    def _work(self) -> list[Json]:
         """The operations and kernels of a call."""
         inputs, case = self._first(), self.first
         assert case
@@ -386,7 +387,7 @@ def serve(line: Line) -> None:
             match request["do"]:
                 case "load":
                     referee = Referee(request)
-                    answer: dict[str, Any] = {}
+                    answer: Json = {}
                 case "judge":
                     assert referee
                     case, folder, outputs = (request[name] for name in ("case", "folder", "outputs"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mucc.agent.audit.findings import GRAVEST_FIRST, Finding, Label, Severity
 from mucc.agent.audit.observations import Bound, Call, Work
+from mucc.agent.core.attempts import CaseJson, FailureJson, VerdictJson
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Verdict:
             return None
         return self.time_ms / self.bound.ms
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> VerdictJson:
         """The verdict as plain values; docs/audit.md says what they mean."""
         return {
             "problem": self.problem,
@@ -94,7 +94,8 @@ class Verdict:
             ],
             "seed": self.seed,
             "cases": [_case_json(c) for c in self.calls],
-            "failure": self.failure and {"message": self.failure.message, "printed": self.failure.printed},
+            "failure": self.failure
+            and FailureJson(message=self.failure.message, printed=self.failure.printed),
             "seconds": {name: round(s, 3) for name, s in self.seconds.items()},
         }
 
@@ -139,7 +140,7 @@ class Verdict:
         return lines
 
 
-def _case_json(call: Call) -> dict[str, Any]:
+def _case_json(call: Call) -> CaseJson:
     case, found = call.case, call.comparison
     return {
         "name": case.name,

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from mucc.api.json_types import Json
+
 torch: Any = importlib.import_module("torch")
 
 EVENTS = {
@@ -107,7 +109,7 @@ def threads_of(path: str) -> list[str]:
     return list(found)
 
 
-def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[dict[str, Any]]]:
+def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json]]:
     """Make a call under the profiler; its result, and its work: ATen operations and kernels of the device."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
     if device.type == "cuda":
@@ -119,7 +121,7 @@ def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[dict[str, 
     return result, _work(profile)
 
 
-def _work(profile: Any) -> list[dict[str, Any]]:
+def _work(profile: Any) -> list[Json]:
     """Rows of name, kind ("op", "kernel"), calls, microseconds of its own, parent operation and stream."""
     rows: dict[tuple[str, str, str, int], list[float]] = {}
     cuda = torch.autograd.DeviceType.CUDA

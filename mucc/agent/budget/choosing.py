@@ -1,14 +1,14 @@
-"""Which policy to take: a grid of them is replayed, and the cheapest that keeps enough is recommended."""
+"""Choose a stop policy: replay a grid of policies, and recommend the cheapest that keeps enough speedup."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mucc.agent.budget.replay import Measure, Policy, Taken, measure, replay_all
 from mucc.agent.budget.traces import Trace
+from mucc.api.json_types import Json
 
 KEEP = 0.95
 """The part of the geometric mean that a policy has to keep."""
@@ -48,7 +48,7 @@ class Held:
     tokens_saved: float
     chosen: Mapping[str, int]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """As plain values."""
         return {
             "splits": self.splits,
@@ -62,7 +62,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a grid of policies comes to on stored runs. `own` is the policy of the runs where they say."""
+    """The results of a grid of policies on stored runs. `own` is the policy of the runs where they say."""
 
     tasks: int
     problems: int
@@ -74,7 +74,7 @@ class Choice:
     left_out: Held | None
     halves: Held | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """As plain values: docs/agent/replay.md says what they mean."""
         everything = self.measures[EVERYTHING]
         return {
@@ -91,7 +91,7 @@ class Choice:
             "grid": [self._entry(policy) for policy in self.measures],
         }
 
-    def _entry(self, policy: Policy) -> dict[str, Any]:
+    def _entry(self, policy: Policy) -> Json:
         return {"policy": policy.to_json(), **self.measures[policy].to_json()}
 
 

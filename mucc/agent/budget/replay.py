@@ -1,4 +1,4 @@
-"""Policies replayed over stored runs: where each would have stopped, and with what.
+"""Replay stop policies over stored runs: where each would have stopped, and with which result.
 
 Nothing is known to a policy but what had happened by then, and nothing counts but what the audit had accepted
 by then. The rules are those of `stopping` and of the engine's turns.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mucc.agent.budget.stopping import Standing, expected_gain
 from mucc.agent.budget.traces import Cost, Trace, Try
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.strategy import Budget
+from mucc.api.json_types import Json
 
 UNBOUNDED = 1 << 30
 
@@ -43,14 +43,14 @@ class Policy:
         ]
         return ", ".join(parts) or "everything"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """As plain values."""
         return {"epsilon": self.epsilon, "window": self.window, "most": self.most, "share": self.share}
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a policy got out of a task, and what it cost; `why` it stopped, empty where the run did."""
+    """The result and cost of a policy on a task; `why` it stopped, empty where the run did."""
 
     best_ms: float | None
     speedup: float
@@ -99,7 +99,7 @@ class Replay:
         return taken
 
     def taken(self) -> Taken:
-        """What came of it."""
+        """The result of the replay."""
         best = self.standing.best_ms
         return Taken(best, self.trace.speedup(best), self.cost + self.trace.after, self.why)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.strategy import Budget
 
 PROGRESS = 0.005
 """The part of the best time by which a new one must be lower to count as progress."""
@@ -47,7 +47,7 @@ class Standing:
         return self.best_ms is not None and (baseline_ms is None or self.best_ms < baseline_ms)
 
     def reason(self, budget: Budget, bound_ms: float | None, baseline_ms: float | None) -> str:
-        """Why a search should stop; empty where it should go on. See `stop_reason`."""
+        """The reason to stop a search; empty where it goes on. See `stop_reason`."""
         if self.attempts >= budget.most:
             return f"{budget.most} attempts are spent"
         if self.best_ms is None or not self.beats(baseline_ms):
@@ -69,7 +69,7 @@ class Standing:
 def stop_reason(
     budget: Budget, times: Sequence[float | None], bound_ms: float | None, baseline_ms: float | None
 ) -> str:
-    """Why a search should stop after these attempts; empty where it should go on.
+    """The reason to stop a search after these attempts; empty where it goes on.
 
     `times` are of the attempts in order, in ms, None where one does not count; the first is the program as
     imported. `baseline_ms` is the fastest baseline: before it is beaten only the number of attempts ends a

@@ -1,4 +1,4 @@
-"""What a search spent and found, attempt by attempt, in the form that replays need."""
+"""The trace of a search for replays: spending and results, attempt by attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mucc.agent.core.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What something takes: attempts, tokens of models, seconds of evaluations and models."""
+    """A cost: attempts, tokens of models, seconds of evaluations and models."""
 
     attempts: int = 0
     tokens: int = 0

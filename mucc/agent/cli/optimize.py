@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mucc.agent.cli import options as agent_options
 from mucc.agent.cli.models import ModelArguments
@@ -14,9 +14,10 @@ from mucc.agent.propose.llm.options import Options as ModelOptions
 from mucc.agent.search import STRATEGIES
 from mucc.api.commands import Reporter, arguments, candidates, command, flag, option, options, repeated, words
 from mucc.api.diagnostics import ExitStatus, usage_error
+from mucc.api.json_types import Json
 
 if TYPE_CHECKING:
-    from mucc.agent.engine.running import Ending
+    from mucc.agent.engine.task_threads import Ending
 
 NEVER = "none"
 
@@ -100,9 +101,9 @@ def main(args: Arguments, reporter: Reporter) -> int:
     gc.enable()  # a run is long
     from mucc.agent.engine.device import card_at_hand
     from mucc.agent.engine.locking import locked
-    from mucc.agent.engine.starting import Wishes, carry_out
+    from mucc.agent.engine.run import RunRequest, optimize
 
-    wishes = Wishes(
+    request = RunRequest(
         args.output,
         args.problems,
         asked,
@@ -112,7 +113,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
     )
     with locked(args.output):
         reporter.goes_on = (f"`mucc-agent optimize -o {args.output}` goes on from here",)
-        ending = carry_out(wishes, sys.stderr)
+        ending = optimize(request, sys.stderr)
     return _told(args, ending, reporter)
 
 
@@ -128,7 +129,7 @@ def _told(args: Arguments, ending: Ending, reporter: Reporter) -> int:
     return ExitStatus.PROGRAM if ending.failed else ExitStatus.GOOD
 
 
-def asked_for(args: Arguments) -> dict[str, Any]:
+def asked_for(args: Arguments) -> Json:
     """The options that were named, as `Options.to_json` has them. Raises MU5001."""
     for name in ("attempts", "time", "tokens", "total", "jobs"):
         value: float | None = getattr(args, name)
@@ -136,7 +137,7 @@ def asked_for(args: Arguments) -> dict[str, Any]:
             raise usage_error(f"--{name} is above 0")
     if args.cost is not None and not 0 <= args.cost < float("inf"):
         raise usage_error("--cost is not negative")
-    asked: dict[str, Any] = {
+    asked: Json = {
         name: value
         for name in ("precision", "card", "strategy", "seed", "total", "proposer", "jobs")
         if (value := getattr(args, name)) is not None
@@ -154,8 +155,8 @@ def asked_for(args: Arguments) -> dict[str, Any]:
     return asked
 
 
-def _budget(args: Arguments) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _budget(args: Arguments) -> Json:
+    found: Json = {}
     if args.budget is not None:
         parts = args.budget.lower().split("x")
         if len(parts) != 3 or not all(p.isdecimal() and 0 < int(p) <= 1000 for p in parts):

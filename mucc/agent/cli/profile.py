@@ -9,13 +9,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mucc.agent.cli import options as agent_options
 from mucc.api import files
 from mucc.api.commands import Reporter, candidates, command, flag, option, options
 from mucc.api.diagnostics import Diagnostic, DiagnosticError, ExitStatus, usage_error
 from mucc.api.files import json_text
+from mucc.api.json_types import DiagnosticJson, from_json
 
 if TYPE_CHECKING:
     from mucc.agent.core.tasks import Task
@@ -60,16 +61,16 @@ def main(args: Arguments, reporter: Reporter) -> int:
         raise usage_error(f"--measured must be a time in milliseconds above 0, got {args.measured:g}")
     if not args.time_limit > 0:
         raise usage_error("--time-limit is above 0")
-    from mucc.agent.core.codec import to_json
-    from mucc.agent.profile.analyzing import study
-    from mucc.agent.profile.rendering import as_text
+    from mucc.agent.profile.profiler import study
+    from mucc.agent.profile.text import as_text
+    from mucc.api.json_types import to_json
     from mucc.api.library import parse_dims
 
     dims = parse_dims(args.dims)
     task = _problem(args) if args.file.endswith(".py") else _program(args, dims)
     with tempfile.TemporaryDirectory(prefix="mucc-") as folder:
         library: str | None = args.library
-        said: Sequence[Mapping[str, Any]] = ()
+        said: Sequence[DiagnosticJson] = ()
         if library is None and not args.no_build:
             library, said = _built(task, dims, folder, reporter)
         found = study(
@@ -101,7 +102,8 @@ def _program(args: Arguments, dims: Mapping[str, int]) -> Task:
     sol = together([as_json(s) for s in analyse_source(source, get_card(args.card), dims, None)])
     name = os.path.splitext(os.path.basename(args.file))[0]
     imported = Imported(name, source.text, compiled=Compiled.WHOLE)
-    bound_ms = sol["bound_us"] / 1e3 if sol["bound_us"] and sol["whole"] else None
+    bound_us = sol.get("bound_us", 0.0)
+    bound_ms = bound_us / 1e3 if bound_us and sol.get("whole") else None
     path = args.file
     return Task(
         path, path, source.text, "declared", args.card, options.DEFAULT_TARGET, imported, sol, bound_ms
@@ -112,7 +114,7 @@ def _problem(args: Arguments) -> Task:
     """The task of a problem file. Raises MU7261 where nothing of it is compiled."""
     from pathlib import Path
 
-    from mucc.agent.importing.importing import PRELOADED, import_all
+    from mucc.agent.importing.import_tasks import PRELOADED, import_all
     from mucc.agent.importing.problems import Problem
     from mucc.agent.isolation.zygote import Zygote
 
@@ -122,11 +124,14 @@ def _problem(args: Arguments) -> Task:
     if error := task.imported.error:
         raise DiagnosticError(
             Diagnostic(
-                error["code"], error["message"], notes=tuple(error["notes"]), helps=tuple(error["helps"])
+                error["code"],
+                error["message"],
+                notes=tuple(error.get("notes", ())),
+                helps=tuple(error.get("helps", ())),
             )
         )
     if not task.imported.program:
-        left = ", ".join(str(row.get("operation", "?")) for row in task.imported.opaque)
+        left = ", ".join(row.operation for row in task.imported.opaque)
         message = f"there is nothing to profile: mucc compiles nothing of '{args.file}' ({left})"
         raise DiagnosticError(Diagnostic("MU7261", message))
     return task
@@ -134,7 +139,7 @@ def _problem(args: Arguments) -> Task:
 
 def _built(
     task: Task, dims: Mapping[str, int], folder: str, reporter: Reporter
-) -> tuple[str | None, Sequence[Mapping[str, Any]]]:
+) -> tuple[str | None, Sequence[DiagnosticJson]]:
     """The library of a task's program, None where there is no toolchain, and what the build said."""
     program, library = os.path.join(folder, "program.mcu"), os.path.join(folder, "program.so")
     with open(program, "w", encoding="utf-8") as file:
@@ -146,10 +151,10 @@ def _built(
     if run.returncode == ExitStatus.TOOLCHAIN:
         return None, []
     try:
-        said: list[dict[str, Any]] = json.loads(run.stderr or "[]")
+        said = from_json(list[DiagnosticJson], json.loads(run.stderr or "[]"))
     except ValueError:
         said = []
     if run.returncode:
-        notes = tuple(str(d.get("message")) for d in said) or tuple(run.stderr.splitlines()[-8:])
+        notes = tuple(d["message"] for d in said) or tuple(run.stderr.splitlines()[-8:])
         raise DiagnosticError(Diagnostic("MU7260", f"'{task.path}' cannot be built", notes=notes))
     return library, said

@@ -1,7 +1,7 @@
-"""The terms of the agent: what its parts, each in a folder of its own, tell each other.
+"""Types and interfaces that the packages of the agent share.
 
-An optimisation of one problem is a `Task`. A `Strategy` (agent/search) asks for steps; the engine has a
-`Proposer` (agent/propose) name `Hypothesis`es and write `Candidate`s, has an `Evaluator` (agent/evaluate)
-make an `Outcome` of each, and keeps every `Attempt` in the store (agent/store). Everything here is plain
-data that goes through JSON.
+An optimisation of one problem is a `Task`. A `Strategy` (agent/search) yields steps, and the engine executes
+them: a `Proposer` (agent/propose) names `Hypothesis`es and writes `Candidate`s, an `Evaluator`
+(agent/evaluate) returns an `Outcome` for each, and the store (agent/store) keeps every `Attempt`. The values
+are dataclasses that `mucc.files.json_data` converts to JSON and back.
 """

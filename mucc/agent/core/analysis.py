@@ -1,10 +1,11 @@
-"""What profiling says of a program, in words that name levers of `.mcu`."""
+"""The result of profiling a program: what limits it, and which settings of the `.mcu` to change."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from mucc.api.json_types import Json
 
 
 class Limit(StrEnum):
@@ -17,7 +18,7 @@ class Limit(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a cause costs."""
+    """How much time a cause costs."""
 
     INFO = "info"
     WARNING = "warning"
@@ -25,7 +26,7 @@ class Severity(StrEnum):
 
 
 def levers() -> tuple[str, ...]:
-    """What of a program advice may be about: settings and their parts, then what is in kernels."""
+    """The names of what advice may suggest to change: settings, their parts, properties of kernels."""
     from mucc.api.schedules import SETTINGS
 
     settings = (name for s in SETTINGS.values() for name in (s.name, *s.parts))
@@ -46,7 +47,7 @@ class Advice:
     advice: list[str]
     stage: str = ""
     levers: list[str] = field(default_factory=list[str])
-    evidence: dict[str, Any] = field(default_factory=dict[str, Any])
+    evidence: Json = field(default_factory=Json)
 
 
 @dataclass(frozen=True, slots=True)

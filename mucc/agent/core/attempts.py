@@ -1,14 +1,83 @@
-"""A candidate, what came of it, and both together: an attempt."""
+"""Candidates, their outcomes, and attempts, which are both together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
+
+from mucc.api.json_types import DiagnosticJson, Json
+
+
+class FindingJson(TypedDict, total=False):
+    """A finding of a detector."""
+
+    detector: str
+    label: str
+    severity: str
+    message: str
+    facts: Json
+
+
+class CaseJson(TypedDict):
+    """The comparison of one call with the reference."""
+
+    name: str
+    seed: int
+    scale: float
+    correct: bool
+    judged: bool
+    excess: float
+    largest: float
+    why: str
+
+
+class KernelTimeJson(TypedDict):
+    """A kernel that a call ran, and whether it is the solution's own."""
+
+    name: str
+    calls: int
+    us: float
+    own: bool
+
+
+class FailureJson(TypedDict):
+    """Why a candidate gave no results, and what it printed."""
+
+    message: str
+    printed: str
+
+
+class VerdictJson(TypedDict, total=False):
+    """The verdict of an audit, as `mucc-agent audit --json` prints it. Times in ms; see docs/audit.md."""
+
+    problem: str
+    solution: str
+    device: str
+    card: str
+    precision: str
+    label: str
+    accepted: bool
+    correct: bool
+    findings: list[FindingJson]
+    time_ms: float | None
+    wall_ms: float | None
+    reference_ms: float | None
+    speedup: float | None
+    bound_ms: float | None
+    gap: float | None
+    bound_note: str | None
+    bound_whole: bool | None
+    own_share: float | None
+    kernels: list[KernelTimeJson]
+    seed: int
+    cases: list[CaseJson]
+    failure: FailureJson | None
+    seconds: dict[str, float]
 
 
 class Status(StrEnum):
-    """What became of a candidate. Every attempt has exactly one, whatever the candidate did."""
+    """The status of an evaluated candidate. Every attempt has exactly one."""
 
     GOOD = "good"
     """Right, timed, and accepted by the audit where it was audited (`Outcome.audited`)."""
@@ -34,7 +103,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A program that may replace the one that was imported.
+    """A program that may replace the imported one.
 
     `program` is a whole `.mcu` file: its kernels have the names, arguments and results of the imported ones,
     since the import's driver calls them; bodies, stages and schedules are free. `parent` is the attempt that
@@ -50,7 +119,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Times: `ms` is the median of one call from a cold L2, None where it was not timed; `spread_ms` the
     distance of the quartiles. `diagnostics` are mucc's, as `--diagnostics=json` gives them. `seconds` is
@@ -65,10 +134,10 @@ class Outcome:
     spread_ms: float | None = None
     audited: bool = False
     label: str = ""
-    verdict: dict[str, Any] | None = None
-    diagnostics: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    verdict: VerdictJson | None = None
+    diagnostics: list[DiagnosticJson] = field(default_factory=list[DiagnosticJson])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    facts: Json = field(default_factory=Json)
     printed: str = ""
 
     @property

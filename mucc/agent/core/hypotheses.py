@@ -1,10 +1,11 @@
-"""What a proposer believes would help, and in what order beliefs are worth trying."""
+"""Hypotheses of proposers, and their order by expected return."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+
+from mucc.api.json_types import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Hypothesis:
     implementation_risk: float = 1.0
     performance_risk: float = 1.0
     parent: int = 0
-    moves: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    moves: list[Json] = field(default_factory=list[Json])
 
 
 def roi(hypothesis: Hypothesis, gap: float) -> float:

@@ -1,4 +1,4 @@
-"""What the engine tells whoever watches a run. Called from several threads, one call at a time."""
+"""The interface of progress displays. The engine calls it from several threads, one call at a time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mucc.agent.core.attempts import Attempt, Candidate
-from mucc.agent.core.proposing import Call
+from mucc.agent.core.proposer import Call
 from mucc.agent.core.tasks import Task
 
 
 class Progress(Protocol):
-    """A watcher of a run: the live view of a terminal, plain lines, or nobody."""
+    """A progress display: the live view of a terminal, or plain lines."""
 
     def opened(self, tasks: int, attempts: int) -> None:
-        """A run begins, or goes on, with so many tasks and at the most so many attempts."""
+        """A run begins or goes on, with a number of tasks and of attempts at most."""
         ...
 
     def task(self, task: Task, state: str, detail: str = "") -> None:
@@ -30,11 +30,11 @@ class Progress(Protocol):
         ...
 
     def called(self, task: str, calls: Sequence[Call]) -> None:
-        """Models were called."""
+        """Calls of models ended."""
         ...
 
     def finished(self, task: str, attempt: Attempt, best_ms: float | None) -> None:
-        """An attempt has an outcome; the best time that counts by now."""
+        """An attempt has its outcome; `best_ms` is the best time that counts so far."""
         ...
 
     def closed(self) -> None:

@@ -1,15 +1,16 @@
-"""A problem that is being optimised, and what is known before any attempt."""
+"""Tasks: the problems of a run, with what is known before any attempt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
+from mucc.api.json_types import DiagnosticJson, SolReport
 from mucc.api.machine import wanted_by
 
 BASELINES = ("default", "tf32", "compile")
-"""PyTorch as it is, with all products in tf32, and torch.compile with all in tf32."""
+"""PyTorch with its defaults, PyTorch with all products in tf32, and torch.compile with all products in
+tf32."""
 
 PROBLEM_FILE, PROGRAM_FILE, DRIVER_FILE = "problem.py", "best.mcu", "driver.py"
 """What lies together in a folder for a driver to work: its problem file, the program (or a newer library
@@ -17,7 +18,7 @@ PROBLEM_FILE, PROGRAM_FILE, DRIVER_FILE = "problem.py", "best.mcu", "driver.py"
 
 
 class Compiled(StrEnum):
-    """How much of a problem mucc has kernels for."""
+    """The part of a problem that mucc compiles."""
 
     WHOLE = "whole"
     PART = "part"
@@ -25,12 +26,21 @@ class Compiled(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
-    """What `mucc import` made of a problem file: the program, the driver that calls its kernels, what is
-    left. The driver looks for PROBLEM_FILE and PROGRAM_FILE in its own folder.
+class OpaqueOperation:
+    """An operation that PyTorch runs, its share of the bound, 0 to 1, and why it has no kernel."""
 
-    `opaque` lists what stays with PyTorch: operation, share of the bound, reason. `share` is the part of the
-    bound that kernels have, 0 to 1. `error` is the diagnostic where a problem could not be imported.
+    operation: str
+    share: float = 0.0
+    reason: str | None = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The import of a problem file: the program, the driver that calls its kernels, and the operations that
+    PyTorch runs (`opaque`). The driver looks for PROBLEM_FILE and PROGRAM_FILE in its own folder.
+
+    `share` is the part of the bound that kernels have, 0 to 1. `error` is the diagnostic where a problem
+    could not be imported.
     """
 
     name: str
@@ -38,8 +48,8 @@ class Imported:
     driver: str = ""
     compiled: Compiled = Compiled.NONE
     share: float = 0.0
-    opaque: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    error: dict[str, Any] | None = None
+    opaque: list[OpaqueOperation] = field(default_factory=list[OpaqueOperation])
+    error: DiagnosticJson | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +71,19 @@ class Task:
     card: str
     target: str
     imported: Imported
-    sol: dict[str, Any] = field(default_factory=dict[str, Any])
+    sol: SolReport = field(default_factory=SolReport)
     bound_ms: float | None = None
     baselines: dict[str, float] = field(default_factory=dict[str, float])
     least_ms: float | None = None
 
     @property
     def floor_ms(self) -> float | None:
-        """The least time that is possible, as far as is known."""
+        """The known lower bound of the time in ms."""
         return self.bound_ms or self.least_ms
 
     @property
     def gpu_memory(self) -> int:
-        """The bytes of GPU memory that a process of it may take."""
-        bounds = self.sol.get("assumptions", {}).values()
-        moved = (float(b["limits"]["dram"]["amount"]) for b in bounds if "dram" in b.get("limits", {}))
+        """The bytes of GPU memory that a process of the task may take."""
+        limits = [bound.get("limits", {}) for bound in self.sol.get("assumptions", {}).values()]
+        moved = (float(units["dram"]["amount"]) for units in limits if "dram" in units)
         return wanted_by(max(moved, default=0.0))

@@ -1,4 +1,4 @@
-"""Where the time of a task goes, so that the agent's own share is known."""
+"""Measure where the time of a task goes: the agent itself, builds, the GPU, audits, models, waiting."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _STAGES = {"check": BUILD, "build": BUILD, "run": GPU, "audit": AUDIT}
 
 
 class Clock:
-    """The seconds of one task by kind; they add up to the time that its thread was at work on it.
+    """The seconds of one task by kind; their sum is the time that its thread spent on it.
 
-    All time is the agent's own but that within `waiting`. Belongs to one thread.
+    Time outside `waiting` is the agent's own. For use by one thread.
     """
 
     def __init__(self, before: Mapping[str, float] | None = None):
@@ -23,8 +23,8 @@ class Clock:
 
     @contextlib.contextmanager
     def waiting(self, kind: str) -> Generator[dict[str, float]]:
-        """Time that goes to others. What is put into the dict are the stages of evaluations in seconds: the
-        time is theirs in proportion, and `kind`'s only where they took less."""
+        """Count the time within as time of `kind`. The caller puts the seconds of evaluation stages into the
+        dict: the time is divided among these stages in proportion, and the rest is of `kind`."""
         self._pass(AGENT)
         stages: dict[str, float] = {}
         try:
@@ -50,11 +50,11 @@ class Clock:
         self._spent[kind] = self._spent.get(kind, 0.0) + max(seconds, 0.0)
 
     def seconds(self) -> dict[str, float]:
-        """What was spent so far, by kind."""
+        """The seconds so far, by kind."""
         self._pass(AGENT)
         return {kind: round(seconds, 4) for kind, seconds in self._spent.items()}
 
     def total(self) -> float:
-        """All of it."""
+        """The sum of all seconds so far."""
         self._pass(AGENT)
         return sum(self._spent.values())

@@ -1,4 +1,4 @@
-"""The GPU at hand, asked of the driver without making a context."""
+"""Read the GPU's name from the driver, without a CUDA context."""
 
 from __future__ import annotations
 

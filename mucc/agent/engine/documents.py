@@ -1,4 +1,4 @@
-"""What phases leave for people and for programs: Markdown and JSON, in the store and beside it."""
+"""Documents of a search's phases: Markdown and JSON, in the store and in files of the run."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt
-from mucc.agent.core.codec import to_json
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.tasks import Task
-from mucc.agent.engine.parts import Parts
+from mucc.agent.engine.context import RunContext
 from mucc.agent.store import Document
 from mucc.api.files import replace_file
+from mucc.api.json_types import Json, to_json
 
 
-def leave(parts: Parts, key: str, step: int, phase: str, markdown: str, data: dict[str, Any]) -> None:
-    """Keep what a phase has to say, and write it to `RUN/<task>/NN-phase.md` and `.json`."""
-    parts.store.add_document(key, step, Document(phase, markdown, data, time.time()))
-    number = len(parts.store.documents(key)) - 1
-    path = os.path.join(task_folder(parts.folder, key), f"{number:02}-{phase.lower()}")
+def write(context: RunContext, key: str, step: int, phase: str, markdown: str, data: Json) -> None:
+    """Store the document of a phase, and write it to `RUN/<task>/NN-phase.md` and `.json`."""
+    context.store.add_document(key, step, Document(phase, markdown, data, time.time()))
+    number = len(context.store.documents(key)) - 1
+    path = os.path.join(task_folder(context.folder, key), f"{number:02}-{phase.lower()}")
     replace_file(f"{path}.md", markdown.encode())
     replace_file(f"{path}.json", (json.dumps(data, indent=1) + "\n").encode())
 
 
 def task_folder(folder: str, key: str) -> str:
-    """The folder of a task, which is made where it is not there."""
+    """The folder of a task; made if it does not exist."""
     path = os.path.join(folder, *key.split("/"))
     os.makedirs(path, exist_ok=True)
     return path
 
 
-def measure(task: Task, attempt: Attempt, failed: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """What is known before any attempt."""
+def measure(task: Task, attempt: Attempt, failed: dict[str, str]) -> tuple[str, Json]:
+    """The document of the baselines and the program as imported."""
     imported = task.imported
     lines = [
         f"# Measure: {task.key}",
@@ -54,7 +53,7 @@ def measure(task: Task, attempt: Attempt, failed: dict[str, str]) -> tuple[str, 
     lines += [f"| {name} | {_ms(ms)} | {_over(ms, task.bound_ms)} |" for name, ms in times.items()]
     lines += [f"\n{name} could not be timed: {why}" for name, why in failed.items()]
     lines += ["", attempt_line(attempt)]
-    lines += [f"\nWith PyTorch stays {row['operation']}: {row['reason']}." for row in imported.opaque]
+    lines += [f"\nWith PyTorch stays {row.operation}: {row.reason}." for row in imported.opaque]
     data = {
         "baselines": dict(task.baselines),
         "failed": failed,
@@ -66,8 +65,8 @@ def measure(task: Task, attempt: Attempt, failed: dict[str, str]) -> tuple[str, 
     return "\n".join(lines) + "\n", data
 
 
-def analyze(task: Task, attempt: int, analysis: Analysis) -> tuple[str, dict[str, Any]]:
-    """What profiling says."""
+def analyze(task: Task, attempt: int, analysis: Analysis) -> tuple[str, Json]:
+    """The document of a profile."""
     gap = f", {analysis.gap:.2f} times the bound" if analysis.gap else ""
     lines = [f"# Analyze: attempt {attempt} of {task.key}", "", f"Limited by {analysis.limit}{gap}.", ""]
     for found in analysis.advice:
@@ -78,8 +77,8 @@ def analyze(task: Task, attempt: int, analysis: Analysis) -> tuple[str, dict[str
     return "\n".join(lines) + "\n", {"attempt": attempt, **to_json(analysis)}
 
 
-def nominate(task: Task, parent: int, found: Sequence[tuple[int, Hypothesis]]) -> tuple[str, dict[str, Any]]:
-    """The hypotheses that were named."""
+def nominate(task: Task, parent: int, found: Sequence[tuple[int, Hypothesis]]) -> tuple[str, Json]:
+    """The document of new hypotheses."""
     lines = [f"# Nominate: how to make attempt {parent} of {task.key} faster", ""]
     if not found:
         lines.append("There is nothing more to try.")
@@ -97,10 +96,8 @@ def nominate(task: Task, parent: int, found: Sequence[tuple[int, Hypothesis]]) -
     return "\n".join(lines) + "\n", data
 
 
-def implement(
-    task: Task, hypotheses: dict[int, Hypothesis], attempts: Sequence[Attempt]
-) -> tuple[str, dict[str, Any]]:
-    """What came of hypotheses."""
+def implement(task: Task, hypotheses: dict[int, Hypothesis], attempts: Sequence[Attempt]) -> tuple[str, Json]:
+    """The document of the attempts at hypotheses."""
     lines = [f"# Implement: {task.key}", ""]
     for number, hypothesis in hypotheses.items():
         own = [a for a in attempts if a.candidate.hypothesis == number]

@@ -1,4 +1,4 @@
-"""What a run leaves as files: for each task a folder in which its driver works."""
+"""Write the files of a task into a folder in which its driver works."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import shutil
 from contextlib import suppress
 
 from mucc.agent.core.attempts import Attempt
-from mucc.agent.core.evaluating import Evaluator
+from mucc.agent.core.evaluator import Evaluator
 from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Task
 from mucc.agent.engine.documents import task_folder
 from mucc.api.files import replace_file
 
 
 def problem(folder: str, task: Task) -> None:
-    """The problem file as it was when the run began, the driver, and the program as imported."""
+    """Write the problem file as it was when the run began, the driver, and the program as imported."""
     into = task_folder(folder, task.key)
     _write(into, PROBLEM_FILE, task.text)
     _write(into, DRIVER_FILE, task.imported.driver)
@@ -22,7 +22,8 @@ def problem(folder: str, task: Task) -> None:
 
 
 def best(folder: str, task: Task, attempt: Attempt, evaluator: Evaluator) -> None:
-    """The best program, and its library where there is one: the driver takes it while it is the newer."""
+    """Write the best program, and its library if there is one; the driver loads a library newer than the
+    program."""
     into = task_folder(folder, task.key)
     program = os.path.join(into, PROGRAM_FILE)
     _write(into, PROGRAM_FILE, attempt.candidate.program)

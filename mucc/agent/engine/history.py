@@ -1,4 +1,5 @@
-"""What is known of a task at a step: the same when a run goes on as when it went on undisturbed."""
+"""The state of a task at a step, read from the store: the same in a run that goes on as in an uninterrupted
+one."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ from collections.abc import Sequence
 
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt
-from mucc.agent.core.codec import from_json
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
 from mucc.agent.core.tasks import Task
 from mucc.agent.store import Store
+from mucc.api.json_types import from_json
 
 
 class History:
@@ -22,12 +23,12 @@ class History:
         self._analysed: tuple[int, Analysis | None] = -1, None
 
     def view(self) -> View:
-        """What was known when the step began."""
+        """The view when the step began."""
         steps = self._store.steps_of_attempts(self._task.key)
         return self._view([a for a in self._store.attempts(self._task.key) if steps[a.number] < self.index])
 
     def up_to(self, number: int) -> View:
-        """What was known before attempt `number` of the step."""
+        """The view before attempt `number` of the step."""
         return self._view([a for a in self._store.attempts(self._task.key) if a.number < number])
 
     def hypotheses(self) -> Sequence[Hypothesis]:
@@ -45,7 +46,7 @@ class History:
         )
 
     def _analysis(self) -> Analysis | None:
-        """What the last profile before the step said."""
+        """The last analysis before the step."""
         if self._analysed[0] != self.index:
             steps = self._store.steps(self._task.key)
             found = [s for s in steps if s.kind == "Analyze" and s.index < self.index]

@@ -1,4 +1,4 @@
-"""What a finished task teaches later ones."""
+"""Lessons of a finished task for the proposers of later ones."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt, Status
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Lesson, features_of
+from mucc.agent.core.proposer import Lesson, features_of
 from mucc.agent.core.tasks import Task
 
 
 def lessons_of(
     task: Task, attempts: Sequence[Attempt], hypotheses: Sequence[Hypothesis], analysis: Analysis | None
 ) -> list[Lesson]:
-    """One lesson for each hypothesis that was tried: the time of what it started from over the best that it
-    led to; None where nothing that it led to was right."""
+    """One lesson for each hypothesis with attempts. Its speedup is the time of the hypothesis's parent over
+    the best time of its attempts, None where no attempt was right."""
     times = {
         a.number: a.outcome.ms
         for a in attempts

@@ -1,4 +1,4 @@
-"""When the search of a task stops: the stop rules, and what it may spend."""
+"""Decide when the search of a task stops: stop rules and budgets of time, tokens and cost."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from mucc.agent.audit.findings import Label
 from mucc.agent.budget.stopping import Standing, stop_reason
 from mucc.agent.core.attempts import Attempt
-from mucc.agent.core.proposing import Call
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.proposer import Call
+from mucc.agent.core.strategy import Budget
 from mucc.agent.core.tasks import Task
 
 
 def reason_to_stop(
     budget: Budget, task: Task, attempts: Sequence[Attempt], calls: Sequence[Call], seconds: float
 ) -> str:
-    """Why a search should go no further; empty where it should."""
+    """The reason to stop a search; empty where it goes on."""
     for attempt in attempts:
         if attempt.outcome.label == Label.INHERITED_GAMING:
             return f"nothing can be shown: {attempt.outcome.reason}"
@@ -31,20 +31,20 @@ def reason_to_stop(
 
 
 def room(budget: Budget, task: Task, attempts: Sequence[Attempt]) -> int:
-    """How many attempts may be begun together before a stop rule is asked again."""
+    """The number of attempts that may begin together before the stop rules are checked again."""
     return Standing.after(times_of(attempts)).room(budget, baseline_of(task))
 
 
 def times_of(attempts: Sequence[Attempt]) -> list[float | None]:
-    """The times that count, of the attempts that take from the budget."""
+    """The times of the attempts that take from the budget; None where a time does not count."""
     return [a.ms for a in attempts if a.spent]
 
 
 def baseline_of(task: Task) -> float | None:
-    """The fastest baseline."""
+    """The time of the fastest baseline in ms."""
     return min(task.baselines.values(), default=None)
 
 
 def tokens_of(calls: Sequence[Call]) -> int:
-    """Tokens in and out."""
+    """The number of tokens of prompts and answers."""
     return sum(c.prompt_tokens + c.answer_tokens for c in calls)

@@ -1,4 +1,4 @@
-"""One process at a time works on a run."""
+"""Lock a run, so that one process at a time works on it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 @contextlib.contextmanager
 def locked(folder: str) -> Generator[None]:
-    """While this is entered nobody else works on the run in `folder`, which is made where it is not there.
+    """Hold the lock of the run in `folder`, which is made if it does not exist.
 
-    Raises MU7204 where somebody does, MU7203 where the folder cannot be written.
+    Raises MU7204 where another process holds it, MU7203 where the folder cannot be written.
     """
     path = os.path.join(folder, "lock")
     try:

@@ -1,19 +1,19 @@
-"""What a run is asked to do, and what of it may change while it goes on."""
+"""The options of a run, and which of them may change when it goes on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mucc.agent.core.codec import from_json, to_json
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.strategy import Budget
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.json_types import Json, from_json, to_json
 
 FREE = ("jobs", "device")
-"""Options that change no search, and so may change while a run goes on."""
+"""Options that do not change the search, and may differ when a run goes on."""
 
 RESOURCES = ("seconds", "tokens", "cost")
-"""Of the budget: more of them lets a run go on."""
+"""Fields of the budget that may differ: a larger one lets a run go on."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Options:
     budget: Budget = field(default_factory=Budget)
     total: int | None = None
     proposer: str = "offline"
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    settings: Json = field(default_factory=Json)
     memory: list[str] = field(default_factory=list[str])
     jobs: int = 1
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """For the store."""
         return to_json(self)
 
@@ -48,8 +48,8 @@ class Options:
         return from_json(Options, data)
 
 
-def resumed(stored: Options, asked: dict[str, Any]) -> Options:
-    """The options with which a run goes on, where some are asked for anew.
+def resumed(stored: Options, asked: Json) -> Options:
+    """The options of a run that goes on, with those of `asked` replaced.
 
     `asked` is as in `to_json`, only of what was named. Raises MU7206 where one would change the search.
     """
@@ -77,5 +77,5 @@ def resumed(stored: Options, asked: dict[str, Any]) -> Options:
 
 
 def names() -> tuple[str, ...]:
-    """Of all options."""
+    """The names of all options."""
     return tuple(f.name for f in fields(Options))

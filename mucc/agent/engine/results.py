@@ -1,4 +1,4 @@
-"""The table of a run, as files and for the terminal."""
+"""Write the table of a run's results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mucc.api.files import json_text, replace_file
 
 
 def write_table(folder: str) -> tuple[str, str]:
-    """Write `table.txt` and `table.json` of the run in a folder; what is in them."""
+    """Write `table.txt` and `table.json` of the run in a folder, and return their texts."""
     run = read_run(folder)
     shown, data = text.text(run), json_text(plain.as_json(run), 1)
     replace_file(os.path.join(folder, "table.txt"), shown.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Which task goes on next: seats for tasks side by side, and one budget of attempts for all of them."""
+"""Schedule tasks: a limit on tasks that run in parallel, or one budget of attempts that all tasks share."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ import threading
 from typing import Protocol
 
 FIRST = math.inf
-"""The expected gain of a task that is not measured yet."""
+"""The expected gain of a task before it is measured."""
 
 
 class Turns(Protocol):
-    """Who may go on. Any thread; raises Interrupted in all once `stop` was called."""
+    """A scheduler of tasks, for any thread. All methods raise Interrupted after `stop`."""
 
     def begin(self, key: str) -> None:
-        """A task begins; waits for a seat where it needs one for its whole life."""
+        """Begin a task; wait where only some tasks may run at a time."""
         ...
 
     def enter(self, key: str, gain: float, wanted: int) -> int:
-        """Wait for the turn of a round with at most `wanted` attempts; how many it may spend."""
+        """Wait until a round of at most `wanted` attempts may begin; return the number of attempts
+        granted."""
         ...
 
     def leave(self, key: str, unspent: int = 0) -> None:
-        """A round is over; the attempts that it did not spend go back."""
+        """End a round, and give its unspent attempts back."""
         ...
 
     def spent(self) -> bool:
-        """Whether nothing is left for anybody."""
+        """Whether the shared budget is spent."""
         ...
 
     def end(self, key: str) -> None:
-        """A task has ended."""
+        """End a task."""
         ...
 
     def stop(self) -> None:
-        """Nobody gets a turn any more."""
+        """Begin nothing more."""
         ...
 
 
@@ -43,7 +44,7 @@ class Interrupted(Exception):
 
 
 class Seats:
-    """So many tasks side by side, in their order, each to its end."""
+    """Runs up to `seats` tasks at a time in their order, each to its end."""
 
     def __init__(self, seats: int):
         self._free = seats
@@ -112,7 +113,7 @@ class Shared:
         if len(self._running) >= self._seats:
             return False
         if wanted and not self._left and self._running:
-            return False  # who is at it may give something back
+            return False  # a running round may give attempts back
         places = {k: n for n, k in enumerate(self._gains)}
         order = sorted(self._gains, key=lambda k: (-self._gains[k], places[k]))
         return key in order[: self._seats]

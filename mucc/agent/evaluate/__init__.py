@@ -1,9 +1,8 @@
-"""Candidates become outcomes: built side by side, run and timed each in a process of its own, audited before
-they count.
+"""Evaluate candidates: build them in parallel, run and time each in its own process, audit the fastest.
 
-    evaluator = make(device="cuda", jobs=16)
-    for place, outcome in evaluator.evaluate(task, candidates, best_ms):
-        …
+evaluator = make(device="cuda", jobs=16)
+for place, outcome in evaluator.evaluate(task, candidates, best_ms):
+    …
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from mucc.agent.evaluate.settings import Settings
 
 if TYPE_CHECKING:
-    from mucc.agent.core.evaluating import Evaluator
+    from mucc.agent.core.evaluator import Evaluator
     from mucc.agent.isolation.zygote import Zygote
 
 __all__ = ["Settings", "make", "make_zygote"]
@@ -39,7 +38,7 @@ def make(
 
 
 def make_zygote(*modules: str) -> Zygote:
-    """What processes of evaluations are forked from; it loads `modules`, too."""
+    """Make the zygote of evaluations, which also loads `modules`."""
     from mucc.agent.evaluate.evaluator import PRELOADED
     from mucc.agent.isolation.zygote import Zygote
 

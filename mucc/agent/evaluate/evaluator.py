@@ -1,4 +1,5 @@
-"""Candidates become outcomes: all are built and run, then an audit says which is the fastest that counts."""
+"""Evaluate candidates on this machine: build and run all, then audit until the fastest that counts is
+found."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from dataclasses import replace
 from mucc.agent.audit import auditing
 from mucc.agent.budget.stopping import PROGRESS
 from mucc.agent.core.attempts import Candidate, Outcome, Status
-from mucc.agent.core.evaluating import Comparison, Watch
+from mucc.agent.core.evaluator import Comparison, Watch
 from mucc.agent.core.tasks import Task
-from mucc.agent.evaluate.building import Builder, Built
-from mucc.agent.evaluate.comparing import Comparer
-from mucc.agent.evaluate.judging import Judge
-from mucc.agent.evaluate.running import Ran, Runner
+from mucc.agent.evaluate.acceptance import Judge
+from mucc.agent.evaluate.build import Builder, Built
+from mucc.agent.evaluate.comparison import Comparer
+from mucc.agent.evaluate.execution import Ran, Runner
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.isolation.priority import patient_run
 from mucc.agent.isolation.zygote import Zygote
@@ -27,11 +28,16 @@ from mucc.api.build import Cancelled, Pool
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.machine import Room, gpu_memory
 
-PRELOADED = ("mucc.agent.evaluate.trial", "mucc.agent.evaluate.contenders", *auditing.PRELOADED)
-"""What processes of evaluations and audits need: modules of ours, and torch."""
+PRELOADED = (
+    "mucc.agent.evaluate.execution_child",
+    "mucc.agent.evaluate.comparison_child",
+    *auditing.PRELOADED,
+)
+"""Modules that processes of evaluations and audits need."""
 
 THREADS = 64
-"""Candidates that are on their way at a time, of all tasks; what runs at once is up to others."""
+"""Candidates of all tasks in evaluation at a time; pool and GPU limit how many of them build or run at
+once."""
 
 Done = tuple[int, Outcome | BaseException]
 
@@ -69,7 +75,7 @@ class LocalEvaluator:
         best_ms: float | None,
         watch: Watch | None = None,
     ) -> Iterator[tuple[int, Outcome]]:
-        """The outcome of each candidate by its place, as they are done; see `core.evaluating.Evaluator`.
+        """The outcome of each candidate by its place, as they are done; see `core.evaluator.Evaluator`.
 
         To beat the best a candidate has to be faster by what counts as progress. Raises DiagnosticError where
         the machine or the problem file is at fault, Cancelled where the evaluator is closed meanwhile.
@@ -127,7 +133,7 @@ class LocalEvaluator:
     def _all_run(
         self, task: Task, candidates: Sequence[Candidate], watch: Watch
     ) -> Iterator[tuple[int, Outcome]]:
-        """Build and run all, side by side; none of them audited."""
+        """Build and run all candidates in parallel, without an audit."""
         done: queue.SimpleQueue[Done] = queue.SimpleQueue()
 
         def work(place: int) -> None:
@@ -191,7 +197,7 @@ class LocalEvaluator:
 
     @contextlib.contextmanager
     def _open(self) -> Generator[None]:
-        """What comes of something after the end is nobody's outcome: its process was ended by us."""
+        """Drop a result after `close`, which ended the process."""
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""How candidates are evaluated."""
+"""The settings of evaluations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits and efforts.
+    """Limits of time and memory, and numbers of calls.
 
     Seconds: `build_seconds` for each step of a build, `open_seconds` for the problem file, `run_seconds` for
     each of checking and timing a candidate, `audit_seconds` for each process of an audit, `compare_seconds`
@@ -33,5 +33,5 @@ class Settings:
 
     @property
     def memory_bytes(self) -> int:
-        """Main memory beside torch."""
+        """Bytes of main memory beside torch."""
         return self.memory << 20

@@ -1,4 +1,4 @@
-"""Times of calls from a cold cache, on a GPU by device events. Imports torch where it is called."""
+"""Time calls from a cold cache, on a GPU by device events. Imports torch where it is called."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from statistics import median, quantiles
 from typing import Any
 
 PROBE = 2
-"""Calls from which it is told how many more there is time for."""
+"""Calls from which the number of further calls is derived."""
 
 LEAD_US = 500.0
-"""What the host gets to launch short calls in: compilers may keep its processors busy, …"""
+"""Microseconds for the host to launch short calls, since compilers may keep its processors busy."""
 
 SHORT_MS = 2.0
-"""… calls that take less than this."""
+"""Milliseconds below which a call is short."""
 
 STEADY = 0.05
-"""The distance of the quartiles over the median of a series that is believed, …"""
+"""The distance of the quartiles over the median below which a series is accepted."""
 
 TRIES = 3
-"""… or else the steadiest of so many, …"""
+"""The number of series of which the steadiest is taken where none is accepted."""
 
 PAUSE = 0.1
-"""… after so many seconds each."""
+"""Seconds before each further series."""
 
 WARM = 2
 """Calls on a CPU that are not timed."""
@@ -70,7 +70,7 @@ def within(calls: Calls, budget_ms: float, fewest: int, most: int, device: Any) 
 
 
 def spread(times: list[float]) -> float:
-    """The distance of the quartiles; 0 of less than two times."""
+    """The distance of the quartiles; 0 for fewer than two times."""
     if len(times) < 2:
         return 0.0
     lower, _, upper = quantiles(times, n=4, method="inclusive")

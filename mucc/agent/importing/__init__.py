@@ -1,1 +1,1 @@
-"""Problem files become tasks: found, imported, and bounded by the speed of light."""
+"""Find problem files, import them, and bound them by the speed of light, which makes tasks of them."""

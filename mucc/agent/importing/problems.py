@@ -1,4 +1,4 @@
-"""Problem files: where they are, what they are called, and what identifies their contents."""
+"""Problem files: find them, name them, identify their contents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """What rows call the problem."""
+        """The name in rows of tables."""
         return f"{self.group}/{self.name}"
 
     @property
@@ -37,7 +37,7 @@ class Problem:
         return int(found[0]) if found else None
 
     def digest(self) -> str:
-        """Identifies the contents. Raises OSError."""
+        """A hash of the contents. Raises OSError."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
 
 

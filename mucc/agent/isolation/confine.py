@@ -1,4 +1,4 @@
-"""A process that from now on writes within given folders only. Imports no torch.
+"""Confine a process to writing within given folders. Imports no torch.
 
 Python's audit events say what was tried, and stop Python. Landlock, where the kernel has it, stops machine
 code as well, and keeps the process from sending signals to others and from looking into them.
@@ -26,7 +26,7 @@ REFER, TRUNCATE = 1 << 13, 1 << 14
 """… to link or move them elsewhere (from version 2), to truncate them (3)."""
 
 ALWAYS = ("/dev", "/proc")
-"""Where a process has to write that uses a GPU."""
+"""Paths that a process with a GPU has to write."""
 
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink")
 """Audit events of changes whose arguments begin with paths."""
@@ -42,7 +42,7 @@ class _Beneath(ctypes.Structure):
 
 
 class Confined:
-    """What a confined process has tried to write elsewhere."""
+    """Paths elsewhere that a confined process tried to write."""
 
     def __init__(self, folders: Sequence[str]):
         self.folders = tuple(os.path.realpath(f) for f in (*folders, *ALWAYS))
@@ -70,7 +70,7 @@ class Confined:
 
 
 def landlock(folders: Sequence[str]) -> bool:
-    """Have the kernel refuse what would be written elsewhere; False where it cannot."""
+    """Make the kernel refuse writes elsewhere; False where it cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     version: int = libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION))
     if version < 1:

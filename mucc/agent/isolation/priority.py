@@ -1,4 +1,4 @@
-"""Whose work on the processors can wait: what is not timed goes behind what is. Imports no torch."""
+"""Lower the priority of work that is not timed below work that is. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mucc.api import build
 from mucc.api.build import Job, Result
 
 BEHIND, AHEAD = 10, -10
-"""Niceness of what can wait, and of what cannot."""
+"""Niceness of work that can wait, and of work that cannot."""
 
 
 def patient_run(
@@ -22,7 +22,8 @@ def patient_run(
     keep: str | None = None,
     cancelled: threading.Event | None = None,
 ) -> Result:
-    """Run a job of a pool behind all else. A pool gives each a thread, from which its processes inherit."""
+    """Run a job of a pool at the lowest priority. A pool gives each job a thread, from which its processes
+    inherit."""
     _set(BEHIND)
     return build.run(job, tools, keep=keep, cancelled=cancelled)
 
@@ -36,7 +37,7 @@ def behind() -> Generator[None]:
 
 @contextlib.contextmanager
 def ahead() -> Generator[None]:
-    """This thread goes before others meanwhile, where that is permitted."""
+    """Raise the priority of this thread meanwhile, where that is permitted."""
     with _at(AHEAD):
         yield
 
@@ -56,7 +57,8 @@ def _at(niceness: int) -> Generator[None]:
 
 @cache
 def _is_free() -> bool:
-    """Whether a thread may become less nice again, which takes a privilege; tried on one that ends then."""
+    """Whether a thread may lower its niceness again, which takes a privilege; tried on a thread that ends
+    then."""
     found: list[bool] = []
 
     def attempt() -> None:

@@ -1,4 +1,4 @@
-"""What a problem file has done to the process that ran it, as an error."""
+"""Errors of problem files that hang, crash, or exceed memory."""
 
 from __future__ import annotations
 

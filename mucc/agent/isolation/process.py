@@ -1,4 +1,4 @@
-"""Child processes that answer requests in lines of JSON, and may do what they like beside that."""
+"""Child processes that answer requests in lines of JSON and run untrusted code."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from mucc.agent.isolation.zygote import Server, Zygote, ZygoteFailed, new_mark
 from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import TORCH_MEMORY
+from mucc.api.json_types import Json
 from mucc.api.processes import End, Family, Printed, end_strays, notes
 
 TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
-"""Bytes of main memory that torch itself may take, with what CUDA keeps there."""
+"""Bytes of main memory that torch and CUDA may take."""
 
 DYING = 2.0
-"""Seconds that a process which has closed its pipe gets to end of itself."""
+"""Seconds for a process that closed its pipe to end by itself."""
 
 BURIED = 20.0
-"""Seconds that a killed process may take to end: one that a GPU is busy for takes long."""
+"""Seconds for a killed process to end; a process with work on a GPU takes long."""
 
 LONGEST = 1 << 24
 """Bytes of the longest answer."""
@@ -91,29 +92,31 @@ class Child:
         processes.watch(self._pid)
 
     def allow(self, seconds: float) -> None:
-        """From now on the process has that many seconds."""
+        """Set the time limit anew, from now on."""
         self.seconds, self._until = seconds, time.monotonic() + seconds
 
     def extend(self, seconds: float) -> None:
-        """Give the process more time: it had to wait for something else."""
+        """Extend the time limit by a time of waiting."""
         self._until += seconds
 
     @contextlib.contextmanager
     def turn(self, turn: Callable[[], contextlib.AbstractContextManager[None]]) -> Generator[float]:
-        """Within a turn on the GPU, waiting for which costs the process none of its time: seconds waited."""
+        """Hold a turn on the GPU, the wait for which does not count against the time limit; yield the seconds
+        waited."""
         started = time.monotonic()
         with turn():
             waited = time.monotonic() - started
             self.extend(waited)
             yield waited
 
-    def ask(self, **request: Any) -> dict[str, Any]:
+    def ask(self, **request: Any) -> Json:
         """The answer to a request. Raises ChildFailed."""
         self.tell(request)
         return self.answer()
 
     def tell(self, *requests: str | Mapping[str, Any]) -> None:
-        """Send requests, words or objects, without waiting. Raises ChildFailed where nobody listens."""
+        """Send requests, words or objects, without waiting. Raises ChildFailed where the process has
+        ended."""
         lines = [r if isinstance(r, str) else json.dumps(r) for r in requests]
         data = "".join(f"{line}\n" for line in lines).encode()
         try:
@@ -122,7 +125,7 @@ class Child:
         except BrokenPipeError:
             raise self._failed("ended") from None
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> Json:
         """The next answer. Raises ChildFailed."""
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([self._in], [], [], 0.2)
@@ -190,7 +193,7 @@ class Child:
 
 
 def _not_started(failed: ZygoteFailed) -> DiagnosticError:
-    """Why there is no process, which is nobody's fault but the machine's."""
+    """The error of a process that could not be started, a fault of the machine."""
     if "No module named 'torch'" in failed.printed:
         helps = ("pip install torch",)
         return DiagnosticError(Diagnostic("MU7001", "running problems needs torch", helps=helps))
@@ -198,7 +201,7 @@ def _not_started(failed: ZygoteFailed) -> DiagnosticError:
 
 
 def _buried(server: Server, pid: int) -> tuple[int, int]:
-    """The status of a killed process, and the peak of its memory in KiB; it is its server that waits."""
+    """The status of a killed process, and its peak memory in KiB, from the server that forked it."""
     until, pause = time.monotonic() + BURIED, 0.0005
     while True:
         try:

@@ -24,9 +24,9 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any
 
-from mucc.agent.isolation.serving import Line
+from mucc.agent.isolation.line import Line
+from mucc.api.json_types import Json
 
 MARK = "MUCC_CHILD_MARK"
 """The variable by which descendants of a child are found that have left its process group."""
@@ -35,11 +35,11 @@ PACKET = 1 << 16
 """Bytes of the largest request."""
 
 PR_SET_DUMPABLE = 4
-"""Of prctl: whether others of this user may look into the memory of the process."""
+"""Of prctl: whether other processes of this user may read the memory of the process."""
 
 
 class Server:
-    """Forks, and waits for what it has forked."""
+    """Forks children and waits for their ends."""
 
     def __init__(self, control: socket.socket):
         self.control = control
@@ -50,7 +50,7 @@ class Server:
         self.mark_at: int | None = libc.getenv(MARK.encode())
 
     def serve(self) -> None:
-        """Until nobody asks any more; then no child is left."""
+        """Answer requests until the pipe closes; then end all children."""
         while True:
             data, pipes, _, _ = socket.recv_fds(self.control, PACKET, 3)
             if not data:
@@ -62,7 +62,7 @@ class Server:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
 
-    def fork(self, request: dict[str, Any], pipes: list[int]) -> dict[str, Any]:
+    def fork(self, request: Json, pipes: list[int]) -> Json:
         """A child that answers requests on its pipes."""
         ready, leads = os.pipe()
         try:
@@ -86,8 +86,8 @@ class Server:
         self.children.add(pid)
         return {"pid": pid}
 
-    def _live(self, request: dict[str, Any], pipes: list[int]) -> None:
-        """The life of a child."""
+    def _live(self, request: Json, pipes: list[int]) -> None:
+        """Run a child."""
         _dumpable(True)
         kept = [os.dup(fd) for fd in pipes]  # so that none lies where it is about to go
         self.control.detach()
@@ -110,8 +110,8 @@ class Server:
         sys.stdout.flush()
         os._exit(0)  # whatever threads are left
 
-    def reap(self, pid: int) -> dict[str, Any]:
-        """How a child ended, if it has."""
+    def reap(self, pid: int) -> Json:
+        """The status of a child, if it has ended."""
         if pid not in self.children:
             return {"status": 0, "peak": 0}
         found, status, usage = os.wait4(pid, os.WNOHANG)
@@ -122,7 +122,7 @@ class Server:
 
 
 def _dumpable(allowed: bool) -> None:
-    """Whether children may look into this process, which they otherwise could as the same user."""
+    """Set whether children, which run as the same user, may read the memory of this process."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, int(allowed), 0, 0, 0)
 

@@ -1,4 +1,4 @@
-"""Our side of the zygote: starts it, has it fork, and starts another where it has ended."""
+"""The parent's side of the zygote: start it, request forks, start another where it has ended."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from mucc.agent.isolation.server import MARK
 from mucc.api import processes
+from mucc.api.json_types import Json
 from mucc.api.processes import Printed
 
 START = 300.0
@@ -24,11 +25,11 @@ ANSWER = 60.0
 """Seconds that a fork may take."""
 
 TORCH = ("torch",)
-"""What every child needs."""
+"""Modules that every child needs."""
 
 
 class ZygoteFailed(Exception):
-    """There is no zygote: the message says why, `printed` what it said last."""
+    """The zygote has failed: the message says why, `printed` is its last output."""
 
     def __init__(self, message: str, printed: str):
         super().__init__(message)
@@ -36,7 +37,7 @@ class ZygoteFailed(Exception):
 
 
 class Server:
-    """One process that forks."""
+    """One process that forks children."""
 
     def __init__(self, modules: Sequence[str], env: Mapping[str, str]):
         self._lock = threading.Lock()
@@ -67,7 +68,7 @@ class Server:
             raise
         processes.watch(self._process.pid)
 
-    def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> Json:
         """The answer to a request. Raises ZygoteFailed where the process has ended, or hangs."""
         with self._lock:
             try:
@@ -82,14 +83,14 @@ class Server:
                 said = self._printed.last_lines()
                 raise ZygoteFailed(f"the process that forks others {_how(error)}", said) from None
 
-    def _heard(self) -> dict[str, Any]:
+    def _heard(self) -> Json:
         data = self._control.recv(1 << 16)
         if not data:
             raise ConnectionResetError
         return json.loads(data)
 
     def close(self) -> None:
-        """End it, and its children."""
+        """End the process and its children."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
@@ -111,13 +112,13 @@ class Zygote:
     """
 
     def __init__(self, modules: Sequence[str] = TORCH, env: Mapping[str, str] | None = None):
-        self._modules, self._env = tuple(modules), dict(env or {})
+        self._modules, self._env = (*modules, "msgspec"), dict(env or {})
         self._lock = threading.Lock()
         self._server: Server | None = None
         self._closed = False
 
     def start(self) -> Server:
-        """The process that forks, started if there is none."""
+        """Return the process that forks; start it if there is none."""
         with self._lock:
             if self._closed:
                 raise ZygoteFailed("it was closed", "")
@@ -175,7 +176,7 @@ def environment() -> dict[str, str]:
 
 
 def new_mark() -> str:
-    """A mark for a child."""
+    """Make a mark for a child."""
     return secrets.token_hex(16)
 
 

@@ -20,10 +20,11 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from mucc import __version__
-from mucc.agent.mcp import calling
+from mucc.agent.mcp import tool_call
 from mucc.agent.mcp.places import Places
 from mucc.agent.mcp.tools import TOOLS, Order, Tool
 from mucc.api.diagnostics import DiagnosticError
+from mucc.api.json_types import Json
 
 HEARTBEAT = 1.0
 """Seconds between two notifications of progress."""
@@ -120,14 +121,14 @@ class Service:
         try:
             order = tool.command(params.arguments or {}, self._places)
         except DiagnosticError as error:
-            return _result(calling.refused(error.diagnostics))
+            return _result(tool_call.refused(error.diagnostics))
         return _result(await self._done(ctx, tool.name, order))
 
-    async def _done(self, ctx: ServerRequestContext[Any], name: str, order: Order) -> dict[str, Any]:
+    async def _done(self, ctx: ServerRequestContext[Any], name: str, order: Order) -> Json:
         """The answer of a command, which ends where the call is cancelled."""
         stop = threading.Event()
-        answer: dict[str, Any] = {}
-        run = partial(calling.call, order, self._places.root, self._limits.seconds, stop)
+        answer: Json = {}
+        run = partial(tool_call.call, order, self._places.root, self._limits.seconds, stop)
         try:
             async with self._turns, anyio.create_task_group() as tasks:
                 tasks.start_soon(self._beat, ctx, name)
@@ -179,9 +180,11 @@ def _described(tool: Tool) -> types.Tool:
     )
 
 
-def _result(answer: dict[str, Any]) -> types.CallToolResult:
+def _result(answer: Json) -> types.CallToolResult:
     text = types.TextContent(type="text", text=json.dumps(answer))
-    return types.CallToolResult(content=[text], structured_content=answer, is_error=calling.is_error(answer))
+    return types.CallToolResult(
+        content=[text], structured_content=answer, is_error=tool_call.is_error(answer)
+    )
 
 
 def serve(root: str, limits: Limits) -> None:

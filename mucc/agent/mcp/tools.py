@@ -10,6 +10,7 @@ from typing import Any, cast
 from mucc.agent.audit.options import PRECISIONS
 from mucc.agent.mcp.places import Places
 from mucc.api.diagnostics import did_you_mean, usage_error
+from mucc.api.json_types import Json
 
 STDIN = "-"
 
@@ -29,9 +30,9 @@ class Field:
     choices: Sequence[str] = ()
     least: float | None = None
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Json:
         """As JSON schema."""
-        found: dict[str, Any] = {"type": self.kind, "description": self.help}
+        found: Json = {"type": self.kind, "description": self.help}
         if self.choices:
             found["enum"] = list(self.choices)
         if self.least is not None:
@@ -79,7 +80,7 @@ class Tool:
     order: Callable[[Mapping[str, Any], Places], Order]
     writes: bool = field(default=False)
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Json:
         """Of its arguments."""
         return {
             "type": "object",

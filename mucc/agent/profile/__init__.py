@@ -1,4 +1,4 @@
-"""Micro-profiling: what limits a problem, and what the tools of that class say of a program.
+"""Profile programs: classify the problem by its roofline, then run the tools of that class.
 
     from mucc.agent.profile import analyze
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mucc.agent.profile.analyzing import analyze
+    from mucc.agent.profile.profiler import analyze
 
 __all__ = ["analyze"]
 
@@ -20,6 +20,6 @@ __all__ = ["analyze"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mucc.agent.profile import analyzing
+    from mucc.agent.profile import profiler
 
-    return getattr(analyzing, name)
+    return getattr(profiler, name)

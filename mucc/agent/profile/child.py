@@ -1,4 +1,4 @@
-"""The process that a profiler watches: it loads a library and calls its kernels.
+"""The process that a profiler attaches to: load a library and call its kernels.
 
     python -m mucc.agent.profile.child LIBRARY '{"kernel": {"M": 128}, …}' FOLDER
 
@@ -43,13 +43,13 @@ CODES = {
 """Type code and bits of a dtype in `mucc/abi.h`."""
 
 NUMBERS = 1 << 16
-"""Random numbers that are drawn; larger tensors repeat them."""
+"""The number of random values drawn; larger tensors repeat them."""
 
 READY, GO, DONE = "ready", "go", "done"
-"""Files by which the process and its parent take turns."""
+"""Files by which the process and its parent synchronise."""
 
 PAUSE = 0.002
-"""Seconds between two looks for a file."""
+"""Seconds between checks for a file."""
 
 UNUSABLE = 3
 """Exit status where the kernels cannot be called here; stderr says why."""
@@ -73,7 +73,7 @@ class _Tensor(ctypes.Structure):
 
 
 class Unusable(Exception):
-    """A kernel cannot be called with made-up arguments."""
+    """A kernel cannot be called with random arguments."""
 
 
 def numbers(dtype: str, rng: random.Random) -> bytes:
@@ -176,7 +176,7 @@ def _last_error(library: Any) -> str:
 
 
 def run(path: str, sizes: Mapping[str, Mapping[str, int]], driver: Driver, folder: Path) -> None:
-    """Call each kernel for which there are sizes, one after another, seen by the profiler."""
+    """Call each kernel for which there are sizes, one after another, under the profiler."""
     manifest = read_manifest(Path(path))
     library = ctypes.CDLL(path)
     (folder / READY).touch()
@@ -198,7 +198,7 @@ def run(path: str, sizes: Mapping[str, Mapping[str, int]], driver: Driver, folde
 
 
 def main(argv: list[str]) -> int:
-    """The process."""
+    """Run the process."""
     try:
         run(argv[0], json.loads(argv[1]), Driver(), Path(argv[2]))
     except (DriverError, Unusable, MuccError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What the machine code of a kernel consists of."""
+"""Count the instructions in the machine code of a kernel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Code:
         return sum(self.opcodes.values())
 
     def count(self, *names: str) -> int:
-        """How many instructions have one of these names."""
+        """The number of instructions with one of these names."""
         return sum(self.opcodes.get(name, 0) for name in names)
 
     @property

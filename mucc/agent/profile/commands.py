@@ -1,4 +1,4 @@
-"""mucc's command line, as the agent uses it."""
+"""Run commands of mucc for the agent."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 
 class CommandFailed(Exception):
-    """A command of mucc did not do what it was asked for; the text says why."""
+    """A command of mucc failed; the text says why."""
 
 
 def run_mucc(arguments: Sequence[str], seconds: float, program: str) -> str:
-    """What a command prints for a program on its standard input. Raises CommandFailed."""
+    """The output of a command for a program on its standard input. Raises CommandFailed."""
     command = [sys.executable, "-m", "mucc", *arguments]
     what = f"mucc {' '.join(arguments)}"
     try:

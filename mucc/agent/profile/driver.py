@@ -8,7 +8,7 @@ from typing import Any
 
 
 class DriverError(Exception):
-    """The CUDA driver is not there, or refused a call."""
+    """The CUDA driver is missing, or refused a call."""
 
 
 class Driver:
@@ -26,13 +26,13 @@ class Driver:
         self._call("cuCtxSetCurrent", context)
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes of device memory."""
+        """Allocate device memory of a size in bytes; return its address."""
         address = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(size, 256)))
         return address.value
 
     def fill(self, address: int, size: int, pattern: bytes) -> None:
-        """Write a pattern over and over into so many bytes."""
+        """Fill a number of bytes with a repeated pattern."""
         first = min(len(pattern), size)
         self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), pattern, ctypes.c_size_t(first))
         done = first
@@ -43,11 +43,11 @@ class Driver:
             done += more
 
     def wait(self) -> None:
-        """Until the device has done everything."""
+        """Wait until the device has finished all work."""
         self._call("cuCtxSynchronize")
 
     def profile(self, on: bool) -> None:
-        """Tell the profiler to look, or to look away."""
+        """Start or stop the profiler."""
         self._call("cuProfilerStart" if on else "cuProfilerStop")
 
     def _call(self, name: str, *args: Any) -> None:

@@ -1,14 +1,15 @@
-"""What the sources have read of a program, by its stages: the one thing that tools look at."""
+"""The evidence on a program by its stages: the input of tools."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mucc.agent.core.analysis import Limit
 from mucc.agent.profile.code import Code
 from mucc.api.build import Resources
+from mucc.api.json_types import EstimateJson, SolReport
 
 NOTABLE = 0.1
 """The share of a program's time from which a stage is worth advice."""
@@ -47,7 +48,7 @@ class Choice:
     exchanged: bool = False
     pdl: bool = False
     extents: Extents | None = None
-    estimate: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    estimate: EstimateJson = field(default_factory=EstimateJson)
 
     @property
     def by_tma(self) -> bool:
@@ -57,14 +58,14 @@ class Choice:
 
     def part(self, name: str) -> float:
         """The share of the estimated time that one part takes, 0 to 1."""
-        parts: Mapping[str, float] = self.estimate.get("parts", {})
+        parts = self.estimate.get("parts", {})
         whole = sum(parts.values())
         return parts.get(name, 0.0) / whole if whole else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A device kernel as it was built."""
+    """A built device kernel."""
 
     name: str
     resources: Resources | None = None
@@ -102,7 +103,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that is known of a program and of the problem that it solves.
+    """All evidence on a program and its problem.
 
     Times in microseconds; `launch_us` is what a launch costs beside its work. `warnings` are the codes and
     messages of the build's diagnostics; `sol` is the report of `mucc sol --json` for each kernel of the
@@ -114,7 +115,7 @@ class Evidence:
     measured_us: float | None = None
     launch_us: float = 0.0
     warnings: Sequence[tuple[str, str]] = ()
-    sol: Sequence[Mapping[str, Any]] = ()
+    sol: Sequence[SolReport] = ()
 
     @property
     def launches(self) -> int:
@@ -123,7 +124,7 @@ class Evidence:
 
     @property
     def notable(self) -> Iterator[Stage]:
-        """The stages that take a part of the time worth talking about, the longest first."""
+        """The stages with a notable share of the time, the longest first."""
         yield from sorted((s for s in self.stages if s.share >= NOTABLE), key=lambda s: -s.share)
 
     @property

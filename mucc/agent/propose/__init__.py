@@ -1,19 +1,19 @@
-"""Proposers: who has ideas for faster programs, and writes them down."""
+"""Proposers name hypotheses for faster programs, and write the programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from mucc.agent.core.proposing import Proposer
+from mucc.agent.core.proposer import Proposer
 from mucc.api.diagnostics import Diagnostic, DiagnosticError, did_you_mean
 
 NAMES = ("offline", "openai", "anthropic", "command")
-"""What `make` knows; `offline` needs no network and is the default."""
+"""The names that `make` takes; `offline` needs no network and is the default."""
 
 
 def make(name: str = "offline", options: Mapping[str, Any] | None = None) -> Proposer:
-    """The proposer of a name; `options` are those that it takes. May be used from several threads.
+    """Make the proposer of a name with its options. The proposer may be used from several threads.
 
     Raises DiagnosticError: MU7230 for an unknown name, and what the proposer itself says of its options.
     """

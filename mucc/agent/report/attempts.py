@@ -1,18 +1,19 @@
-"""An attempt in a page: what was changed and why, what came of it."""
+"""Render an attempt: its change and hypothesis, its outcome."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
-from mucc.agent.core.attempts import Attempt, Candidate, Status
+from mucc.agent.core.attempts import Attempt, Candidate, Status, VerdictJson
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.report.markup import Markup, h, join, markdown
 from mucc.agent.report.reading import TaskRun
 from mucc.agent.report.room import Room
 from mucc.api.diagnostics import Source, from_json, render_text
+from mucc.api.json_types import DiagnosticJson
 
 COLOUR = {Status.GOOD: "good", Status.REJECTED: "bad", Status.WRONG: "bad", Status.CRASHED: "bad"}
 
@@ -21,7 +22,7 @@ LINES = 400
 
 
 def attempt_details(run: TaskRun, attempt: Attempt, room: Room) -> Markup:
-    """One attempt, closed: a line that says what came of it."""
+    """Render one attempt, folded to a line with its outcome."""
     outcome, candidate = attempt.outcome, attempt.candidate
     best = run.best is not None and run.best.number == attempt.number
     counts = (
@@ -124,38 +125,31 @@ def _outcome(attempt: Attempt, room: Room) -> list[Markup]:
     return found
 
 
-def _diagnostic(said: Mapping[str, Any], program: str, room: Room) -> Markup:
+def _diagnostic(said: DiagnosticJson, program: str, room: Room) -> Markup:
     """One diagnostic as mucc shows it, with the line of the program."""
     try:
-        shown = render_text(from_json(dict(said)), Source("candidate.mcu", program))
+        shown = render_text(from_json(said), Source("candidate.mcu", program))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # not as mucc writes them
-        shown = f"{said.get('severity', 'error')}[{said.get('code', '')}]: {said.get('message', '')}"
+        shown = f"{said.get('severity', 'error')}[{said['code']}]: {said['message']}"
     bad = said.get("severity", "error") == "error"
     first, _, rest = room.cut(shown, 2000).partition("\n")
     return join((h("span", first, cls="bad" if bad else "warn"), rest, "\n" if rest else ""))
 
 
-def verdict(said: Mapping[str, Any], room: Room) -> Markup:
-    """What an audit found."""
+def verdict(said: VerdictJson, room: Room) -> Markup:
+    """Render a verdict."""
     state = "accepted" if said.get("accepted") else "rejected"
     label = room.cut(str(said.get("label", "")), 100)
     lines: list[Markup] = [h("p", h("b", label), f", {state}", cls="good" if said.get("accepted") else "bad")]
-    findings: Any = said.get("findings")
     entries: list[Markup] = []
-    for entry in cast("list[Any]", findings)[:40] if isinstance(findings, list) else []:
-        if isinstance(entry, Mapping):
-            finding = cast("Mapping[str, Any]", entry)
-            words = (
-                f"{finding.get('severity', '')}: {finding.get('detector', '')}: {finding.get('message', '')}"
-            )
-            bad = finding.get("severity") == "reject"
-            entries.append(h("li", room.cut(words, 600), cls="bad" if bad else None))
+    for finding in said.get("findings", [])[:40]:
+        words = f"{finding.get('severity', '')}: {finding.get('detector', '')}: {finding.get('message', '')}"
+        bad = finding.get("severity") == "reject"
+        entries.append(h("li", room.cut(words, 600), cls="bad" if bad else None))
     if entries:
         lines.append(h("ul", *entries))
-    failure = said.get("failure")
-    if isinstance(failure, Mapping):
-        told = cast("Mapping[str, Any]", failure)
-        lines.append(h("pre", room.cut(f"{told.get('message', '')}\n{told.get('printed', '')}", 2000)))
+    if failure := said.get("failure"):
+        lines.append(h("pre", room.cut(f"{failure['message']}\n{failure['printed']}", 2000)))
     return join(lines)
 
 
@@ -176,7 +170,7 @@ def code(text: str, room: Room) -> Markup:
 
 
 def diff(old: str, new: str, room: Room) -> Markup:
-    """What is different, as a unified diff in colours."""
+    """Render a unified diff in colours."""
     before, after = _lines(old), _lines(new)
     lines = list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]
     shown: list[Markup] = []

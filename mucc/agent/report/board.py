@@ -1,4 +1,4 @@
-"""What is known of a run while it goes on: one row a task, and totals."""
+"""The state of a run that goes on: one row for each task, and totals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mucc.agent.core.attempts import Attempt, Candidate
-from mucc.agent.core.proposing import Call
+from mucc.agent.core.proposer import Call
 from mucc.agent.core.tasks import Task
 from mucc.agent.store.records import TaskState
 
@@ -59,7 +59,7 @@ class Row:
 
 
 class Board:
-    """Takes everything that watchers are told. Reading it needs no lock: rows are only added."""
+    """Collects all progress. Reading needs no lock: rows are only added."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}

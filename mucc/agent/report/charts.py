@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from mucc.agent.core.tasks import BASELINES
 from mucc.agent.report.chart import XY, Axis, Chart, short
@@ -12,6 +12,7 @@ from mucc.agent.report.figures import Row, geomean
 from mucc.agent.report.markup import Markup
 from mucc.agent.report.reading import TaskRun
 from mucc.agent.report.trajectory import Point
+from mucc.api.json_types import BoundJson, SolReport
 
 MEASURES: dict[str, Callable[[Point], float]] = {
     "attempts": lambda p: p.attempts,
@@ -107,34 +108,19 @@ class Limit(NamedTuple):
 DRAM = "dram"
 
 
-def limits_of(sol: Mapping[str, Any], bound_ms: float | None) -> list[Limit]:
+def limits_of(sol: SolReport, bound_ms: float | None) -> list[Limit]:
     """The limits in a report of `mucc sol --json`: those of the assumption whose bound is in use."""
-    versions: list[Mapping[str, Any]] = [sol]
-    assumptions = sol.get("assumptions")
-    if isinstance(assumptions, Mapping):
-        versions += [v for v in cast("Mapping[str, Any]", assumptions).values() if isinstance(v, Mapping)]
+    versions: list[BoundJson] = [sol, *sol.get("assumptions", {}).values()]
 
-    def distance(version: Mapping[str, Any]) -> float:
-        bound = version.get("bound_us")
-        if not isinstance(bound, (int, float)) or bound <= 0 or not bound_ms:
-            return math.inf
-        return abs(math.log(bound / 1e3 / bound_ms))
+    def distance(version: BoundJson) -> float:
+        bound = version.get("bound_us", 0.0)
+        return abs(math.log(bound / 1e3 / bound_ms)) if bound > 0 and bound_ms else math.inf
 
-    limits: Any = min(versions, key=distance).get("limits")
-    if not isinstance(limits, Mapping):
-        return []
     found: list[Limit] = []
-    for unit, limit in cast("Mapping[str, Any]", limits).items():
-        if isinstance(limit, Mapping):
-            said = cast("Mapping[str, Any]", limit)
-            amount, rate = said.get("amount"), said.get("rate")
-            if (
-                isinstance(amount, (int, float))
-                and isinstance(rate, (int, float))
-                and amount > 0
-                and rate > 0
-            ):
-                found.append(Limit(str(unit), float(amount), float(rate)))
+    for unit, limit in min(versions, key=distance).get("limits", {}).items():
+        amount, rate = limit["amount"], limit.get("rate", 0)
+        if amount > 0 and rate > 0:
+            found.append(Limit(unit, float(amount), float(rate)))
     return found
 
 

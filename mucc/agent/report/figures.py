@@ -1,4 +1,4 @@
-"""What a run comes to: a row for each task, geometric means, where time went. Times in ms where not said."""
+"""The figures of a run: a row for each task, geometric means, where time went. Times in ms if not said."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from mucc.agent.core.proposing import Call
+from mucc.agent.core.proposer import Call
 from mucc.agent.core.tasks import BASELINES, Compiled
 from mucc.agent.report.reading import TaskRun
 from mucc.agent.store import TaskState
+from mucc.api.json_types import Json
 
 OURS = "mucc"
 """The candidate's name in the final comparison, whose times in ms are the result's `ms`."""
@@ -61,7 +62,7 @@ class Row:
         theirs = self.baselines.get(baseline)
         return theirs / self.ms if theirs and self.ms else 1.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The row as plain values."""
         return {
             "task": self.task,
@@ -137,13 +138,13 @@ def numbers(value: Any) -> dict[str, float]:
 
 
 def _problems(run: TaskRun) -> str:
-    """What stands in the way of a task: why it was not imported, what stays PyTorch's, who failed."""
+    """The problems of a task: why it was not imported, what PyTorch runs, which baselines failed."""
     imported = run.record.task.imported
     parts: list[str] = []
     if imported.error:
         parts.append(f"{imported.error.get('code', '')} {imported.error.get('message', '')}".strip())
     if imported.opaque:
-        names = dict.fromkeys(str(entry.get("operation", "?")) for entry in imported.opaque)
+        names = dict.fromkeys(entry.operation for entry in imported.opaque)
         parts.append(f"PyTorch's: {', '.join(names)}")
     failed = run.record.result.get("failed")
     if isinstance(failed, Mapping):

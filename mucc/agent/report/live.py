@@ -1,4 +1,4 @@
-"""Shows how a run is getting on: live on a terminal, as lines in a log, or not at all."""
+"""Show the progress of a run: live on a terminal, as lines in a log, or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.progress import Progress
-from mucc.agent.core.proposing import Call
+from mucc.agent.core.proposer import Call
 from mucc.agent.core.tasks import BASELINES, Task
 from mucc.agent.report.board import Board, Row, one_line
 from mucc.agent.store.records import TaskState
@@ -65,7 +65,7 @@ class Quiet:
 
 
 class Safe:
-    """Passes everything on to a display, and drops it when it raises."""
+    """Forwards progress to a display, until the display raises."""
 
     def __init__(self, inner: Progress):
         self._inner: Progress = inner

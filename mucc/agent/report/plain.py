@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from mucc.agent.core.codec import to_json
 from mucc.agent.report.figures import figures, overhead, row_of, seconds
 from mucc.agent.report.reading import Run
 from mucc.agent.report.trajectory import points
+from mucc.api.json_types import Json, to_json
 
 
-def as_json(run: Run) -> dict[str, Any]:
+def as_json(run: Run) -> Json:
     """The run for programs: docs/agent/report.md says what is in it."""
     rows = [row_of(task) for task in run.tasks]
     spent_s = seconds(rows)

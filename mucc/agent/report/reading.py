@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Any
 
 from mucc.agent.core.attempts import Attempt, Candidate
-from mucc.agent.core.codec import from_json
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Call, Lesson
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.proposer import Call, Lesson
+from mucc.agent.core.strategy import Budget
 from mucc.agent.store import Document, RunInfo, Store, TaskRecord, TaskState
 from mucc.api.diagnostics import DiagnosticError
+from mucc.api.json_types import from_json
 
 DATABASE = "run.db"
 """The name of the store in the folder of a run."""

@@ -1,4 +1,4 @@
-"""What replays of policies come to, as text and as a page."""
+"""Report replays of policies, as text and as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a long run a page has room for."""
+"""Limit the size of the page of a long run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strategies share."""
+"""Functions that strategies share."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from mucc.agent.core.attempts import Attempt, Status
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
 
 UNKNOWN_GAP = 5.0
 """The gap where there is no bound, or no time that counts: at which ROI is neither bold nor careful."""
 
 
 def parent_of(view: View) -> Attempt:
-    """What to go on from: the best that counts, else the program as imported."""
+    """The attempt to continue from: the best that counts, else the program as imported."""
     return view.best or view.attempts[0]
 
 
@@ -29,13 +29,13 @@ def right(attempt: Attempt) -> float | None:
 
 
 def runners_up(view: View, tried: Sequence[int]) -> list[Attempt]:
-    """Right attempts that nobody has gone on from, fastest first."""
+    """Right attempts without hypotheses on them, fastest first."""
     found = [a for a in view.attempts if right(a) is not None and a.number not in tried]
     return sorted(found, key=lambda a: (right(a) or 0.0, a.number))
 
 
 def summary_line(number: int, hypothesis: Hypothesis, parent_ms: float | None, own: Sequence[Attempt]) -> str:
-    """What came of a hypothesis, in one line of Markdown."""
+    """The result of a hypothesis in one line of Markdown."""
     times = [ms for a in own if (ms := right(a)) is not None]
     if not own:
         came = "no program was written"

@@ -14,8 +14,9 @@ from typing import Any
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.hypotheses import Hypothesis, roi
-from mucc.agent.core.searching import Analyze, Budget, Nominate, Pursue, Record, Step, Views
+from mucc.agent.core.strategy import Analyze, Budget, Nominate, Pursue, Record, Step, Views
 from mucc.agent.search.common import gap_of, parent_of, right, runners_up, summary_line
+from mucc.api.json_types import Json
 
 Named = tuple[int, Hypothesis]
 
@@ -30,7 +31,7 @@ class Constants:
 
 
 class Mantis:
-    """See the module."""
+    """The strategy MANTIS."""
 
     name = "mantis"
     Constants = Constants
@@ -91,7 +92,7 @@ def _triage(iteration: int, gap: float, ranked: Sequence[Named], pursued: int) -
         "| ROI | hypothesis | kind | expected | risks | |",
         "|---|---|---|---|---|---|",
     ]
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     for place, (number, h) in enumerate(ranked):
         value = roi(h, gap)
         risks = f"{h.implementation_risk:g} x {h.performance_risk:g}"
@@ -108,7 +109,7 @@ def _summary(iteration: int, views: Views, found: Sequence[Named], made: Sequenc
     view = views.view()
     times = {a.number: right(a) for a in view.attempts}
     lines = [f"# Summarize, iteration {iteration}", ""]
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     for number, h in found:
         own = [a for a in made if a.candidate.hypothesis == number]
         if not own:

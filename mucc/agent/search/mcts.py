@@ -17,9 +17,10 @@ from typing import Any
 
 from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.hypotheses import Hypothesis, roi
-from mucc.agent.core.proposing import View
-from mucc.agent.core.searching import Analyze, Budget, Nominate, Pursue, Record, Step, Views
+from mucc.agent.core.proposer import View
+from mucc.agent.core.strategy import Analyze, Budget, Nominate, Pursue, Record, Step, Views
 from mucc.agent.search.common import gap_of, parent_of, right
+from mucc.api.json_types import Json
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Memory:
         self._seen.setdefault(kind, []).append(gain)
 
     def expected(self, hypothesis: Hypothesis) -> Hypothesis:
-        """The hypothesis with a speedup between what it expects and what its kind has shown."""
+        """The hypothesis with a speedup between its own estimate and the mean of its kind."""
         seen = self._seen.get(hypothesis.kind, [])
         own = math.log(max(hypothesis.speedup, 1e-9))
         mean = (self._weight * own + sum(seen)) / (self._weight + len(seen)) if self._weight or seen else own
@@ -82,7 +83,7 @@ class Memory:
 
 
 class Mcts:
-    """See the module."""
+    """The strategy MCTS."""
 
     name = "mcts"
     Constants = Constants
@@ -152,7 +153,7 @@ class Mcts:
         return not (dead or node.exhausted or node.depth >= self.constants.depth)
 
     def _most(self, node: Node, view: View) -> float:
-        """How many children the node may have by now."""
+        """The number of children that the node may have now."""
         asymmetry = 1 + self.constants.asymmetry * max(reward(node.attempt, view), 0.0)
         return max(1.0, self.constants.width * max(node.visits, 1) ** self.constants.widening * asymmetry)
 
@@ -164,7 +165,7 @@ class Mcts:
     def _grow(
         self, node: Node, hypothesis: Hypothesis, made: list[Attempt], view: View, memory: Memory
     ) -> None:
-        """Hang what a hypothesis made below its node, and tell all above of the best of it."""
+        """Add the attempts of a hypothesis below its node, and update its ancestors with the best."""
         node.tries += 1
         good = [a for a in made if right(a) is not None]
         grown = [Node(a, node) for a in good]
@@ -199,7 +200,7 @@ def reward(attempt: Attempt, view: View) -> float:
 
 def _drawn(root: Node) -> Record:
     lines = ["# Summarize: the tree", ""]
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     waiting = [root]
     while waiting:
         node = waiting.pop()

@@ -8,7 +8,7 @@ from typing import Any
 
 from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.searching import Budget, Nominate, Pursue, Step, Views
+from mucc.agent.core.strategy import Budget, Nominate, Pursue, Step, Views
 from mucc.agent.search.common import parent_of
 
 

@@ -1,4 +1,4 @@
-"""Every strategy: its name, and what makes it."""
+"""The strategies by name."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from mucc.agent.core.searching import Budget, Strategy
+from mucc.agent.core.strategy import Budget, Strategy
 from mucc.agent.search.mantis import Mantis
 from mucc.agent.search.mcts import Mcts
 from mucc.agent.search.mi import Mi
 from mucc.api.diagnostics import Diagnostic, DiagnosticError, did_you_mean
+from mucc.api.json_types import Json
 
-STRATEGIES: dict[str, Any] = {"mantis": Mantis, "mi": Mi, "mcts": Mcts}
+STRATEGIES: Json = {"mantis": Mantis, "mi": Mi, "mcts": Mcts}
 
 
 def make(name: str, budget: Budget, constants: Mapping[str, float] | None = None) -> Strategy:
-    """A strategy with its constants, those that are not named as they are by themselves.
+    """Make a strategy with its constants; those that are not named have their defaults.
 
     Raises MU7207 for a strategy or a constant that there is not, or one that makes no sense.
     """
@@ -24,7 +25,7 @@ def make(name: str, budget: Budget, constants: Mapping[str, float] | None = None
     if kind is None:
         raise _unknown("strategy", name, STRATEGIES)
     known = {f.name: f for f in dataclasses.fields(kind.Constants)}
-    found: dict[str, Any] = {}
+    found: Json = {}
     for constant, value in (constants or {}).items():
         if constant not in known:
             raise _unknown(f"constant of {name}", constant, known)

@@ -1,5 +1,4 @@
-"""The run store: everything that happens in a run, in one SQLite file, each piece there for good once
-stored."""
+"""The store of a run: one SQLite file with everything that happens in the run, durable once written."""
 
 from mucc.agent.store.records import Document, RunInfo, StepRecord, TaskRecord, TaskState
 from mucc.agent.store.store import Store

@@ -1,16 +1,17 @@
-"""What the store holds beside the terms of agent/core."""
+"""Records of the store beside the types of agent/core."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 from mucc.agent.core.tasks import Task
+from mucc.api.json_types import Json
 
 
 class TaskState(StrEnum):
-    """How far a task is."""
+    """The state of a task."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -24,14 +25,31 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a run was asked to do. `options` are those of the command line, without anything secret."""
+    """The request of a run. `options` are those of the command line, without secrets; their form is that of
+    `engine.options.Options` and the problems."""
 
     command: str
     started: str
     mucc: str
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: Json = field(default_factory=Json)
     card: str = ""
     versions: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class TaskResult(TypedDict, total=False):
+    """The final comparison of a task: times in ms by name, speedups over the baselines, and the best attempt;
+    empty before it."""
+
+    precision: str
+    card: str
+    attempt: int | None
+    ms: dict[str, float]
+    speedups: dict[str, float]
+    failed: dict[str, str]
+    bound_ms: float | None
+    gap: float | None
+    label: str
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +61,18 @@ class TaskRecord:
     task: Task
     state: TaskState = TaskState.WAITING
     stop: str = ""
-    result: dict[str, Any] = field(default_factory=dict[str, Any])
+    result: TaskResult = field(default_factory=TaskResult)
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A step of a strategy that is finished: what was asked, what was sent back, and when."""
+    """A finished step of a strategy: its fields, the result that was sent back, and when. The form of both
+    depends on the `kind` of step."""
 
     index: int
     kind: str
-    request: dict[str, Any]
+    request: Json
     result: Any
     started: float
     seconds: float
@@ -61,9 +80,10 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a phase left: Measure, Analyze, Nominate, Triage, Implement or Summarize."""
+    """The document of a phase: Measure, Analyze, Nominate, Triage, Implement or Summarize. Each has its own
+    `data`."""
 
     phase: str
     markdown: str
-    data: dict[str, Any]
+    data: Json
     time: float = 0.0

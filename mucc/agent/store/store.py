@@ -1,4 +1,4 @@
-"""A run in a database of SQLite."""
+"""The store of a run in an SQLite database."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome
-from mucc.agent.core.codec import from_json, to_json
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Call, Lesson
+from mucc.agent.core.proposer import Call, Lesson
 from mucc.agent.store.records import Document, RunInfo, StepRecord, TaskRecord
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.json_types import from_json, to_json
 
 T = TypeVar("T")
 
 VERSION = 1
-"""Of the tables; kept in the database as `user_version`."""
+"""The version of the tables, `user_version` of the database."""
 
 PATIENCE = 10.0
 """Seconds to wait for another process that writes."""
@@ -90,24 +90,24 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock, contextlib.suppress(sqlite3.Error):
             self._db.close()
 
     # The run and its tasks
 
     def start(self, info: RunInfo) -> None:
-        """Say what the run is; only once."""
+        """Store the request of the run; once."""
         with self._transaction() as db:
             db.execute("INSERT INTO run VALUES (1, ?)", (_dump(info),))
 
     def info(self) -> RunInfo | None:
-        """What the run was asked to do; None where it has not started."""
+        """The request of the run; None where it has not started."""
         rows = self._rows("SELECT data FROM run")
         return self._read(RunInfo, rows[0][0]) if rows else None
 
     def put_task(self, record: TaskRecord) -> None:
-        """Add a task, or replace what was known of it."""
+        """Add or replace the record of a task."""
         key, data = record.task.key, _dump(record)
         with self._transaction() as db:
             place = db.execute("SELECT count(*) FROM task").fetchone()[0]
@@ -121,7 +121,7 @@ class Store:
         return self._many(TaskRecord, "SELECT data FROM task ORDER BY place")
 
     def task(self, key: str) -> TaskRecord | None:
-        """One task."""
+        """The record of a task, None where there is none."""
         found = self._many(TaskRecord, "SELECT data FROM task WHERE key = ?", key)
         return found[0] if found else None
 
@@ -129,7 +129,7 @@ class Store:
     # can be taken up where it was.
 
     def finish_step(self, key: str, record: StepRecord) -> None:
-        """A step is finished."""
+        """Store a finished step."""
         with self._transaction() as db:
             db.execute("INSERT OR REPLACE INTO step VALUES (?, ?, ?)", (key, record.index, _dump(record)))
 
@@ -140,7 +140,7 @@ class Store:
     def add_hypotheses(
         self, key: str, step: int, found: Sequence[Hypothesis], calls: Sequence[Call] = ()
     ) -> list[int]:
-        """Number hypotheses and keep them, with the calls that they took, all or none."""
+        """Number hypotheses and store them with the calls of models for them, in one transaction."""
         with self._transaction() as db:
             query = "SELECT coalesce(max(number) + 1, 0) FROM hypothesis WHERE task = ?"
             first: int = db.execute(query, (key,)).fetchone()[0]
@@ -162,7 +162,7 @@ class Store:
         return [(number, self._hypothesis(key, number)) for (number,) in rows]
 
     def _hypothesis(self, key: str, number: int) -> Hypothesis:
-        """One hypothesis; what is decoded once is kept, since it never changes."""
+        """One hypothesis, from a cache: it never changes."""
         if (found := self._hypotheses.get((key, number))) is None:
             query = "SELECT data FROM hypothesis WHERE task = ? AND number = ?"
             found = self._read(Hypothesis, self._rows(query, key, number)[0][0])
@@ -175,7 +175,7 @@ class Store:
         step: int,
         candidates: Sequence[Candidate],
         calls: Sequence[Call] = (),
-        note: dict[str, Any] | None = None,
+        note: object = None,
         together: int | None = None,
     ) -> list[int]:
         """Number candidates that will be evaluated, and keep them, all or none; with the calls that they
@@ -193,7 +193,7 @@ class Store:
         return list(range(first, first + len(candidates)))
 
     def finish_attempt(self, key: str, number: int, outcome: Outcome) -> None:
-        """What came of an attempt."""
+        """Store the outcome of an attempt."""
         self._attempts.pop((key, number), None)
         with self._transaction() as db:
             query = "UPDATE attempt SET outcome = ?, time = ? WHERE task = ? AND number = ?"
@@ -205,7 +205,7 @@ class Store:
         return [self._attempt(key, number) for (number,) in self._rows(query, key)]
 
     def _attempt(self, key: str, number: int) -> Attempt:
-        """One finished attempt; what is decoded once is kept until it gets another outcome."""
+        """One finished attempt, from a cache until it gets another outcome."""
         if (found := self._attempts.get((key, number))) is None:
             query = "SELECT candidate, outcome FROM attempt WHERE task = ? AND number = ?"
             candidate, outcome = self._rows(query, key, number)[0]
@@ -225,25 +225,29 @@ class Store:
         return dict(self._rows("SELECT number, step FROM attempt WHERE task = ? ORDER BY number", key))
 
     def batches_of_attempts(self, key: str) -> dict[int, int]:
-        """The first of those that each attempt was evaluated with."""
+        """The first attempt of the batch that each attempt was evaluated in."""
         return dict(self._rows("SELECT number, batch FROM attempt WHERE task = ? ORDER BY number", key))
 
     def times_of_attempts(self, key: str) -> dict[int, float]:
-        """When each attempt was finished, or else begun, in seconds since 1970."""
+        """The time at which each attempt was finished, or else begun, in seconds since 1970."""
         return dict(self._rows("SELECT number, time FROM attempt WHERE task = ? ORDER BY number", key))
 
-    def put_note(self, key: str, step: int, note: dict[str, Any]) -> None:
-        """How far a step is that is not finished; replaces what was noted before."""
+    def put_note(self, key: str, step: int, note: object) -> None:
+        """Store a note on the progress of an unfinished step; replaces an earlier one."""
         with self._transaction() as db:
             _put_note(db, key, step, note)
 
-    def note(self, key: str, step: int) -> dict[str, Any] | None:
-        """The note of a step."""
+    def has_note(self, key: str, step: int) -> bool:
+        """Whether a step has a note: it has begun, and is not finished."""
+        return bool(self._rows("SELECT 1 FROM note WHERE task = ? AND step = ?", key, step))
+
+    def note(self, kind: type[T], key: str, step: int) -> T | None:
+        """The note of a step, which is of the given type."""
         rows = self._rows("SELECT data FROM note WHERE task = ? AND step = ?", key, step)
-        return self._read(dict[str, Any], rows[0][0]) if rows else None
+        return self._read(kind, rows[0][0]) if rows else None
 
     def add_calls(self, key: str, step: int, calls: Sequence[Call]) -> None:
-        """What models were asked, and what it cost."""
+        """Store calls of models."""
         with self._transaction() as db:
             _put_calls(db, key, step, calls)
 
@@ -252,12 +256,12 @@ class Store:
         return self._many(Call, "SELECT data FROM call WHERE task = ? ORDER BY id", key)
 
     def steps_of_calls(self, key: str) -> list[tuple[int, float]]:
-        """The step of each call of `calls`, and when it was kept, in seconds since 1970."""
+        """The step of each call of `calls`, and the time at which it was stored, in seconds since 1970."""
         rows = self._rows("SELECT step, time FROM call WHERE task = ? ORDER BY id", key)
         return [(step, when) for step, when in rows]
 
     def add_document(self, key: str, step: int, document: Document) -> None:
-        """What a phase left. A step that is done over replaces what it left of the same phase."""
+        """Store the document of a phase. A repeated step replaces its document of the same phase."""
         with self._transaction() as db:
             same = "task = ? AND step = ? AND json_extract(data, '$.phase') = ?"
             db.execute(f"DELETE FROM document WHERE {same}", (key, step, document.phase))
@@ -266,11 +270,11 @@ class Store:
             )
 
     def documents(self, key: str) -> list[Document]:
-        """All that phases left for a task, in order."""
+        """The documents of a task, in order."""
         return self._many(Document, "SELECT data FROM document WHERE task = ? ORDER BY step, id", key)
 
     def add_lessons(self, lessons: Sequence[Lesson]) -> None:
-        """What tasks taught, for the others; replaces what was known from the same tasks."""
+        """Store lessons of tasks; replaces earlier ones of the same tasks."""
         with self._transaction() as db:
             self._lessons = (), []
             for task in {lesson.task for lesson in lessons}:
@@ -279,7 +283,7 @@ class Store:
                 db.execute("INSERT INTO lesson (task, data) VALUES (?, ?)", (lesson.task, _dump(lesson)))
 
     def lessons(self) -> list[Lesson]:
-        """All lessons in the order of coming. They are decoded anew when there are others."""
+        """All lessons in the order in which they were stored."""
         state = tuple(self._rows("SELECT count(*), max(id) FROM lesson")[0])
         with self._lock:
             if self._lessons[0] != state:
@@ -292,7 +296,7 @@ class Store:
         return [self._read(kind, row[0]) for row in self._rows(query, *values)]
 
     def _read(self, kind: type[T], text: str) -> T:
-        """A value of a row. Raises MU7201 where it holds none."""
+        """Decode the value of a row. Raises MU7201 where the text does not fit the type."""
         try:
             return from_json(kind, json.loads(text))
         except (ValueError, TypeError, RecursionError) as error:
@@ -336,7 +340,7 @@ def _put_calls(db: sqlite3.Connection, key: str, step: int, calls: Sequence[Call
         db.execute("INSERT INTO call (task, step, data, time) VALUES (?, ?, ?, ?)", row)
 
 
-def _put_note(db: sqlite3.Connection, key: str, step: int, note: dict[str, Any]) -> None:
+def _put_note(db: sqlite3.Connection, key: str, step: int, note: object) -> None:
     db.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", (key, step, _dump(note)))
 
 

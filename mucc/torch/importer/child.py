@@ -16,7 +16,16 @@ from typing import Any
 
 from mucc.diagnostics.core import DiagnosticError
 from mucc.torch.importer.limits import limit_process
-from mucc.torch.importer.request import Answer, Check, Request, error_to_json, parse_problem
+from mucc.torch.importer.request import (
+    Answer,
+    Check,
+    InputStructure,
+    OperationRow,
+    Request,
+    Result,
+    error_to_json,
+    parse_problem,
+)
 
 TORCH = (
     "torch",
@@ -31,7 +40,7 @@ TORCH = (
 def main() -> None:
     """Serve the one request in the file that the command line names; the answer goes into the second one."""
     with open(sys.argv[1], encoding="utf-8") as file:
-        request = Request(**json.load(file))
+        request = Request.from_json(json.load(file))
     started = time.monotonic()
     for name in TORCH:
         import_module(name)
@@ -52,8 +61,8 @@ def main() -> None:
     os._exit(0)  # whatever threads the problem file has left
 
 
-def answered(shown: str, work: Callable[[], Any]) -> dict[str, Any]:
-    """What came of work on a problem file, to be sent as JSON: its `answer`, or `errors`."""
+def answered(shown: str, work: Callable[[], Any]) -> Result:
+    """Do work on a problem file, and return its result or the diagnostics of what it raises."""
     try:
         return {"answer": work()}
     except DiagnosticError as error:
@@ -92,19 +101,14 @@ def serve(request: Request) -> Answer:
         from mucc.torch.importer.inputs import structures
 
         found = structures(request, tree, program.graph.captured)
-        answer.structure = {name: {"pattern": s.pattern, "constant": s.constant} for name, s in found.items()}
+        answer.structure = {name: InputStructure(s.pattern.value, s.constant) for name, s in found.items()}
     for row in program.rows():
+        units = None if row.count is None else row.units
         answer.rows.append(
-            {
-                "name": row.name,
-                "operation": row.operation,
-                "kernel": row.kernel,
-                "reason": row.reason,
-                "operations": row.work.operations,
-                "bytes": row.work.bytes,
-                "units": None if row.count is None else row.units,
-                "moved": row.moved,
-            }
+            OperationRow(
+                *(row.name, row.operation, row.kernel, row.reason),
+                *(row.work.operations, row.work.bytes, units, row.moved),
+            )
         )
     answer.seconds |= {"total": time.monotonic() - mark, "cpu": time.process_time() - cpu}
     if request.verify:
@@ -160,7 +164,7 @@ def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
     from mucc.torch.importer.verify import compare
 
     mark = time.monotonic()
-    if is_large(*(sum(row[key] for row in answer.rows) for key in ("operations", "bytes"))):
+    if is_large(sum(r.operations for r in answer.rows), sum(r.bytes for r in answer.rows)):
         found = smaller(request, tree, steady=True)
         if ast.dump(found) == ast.dump(tree):
             raise failure(

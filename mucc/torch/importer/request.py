@@ -1,4 +1,4 @@
-"""What is asked of an import, and what it answers: values that travel between processes."""
+"""The request for an import and its answer, which travel between processes as JSON."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import dataclasses
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.json_form import DiagnosticJson
+from mucc.files.json_data import Json, from_json
 from mucc.frontend.lexer import KEYWORDS
 
 
@@ -61,8 +63,13 @@ class Request:
             **options,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: Any) -> Request:
+        """A request from JSON data. Raises ValueError."""
+        return from_json(Request, data)
 
 
 def driver_name(kernels: str) -> str:
@@ -96,24 +103,48 @@ class Check:
     noise: float = 0.0
 
 
+@dataclass(frozen=True)
+class OperationRow:
+    """One operation of a module: its kernel, or the reason why PyTorch runs it, and its work.
+
+    Of an operation that PyTorch runs, `units` is what it computes at the least by unit of the card, with
+    products of f32 as declared, in tf32 and in f32, None where that is not known; `moved` are the bytes that
+    it moves to and from the module's arguments and results.
+    """
+
+    name: str
+    operation: str
+    kernel: str | None
+    reason: str | None
+    operations: int
+    bytes: int
+    units: dict[str, dict[str, int]] | None = None
+    moved: int = 0
+
+
+@dataclass(frozen=True)
+class InputStructure:
+    """What an argument's values have in common: the name of a `Pattern` of `mucc.analysis.structure`, and the
+    number that all of them equal."""
+
+    pattern: str
+    constant: float | None
+
+
 @dataclass
 class Answer:
-    """What came of an import.
+    """The result of an import.
 
-    `rows` has each operation with its kernel, or the reason why it has none, and its work; of what PyTorch
-    runs what it computes at the least by unit (`units`, None where that is not understood), with products of
-    f32 as declared, in tf32 and in f32, and what it moves to and from the module's arguments and results.
-    `seconds` holds
-    the time of each step. `checked` says at which shapes `checks` were made. `inner` has, by kernel, the
-    parameters and results that the module as a whole need not move through memory; `structure`, by argument,
-    what its values have in common (`mucc.analysis.structure`), where that was asked for.
+    `seconds` holds the time of each step. `checked` says at which shapes `checks` were made. `inner` has, by
+    kernel, the parameters and results that the module as a whole need not move through memory; `structure`,
+    by argument, what its values have in common, where the request asks for it.
     """
 
     text: str = ""
     driver: str = ""
-    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    rows: list[OperationRow] = field(default_factory=list[OperationRow])
     inner: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    structure: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    structure: dict[str, InputStructure] = field(default_factory=dict[str, InputStructure])
     inputs: list[str] = field(default_factory=list[str])
     checks: list[Check] = field(default_factory=list[Check])
     checked: list[str] = field(default_factory=list[str])
@@ -121,14 +152,13 @@ class Answer:
     """Open extents that were fixed, and why."""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return dataclasses.asdict(self)
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Answer:
-        answer = Answer(**data)
-        answer.checks = [Check(**check) for check in data["checks"]]
-        return answer
+    def from_json(data: Any) -> Answer:
+        """An answer from JSON data. Raises ValueError."""
+        return from_json(Answer, data)
 
     @property
     def agrees(self) -> bool:
@@ -148,17 +178,25 @@ def parse_problem(path: str, text: str) -> ast.Module:
         raise DiagnosticError(Diagnostic("MU7010", message)) from None
 
 
-def error_to_json(error: DiagnosticError) -> list[dict[str, Any]]:
-    """Diagnostics without places, as plain values."""
+class Result(TypedDict, total=False):
+    """The result of work on a problem file, as JSON: its `answer`, or `errors`."""
+
+    answer: Any
+    errors: list[DiagnosticJson]
+
+
+def error_to_json(error: DiagnosticError) -> list[DiagnosticJson]:
+    """The diagnostics of an error as JSON."""
     return [
         {"code": d.code, "message": d.message, "notes": list(d.notes), "helps": list(d.helps)}
         for d in error.diagnostics
     ]
 
 
-def error_from_json(data: list[dict[str, Any]]) -> DiagnosticError:
-    """The error that `error_to_json` wrote."""
+def error_from_json(data: Any) -> DiagnosticError:
+    """The error that `error_to_json` wrote. Raises ValueError."""
     found = [
-        Diagnostic(d["code"], d["message"], notes=tuple(d["notes"]), helps=tuple(d["helps"])) for d in data
+        Diagnostic(d["code"], d["message"], notes=tuple(d.get("notes", ())), helps=tuple(d.get("helps", ())))
+        for d in from_json(list[DiagnosticJson], data)
     ]
     return DiagnosticError(tuple(found))

@@ -14,7 +14,7 @@ from mucc.process import reaper
 from mucc.process.output import Printed, notes
 from mucc.process.tree import End, Family, end_strays
 from mucc.torch.importer.limits import TORCH_MEMORY
-from mucc.torch.importer.request import Answer, Request, error_from_json, parse_problem
+from mucc.torch.importer.request import Answer, Request, Result, error_from_json, parse_problem
 
 TIME_LIMIT = 120.0
 """Seconds that an import may take, torch's own import included."""
@@ -45,12 +45,12 @@ def run(request: Request, time_limit: float = TIME_LIMIT) -> Answer:
             )
         try:
             with open(answered, encoding="utf-8") as file:
-                result = json.load(file)
-        except OSError:
+                result: Result = json.load(file)
+            if "errors" in result:
+                raise error_from_json(result["errors"])
+            return Answer.from_json(result.get("answer"))
+        except (OSError, ValueError):
             raise _crashed(request, status, peak, printed) from None
-    if "errors" in result:
-        raise error_from_json(result["errors"])
-    return Answer.from_json(result["answer"])
 
 
 def _execute(

@@ -20,21 +20,22 @@ from scripted import ScriptedEvaluator, ScriptedProposer, parts, task
 from mucc.agent.budget.stopping import expected_gain
 from mucc.agent.core.attempts import Candidate, Outcome, Status
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import ProposerFailed, Reply
-from mucc.agent.core.searching import Budget, Nominate, Pursue, Record
-from mucc.agent.core.tasks import Compiled, Imported
+from mucc.agent.core.proposer import ProposerFailed, Reply
+from mucc.agent.core.strategy import Budget, Nominate, Pursue, Record
+from mucc.agent.core.tasks import Compiled, Imported, OpaqueOperation
+from mucc.agent.engine import task_threads
 from mucc.agent.engine.clock import Clock
+from mucc.agent.engine.context import RunContext
 from mucc.agent.engine.locking import locked
-from mucc.agent.engine.optimising import Optimisation, first_record
 from mucc.agent.engine.options import Options, resumed
-from mucc.agent.engine.parts import Parts
-from mucc.agent.engine.running import run_tasks, turns_of
+from mucc.agent.engine.task_run import TaskRun, first_record
+from mucc.agent.engine.task_threads import run_tasks, turns_of
 from mucc.agent.engine.turns import Interrupted, Seats, Shared
 from mucc.agent.store import Store, TaskRecord, TaskState
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
 
-def begun(made: Parts, *keys: str) -> list[TaskRecord]:
+def begun(made: RunContext, *keys: str) -> list[TaskRecord]:
     for key in keys or ("gemm/square",):
         made.store.put_task(first_record(task(key)))
     return made.store.tasks()
@@ -130,7 +131,7 @@ def test_what_models_cost_is_kept_and_bounded(tmp_path: Path):
 
 def test_what_mucc_cannot_compile_spends_no_attempt(tmp_path: Path):
     made = parts(tmp_path)
-    opaque = [{"operation": "aten.sort", "share": 1.0, "reason": "not in the language"}]
+    opaque = [OpaqueOperation("aten.sort", 1.0, "not in the language")]
     imported = Imported("sort", opaque=opaque)
     broken = Imported("broken", error={"code": "MU7010", "message": "no Model"})
     for key, what in (("a/sort", imported), ("a/broken", broken)):
@@ -238,9 +239,9 @@ sys.path.insert(0, sys.argv[3])
 from pathlib import Path
 import scripted
 from scripted import ScriptedEvaluator, ScriptedProposer
-from mucc.agent.core.searching import Budget
-from mucc.agent.engine.optimising import first_record
-from mucc.agent.engine.running import run_tasks
+from mucc.agent.core.strategy import Budget
+from mucc.agent.engine.task_run import first_record
+from mucc.agent.engine.task_threads import run_tasks
 folder = Path(sys.argv[1])
 made = scripted.parts(folder, strategy=sys.argv[2], budget=Budget(2, 2, 3),
                       proposer=ScriptedProposer(calls=True, slow=0.001, name="scripted"),
@@ -324,9 +325,7 @@ def test_an_interrupted_run_stores_nothing_of_what_it_broke_off(tmp_path: Path, 
         held.entered.wait(300)
         raise KeyboardInterrupt
 
-    from mucc.agent.engine import running
-
-    monkeypatch.setattr(running, "_next", interrupted)
+    monkeypatch.setattr(task_threads, "_next", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_tasks(made, records)
     assert not made.store.attempts("gemm/square") and len(made.store.pending("gemm/square")) == 1
@@ -456,5 +455,5 @@ def test_going_on_does_not_ask_again_for_what_is_known(tmp_path: Path):
     record = made.store.tasks()[0]
     evaluator = ScriptedEvaluator()
     again = parts(tmp_path, evaluator=evaluator, proposer=Failing(most=0))
-    Optimisation(again, TaskRecord(record.task, TaskState.RUNNING, seconds=record.seconds)).run()
+    TaskRun(again, TaskRecord(record.task, TaskState.RUNNING, seconds=record.seconds)).run()
     assert not evaluator.evaluated and shown(again.store) == before

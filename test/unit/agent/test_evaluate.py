@@ -16,10 +16,10 @@ from processes import HANG, gone
 from mucc.agent.core.attempts import Candidate, Status
 from mucc.agent.core.tasks import BASELINES, Task
 from mucc.agent.evaluate import Settings
-from mucc.agent.evaluate.building import Builder
+from mucc.agent.evaluate.acceptance import Judged
+from mucc.agent.evaluate.build import Builder
 from mucc.agent.evaluate.evaluator import LocalEvaluator
-from mucc.agent.evaluate.judging import Judged
-from mucc.agent.evaluate.running import Ran
+from mucc.agent.evaluate.execution import Ran
 from mucc.build.pool import Cancelled, Pool
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.process.gpu_memory import Room
@@ -297,7 +297,7 @@ def test_what_the_compilers_do_is_an_outcome(
     def build(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("mucc.agent.evaluate.building.build", build)
+    monkeypatch.setattr("mucc.agent.evaluate.build.build", build)
     with Pool(cores=1) as pool:
         built = Builder(pool, str(tmp_path), SETTINGS).build(task(), Candidate("kernel", ""))
     assert built.status is status and built.diagnostics[0]["code"] in ("MU5108", "MU9001")

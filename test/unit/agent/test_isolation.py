@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from processes import HANG, gone
 
-from mucc.agent.isolation.calling import Call
+from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.process import Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote, ZygoteFailed
 from mucc.diagnostics.core import DiagnosticError
@@ -141,7 +141,7 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path):
 
 ALONE = """
 import sys
-from mucc.agent.isolation.calling import Call
+from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.process import Child
 from mucc.agent.isolation.zygote import Zygote
 zygote = Zygote(("servant",))

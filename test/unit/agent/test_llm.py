@@ -18,7 +18,7 @@ from processes import gone
 
 from mucc.agent.core.analysis import Advice, Analysis, Limit, Severity
 from mucc.agent.core.attempts import Status
-from mucc.agent.core.proposing import Lesson, ProposerFailed
+from mucc.agent.core.proposer import Lesson, ProposerFailed
 from mucc.agent.propose.llm import answers, budget, checking, make, prompts
 from mucc.agent.propose.llm.answers import Malformed
 from mucc.agent.propose.llm.connection import retry_after

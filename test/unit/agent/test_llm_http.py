@@ -23,7 +23,7 @@ from modelserver import (
 )
 from processes import HANG
 
-from mucc.agent.core.proposing import Call, ProposerFailed
+from mucc.agent.core.proposer import Call, ProposerFailed
 from mucc.agent.propose.llm import make
 from mucc.agent.propose.llm.checking import Checked
 from mucc.agent.propose.llm.options import Options

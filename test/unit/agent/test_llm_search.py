@@ -13,9 +13,9 @@ from modellib import PROGRAM
 from modelserver import ModelServer, Reply, Request, chat_events, status, streamed
 from scripted import ScriptedEvaluator, parts
 
-from mucc.agent.core.searching import Budget
-from mucc.agent.engine.optimising import first_record
-from mucc.agent.engine.running import run_tasks
+from mucc.agent.core.strategy import Budget
+from mucc.agent.engine.task_run import first_record
+from mucc.agent.engine.task_threads import run_tasks
 from mucc.agent.propose.llm import make
 from mucc.agent.propose.llm.checking import Checked
 from mucc.agent.propose.llm.options import Options

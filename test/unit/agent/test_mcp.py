@@ -18,7 +18,7 @@ import pytest
 from modellib import PROGRAM, scheduled
 from processes import HANG
 
-from mucc.agent.mcp import calling
+from mucc.agent.mcp import tool_call
 from mucc.agent.mcp.places import Places
 from mucc.agent.mcp.tools import TOOLS
 from mucc.diagnostics.core import DiagnosticError
@@ -278,20 +278,20 @@ def test_tools_over_stdio(tmp_path: Path):
 def test_a_command_has_its_time(tmp_path: Path):
     held = Held(tmp_path / "held.mcu")
     order = BY_NAME["check"].command({"path": "held.mcu"}, Places(str(tmp_path)))
-    answer = calling.call(order, str(tmp_path), 0.5, threading.Event())
-    assert calling.is_error(answer) and [d["code"] for d in answer["diagnostics"]] == ["MU7252"]
+    answer = tool_call.call(order, str(tmp_path), 0.5, threading.Event())
+    assert tool_call.is_error(answer) and [d["code"] for d in answer["diagnostics"]] == ["MU7252"]
     assert not held.read(0)
 
 
 def test_commands_see_no_secrets(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MY_API_KEY", "secret-1234")
-    assert "MY_API_KEY" not in calling.without_secrets(os.environ)
+    assert "MY_API_KEY" not in tool_call.without_secrets(os.environ)
 
 
 def test_files_in_the_folder_are_no_modules(tmp_path: Path):
     (tmp_path / "json.py").write_text("raise SystemExit('taken')\n")
     order = BY_NAME["explain"].command({"codes": ["MU3004"]}, Places(str(tmp_path)))
-    assert calling.call(order, str(tmp_path), 60, threading.Event())["exit_status"] == 0
+    assert tool_call.call(order, str(tmp_path), 60, threading.Event())["exit_status"] == 0
 
 
 def test_the_server_ends_with_its_client(tmp_path: Path):

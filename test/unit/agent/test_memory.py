@@ -9,7 +9,7 @@ import pytest
 import scripted
 
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.strategy import Budget
 from mucc.agent.core.tasks import Task
 from mucc.agent.engine.limits import reason_to_stop
 from mucc.diagnostics.core import Diagnostic, DiagnosticError

@@ -19,11 +19,11 @@ from scripted import ScriptedEvaluator, ScriptedProposer, imported, unprofiled
 from mucc.agent import evaluate, profile, propose
 from mucc.agent.audit.bound import lowest
 from mucc.agent.cli.main import main
-from mucc.agent.core.proposing import Lesson
+from mucc.agent.core.proposer import Lesson
 from mucc.agent.core.tasks import Compiled
-from mucc.agent.engine import device, opening
+from mucc.agent.engine import device, resume
 from mucc.agent.engine.locking import locked
-from mucc.agent.importing.importing import PRELOADED, import_all
+from mucc.agent.importing.import_tasks import PRELOADED, import_all
 from mucc.agent.importing.problems import Problem
 from mucc.agent.isolation.zygote import Zygote
 from mucc.agent.store import Store, TaskState
@@ -43,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
         return made[-1]
 
     monkeypatch.setattr(device, "card_at_hand", lambda: "NVIDIA H200")
-    monkeypatch.setattr(opening, "import_all", imported)
+    monkeypatch.setattr(resume, "import_all", imported)
     monkeypatch.setattr(evaluate, "make", evaluator)
     monkeypatch.setattr(propose, "make", lambda *_: ScriptedProposer())
     monkeypatch.setattr(profile, "analyze", unprofiled)
@@ -201,9 +201,9 @@ import scripted
 from scripted import imported, unprofiled
 from mucc.agent import evaluate, profile, propose
 from mucc.agent.cli import main
-from mucc.agent.engine import device, opening
+from mucc.agent.engine import device, resume
 device.card_at_hand = lambda: "NVIDIA H200"
-opening.import_all = imported
+resume.import_all = imported
 evaluate.make = lambda **_: scripted.ScriptedEvaluator(slow=0.02)
 propose.make = lambda *_: scripted.ScriptedProposer()
 profile.analyze = unprofiled

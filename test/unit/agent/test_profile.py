@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from mucc.agent.cli.main import main
 from mucc.agent.core.analysis import Analysis, Limit, Severity
-from mucc.agent.core.codec import from_json, to_json
 from mucc.agent.core.tasks import Imported, Task
-from mucc.agent.profile.analyzing import analyze, study
-from mucc.agent.profile.assembling import assign, merged, owner, symbol
 from mucc.agent.profile.classes import BALANCED, bound_of, classify, together
 from mucc.agent.profile.evidence import TIME
-from mucc.agent.profile.rendering import as_text
+from mucc.agent.profile.profiler import analyze, study
 from mucc.agent.profile.sources import Launch, Reading, Request
 from mucc.agent.profile.sources.ncu_csv import parse
+from mucc.agent.profile.stages import assign, merged, owner, symbol
+from mucc.agent.profile.text import as_text
+from mucc.files.json_data import from_json, to_json
 
 DATA = Path(__file__).parents[2] / "data/profile"
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from mucc.agent.core.analysis import Advice, Analysis, Limit, Severity
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
-from mucc.agent.core.codec import from_json, to_json
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Lesson, ProposerFailed, View
+from mucc.agent.core.proposer import Lesson, ProposerFailed, View
 from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.propose import make
 from mucc.agent.propose.offline import Offline
@@ -27,6 +26,7 @@ from mucc.agent.propose.offline.surveys import Surveys, Version
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.diagnostics.render import to_json as diagnostic_json
+from mucc.files.json_data import from_json, to_json
 
 PROBLEMS = dict(oraclelib.imported())
 

@@ -18,15 +18,15 @@ from mucc.agent.budget.replay import Policy, measure, replay_set, replay_task
 from mucc.agent.budget.stopping import Standing, stop_reason
 from mucc.agent.budget.traces import Cost, Trace, Try
 from mucc.agent.cli.main import main
-from mucc.agent.core.codec import to_json
-from mucc.agent.core.searching import Budget
-from mucc.agent.engine.optimising import first_record
-from mucc.agent.engine.running import run_tasks
+from mucc.agent.core.strategy import Budget
+from mucc.agent.engine.task_run import first_record
+from mucc.agent.engine.task_threads import run_tasks
 from mucc.agent.report.figures import spent
 from mucc.agent.report.reading import Run, read_run
 from mucc.agent.report.replays import policy_of, text, traces_of
 from mucc.agent.search import make
 from mucc.agent.store import RunInfo
+from mucc.files.json_data import to_json
 
 TIMES = st.lists(st.none() | st.floats(0.2, 5.0), max_size=50)
 

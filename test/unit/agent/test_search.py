@@ -13,8 +13,8 @@ from scripted import BASELINES, drawn, task
 from mucc.agent.core.analysis import Analysis, Limit
 from mucc.agent.core.attempts import Attempt, Candidate, Outcome, Status
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import View
-from mucc.agent.core.searching import Analyze, Budget, Nominate, Pursue, Record, Step
+from mucc.agent.core.proposer import View
+from mucc.agent.core.strategy import Analyze, Budget, Nominate, Pursue, Record, Step
 from mucc.agent.search import make
 from mucc.agent.search.mcts import reward
 from mucc.diagnostics.core import DiagnosticError

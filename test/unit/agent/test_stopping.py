@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mucc.agent.budget.stopping import best_and_waiting, stop_reason
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.strategy import Budget
 
 TIMES = st.lists(st.none() | st.floats(0.1, 10.0), min_size=1, max_size=60)
 

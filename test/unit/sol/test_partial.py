@@ -11,7 +11,7 @@ import pytest
 from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.observations import Bound
 from mucc.agent.audit.verdict import Verdict
-from mucc.agent.core.searching import Budget
+from mucc.agent.core.strategy import Budget
 from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.engine.limits import reason_to_stop
 from mucc.agent.profile.classes import classify

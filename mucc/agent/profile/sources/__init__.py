@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
 from mucc.api.build import Function, Resources
+from mucc.api.json_types import ExplanationJson, SolReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one source has read; a field is empty where it reads nothing of that kind.
+    """The reading of one source; fields that the source does not read are empty.
 
     `explained` and `sol` are the JSON of `mucc --explain-schedule` and `mucc sol`. `missing` says what could
     not be read, why, and what to do. `waited` are seconds spent on waiting for a turn on the GPU.
@@ -54,19 +55,19 @@ class Reading:
     launches: Sequence[Launch] = ()
     functions: Sequence[Function] = ()
     resources: Sequence[Resources] = ()
-    explained: Sequence[Mapping[str, Any]] = ()
-    sol: Sequence[Mapping[str, Any]] = ()
+    explained: Sequence[ExplanationJson] = ()
+    sol: Sequence[SolReport] = ()
     missing: Sequence[str] = field(default_factory=tuple[str, ...])
     waited: float = 0.0
 
 
 class Source(Protocol):
-    """Reads one kind of facts."""
+    """A reader of one kind of facts."""
 
     name: str
 
     def read(self, asked: Request) -> Reading:
-        """What it can read. Does not raise."""
+        """Read what is available. Does not raise."""
         ...
 
 
@@ -75,7 +76,7 @@ SOURCES: tuple[str, ...] = ("schedule:Schedule", "ptxas:Ptxas", "sass:Sass", "nc
 
 
 def sources() -> Iterator[Source]:
-    """One of each."""
+    """Instances of all sources."""
     for entry in SOURCES:
         module, _, name = entry.partition(":")
         yield getattr(import_module(f"{__name__}.{module}"), name)()

@@ -104,7 +104,7 @@ def command(tool: str, metrics: Sequence[str], *arguments: str) -> list[str]:
 
 
 class _Run(NamedTuple):
-    """A run of ncu: its exit status, -1 where time was up; all that was printed; seconds spent on waiting."""
+    """A run of ncu: its exit status, -1 after a timeout; its output; seconds of waiting for the GPU."""
 
     status: int
     said: str
@@ -112,7 +112,7 @@ class _Run(NamedTuple):
 
 
 def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
-    """Run ncu once. The GPU is taken for us alone only while kernels run."""
+    """Run ncu once. The GPU is locked exclusively only while kernels run."""
     assert asked.library is not None
     with tempfile.TemporaryDirectory(prefix="mucc-") as name, open(Path(name, "log"), "w+b") as log:
         folder = Path(name)
@@ -145,7 +145,7 @@ def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
 
 
 def _came(file: Path, family: Family, until: float) -> bool:
-    """Whether a file came to be before the process ended, or time was up."""
+    """Wait for a file; False where the process ends or the time is up before."""
     while not file.exists():
         if family.wait(PAUSE, ()) is End.OF_ITSELF or time.monotonic() >= until:
             return file.exists()
@@ -158,7 +158,7 @@ def _unknown(said: str) -> set[str]:
 
 
 def _reason(ran: _Run) -> str:
-    """Why there are no counters, and what to do."""
+    """The reason why there are no counters, and what to do."""
     for word, help in HELP.items():
         if word in ran.said:
             return f"{word}: {help}"

@@ -1,4 +1,4 @@
-"""What ptxas gave each kernel, as the cubins record it: no tool of CUDA's is needed."""
+"""Read the resources of each kernel from the cubins, without a tool of CUDA."""
 
 from __future__ import annotations
 

@@ -1,14 +1,17 @@
-"""What the compiler resolved, and what its models say of it: `mucc --explain-schedule` and `mucc sol`."""
+"""Read the schedules that the compiler chose and their bounds: `mucc --explain-schedule` and `mucc sol`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import TypeVar
 
 from mucc.agent.profile.commands import CommandFailed, run_mucc
 from mucc.agent.profile.sources import Reading, Request
+from mucc.api.json_types import ExplanationJson, SolReport, from_json
+
+T = TypeVar("T")
 
 
 class Schedule:
@@ -23,14 +26,15 @@ class Schedule:
         sol = ["sol", "-", "--json", f"--device={asked.card}", *sized]
         missing: list[str] = []
 
-        def ask(arguments: Sequence[str]) -> list[Mapping[str, Any]]:
+        def ask(kind: type[T], arguments: Sequence[str]) -> list[T]:
             try:
                 found = json.loads(run_mucc(arguments, asked.time_limit, asked.program))
+                return from_json(list[kind], found if isinstance(found, list) else [found])
             except (CommandFailed, ValueError) as error:
                 missing.append(f"schedule: {error}")
                 return []
-            return cast("list[Mapping[str, Any]]", found if isinstance(found, list) else [found])
 
         with ThreadPoolExecutor(2) as threads:
-            explained, bounds = threads.map(ask, (explain, sol))
-        return Reading(explained=explained, sol=bounds, missing=missing)
+            explained = threads.submit(ask, ExplanationJson, explain)
+            bounds = threads.submit(ask, SolReport, sol)
+        return Reading(explained=explained.result(), sol=bounds.result(), missing=missing)

@@ -15,11 +15,11 @@ from mucc.agent.profile.evidence import Evidence
 
 
 class Tool(Protocol):
-    """Looks for one cause of lost time."""
+    """A tool that detects one cause of lost time."""
 
     name: str
     looks_at: str
-    """In a few words, for docs and help."""
+    """A short description for docs and help."""
     limits: frozenset[Limit]
     """The classes of problems that it is run for."""
     sources: tuple[str, ...]
@@ -28,7 +28,7 @@ class Tool(Protocol):
     """The counters of ncu that it wants."""
 
     def check(self, seen: Evidence) -> Iterator[Advice]:
-        """The findings; none where all is well."""
+        """Yield the findings."""
         ...
 
 
@@ -60,7 +60,7 @@ _RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def tools() -> Iterator[Tool]:
-    """One of each."""
+    """Instances of all tools."""
     for entry in TOOLS:
         module, _, name = entry.partition(":")
         yield getattr(import_module(f"{__name__}.{module}"), name)()
@@ -72,7 +72,7 @@ def tools_for(limit: Limit) -> list[Tool]:
 
 
 def advice(seen: Evidence) -> list[Advice]:
-    """What the tools of the problem's class find: the gravest first, then what concerns most of the time."""
+    """The findings of the tools of the problem's class: by severity, then by share of the time."""
     shares = {stage.name: stage.share for stage in seen.stages}
     found = [finding for tool in tools_for(seen.limit) for finding in tool.check(seen)]
     return sorted(found, key=lambda a: (_RANK[a.severity], -shares.get(a.stage, 1.0)))

@@ -1,4 +1,4 @@
-"""Threads of a block that wait for each other."""
+"""Time that threads wait at barriers of a block."""
 
 from __future__ import annotations
 

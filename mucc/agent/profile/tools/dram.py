@@ -14,7 +14,7 @@ SATURATED = 80.0
 
 
 class Dram:
-    """Stages that take all that device memory gives: only fewer bytes make them faster."""
+    """Detects stages that saturate device memory: only fewer bytes make them faster."""
 
     name = "dram"
     looks_at = "how much of device memory's bandwidth is used"

@@ -24,23 +24,24 @@ class Fusion:
     def check(self, seen: Evidence) -> Iterator[Advice]:
         for report in seen.sol:
             stages = report.get("stages", [])
-            fused = report.get("limits", {}).get("dram", {}).get("amount", 0)
+            limits = report.get("limits", {})
+            fused = limits["dram"]["amount"] if "dram" in limits else 0
             staged = report.get("staged_bytes", 0)
             if len(stages) < 2 or not fused or staged <= EXTRA * fused:
                 continue
-            kernel = str(report["kernel"])
-            rest = [s for s in stages if s["kind"] != "contraction"] or stages
-            worst = max(rest, key=lambda s: s["bytes"])
+            kernel = report.get("kernel", "")
+            rest = [s for s in stages if s.get("kind") != "contraction"] or stages
+            worst = max(rest, key=lambda s: s.get("bytes", 0))
             yield Advice(
                 self.name,
                 Severity.WARNING if staged >= MUCH * fused else Severity.INFO,
                 f"{kernel} moves {staged / fused:.2g} times the bytes that one fused kernel would, in"
                 f" {len(stages)} stages",
                 [
-                    f"let {kernel}.{worst['name']} be part of its neighbour: drop `stage`, or reorder",
+                    f"let {kernel}.{worst.get('name')} be part of its neighbour: drop `stage`, or reorder",
                     "store what lies between stages in 16 bits, if the policy of precision permits it",
                 ],
-                f"{kernel}.{worst['name']}",
+                f"{kernel}.{worst.get('name')}",
                 ["fusion", "precision"],
                 {"staged_bytes": staged, "fused_bytes": fused, "stages": len(stages)},
             )

@@ -25,7 +25,7 @@ FEW = "the number of blocks"
 
 
 class Occupancy:
-    """Kernels that live from many warps, and have few. Those that load by TMA want one or two blocks."""
+    """Detects kernels that need many warps and have few. Kernels that load by TMA need one or two blocks."""
 
     name = "occupancy"
     looks_at = "warps at work against those that fit, and what limits them"

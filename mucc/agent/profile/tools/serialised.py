@@ -1,4 +1,4 @@
-"""Products that ptxas made wait for each other."""
+"""Products that ptxas serialised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What warps wait for, where one reason prevails."""
+"""Stalls of warps with one dominant reason."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ FOR_TMA = frozenset({"no_instruction", "lg_throttle", "membar", "drain"})
 """Reasons that matter where warps that load feed warps that multiply: for all others they wait by design."""
 
 BY_DESIGN = frozenset({"selected", "not_selected", "barrier", "wait"})
-"""Reasons that are none, or that other tools speak of."""
+"""Reasons that are no stalls, or that other tools report."""
 
 
 class WarpStalls:

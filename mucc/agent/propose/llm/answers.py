@@ -1,4 +1,6 @@
-"""The forms of answers, and reading them: tool calls, JSON in fenced blocks, or programs in fenced blocks."""
+"""Read the answers of models: tool calls, JSON in fenced blocks, or programs in fenced blocks.
+
+A model's JSON has no fixed form before it is checked here."""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.propose.llm.endpoint import Answer, Tool
+from mucc.api.json_types import Json
 
 KINDS = (
     "tile",
@@ -23,7 +26,7 @@ KINDS = (
     "algebra",
     "other",
 )
-"""Of hypotheses, as agent/core/hypotheses.py names them."""
+"""Kinds of hypotheses, as agent/core/hypotheses.py names them."""
 
 LONGEST = 200
 """Characters of a title, or of what changed."""
@@ -90,7 +93,7 @@ _KERNEL = re.compile(r"^[ \t]*(?:each[ \t]+)?kernel\b", re.MULTILINE)
 
 
 class Malformed(ValueError):
-    """An answer that cannot be read: says to the model what is wrong with it."""
+    """An answer that cannot be read. The message tells the model what is wrong."""
 
 
 def hypotheses(answer: Answer, parent: int, most: int) -> list[Hypothesis]:
@@ -150,7 +153,7 @@ def _load(text: str, what: str) -> Any:
 def _list_in(data: Any, field: str, needed: Sequence[str]) -> list[Any] | None:
     """The list called `field`, or what can only be meant as such; None where there is none."""
     if isinstance(data, dict):
-        found = cast("dict[str, Any]", data)
+        found = cast("Json", data)
         inner = found.get(field)
         if isinstance(inner, str):  # some models put JSON into a string once more
             inner = _load(inner, f'"{field}"')
@@ -167,7 +170,7 @@ def _list_in(data: Any, field: str, needed: Sequence[str]) -> list[Any] | None:
 
 
 def _json_texts(text: str) -> Iterator[str]:
-    """What may be JSON: fenced blocks, then the text itself, from its first brace."""
+    """Texts that may be JSON: fenced blocks, then the text itself, from its first brace."""
     for fence in _FENCE.finditer(text):
         if fence[2].lower() in ("", "json", "json5", "jsonc") and fence[3].lstrip()[:1] in ("{", "["):
             yield fence[3]
@@ -178,7 +181,7 @@ def _json_texts(text: str) -> Iterator[str]:
         yield text[start : end + 1]
 
 
-def _each(items: list[Any], field: str, read: Callable[[dict[str, Any]], T]) -> list[T]:
+def _each(items: list[Any], field: str, read: Callable[[Json], T]) -> list[T]:
     """Every item that can be read. Raises Malformed, with the first fault, where none can."""
     found: list[T] = []
     fault = ""
@@ -186,7 +189,7 @@ def _each(items: list[Any], field: str, read: Callable[[dict[str, Any]], T]) -> 
         try:
             if not isinstance(item, dict):
                 raise Malformed("is no object")
-            found.append(read(cast("dict[str, Any]", item)))
+            found.append(read(cast("Json", item)))
         except Malformed as error:
             fault = fault or f"{field}[{number}] {error}"
     if fault and not found:
@@ -194,7 +197,7 @@ def _each(items: list[Any], field: str, read: Callable[[dict[str, Any]], T]) -> 
     return found
 
 
-def _hypothesis(item: dict[str, Any], parent: int) -> Hypothesis:
+def _hypothesis(item: Json, parent: int) -> Hypothesis:
     kind = str(item.get("kind") or "other").strip().lower()
     return Hypothesis(
         title=_line(item, "title"),
@@ -207,7 +210,7 @@ def _hypothesis(item: dict[str, Any], parent: int) -> Hypothesis:
     )
 
 
-def _candidate(item: dict[str, Any]) -> tuple[str, str]:
+def _candidate(item: Json) -> tuple[str, str]:
     program = item.get("program")
     if not isinstance(program, str) or not program.strip():
         raise Malformed('has no text "program"')
@@ -232,7 +235,7 @@ def _fenced_programs(text: str) -> Iterator[tuple[str, str]]:
         after = fence.end()
 
 
-def _line(item: dict[str, Any], name: str) -> str:
+def _line(item: Json, name: str) -> str:
     text = item.get(name)
     if not isinstance(text, str) or not text.strip():
         raise Malformed(f'has no text "{name}"')
@@ -244,7 +247,7 @@ def _short(text: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
-def _number(item: dict[str, Any], name: str, default: float, least: float, most: float) -> float:
+def _number(item: Json, name: str, default: float, least: float, most: float) -> float:
     """A number within bounds; models write 1.3, "1.3x" or "1.2-1.5"."""
     value = item.get(name)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Keeping prompts within their tokens."""
+"""Keep prompts within a number of tokens."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CHARACTERS = 3.5
-"""Of a token, on average over English and programs; models' own counts differ by a fifth."""
+"""Characters of a token, on average over English and programs; models' own counts differ by a fifth."""
 
 
 def tokens(text: str) -> int:
-    """An estimate."""
+    """Estimate the tokens of a text."""
     return math.ceil(len(text) / CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a prompt. What is worth least is left out first; `NEEDED` never."""
+    """A part of a prompt. The part of least worth is left out first; `NEEDED` never."""
 
     text: str
     worth: float

@@ -9,6 +9,7 @@ from typing import Any, cast
 from mucc.agent.propose.llm.connection import address_of, failures, http_client, key_of, package
 from mucc.agent.propose.llm.endpoint import Answer, EndpointError, Partial, Prompt, Stop, Tool, Usage
 from mucc.agent.propose.llm.options import Options
+from mucc.api.json_types import Json
 
 DEFAULT_URL = "https://api.openai.com/v1"
 
@@ -78,9 +79,9 @@ class ChatCompletions:
                 _collect(stream, partial, watch.heard)
                 return partial.whole(watch.fault)
 
-    def _request(self, prompt: Prompt, tool: Tool, limit: int, without: set[str]) -> dict[str, Any]:
+    def _request(self, prompt: Prompt, tool: Tool, limit: int, without: set[str]) -> Json:
         first, *others = prompt.messages
-        request: dict[str, Any] = {
+        request: Json = {
             "model": self.model,
             "stream": True,
             "messages": [
@@ -178,8 +179,8 @@ def _whole(response: Any, kind: str, partial: Partial) -> None:
         partial.say(call["function"]["arguments"], argument=True)
     partial.stop = STOPS.get(choice.get("finish_reason"), partial.stop)
     partial.ended = True
-    if counted := cast("dict[str, Any]", found).get("usage"):
-        details: dict[str, Any] = counted.get("prompt_tokens_details") or {}
+    if counted := cast("Json", found).get("usage"):
+        details: Json = counted.get("prompt_tokens_details") or {}
         partial.usage = Usage(
             counted["prompt_tokens"], counted["completion_tokens"], details.get("cached_tokens") or 0
         )

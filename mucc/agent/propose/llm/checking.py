@@ -7,15 +7,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
-from mucc.agent.core.running import python, run
+from mucc.agent.core.command import python, run
+from mucc.api.json_types import DiagnosticJson, KernelJson, ManifestJson, from_json
 
 SECONDS = 60.0
-"""That checking one program may take."""
+"""Seconds that the check of one program may take."""
 
 SHOWN = 6
-"""Errors of a program that a model is told at once."""
+"""The largest number of errors of a program in one message to a model."""
 
 Signature = tuple[Any, ...]
 """A kernel by its name, and the name, role, dtype, shape and layout of each argument and result."""
@@ -23,10 +24,10 @@ Signature = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found: `fault` says in words for a model what is wrong, and is empty where nothing is."""
+    """The result of a check: `fault` tells a model what is wrong, and is empty for a good program."""
 
     fault: str
-    diagnostics: Sequence[Mapping[str, Any]] = ()
+    diagnostics: Sequence[DiagnosticJson] = ()
 
 
 def check(program: str, imported: str, target: str, *, seconds: float = SECONDS) -> Checked:
@@ -45,7 +46,7 @@ class _Examined:
     kernels: Mapping[str, Signature]
     schedules: str = ""
     fault: str = ""
-    diagnostics: Sequence[Mapping[str, Any]] = ()
+    diagnostics: Sequence[DiagnosticJson] = ()
 
 
 def _examine(program: str, target: str, seconds: float) -> _Examined:
@@ -58,10 +59,10 @@ def _examine(program: str, target: str, seconds: float) -> _Examined:
     if ended.stopped:
         return _Examined({}, fault=f"mucc {ended.how} on this program")
     if ended.status == 0:
-        manifest = json.loads(ended.out)
+        manifest = from_json(ManifestJson, json.loads(ended.out))
         return _Examined(signatures(manifest), _schedules(manifest))
     try:
-        diagnostics = cast("list[dict[str, Any]]", json.loads(ended.err))
+        diagnostics = from_json(list[DiagnosticJson], json.loads(ended.err))
     except ValueError:
         diagnostics = []
     said = told(diagnostics)
@@ -80,7 +81,7 @@ def schedules(program: str, target: str, *, seconds: float = SECONDS) -> str:
     return _examined(program, target, seconds).schedules
 
 
-def _schedules(manifest: Mapping[str, Any]) -> str:
+def _schedules(manifest: ManifestJson) -> str:
     from mucc.api.schedules import SETTINGS
 
     lines: list[str] = []
@@ -92,12 +93,12 @@ def _schedules(manifest: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def signatures(manifest: Mapping[str, Any]) -> dict[str, Signature]:
+def signatures(manifest: ManifestJson) -> dict[str, Signature]:
     """The kernels of a manifest. Open dims go by the order in which they come, whatever their names."""
     return {kernel["name"]: _signature(kernel) for kernel in manifest["kernels"]}
 
 
-def _signature(kernel: Mapping[str, Any]) -> Signature:
+def _signature(kernel: KernelJson) -> Signature:
     numbers: dict[str, str] = {}
 
     def extent(found: Any) -> Any:
@@ -119,7 +120,7 @@ def _signature(kernel: Mapping[str, Any]) -> Signature:
 
 
 def difference(expected: Mapping[str, Signature], found: Mapping[str, Signature]) -> str:
-    """What is different from the imported kernels; empty where nothing is."""
+    """The differences from the imported kernels; empty where there are none."""
     faults = [f"there is no kernel '{name}'" for name in expected if name not in found]
     faults += [f"there must be no kernel '{name}'" for name in found if name not in expected]
     for name, (each, *args) in expected.items():
@@ -142,14 +143,16 @@ def _shown(name: str, args: Sequence[Any]) -> str:
     return f"{name}({inputs}) -> ({', '.join(one(a) for a in args if a[1] == 'output')})"
 
 
-def told(diagnostics: Sequence[Mapping[str, Any]], most: int = SHOWN) -> str:
+def told(diagnostics: Sequence[DiagnosticJson], most: int = SHOWN) -> str:
     """Diagnostics as short lines for a model: errors, and warnings where there is no error."""
     errors = [d for d in diagnostics if d.get("severity") == "error"] or list(diagnostics)
     lines: list[str] = []
     for d in errors[:most]:
-        span: Any = d.get("span") or {}
-        place = f"line {span['line']}, column {span['column']}: " if "line" in span else ""
-        lines.append(f"- {d.get('code', '')} {place}{d.get('message', '')}")
+        span = d.get("span") or {}
+        place = ""
+        if "line" in span and "column" in span:
+            place = f"line {span['line']}, column {span['column']}: "
+        lines.append(f"- {d['code']} {place}{d['message']}")
         for word in ("notes", "helps"):
             lines += [f"  {word[:-1]}: {' '.join(str(text).split())}" for text in d.get(word) or ()]
     if len(errors) > most:

@@ -1,4 +1,4 @@
-"""Any program that reads a prompt on stdin and answers on stdout."""
+"""Use a command that reads a prompt on stdin and answers on stdout as a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 
-from mucc.agent.core.running import run
+from mucc.agent.core.command import run
 from mucc.agent.propose.llm.endpoint import Answer, EndpointError, Prompt, Tool
 from mucc.agent.propose.llm.options import Options
 from mucc.agent.propose.llm.redaction import redact
@@ -38,7 +38,7 @@ class Command:
         self._seconds, self._longest = options.call_timeout, longest
 
     def ask(self, prompt: Prompt, tool: Tool, limit: int) -> Answer:
-        """What the program prints. Raises EndpointError."""
+        """Run the command, and return its output. Raises EndpointError."""
         try:
             ended = run(self._words, seconds=self._seconds, given=prompt.text, longest=self._longest)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What calls over HTTP share: their time limits, their addresses and keys, and what their failures mean."""
+"""HTTP calls of models: time limits, addresses and keys, and the meaning of failures."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ class Watch:
         self._changed = threading.Condition()
         self._over = False
         self.fault = ""
-        """Why the call was ended; empty where it was not."""
+        """The reason why the call was ended; empty where it was not."""
 
     def heard(self) -> None:
-        """A piece of the answer has come."""
+        """Record that a piece of the answer arrived."""
         self._heard = time.monotonic()
         if not self._tokens:  # from now on another limit holds, which may be nearer
             with self._changed:
@@ -89,7 +89,7 @@ class Watch:
                 self._changed.notify()
 
     def opened(self, event: str, info: Mapping[str, Any]) -> None:
-        """httpcore tells what a connection does."""
+        """Receive an event of a connection from httpcore."""
         if event.endswith(OPENED) and (stream := info.get("return_value")) is not None:
             with self._changed:
                 self._socket = stream.get_extra_info("socket")
@@ -153,7 +153,7 @@ def http_client(options: Options) -> Generator[tuple[httpx2.Client, Watch]]:
 
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
-    """What all calls share: reading the certificates takes longer than all else."""
+    """The TLS context of all calls: reading the certificates takes longest."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -241,6 +241,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _quoted(text: str, key: str | None) -> str:
-    """What an endpoint said, short, on one line, and without keys."""
+    """The message of an endpoint, short, on one line, and without keys."""
     line = " ".join(redact(text, *([key] if key else [])).split())
     return line if len(line) <= QUOTED else f"{line[:QUOTED]}…"

@@ -1,16 +1,18 @@
-"""What models of all kinds have in common: a prompt goes in, an answer comes out."""
+"""The interface of models: prompts and answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
+
+from mucc.api.json_types import Json
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A turn of a conversation; `user` is us."""
+    """A turn of a conversation; `user` is the agent."""
 
     role: str
     text: str
@@ -42,7 +44,7 @@ class Tool:
 
     name: str
     description: str
-    schema: dict[str, Any]
+    schema: Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Answer:
 
 @dataclass
 class Partial:
-    """An answer as far as it has come."""
+    """An answer as far as it has arrived."""
 
     text: list[str] = field(default_factory=list[str])
     arguments: list[str] = field(default_factory=list[str])
@@ -94,7 +96,7 @@ class Partial:
         (self.arguments if argument else self.text).append(text)
 
     def answer(self) -> Answer:
-        """As a value."""
+        """The answer so far as a value."""
         return Answer("".join(self.text), "".join(self.arguments), self.stop, self.usage)
 
     def whole(self, fault: str) -> Answer:
@@ -126,7 +128,7 @@ class EndpointError(Exception):
 
 
 class Endpoint(Protocol):
-    """A model that can be asked. May be used from several threads."""
+    """A model behind an endpoint. May be used from several threads."""
 
     @property
     def provider(self) -> str:
@@ -135,7 +137,7 @@ class Endpoint(Protocol):
 
     @property
     def model(self) -> str:
-        """What its provider calls it; for a command its name."""
+        """The provider's name of the model; for a command its name."""
         ...
 
     @property

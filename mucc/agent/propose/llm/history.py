@@ -1,4 +1,4 @@
-"""Attempts in words for a model: what they changed, what became of them, and why."""
+"""Describe attempts for a model: their changes, outcomes and reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 from mucc.agent.core.attempts import Attempt, Status
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
 from mucc.agent.propose.llm.budget import NEEDED, Piece
 from mucc.agent.propose.llm.checking import told
 
@@ -21,7 +21,7 @@ DETAILS = 3
 
 
 def result(attempt: Attempt) -> str:
-    """What became of an attempt, in a few words."""
+    """The outcome of an attempt in a few words."""
     outcome = attempt.outcome
     if outcome.status is Status.GOOD and outcome.ms is not None:
         return f"{outcome.ms:.4g} ms{'' if outcome.audited else ' (not audited)'}"
@@ -55,7 +55,7 @@ def pieces(view: View, parent: Attempt, earlier: Sequence[Attempt]) -> Iterator[
 
 
 def reasons(attempt: Attempt) -> str:
-    """Why an attempt did not count; empty where it did."""
+    """The reason why an attempt did not count; empty where it did."""
     outcome = attempt.outcome
     lines: list[str] = []
     if outcome.reason:
@@ -81,7 +81,7 @@ def _program(title: str, attempt: Attempt) -> str:
 
 
 def _diff(attempt: Attempt, numbers: Mapping[int, Attempt]) -> str:
-    """What an attempt changed of its parent."""
+    """The diff of an attempt to its parent."""
     parent = numbers.get(attempt.candidate.parent or 0)
     if parent is None:
         return ""

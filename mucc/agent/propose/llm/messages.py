@@ -8,6 +8,7 @@ from typing import Any
 from mucc.agent.propose.llm.connection import address_of, failures, http_client, key_of, package, said_by
 from mucc.agent.propose.llm.endpoint import Answer, EndpointError, Partial, Prompt, Stop, Tool, Usage
 from mucc.agent.propose.llm.options import Options
+from mucc.api.json_types import Json
 
 DEFAULT_URL = "https://api.anthropic.com"
 
@@ -63,10 +64,10 @@ class Messages:
                 _collect(stream, partial, watch.heard)
                 return partial.whole(watch.fault)
 
-    def _request(self, prompt: Prompt, tool: Tool, limit: int) -> dict[str, Any]:
+    def _request(self, prompt: Prompt, tool: Tool, limit: int) -> Json:
         first, *others = prompt.messages
         task = {"type": "text", "text": prompt.task, "cache_control": CACHED}
-        request: dict[str, Any] = {
+        request: Json = {
             "model": self.model,
             "stream": True,
             "max_tokens": limit,

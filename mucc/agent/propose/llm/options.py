@@ -11,7 +11,7 @@ from mucc.api.diagnostics import usage_error
 
 @dataclass
 class Options:
-    """Which model is asked, where, and within which limits. Holds no key.
+    """The model, its endpoint, and limits. Holds no key.
 
     `context` and `answer_tokens` are tokens of a prompt and of an answer at the most; times are in seconds.
     """

@@ -1,4 +1,4 @@
-"""What tokens cost."""
+"""Prices of tokens."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, cast
+from typing import cast
 
 from mucc.agent.propose.llm.endpoint import Usage
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.json_types import Json
 
 LARGEST = 1 << 20
 """Characters of a list of prices that are read."""
@@ -76,7 +77,7 @@ def _parse(text: str, path: str) -> dict[str, Price]:
     found: dict[str, Price] = {}
     try:
         for provider in tomllib.loads(text)["provider"]:
-            for model, numbers in cast("dict[str, Any]", provider["models"]).items():
+            for model, numbers in cast("Json", provider["models"]).items():
                 found[model] = _price(numbers)
     except tomllib.TOMLDecodeError as error:
         raise _error(f"the prices in '{path}' are no TOML: {error}") from None
@@ -85,7 +86,7 @@ def _parse(text: str, path: str) -> dict[str, Price]:
     return found
 
 
-def _price(numbers: dict[str, Any]) -> Price:
+def _price(numbers: Json) -> Price:
     first = float(numbers["input"])
     last = [float(numbers.get(name, first)) for name in ("cached", "cache_write")]
     price = Price(first, float(numbers["output"]), *last)

@@ -1,4 +1,4 @@
-"""What a model is told: who it is, the language, the task, what was tried, and the question."""
+"""Build prompts: the role, the language, the task, earlier attempts, and the question."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from mucc.agent.core.analysis import Advice, Severity
 from mucc.agent.core.attempts import Attempt
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Lesson, View
+from mucc.agent.core.proposer import Lesson, View
 from mucc.agent.core.tasks import Task
 from mucc.agent.propose.llm import history, sol_text
 from mucc.agent.propose.llm.answers import KINDS
@@ -70,19 +70,19 @@ POLICIES = {
 }
 
 SEVERITIES = {Severity.CRITICAL: 70, Severity.WARNING: 55, Severity.INFO: 25}
-"""How much advice is worth keeping in a prompt; compare `history`."""
+"""The worth of advice in a prompt; compare `history`."""
 
 
 @lru_cache(maxsize=1)
 def system() -> str:
-    """What is the same for all tasks."""
+    """The part of prompts that is the same for all tasks."""
     from mucc.api.language import card
 
     return f"{ROLE}\n{card()}"
 
 
 def nominate(view: View, count: int, parent: Attempt, context: int, schedules: str = "") -> Prompt:
-    """Asks for hypotheses on an attempt, in at most `context` tokens. Raises TooLong.
+    """Build the prompt for hypotheses on an attempt, of at most `context` tokens. Raises TooLong.
 
     `schedules` are those of the attempt, one stage a line.
     """
@@ -104,7 +104,7 @@ def implement(
     context: int,
     schedules: str = "",
 ) -> Prompt:
-    """Asks for programs that test a hypothesis, in at most `context` tokens. Raises TooLong.
+    """Build the prompt for programs that test a hypothesis, of at most `context` tokens. Raises TooLong.
 
     `schedules` are those of the attempt that it is about, one stage a line.
     """
@@ -142,14 +142,14 @@ def _prompt(
 
 
 def task_text(task: Task) -> str:
-    """What does not change while a task goes on."""
+    """The part of prompts that is the same for all questions on a task."""
     parts = [
         f"# Task {task.key}: {task.imported.name}, on {_card(task)}",
         f"Precision policy `{task.precision}`: {POLICIES.get(task.precision, task.precision)}.",
         f"The program as imported (attempt #0):\n```mcu\n{task.imported.program.strip()}\n```",
     ]
     if task.imported.opaque:
-        left = ", ".join(str(o.get("operation", "")) for o in task.imported.opaque)
+        left = ", ".join(o.operation for o in task.imported.opaque)
         parts.append(f"PyTorch does the rest, which you cannot change: {left}.")
     if text := sol_text.report(task.sol):
         parts.append(f"Speed of light (`mucc sol`):\n{text}")

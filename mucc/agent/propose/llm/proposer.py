@@ -1,4 +1,4 @@
-"""What all proposers that ask a model share: questions, repair turns, checks, and accounts of every call."""
+"""Propose with a model: questions, repair turns, checks, and a record of every call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import Call, ProposerFailed, Reply, View
+from mucc.agent.core.proposer import Call, ProposerFailed, Reply, View
 from mucc.agent.propose.llm import answers, prompts
 from mucc.agent.propose.llm.answers import Malformed
 from mucc.agent.propose.llm.budget import TooLong, tokens
@@ -33,7 +33,7 @@ SLOW = 2
 """Calls that may exceed their time before a question is given up."""
 
 OF_ONE = ("MU7244",)
-"""Errors of one request that is not tried again; another task's may fare better."""
+"""Errors of one request that is not tried again, but does not concern other tasks."""
 
 MOST = 65_536
 """Tokens that an answer may grow to where it was cut."""
@@ -156,7 +156,7 @@ class ModelProposer:
         return self._schedules(parent.candidate.program, view.task.target)
 
     def _fault(self, program: str, view: View, tried: dict[str, int]) -> str:
-        """What is wrong with a program, in words for a model; empty where nothing is."""
+        """The faults of a program, in words for a model; empty where there are none."""
         if (before := tried.get(_normal(program))) is not None:
             return f"It is that of attempt #{before}." if before >= 0 else "It is given twice."
         return self._check(program, view.task.imported.program, view.task.target).fault

@@ -1,4 +1,4 @@
-"""Taking keys out of texts before anything is stored or shown."""
+"""Remove keys from texts before they are stored or shown."""
 
 from __future__ import annotations
 

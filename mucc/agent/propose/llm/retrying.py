@@ -1,4 +1,4 @@
-"""Waiting before a call that failed is made again."""
+"""Wait before a failed call is repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST = 60.0
 """Seconds before any, at the most, unless the provider asks for more."""
 
 OBEYED = 300.0
-"""Seconds that a provider may ask for and get: who asks for more fails the call."""
+"""The longest wait in seconds that a provider may ask for; a longer one fails the call."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Retrying:
     _until: float = 0.0
 
     def wait_for_turn(self) -> None:
-        """Until the time that a provider asked for has passed."""
+        """Wait until the time that a provider asked for has passed."""
         with self._lock:
             left = self._until - self.clock()
         if left > 0:

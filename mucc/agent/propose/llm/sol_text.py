@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+
+from mucc.api.json_types import SolReport
 
 STAGES = 12
 """Of a program that are listed at the most."""
 
 
-def report(sol: Mapping[str, Any]) -> str:
+def report(sol: SolReport) -> str:
     """The text; empty for an empty report. What a report lacks is left out."""
     return "\n".join(_lines(sol)) if sol.get("bound_us") else ""
 
 
-def _lines(sol: Mapping[str, Any]) -> Iterator[str]:
+def _lines(sol: SolReport) -> Iterator[str]:
     least = "" if sol.get("whole", True) else "at least "
-    yield f"bound {least}{_us(sol['bound_us'])}, by {sol.get('binding')}"
+    yield f"bound {least}{_us(sol.get('bound_us', 0.0))}, by {sol.get('binding')}"
     if missing := sol.get("missing"):
         yield f"not counted: {', '.join(missing)}"
-    limits: dict[str, Any] = sol.get("limits") or {}
-    for unit, limit in limits.items():
-        yield f"  {unit}: {limit['amount']:.4g} at {limit['rate']:.4g}/s: {_us(limit['us'])}"
-    assumptions: dict[str, Any] = sol.get("assumptions") or {}
-    for name, assumed in list(assumptions.items())[1:]:
-        yield f"{name}: {_us(assumed['bound_us'])}, by {assumed.get('binding')}"
-    stages: list[Any] = sol.get("stages") or []
-    if stages and sol.get("staged_bytes"):
-        yield f"as {len(stages)} stages {sol['staged_bytes'] / 1e6:.4g} MB, {_us(sol['staged_us'])}:"
+    for unit, limit in sol.get("limits", {}).items():
+        yield f"  {unit}: {limit['amount']:.4g} at {limit.get('rate', 0):.4g}/s: {_us(limit['us'])}"
+    for name, assumed in list(sol.get("assumptions", {}).items())[1:]:
+        yield f"{name}: {_us(assumed.get('bound_us', 0.0))}, by {assumed.get('binding')}"
+    stages = sol.get("stages", [])
+    if stages and (staged := sol.get("staged_bytes")):
+        yield f"as {len(stages)} stages {staged / 1e6:.4g} MB, {_us(sol.get('staged_us', 0.0))}:"
     for stage in stages[:STAGES]:
-        size = f"{stage['bytes'] / 1e6:.4g} MB, " if stage.get("bytes") else ""
-        bound = f"{_us(stage['bound_us'])}, by {stage.get('binding')}"
-        yield f"  {stage['name']} ({stage.get('kind')}): {size}{bound}"
-    hints: list[Any] = sol.get("hints") or []
-    for hint in hints:
+        size = f"{size / 1e6:.4g} MB, " if (size := stage.get("bytes")) else ""
+        bound = f"{_us(stage.get('bound_us', 0.0))}, by {stage.get('binding')}"
+        yield f"  {stage.get('name')} ({stage.get('kind')}): {size}{bound}"
+    for hint in sol.get("hints", []):
         yield f"would lower the bound: {hint['text']}: {_us(hint['bound_us'])}"
 
 

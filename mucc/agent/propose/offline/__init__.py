@@ -1,4 +1,4 @@
-"""The proposer that needs no network: the compiler's own model, corrected by what was measured."""
+"""The proposer without a network: the compiler's cost model, corrected by measured times."""
 
 from mucc.agent.propose.offline.proposer import Offline
 

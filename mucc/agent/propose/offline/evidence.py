@@ -1,4 +1,4 @@
-"""What attempts, lessons of other problems and profiles say of ideas."""
+"""Evidence for ideas from attempts, lessons of other problems, and profiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, cast
 
 from mucc.agent.core.analysis import Advice, Severity
 from mucc.agent.core.attempts import Attempt, Status
-from mucc.agent.core.proposing import Lesson, View
+from mucc.agent.core.proposer import Lesson, View
 from mucc.agent.propose.offline.features import expected_us, shape_of
 from mucc.agent.propose.offline.ideas import Family
 from mucc.agent.propose.offline.surrogate import NOISE, Point, Surrogate
@@ -54,7 +54,8 @@ class Known:
     """By mainloop and problem how many programs failed and how many worked."""
 
     def works(self, version: Version) -> float:
-        """How likely a program builds and runs right, from what became of others with its mainloops."""
+        """The probability that a program builds and runs right, from outcomes of others with its
+        mainloops."""
         found = 1.0
         for term in set(_loops(version)):
             bad, good = self.failures.get(term, (0, 0))
@@ -63,7 +64,7 @@ class Known:
 
 
 def known(surveys: Surveys, view: View) -> Known:
-    """What the attempts of a view say."""
+    """Collect the evidence of the attempts of a view."""
     versions: dict[int, Version] = {}
     failures: dict[object, tuple[int, int]] = {}
     surrogate = Surrogate()

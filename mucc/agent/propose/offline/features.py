@@ -1,4 +1,4 @@
-"""What schedules have in common: the terms in which measured times correct the model.
+"""The features of schedules by which measured times correct the model.
 
 A term is something that two programs share (a mainloop on the same problem, a tile) with the standard
 deviation of the error that the model makes for all that share it. The deviations are those of the 11,380

@@ -1,4 +1,4 @@
-"""What may be changed about a program, in families that test one idea each."""
+"""Generate changes of a program, in families that test one idea each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRESH = 3
 
 @dataclass(frozen=True)
 class Idea:
-    """A program that could be tried, and what is different."""
+    """A program to try, and its difference."""
 
     version: Version
     change: str
@@ -57,7 +57,7 @@ def families(surveys: Surveys, task: Task, parent: Version) -> list[Family]:
 
 
 def groups(sketch: Sketch) -> list[tuple[Place, ...]]:
-    """Contractions that are the same problem with the same work around it: what suits one suits all."""
+    """Groups of contractions with equal problems and epilogues, which get the same schedule."""
     found: dict[object, list[Place]] = {}
     for place, c in sketch.contractions.items():
         found.setdefault((c.signature, c.body, c.first), []).append(place)

@@ -1,4 +1,4 @@
-"""A `.mcu` text taken apart into kernels and schedules, and put together again."""
+"""Split a `.mcu` text into kernels and schedules, and join them again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = tuple[str, str]
 """A contraction: its kernel and its stage; the stage is empty where a schedule is for all of a kernel."""
 
 NAME = "program.mcu"
-"""What programs are called in messages."""
+"""The name of programs in messages."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Split:
     pinned: Mapping[Place, Settings]
 
     def settings(self, kernel: str, stage: str) -> dict[str, str]:
-        """What is pinned for a contraction."""
+        """The settings that are pinned for a contraction."""
         return {**self.pinned.get((kernel, ""), {}), **self.pinned.get((kernel, stage), {})}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import ProposerFailed, Reply, View, features_of
+from mucc.agent.core.proposer import ProposerFailed, Reply, View, features_of
 from mucc.agent.propose.offline.evidence import (
     HELPED,
     WEIGHT,
@@ -28,6 +28,7 @@ from mucc.agent.propose.offline.programs import Place
 from mucc.agent.propose.offline.repair import repaired
 from mucc.agent.propose.offline.surrogate import Point, Surrogate
 from mucc.agent.propose.offline.surveys import Surveys, Version, dims_of
+from mucc.api.json_types import Json
 from mucc.api.schedules import Move
 
 LEAST_GAIN = 0.0005
@@ -58,7 +59,7 @@ JOINT = 6
 
 @dataclass
 class Entrant:
-    """An idea that was not tried, and what is believed of it."""
+    """An idea that was not tried, with its expected gain."""
 
     idea: Idea
     point: Point
@@ -330,7 +331,7 @@ def _changed(start: Version | None, version: Version) -> list[Place]:
     return found or list(version.choice)
 
 
-def _stored(idea: Idea) -> dict[str, Any]:
+def _stored(idea: Idea) -> Json:
     """An idea as plain data: kernels, and the schedules that its text has."""
     version = idea.version
     schedules = [
@@ -342,6 +343,6 @@ def _stored(idea: Idea) -> dict[str, Any]:
 
 
 def _jitter(seed: int, idea: Idea) -> float:
-    """0 to 1, to order what is equal otherwise."""
+    """A number from 0 to 1 that orders equal candidates."""
     text = f"{seed} {idea.version.key!r}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) / 2**32

@@ -1,4 +1,4 @@
-"""Rejected programs, with the edits in place that diagnostics say would mend them."""
+"""Repair rejected programs by the fixes of their diagnostics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long programs should take: the model's times, corrected by measured ones.
+"""Predict the times of programs: the model's times, corrected by measured ones.
 
 Errors of the model, as logarithms of measured over expected times, are a Gaussian process whose covariance
 counts what programs have in common (`features`). Exact for tens of observations, without NumPy.
@@ -29,7 +29,7 @@ class Belief(NamedTuple):
         return (best - self.mean) * _below(z) + self.deviation * _density(z)
 
     def chance(self, best: float) -> float:
-        """How likely it lies below `best`."""
+        """The probability that the time lies below `best`."""
         return _below((best - self.mean) / self.deviation)
 
 
@@ -50,7 +50,7 @@ class Point:
 
 
 class Surrogate:
-    """Learns from observations one after the other, and tells points what they say."""
+    """Updates predictions by observations, one after the other."""
 
     def __init__(self) -> None:
         self._seen: list[Point] = []
@@ -58,7 +58,7 @@ class Surrogate:
         self._residue: list[float] = []
 
     def observe(self, point: Point, time: float, noise: float = NOISE) -> None:
-        """A time was measured, as a logarithm. The point is not used by the caller afterwards."""
+        """Add a measured time, as a logarithm. The caller no longer uses the point."""
         self.tell(point)
         scale = math.sqrt(max(point.variance, 0.0) + noise**2)
         self._residue.append((time - point.expected - point.mean) / scale)
@@ -66,17 +66,17 @@ class Surrogate:
         self._seen.append(point)
 
     def copy(self) -> Surrogate:
-        """One that learns on its own from now on."""
+        """An independent copy."""
         made = Surrogate()
         made._seen, made._scale, made._residue = list(self._seen), list(self._scale), list(self._residue)
         return made
 
     def suppose(self, point: Point) -> None:
-        """A point will be measured: what is uncertain about it is not afterwards."""
+        """Assume that a point will be measured, which removes its uncertainty."""
         self.observe(point, point.expected + point.mean)
 
     def tell(self, point: Point) -> Belief:
-        """What all observations so far say of a point; what it was told before is not said again."""
+        """Update a point by the observations that it does not have yet."""
         if not point.solved:
             point.variance, point.mean = dot(point.terms, point.terms), 0.0
         for i in range(len(point.solved), len(self._seen)):

@@ -1,4 +1,4 @@
-"""What the compiler says of programs, each asked about once."""
+"""Compile programs for their kernels and estimates, each once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Sketch:
         )
 
     def chosen(self) -> dict[Place, Move]:
-        """What the model chooses where nothing is pinned."""
+        """The choice of the model where nothing is pinned."""
         return {place: c.chosen for place, c in self.contractions.items()}
 
     def us(self, choice: Choice) -> float:
@@ -84,7 +84,7 @@ class Version:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """What no two different programs share."""
+        """A key that only equal programs share."""
         settings = ((place, tuple(sorted(m.settings.items()))) for place, m in self.choice.items())
         return (self.sketch.body, tuple(sorted(settings)))
 
@@ -95,12 +95,12 @@ class Version:
 
     @cached_property
     def terms(self) -> Terms:
-        """What it has in common with other programs."""
+        """The features of the program."""
         return terms_of(self)
 
     @cached_property
     def skeletons(self) -> frozenset[str]:
-        """What nvcc compiles for it."""
+        """The texts that nvcc compiles for the program."""
         return frozenset(m.skeleton for m in self.choice.values())
 
     def with_moves(self, moves: Mapping[Place, Move]) -> Version:
@@ -109,7 +109,7 @@ class Version:
 
 
 class Surveys:
-    """Asks the compiler about programs for a task's target, card and dims, and remembers the answers."""
+    """Compiles programs for a task's target, card and dims, with a cache."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -117,7 +117,7 @@ class Surveys:
         self._versions: OrderedDict[tuple[str, ...], Version | None] = OrderedDict()
 
     def sketch(self, task: Task, body: str) -> Sketch | None:
-        """What the compiler says of kernels; None where it does not take them."""
+        """The survey of kernels; None where they do not compile."""
         dims = dims_of(task)
         key = (task.target, task.card, tuple(sorted(dims.items())), body)
         with self._lock:
@@ -129,7 +129,7 @@ class Surveys:
             return self._sketches[key]
 
     def version(self, task: Task, text: str) -> Version | None:
-        """A program taken apart; None where the compiler does not take it."""
+        """The version of a program; None where it does not compile."""
         key = (task.target, task.card, text)
         if key not in self._versions:
             found = self._taken_apart(task, text)
@@ -171,5 +171,4 @@ def _asked(task: Task, body: str, dims: Mapping[str, int]) -> Sketch | None:
 
 def dims_of(task: Task) -> dict[str, int]:
     """Typical sizes of dims that the task's program leaves open."""
-    dims: object = task.sol.get("dims", {})
-    return {str(n): int(v) for n, v in dims.items()} if isinstance(dims, dict) else {}  # pyright: ignore
+    return dict(task.sol.get("dims", {}))

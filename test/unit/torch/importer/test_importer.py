@@ -39,7 +39,7 @@ def imported(name: str, **options: Any) -> Answer:
 
 
 def operations(answer: Answer, kernel: bool) -> list[str]:
-    return [row["operation"] for row in answer.rows if (row["kernel"] is not None) is kernel]
+    return [row.operation for row in answer.rows if (row.kernel is not None) is kernel]
 
 
 OURS = sorted(p for p in PROBLEMS.glob("**/*.py") if p.parent.name != "bad")
@@ -113,8 +113,8 @@ def test_batch_norm_in_training_moves_the_running_statistics():
 
 def test_dropout_stays_with_the_generator_of_torch():
     answer = imported("dropout", whole=True)
-    (row,) = [r for r in answer.rows if r["kernel"] is None]
-    assert row["operation"] == "aten.native_dropout.default" and "generator" in row["reason"]
+    (row,) = [r for r in answer.rows if r.kernel is None]
+    assert row.operation == "aten.native_dropout.default" and "generator" in row.reason
     assert answer.text.count("kernel ") == 2
 
 
@@ -176,8 +176,8 @@ def test_what_inputs_have_in_common_is_seen(tmp_path: Path):
 def test_work_is_counted():
     answer = imported("linear_gelu")
     linear = answer.rows[0]
-    assert linear["operations"] == 2 * 256 * 512 * 1024
-    assert linear["bytes"] == 4 * (256 * 512 + 512 * 1024 + 1024 + 256 * 1024)
+    assert linear.operations == 2 * 256 * 512 * 1024
+    assert linear.bytes == 4 * (256 * 512 + 512 * 1024 + 1024 + 256 * 1024)
 
 
 # From Python
@@ -445,7 +445,7 @@ def test_empty_tensors_stay_with_pytorch(tmp_path: Path):
     path.write_text(MODULE.format("torch.relu(x).sum(dim=0)", "torch.ones(0, 4)"))
     answer = serve(request(path, verify=True))
     assert answer.agrees and not answer.text
-    assert {row["reason"] for row in answer.rows} == {"an empty tensor"}
+    assert {row.reason for row in answer.rows} == {"an empty tensor"}
 
 
 def test_views_of_what_is_expanded_between_calls_of_pytorch(tmp_path: Path):

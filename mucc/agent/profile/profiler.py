@@ -1,4 +1,4 @@
-"""The analysis of a program: its class by roofline, then the tools of that class."""
+"""Analyse a program: its class by roofline, then the tools of that class."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 from mucc.agent.core.analysis import Analysis, Limit
 from mucc.agent.core.tasks import Task
-from mucc.agent.profile.assembling import stages
 from mucc.agent.profile.classes import classify
 from mucc.agent.profile.commands import CommandFailed, run_mucc
 from mucc.agent.profile.evidence import TIME, Evidence
 from mucc.agent.profile.sources import Reading, Request, Source, sources
+from mucc.agent.profile.stages import stages
 from mucc.agent.profile.tools import advice, tools_for
 from mucc.api.diagnostics import DiagnosticError
+from mucc.api.json_types import DiagnosticJson
 from mucc.api.library import (
     KernelInfo,
     Manifest,
@@ -37,7 +38,7 @@ LAUNCH = 2.5e-6
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """An analysis, and the evidence that it was made from."""
+    """An analysis with its evidence."""
 
     analysis: Analysis
     evidence: Evidence
@@ -53,7 +54,7 @@ def study(
     device: str = "cuda",
     ms: float | None = None,
     dims: Mapping[str, int] | None = None,
-    diagnostics: Sequence[Mapping[str, Any]] = (),
+    diagnostics: Sequence[DiagnosticJson] = (),
     time_limit: float = 60.0,
     readers: Sequence[Source] | None = None,
 ) -> Study:
@@ -117,15 +118,15 @@ analyze = _analysis_of(study)
 
 
 def _other_kernels(manifest: Manifest, reading: Reading) -> str:
-    """Why a library is not that of a program; empty where it is."""
-    there, wanted = [k.name for k in manifest.kernels], [str(report["kernel"]) for report in reading.sol]
+    """The reason why a library does not belong to a program; empty where it does."""
+    there, wanted = [k.name for k in manifest.kernels], [report.get("kernel", "") for report in reading.sol]
     if not wanted or sorted(there) == sorted(wanted):
         return ""
     return f"the library has kernels {', '.join(there)}, the program {', '.join(wanted)}: is it another's?"
 
 
 def _counted_us(reading: Reading, launch_us: float) -> float | None:
-    """What a call takes by the counters, where it was not timed: its kernels, and launching them."""
+    """The time of a call from counters, where it was not timed: kernels and launches."""
     times = [launch.counters[TIME] / 1e3 for launch in reading.launches if TIME in launch.counters]
     return sum(times) + len(times) * launch_us if times else None
 
@@ -133,7 +134,8 @@ def _counted_us(reading: Reading, launch_us: float) -> float | None:
 def _manifest(
     task: Task, program: str, library: str | None, seconds: float, missing: list[str]
 ) -> Manifest | None:
-    """That of the library, or else of the program; None, and why, where there is none."""
+    """The manifest of the library, or else of the program; where there is none, None, and the reason in
+    `missing`."""
     try:
         if library is not None:
             return read_manifest(Path(library))
@@ -145,7 +147,7 @@ def _manifest(
 
 
 def _launch_us(card: str) -> float:
-    """What a launch costs beside its work, in microseconds, by the cost model of the card's target."""
+    """The overhead of a launch in microseconds, by the cost model of the card's target."""
     try:
         return float(get_card(card).target.facts.cost.get("launch", LAUNCH)) * 1e6
     except DiagnosticError:
@@ -172,7 +174,7 @@ def _is_part(name: str, info: KernelInfo) -> bool:
 
 
 def _tried(reader: Source, asked: Request) -> Reading:
-    """What a source has read. A defect of it costs what it would have read, and nothing else."""
+    """Read one source. An internal error in it loses this reading only."""
     try:
         return reader.read(asked)
     except Exception as error:
@@ -180,7 +182,7 @@ def _tried(reader: Source, asked: Request) -> Reading:
 
 
 def _read(asked: Request, readers: Sequence[Source]) -> Reading:
-    """What all sources have read, side by side."""
+    """Read all sources in parallel."""
     with ThreadPoolExecutor(max(len(readers), 1)) as threads:
         waiting = [threads.submit(_tried, reader, asked) for reader in readers]
         found = [one.result() for one in waiting]

@@ -1,4 +1,4 @@
-"""The files that a candidate needs to run, in a folder of their own."""
+"""Write the files that a candidate needs to run into a folder."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def _laid_out(folder: str, task: Task, program: str, library: str | None) -> str
 
 
 def request_of(task: Task, folder: str) -> Request:
-    """The problem of a task as children load it, called as users know it; its file lies in a folder."""
+    """The request by which children load the problem of a task from a folder; messages use the user's
+    path."""
     path = os.path.join(folder, PROBLEM_FILE)
     return Request(path, task.path, task.text, task.imported.name, "", "")

@@ -1,4 +1,5 @@
-"""The baselines of a task, and a candidate beside them, timed in one process in turns."""
+"""Time a task's baselines and a candidate in one process in turns: the parent's side of
+`comparison_child`."""
 
 from __future__ import annotations
 
@@ -6,25 +7,26 @@ import os
 import tempfile
 import threading
 from contextlib import nullcontext
-from typing import Any
 
-from mucc.agent.core.evaluating import Comparison
+from mucc.agent.core.evaluator import Comparison
 from mucc.agent.core.tasks import PROBLEM_FILE, Task
-from mucc.agent.evaluate.running import Turn
+from mucc.agent.evaluate.execution import Turn
+from mucc.agent.evaluate.protocol import Compared, Compiled
 from mucc.agent.evaluate.settings import Settings
-from mucc.agent.evaluate.workplace import lay_out
+from mucc.agent.evaluate.workspace import lay_out
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.json_types import Json, from_json
 from mucc.api.machine import Room, exclusive_gpu, out_of_memory, shared_gpu
 
 CANDIDATE = "mucc"
 
 
 class Comparer:
-    """Compares; what torch.compile makes is kept in a folder from one process to the next."""
+    """Times baselines and candidates. A folder keeps the caches of torch.compile from process to process."""
 
     def __init__(self, zygote: Zygote, folder: str, room: Room, settings: Settings):
         self.zygote, self.room, self.settings = zygote, room, settings
@@ -33,7 +35,7 @@ class Comparer:
         self._seats = threading.Semaphore(settings.together)
 
     def compare(self, task: Task, device: str, program: str | None, library: str | None) -> Comparison:
-        """Time the baselines of a task, and a program that was built where one is given.
+        """Time the baselines of a task, and a built program if one is given.
 
         Raises DiagnosticError where the baselines end their process, or hang.
         """
@@ -54,11 +56,11 @@ class Comparer:
     def _compared(self, task: Task, device: str, program: str | None, library: str | None) -> Comparison:
         settings = self.settings
         memory = settings.memory_bytes + TORCH["cpu" if device == "cpu" else "cuda"]
-        module = "mucc.agent.evaluate.contenders"
+        module = "mucc.agent.evaluate.comparison_child"
         with processes.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program or "", library)
             with Child(self.zygote, module, folder, settings.compare_seconds, memory, self.env) as child:
-                asked: dict[str, Any] = {
+                asked: Json = {
                     "problem": os.path.join(folder, PROBLEM_FILE),
                     "driver": driver if program is not None else None,
                     "device": "cpu" if device == "cpu" else "cuda",
@@ -69,11 +71,12 @@ class Comparer:
                 if "raised" in said:
                     message = f"{task.path} raised {said['raised']}"
                     raise DiagnosticError(Diagnostic("MU7012", message))
-                failed = child.ask(do="compile")["failed"]  # for long, and mostly not on the GPU
+                # For long, and mostly not on the GPU.
+                failed = from_json(Compiled, child.ask(do="compile"))["failed"]
                 with child.turn(_turn(device, exclusive_gpu)):
                     most, fewest = settings.compare_runs, settings.fewest
                     said = child.ask(do="time", budget_ms=settings.compare_ms, fewest=fewest, most=most)
-        return Comparison({str(n): float(ms) for n, ms in said["ms"].items()}, dict(failed))
+        return Comparison(from_json(Compared, said)["ms"], failed)
 
 
 def _short(found: Comparison) -> bool:

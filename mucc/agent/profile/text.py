@@ -1,4 +1,4 @@
-"""An analysis as text for people."""
+"""Render an analysis as text."""
 
 from __future__ import annotations
 

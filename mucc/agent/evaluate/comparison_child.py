@@ -1,4 +1,5 @@
-"""A problem's baselines and a candidate, called on the same tensors in one process. Imports torch.
+"""The child process of `comparison`: call a problem's baselines and a candidate on the same tensors. Imports
+torch.
 
 The baselines are PyTorch as it is (`default`: products of f32 in f32, convolutions in tf32), with all of them
 in tf32 (`tf32`), and torch.compile in its default mode with all of them in tf32 (`compile`).
@@ -18,8 +19,9 @@ from statistics import median
 from typing import Any
 
 from mucc.agent.evaluate.timing import within
+from mucc.agent.isolation.line import Line
 from mucc.agent.isolation.priority import ahead, behind
-from mucc.agent.isolation.serving import Line
+from mucc.api.json_types import Json
 
 torch: Any = importlib.import_module("torch")
 
@@ -29,7 +31,7 @@ SEED = 42
 
 
 class Contenders:
-    """What is timed, by name; what fails on its first call is left out, with its reason in `failed`."""
+    """The timed calls by name. One that fails on its first call is left out, with its reason in `failed`."""
 
     def __init__(self, problem: Path, device: str):
         self.device = torch.device(device)
@@ -42,19 +44,19 @@ class Contenders:
         self.inputs = torch.utils._pytree.tree_map_only(torch.Tensor, self._moved, made)
 
     def add_default(self) -> Any:
-        """PyTorch as it is; its result, or None where it fails."""
+        """Add PyTorch with its defaults; return its result, or None where it fails."""
         return self._add("default", lambda: self._call(self.model, tf32=False))
 
     def add_tf32(self) -> Any:
-        """PyTorch with all products in tf32."""
+        """Add PyTorch with all products in tf32."""
         return self._add("tf32", lambda: self._call(self.model, tf32=True))
 
     def add_compiled(self) -> Any:
-        """torch.compile with all products in tf32."""
+        """Add torch.compile with all products in tf32."""
         return self._add("compile", lambda: self._call(torch.compile(self.model), tf32=True))
 
     def add_candidate(self, driver: Path, *, tf32: bool) -> Any:
-        """A candidate; `tf32` holds for what it leaves to PyTorch."""
+        """Add a candidate; `tf32` is for the operations that PyTorch runs."""
 
         def make() -> Callable[[], Any]:
             return self._call(self._made(module(driver, "mucc_driver").ModelNew), tf32=tf32)
@@ -85,7 +87,7 @@ class Contenders:
         return call
 
     def _add(self, name: str, make: Callable[[], Callable[[], Any]]) -> Any:
-        """The first result of a contender; None where it fails, which is its business alone."""
+        """The first result of a contender; None where it fails."""
         try:
             with torch.no_grad():
                 call = make()
@@ -107,7 +109,7 @@ def _told(error: Exception) -> str:
 
 
 def module(path: Path, name: str) -> Any:
-    """A Python file as a module. Raises whatever it raises."""
+    """Load a Python file as a module. Raises what the file raises."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     found = importlib.util.module_from_spec(spec)
@@ -119,7 +121,7 @@ def serve(line: Line) -> None:
     """Answer requests until there are no more."""
     found: Contenders | None = None
     for request in line.requests():
-        answer: dict[str, Any] = {}
+        answer: Json = {}
         match request.pop("do"):
             case "open":
                 try:

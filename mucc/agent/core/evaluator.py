@@ -1,4 +1,4 @@
-"""The interface of evaluation: candidates become outcomes."""
+"""The interface of evaluation: from candidates to outcomes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mucc.agent.core.attempts import Candidate, Outcome
 from mucc.agent.core.tasks import Task
 
 Watch = Callable[[int, str], None]
-"""Told that a candidate, by its place, enters a stage: check, build, run or audit. From any thread."""
+"""Called with the place of a candidate and the stage that it enters: check, build, run or audit. From any
+thread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Candidates run: each in a process of its own, which loads it, checks one result, and times it."""
+"""Check and time candidates, each in its own process: the parent's side of `execution_child`."""
 
 from __future__ import annotations
 
@@ -7,50 +7,54 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from mucc.agent.core.attempts import Status
 from mucc.agent.core.tasks import Task
+from mucc.agent.evaluate.protocol import Checked, Loaded, Timed
 from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.timing import spread
-from mucc.agent.evaluate.workplace import lay_out, request_of
+from mucc.agent.evaluate.workspace import lay_out, request_of
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import error_from_json
+from mucc.api.json_types import Json, from_json
 from mucc.api.machine import Room, exclusive_gpu, shared_gpu
 
 SEEDS = 2**31
 
 SLOW = 0.3
-"""Seconds of a reference in float64 after which later candidates of the task do without."""
+"""Seconds of a reference in float64 above which later candidates of the task are checked without one."""
 
 STATUS = {"raised": Status.RAISED, "memory": Status.OUT_OF_MEMORY, "fault": Status.CRASHED}
+
+T = TypeVar("T")
 
 Turn = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What came of a run; times in ms."""
+    """The result of a run; times in ms."""
 
     status: Status
     reason: str = ""
     ms: float | None = None
     spread_ms: float | None = None
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    facts: Json = field(default_factory=Json)
     printed: str = ""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
 
 class _Failed(Exception):
-    """The candidate failed: what to say of it."""
+    """The candidate failed, with this result."""
 
     def __init__(self, ran: Ran):
         super().__init__(ran.reason)
@@ -58,7 +62,7 @@ class _Failed(Exception):
 
 
 class Runner:
-    """Runs candidates, several side by side; only one is timed at a time."""
+    """Runs candidates in parallel, and times one at a time."""
 
     def __init__(self, zygote: Zygote, device: str, room: Room, settings: Settings):
         self.zygote, self.device, self.room, self.settings = zygote, device, room, settings
@@ -96,36 +100,41 @@ class Runner:
     def _child(self, folder: str) -> Child:
         settings = self.settings
         memory = settings.memory_bytes + TORCH["cpu" if self.device == "cpu" else "cuda"]
-        return Child(self.zygote, "mucc.agent.evaluate.trial", folder, settings.open_seconds, memory)
+        return Child(
+            self.zygote, "mucc.agent.evaluate.execution_child", folder, settings.open_seconds, memory
+        )
 
     def _trial(self, task: Task, child: Child, driver: str, folder: str, seconds: dict[str, float]) -> Ran:
         settings = self.settings
         self._open(task, child, folder)
         child.allow(settings.run_seconds)
-        _ask(child, do="load", driver=driver)
+        _ask(child, Loaded, do="load", driver=driver)
         key = (task.text, task.precision)
         with child.turn(self._turn(shared_gpu)) as waited:
             seconds["wait"] += waited
             child.allow(settings.run_seconds)
             seed = secrets.randbelow(SEEDS)
-            said = _ask(child, do="check", precision=task.precision, seed=seed, noise=self._noise.get(key))
+            said = _ask(
+                child, Checked, do="check", precision=task.precision, seed=seed, noise=self._noise.get(key)
+            )
         if not said["correct"]:
-            raise _Failed(Ran(Status.WRONG, str(said["why"]), facts={"excess": said["excess"]}))
+            raise _Failed(Ran(Status.WRONG, said["why"], facts={"excess": said["excess"]}))
         if (said["exact_seconds"] or 0.0) > SLOW:
-            self._noise[key] = float(said["noise"])
+            self._noise[key] = said["noise"]
         with child.turn(self._turn(exclusive_gpu)) as waited:
             seconds["wait"] += waited
             child.allow(settings.run_seconds)
             budget = {"budget_ms": settings.time_ms, "fewest": settings.fewest, "most": settings.runs}
-            times = [float(t) for t in _ask(child, do="time", **budget)["times"]]
-        facts = {"excess": float(said["excess"]), "runs": len(times)}
+            times = _ask(child, Timed, do="time", **budget)["times"]
+        facts = {"excess": said["excess"], "runs": len(times)}
         return Ran(Status.GOOD, "", median(times), spread(times), facts)
 
     def _turn(self, turn: Turn) -> Turn:
         return nullcontext if self.device == "cpu" else turn
 
     def _open(self, task: Task, child: Child, folder: str) -> None:
-        """Have the problem file loaded. What goes wrong here is the problem's fault, and raises."""
+        """Load the problem file in the child. Raises DiagnosticError: failures here are the problem's
+        fault."""
         try:
             said = child.ask(
                 do="open",
@@ -149,7 +158,7 @@ class Runner:
         self.device = str(said["device"])
 
 
-def _ask(child: Child, **request: Any) -> Mapping[str, Any]:
+def _ask(child: Child, kind: type[T], **request: Any) -> T:
     """The answer to a request. Raises _Failed for what the candidate did, DiagnosticError for the problem."""
     said = child.ask(**request)
     if "errors" in said:
@@ -158,11 +167,11 @@ def _ask(child: Child, **request: Any) -> Mapping[str, Any]:
         raise _Failed(Ran(Status.RAISED, f"it writes outside its folder: {outside[0]}"))
     if "failed" in said:
         raise _Failed(Ran(STATUS.get(said["kind"], Status.RAISED), str(said["failed"])))
-    return said
+    return from_json(kind, said)
 
 
 def status_of(failed: ChildFailed) -> Status:
-    """What became of a candidate whose process gave no answer."""
+    """The status of a candidate whose process gave no answer."""
     if failed.cause == "time":
         return Status.TIMED_OUT
     if failed.cause == "memory" or (failed.cause == "ended" and failed.status == -signal.SIGKILL):

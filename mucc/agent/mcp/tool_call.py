@@ -1,4 +1,4 @@
-"""Running a command of mucc for a tool, in a process of its own."""
+"""Run the command of a tool call in its own process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from mucc.agent.core.running import Ended, python, run
+from mucc.agent.core.command import Ended, python, run
 from mucc.agent.mcp.tools import Order
 from mucc.agent.propose.llm.redaction import SECRET_NAMES
 from mucc.api.diagnostics import Diagnostic, ExitStatus, to_json
+from mucc.api.json_types import Json
 
 LONGEST = 1 << 20
 """Bytes of the longest answer."""
@@ -20,7 +21,7 @@ PRINTED = 2000
 """Characters of what a command printed beside its diagnostics that are answered."""
 
 
-def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> dict[str, Any]:
+def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> Json:
     """The answer to a tool's call: `exit_status`, `diagnostics`, and `result` (JSON), `text` or `output`."""
     words, env = python(order.module)
     words += order.words
@@ -37,7 +38,7 @@ def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> di
     )
     if ended.stopped:
         return _stopped(ended)
-    answer: dict[str, Any] = {"exit_status": ended.status, **_said(ended)}
+    answer: Json = {"exit_status": ended.status, **_said(ended)}
     if order.writes and ended.status == 0:
         answer["output"] = os.path.normpath(order.writes)
     if order.text:
@@ -47,8 +48,8 @@ def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> di
     return answer
 
 
-def refused(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    """The answer where no command was run."""
+def refused(diagnostics: Sequence[Diagnostic]) -> Json:
+    """The answer to a call with wrong arguments."""
     return {"exit_status": int(ExitStatus.USAGE), "diagnostics": [to_json(d) for d in diagnostics]}
 
 
@@ -57,17 +58,17 @@ def is_error(answer: Mapping[str, Any]) -> bool:
     return answer["exit_status"] not in (ExitStatus.GOOD, ExitStatus.REJECTED)
 
 
-def _stopped(ended: Ended) -> dict[str, Any]:
+def _stopped(ended: Ended) -> Json:
     helps = ("start the server with a larger --time-limit, or ask for less at a time",)
     diagnostic = Diagnostic("MU7252", f"the command {ended.how}", helps=helps)
     return {"exit_status": int(ExitStatus.TOOLCHAIN), "diagnostics": [to_json(diagnostic)]}
 
 
-def _said(ended: Ended) -> dict[str, Any]:
-    """Diagnostics, and what else stood on stderr."""
+def _said(ended: Ended) -> Json:
+    """Diagnostics, and the rest of stderr."""
     start = ended.err.rfind("\n[") + 1 if not ended.err.startswith("[") else 0
     found = _json(ended.err[start:])
-    said: dict[str, Any] = {"diagnostics": []}
+    said: Json = {"diagnostics": []}
     printed = ended.err.strip()
     if isinstance(found, list):
         said["diagnostics"] = cast("list[Any]", found)

@@ -1,4 +1,4 @@
-"""The interface of search: strategies are generators of steps, so that a killed run resumes where it was.
+"""The interface of search: strategies are generators of steps, so that a killed run can go on.
 
 A strategy yields a step and is sent what came of it. The engine keeps every result in the store before it
 sends it, so after a restart it runs the strategy anew and sends what is kept, without doing anything twice.
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mucc.agent.core.hypotheses import Hypothesis
-from mucc.agent.core.proposing import View
+from mucc.agent.core.proposer import View
+from mucc.api.json_types import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Analyze:
 
 @dataclass(frozen=True, slots=True)
 class Nominate:
-    """Ask for hypotheses on an attempt. Sent back: their numbers and they, list[tuple[int, Hypothesis]]."""
+    """Ask for hypotheses on an attempt. Sent back: list[tuple[int, Hypothesis]], with their numbers."""
 
     parent: int
     count: int
@@ -45,7 +46,7 @@ class Record:
 
     phase: str
     markdown: str
-    data: dict[str, Any]
+    data: Json
 
 
 Step = Analyze | Nominate | Pursue | Record
@@ -56,7 +57,7 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """The name on the command line."""
         ...
 
     def steps(self, views: Views) -> Generator[Step, Any, None]:
@@ -66,7 +67,7 @@ class Strategy(Protocol):
 
 
 class Views(Protocol):
-    """What a strategy may ask at any time: the state of its task."""
+    """The state of a task, for its strategy to read at any time."""
 
     def view(self) -> View:
         """The task with all attempts so far."""
@@ -79,7 +80,7 @@ class Views(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a search may spend on a task.
+    """The budget of a search for one task.
 
     MANTIS makes `iterations` of `hypotheses`, each with `attempts`; together they are the most attempts of
     any strategy, the one that is imported not counted. `epsilon` and `window` are the stop rules: once the
@@ -98,5 +99,5 @@ class Budget:
 
     @property
     def most(self) -> int:
-        """Attempts at the most."""
+        """The largest number of attempts."""
         return self.iterations * self.hypotheses * self.attempts

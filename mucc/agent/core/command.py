@@ -1,4 +1,4 @@
-"""Commands that run in bounds: time, output, and an end of all that they started."""
+"""Run commands with limits on time and output, and end all processes that they started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARK = "MUCC_COMMAND_MARK"
 """The variable by which descendants are found that have left the process group."""
 
 LOOK = 0.25
-"""Seconds between two looks at how much a command has printed."""
+"""Seconds between checks of the size of the output."""
 
 LONGEST = 4 << 20
 """Bytes that a command may print, on each of stdout and stderr."""
@@ -42,12 +42,12 @@ class Ended:
 
     @property
     def how(self) -> str:
-        """How it ended, in words."""
+        """The way in which the command ended, in words."""
         return self.stopped or (f"ended with {'signal' if self.status < 0 else 'status'} {abs(self.status)}")
 
 
 def python(module: str) -> tuple[list[str], dict[str, str]]:
-    """The command that runs a module of ours, and its environment.
+    """The command line that runs a module of mucc in this interpreter, and its environment.
 
     It finds what this process finds, and nothing that lies in the folder that it works in: a file there that
     is called like a module must not be taken for one.
@@ -100,7 +100,7 @@ def run(
 def _wait(
     family: Family, files: Sequence[IO[bytes]], seconds: float, longest: int, stops: Sequence[threading.Event]
 ) -> str:
-    """Until the command ends; why it has to be ended where it does not, else empty."""
+    """Wait until the command ends; return the reason to end it, empty where it ended by itself."""
     until = time.monotonic() + seconds
     while True:
         end = family.wait(max(min(LOOK, until - time.monotonic()), 0), stops)

@@ -1,4 +1,4 @@
-"""Problem files become tasks, each in a process of its own that has torch."""
+"""Import problem files as tasks, each in its own process: the parent's side of `child`."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from mucc.agent.audit.bound import lowest
-from mucc.agent.core.codec import from_json
 from mucc.agent.core.tasks import Imported, Task
 from mucc.agent.importing.problems import Problem
-from mucc.agent.isolation.calling import Call
+from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api.diagnostics import DiagnosticError
 from mucc.api.importer import TORCH, error_to_json, kernel_name
+from mucc.api.json_types import SolReport, from_json
 
-PRELOADED = (*TORCH, "mucc.agent.importing.imports")
-"""What processes of imports need: torch, and modules of ours."""
+PRELOADED = (*TORCH, "mucc.agent.importing.child")
+"""Modules that processes of imports need."""
 
 SECONDS = 300.0
-"""That the import of one problem may take."""
+"""Seconds that the import of one problem may take."""
 
 MEMORY = 8 << 30
-"""Bytes of main memory that it may take beside torch."""
+"""Bytes of main memory that an import may take beside torch."""
 
 
 def import_all(
     zygote: Zygote, problems: Sequence[Problem], precision: str, card: str, target: str, jobs: int
 ) -> Iterator[Task]:
-    """The task of each problem file, as they are done; side by side in as many processes as `jobs`.
+    """Yield the task of each problem file as its import ends; up to `jobs` processes run at a time.
 
     What cannot be imported has the diagnostic in `imported.error`. Raises DiagnosticError: MU5010 to MU5013
     for files that cannot be read, MU7001 without torch, MU7212 where there can be no process.
@@ -61,12 +61,12 @@ def import_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _imported(zygote: Zygote, path: str, **asked: Any) -> tuple[Imported, dict[str, Any]]:
-    """What was imported, and its speed of light. Raises DiagnosticError where no process can be started."""
-    function = "mucc.agent.importing.imports:import_task"
+def _imported(zygote: Zygote, path: str, **asked: Any) -> tuple[Imported, SolReport]:
+    """Import a problem, and its speed of light. Raises DiagnosticError where no process can be started."""
+    function = "mucc.agent.importing.child:import_task"
     call = Call(zygote, function, path, seconds=SECONDS, memory=MEMORY, path=path, **asked)
     try:
         made = call.result()
     except DiagnosticError as error:
-        return Imported(kernel_name(path), error=error_to_json(error)[0]), {}
-    return from_json(Imported, made["imported"]), made["sol"]
+        return Imported(kernel_name(path), error=error_to_json(error)[0]), SolReport()
+    return from_json(Imported, made["imported"]), from_json(SolReport, made["sol"])

@@ -1,4 +1,4 @@
-"""The process of a trial: loads a problem and a candidate's driver, checks one result, and times calls.
+"""The child process of `execution`: load a problem and a candidate's driver, check one result, time calls.
 Imports torch.
 
     {"do": "open", "problem": …, "device": …, …}            -> {"device": "cuda", "card": …}
@@ -27,12 +27,14 @@ from typing import Any, NamedTuple
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.inputs import leaves, make_inputs, sampled
 from mucc.agent.audit.rounding import permitted
+from mucc.agent.evaluate.protocol import Checked, Failed, Loaded, Opened, Timed
 from mucc.agent.evaluate.timing import within
 from mucc.agent.isolation.confine import Confined
+from mucc.agent.isolation.line import Line
 from mucc.agent.isolation.priority import ahead, behind
-from mucc.agent.isolation.serving import Line
 from mucc.api.diagnostics import DiagnosticError
 from mucc.api.importer import OpenedProblem, Request, error_to_json, limit_process, parse_problem, raised
+from mucc.api.json_types import Json
 from mucc.api.measure import UNKNOWN, compared, dtype_name, form, in_float64
 
 torch: Any = importlib.import_module("torch")
@@ -59,14 +61,14 @@ class Expected(NamedTuple):
 
 
 class Trial:
-    """A problem, and a candidate that may solve it."""
+    """A problem and a candidate."""
 
-    def __init__(self, request: dict[str, Any]):
+    def __init__(self, request: Json):
         limit_process(request["memory"], addresses=request["device"] == "cpu")
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["output"], request["output"]))
         self.confined = Confined([os.getcwd()])
-        asked = Request(**request["problem"])
+        asked = Request.from_json(request["problem"])
         self.shown = asked.shown
         try:
             self.problem = OpenedProblem(asked, parse_problem(asked.shown, asked.text))
@@ -78,11 +80,11 @@ class Trial:
         self.model: Any = None
         self.inputs: tuple[Any, ...] = ()
 
-    def opened(self) -> dict[str, Any]:
-        """What it runs on; `reason` says why not on a GPU."""
+    def opened(self) -> Opened:
+        """The device; `reason` says why it is no GPU."""
         return {"device": self.device.type, "card": self.card, "reason": self.reason}
 
-    def load(self, driver: str) -> dict[str, Any]:
+    def load(self, driver: str) -> Loaded:
         """Load the candidate's driver."""
         self.path = driver
         spec = importlib.util.spec_from_file_location("mucc_driver", driver)
@@ -92,7 +94,7 @@ class Trial:
         spec.loader.exec_module(self.driver)
         return {}
 
-    def check(self, precision: str, seed: int, noise: float | None) -> dict[str, Any]:
+    def check(self, precision: str, seed: int, noise: float | None) -> Checked:
         """Compare one result with the reference, on fresh inputs.
 
         `noise` is the error of PyTorch's own results over their size where that is known, and float64 takes
@@ -159,16 +161,16 @@ class Trial:
         with torch.no_grad():
             return self.model(*self.inputs)
 
-    def time(self, budget_ms: float, fewest: int, most: int) -> dict[str, Any]:
-        """Times of calls in ms."""
+    def time(self, budget_ms: float, fewest: int, most: int) -> Timed:
+        """Time calls, in ms."""
         return {"times": within({"mucc": self.call}, budget_ms, fewest, most, self.device)["mucc"]}
 
     def _wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def failed(self, error: BaseException) -> dict[str, Any]:
-        """What a candidate has raised, and what kind of failure that is."""
+    def failed(self, error: BaseException) -> Failed:
+        """The exception of a candidate, and the kind of failure."""
         kind = "raised"
         no_room = self.device.type == "cpu" and "can't allocate memory" in str(error)
         if no_room or isinstance(error, MemoryError | torch.OutOfMemoryError):
@@ -213,7 +215,7 @@ def _judged(got: list[Any], expected: Expected, precision: str, seed: int) -> tu
 
 
 def _device(asked: str) -> tuple[Any, str, str]:
-    """The device, its card, and why it is none where it is not what was asked for."""
+    """The device, its card, and the reason where it is not the requested one."""
     from mucc.api.machine import no_gpu
 
     reason = None if asked == "cpu" else no_gpu()
@@ -239,15 +241,16 @@ def serve(line: Line) -> None:
     trial: Trial | None = None
     for request in line.requests():
         do = request.pop("do")
+        answer: dict[str, object]
         try:
             with ahead() if do == "time" else behind():
                 if do == "open":
                     trial = Trial(request)
-                    answer = trial.opened()
+                    answer = {**trial.opened()}
                 else:
                     assert trial
                     does = {"load": trial.load, "check": trial.check, "time": trial.time}[do]
-                    answer = does(**request)
+                    answer = {**does(**request)}
                 if trial.confined.tried:
                     answer["outside"] = list(trial.confined.tried)
         except ProblemFailed as failed:
@@ -255,5 +258,5 @@ def serve(line: Line) -> None:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            answer = trial.failed(error) if trial else {"failed": _told(error, ""), "kind": "raised"}
+            answer = {**trial.failed(error)} if trial else {"failed": _told(error, ""), "kind": "raised"}
         line.say(answer)

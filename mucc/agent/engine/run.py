@@ -1,83 +1,86 @@
-"""Puts a run together out of the parts of the agent, and carries it out."""
+"""Build the components of a run (store, evaluator, proposer, strategy) and start it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TextIO
 
 from mucc.agent import evaluate, profile, propose, search
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt
-from mucc.agent.core.evaluating import Evaluator
+from mucc.agent.core.evaluator import Evaluator
 from mucc.agent.core.progress import Progress
-from mucc.agent.core.proposing import Proposer
-from mucc.agent.core.searching import Budget, Strategy
+from mucc.agent.core.proposer import Proposer
+from mucc.agent.core.strategy import Budget, Strategy
 from mucc.agent.core.tasks import Task
-from mucc.agent.engine.opening import Opened, import_missing, open_run
+from mucc.agent.engine.context import RunContext, SerializedProgress
 from mucc.agent.engine.options import Options
-from mucc.agent.engine.parts import OneAtATime, Parts
-from mucc.agent.engine.running import Ending, run_tasks, turns_of
-from mucc.agent.importing.importing import PRELOADED
+from mucc.agent.engine.resume import Opened, import_missing, open_run
+from mucc.agent.engine.task_threads import Ending, run_tasks, turns_of
+from mucc.agent.importing.import_tasks import PRELOADED
 from mucc.agent.report import live
 from mucc.agent.store import TaskRecord
+from mucc.api.json_types import Json
 from mucc.api.machine import cores, get_card
 
 EPSILON, WINDOW = 0.25, 8
-"""The stop rules by themselves: of the policies that `mucc-agent replay` tried on a run over our own problems
+"""The default stop rules. Of the policies that `mucc-agent replay` tried on a run over our own problems
 (bench/results/h200/agent.txt) these kept all but two thousandths of the speedup for 59 % of the attempts. 8
 attempts are a round of the default budget."""
 
 WORK = "work"
-"""The folder in that of a run where libraries are."""
+"""The subfolder of a run that holds libraries."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the command line says: the folder of the run, problems, the options that were named, the GPU at
-    hand."""
+class RunRequest:
+    """A request of the command line: the run's folder, problems, the options that were named, and the GPU of
+    this machine."""
 
     folder: str
     problems: Sequence[str]
-    asked: dict[str, Any]
+    asked: Json
     gpu: str
     command: str = "mucc-agent optimize"
     quiet: bool = False
 
 
-def carry_out(wishes: Wishes, stream: TextIO) -> Ending:
-    """Begin a run, or go on with it. Raises DiagnosticError before anything is spent for what is wrong with
-    the options, the problems or the machine."""
-    card = get_card(wishes.asked.get("card", wishes.gpu))
-    asked = {**wishes.asked, "card": card.device.key} if "card" in wishes.asked else dict(wishes.asked)
+def optimize(request: RunRequest, stream: TextIO) -> Ending:
+    """Begin a run, or go on with it.
+
+    Raises DiagnosticError for faults of the options, the problems or the machine, before any attempt.
+    """
+    card = get_card(request.asked.get("card", request.gpu))
+    asked = {**request.asked, "card": card.device.key} if "card" in request.asked else dict(request.asked)
     defaults = Options(
         card=card.device.key,
         target=card.target.name,
         budget=Budget(epsilon=EPSILON, window=WINDOW),
         jobs=cores(),
     )
-    opened = open_run(wishes.folder, wishes.problems, asked, defaults, wishes.command, _made)
+    opened = open_run(request.folder, request.problems, asked, defaults, request.command, _made)
     with opened.store:
         options = opened.options
         strategy, proposer = _made(options)
-        progress: Progress = live.make(stream, quiet=wishes.quiet)
+        progress: Progress = live.make(stream, quiet=request.quiet)
         with evaluate.make_zygote(*PRELOADED) as zygote:
             evaluator = evaluate.make(
                 device=options.device,
                 jobs=options.jobs,
-                folder=os.path.join(wishes.folder, WORK),
+                folder=os.path.join(request.folder, WORK),
                 zygote=zygote,
             )
             try:
                 records = import_missing(opened, zygote)
-                return _run(wishes.folder, opened, records, evaluator, proposer, strategy, progress)
+                return _run(request.folder, opened, records, evaluator, proposer, strategy, progress)
             finally:
                 evaluator.close()
 
 
 def _made(options: Options) -> tuple[Strategy, Proposer]:
-    """Who searches, and who proposes. Raises DiagnosticError for options that do not fit."""
+    """Make the strategy and the proposer. Raises DiagnosticError for options that do not fit."""
     strategy = search.make(options.strategy, options.budget, options.constants)
     return strategy, propose.make(options.proposer, options.settings)
 
@@ -105,5 +108,7 @@ def _run(
         )
 
     turns = turns_of(store, options, records)
-    parts = Parts(store, folder, options, evaluator, proposer, strategy, analyze, OneAtATime(progress), turns)
-    return run_tasks(parts, records)
+    context = RunContext(
+        store, folder, options, evaluator, proposer, strategy, analyze, SerializedProgress(progress), turns
+    )
+    return run_tasks(context, records)

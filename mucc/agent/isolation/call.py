@@ -1,6 +1,6 @@
-"""Functions that are called in processes of their own: whatever they do there ends with them.
+"""Call functions in processes of their own, which end with all that the functions started.
 
-{"call": "mucc.agent.importing.imports:import_task", "shown": "mlp.py", "memory": …, "arguments": {…}}
+{"call": "mucc.agent.importing.child:import_task", "shown": "mlp.py", "memory": …, "arguments": {…}}
     -> {"answer": …} or {"errors": […]}
 """
 
@@ -12,19 +12,19 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from mucc.agent.isolation.line import Line
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
-from mucc.agent.isolation.serving import Line
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api import processes
 from mucc.api.importer import answered, error_from_json, limit_process
 
-MODULE = "mucc.agent.isolation.calling"
-"""What a child runs."""
+MODULE = "mucc.agent.isolation.call"
+"""The module that a child runs."""
 
 
 class Call:
-    """A function at work on a problem file, which messages call `shown`; without a GPU.
+    """A call of a function on a problem file, without a GPU; messages call the file `shown`.
 
     `function` is `module:name`; its arguments and what it returns are values of JSON. It has so many seconds,
     and so many bytes of memory beside what torch takes. Raises DiagnosticError where there can be no process.
@@ -59,7 +59,7 @@ class Call:
             return answer["answer"]
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._held.close()
 
     def __enter__(self) -> Call:
@@ -70,7 +70,7 @@ class Call:
 
 
 def serve(line: Line) -> None:
-    """Make the calls that are asked for. Runs in a child."""
+    """Execute requested calls. Runs in a child."""
     for request in line.requests():
         module, _, name = request["call"].partition(":")
         function = partial(getattr(import_module(module), name), **request["arguments"])

@@ -1,4 +1,4 @@
-"""Begins a run, or finds one that is to go on."""
+"""Open the store of a run: a new run, or one that goes on."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from mucc import __version__
-from mucc.agent.core.proposing import Lesson
+from mucc.agent.core.proposer import Lesson
 from mucc.agent.core.tasks import Task
-from mucc.agent.engine.optimising import first_record
 from mucc.agent.engine.options import Options, resumed
-from mucc.agent.importing.importing import import_all
+from mucc.agent.engine.task_run import first_record
+from mucc.agent.importing.import_tasks import import_all
 from mucc.agent.importing.problems import Problem, find_problems
 from mucc.agent.isolation.zygote import Zygote
 from mucc.agent.report.reading import DATABASE, database_of
 from mucc.agent.store import RunInfo, Store, TaskRecord
 from mucc.api.build import find_toolchain
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.json_types import Json
 from mucc.api.machine import gpu, installed
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The store of a run, its options, its problem files, and whether it was begun before."""
+    """An opened run: its store, options and problem files, and whether it was begun `before`."""
 
     store: Store
     options: Options
@@ -39,17 +39,16 @@ class Opened:
 def open_run(
     folder: str,
     paths: Sequence[str],
-    asked: dict[str, Any],
+    asked: Json,
     defaults: Options,
     command: str = "mucc-agent optimize",
     check: Callable[[Options], object] = lambda _: None,
 ) -> Opened:
-    """The run in `folder`, which is begun where there is none.
+    """Open the run in `folder`, or begin one there.
 
-    `asked` are the options that were named, `defaults` all others; `check` raises where a new run cannot do
-    with them, before there is anything. Raises MU7205 where there is neither a
-    run nor a problem, MU7206 where one goes on that was asked for something else; what `Store` and
-    `find_problems` raise.
+    `asked` are the options that were named, `defaults` all others; `check` raises for options that a new run
+    cannot use, before anything is written. Raises MU7205 where there is neither a run nor a problem, MU7206
+    where options or problems differ from those of the run, and what `Store` and `find_problems` raise.
     """
     path = os.path.join(folder, DATABASE)
     there = os.path.exists(path)
@@ -88,7 +87,7 @@ def _nothing(folder: str) -> DiagnosticError:
     )
 
 
-def _merged(known: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+def _merged(known: Json, asked: Json) -> Json:
     budget = {**known["budget"], **asked.get("budget", {})}
     return {**known, **asked, "budget": budget}
 
@@ -104,7 +103,8 @@ def _begin(store: Store, options: Options, problems: Sequence[Problem], command:
 
 
 def versions() -> dict[str, str]:
-    """What times and results depend on beside mucc: the GPU, its driver's CUDA, PyTorch, the compilers."""
+    """Versions that times and results depend on, besides mucc: the GPU and its driver's CUDA, PyTorch,
+    compilers."""
     found = {"python": platform.python_version(), "gpu": gpu().detail}
     found |= installed("torch", "triton")
     with suppress(DiagnosticError):
@@ -114,8 +114,8 @@ def versions() -> dict[str, str]:
 
 
 def _lessons_of(runs: Sequence[str]) -> list[Lesson]:
-    """The lessons of other runs, called after these so that their tasks are none of ours. Raises as `Store`
-    does."""
+    """Read the lessons of other runs; the run's name before each task keeps tasks apart. Raises as
+    `Store`."""
     found: list[Lesson] = []
     for run in runs:
         path = database_of(run)
@@ -126,7 +126,7 @@ def _lessons_of(runs: Sequence[str]) -> list[Lesson]:
 
 
 def import_missing(opened: Opened, zygote: Zygote) -> list[TaskRecord]:
-    """All tasks of a run in their order; what is not imported yet is now. Raises as `import_all`."""
+    """Import the problems of a run that are not imported yet; all tasks in order. Raises as `import_all`."""
     store, options = opened.store, opened.options
     there = {record.task.key for record in store.tasks()}
     waiting = [p for p in opened.problems if p.key not in there]

@@ -1,4 +1,4 @@
-"""The audit decides whether a candidate counts."""
+"""Audit candidates, which decides whether they count."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from mucc.agent.audit.auditing import Auditor
 from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.solutions import Solution
+from mucc.agent.core.attempts import VerdictJson
 from mucc.agent.core.tasks import PROGRAM_FILE, Task
 from mucc.agent.evaluate.settings import Settings
-from mucc.agent.evaluate.workplace import lay_out
+from mucc.agent.evaluate.workspace import lay_out
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api import processes
 from mucc.api.machine import Room, out_of_memory
@@ -22,12 +22,12 @@ from mucc.api.machine import Room, out_of_memory
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What an audit said, and how long it took."""
+    """The result of an audit, and its time in seconds."""
 
     accepted: bool
     label: str
     reason: str
-    verdict: dict[str, Any]
+    verdict: VerdictJson
     seconds: float
 
 
@@ -39,7 +39,7 @@ class Judge:
         self._seats = threading.Semaphore(settings.together)
 
     def judge(self, task: Task, device: str, program: str, library: str | None) -> Judged:
-        """Audit a candidate. Raises DiagnosticError where nothing can be judged."""
+        """Audit a candidate. Raises DiagnosticError where the audit cannot be made."""
 
         def judged() -> Judged:
             return self._judged(task, device, program, library)

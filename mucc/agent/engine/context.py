@@ -1,4 +1,4 @@
-"""What all tasks of a run share."""
+"""The context of a run, which all of its tasks share."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt, Candidate
-from mucc.agent.core.evaluating import Evaluator
+from mucc.agent.core.evaluator import Evaluator
 from mucc.agent.core.progress import Progress
-from mucc.agent.core.proposing import Call, Proposer
-from mucc.agent.core.searching import Strategy
+from mucc.agent.core.proposer import Call, Proposer
+from mucc.agent.core.strategy import Strategy
 from mucc.agent.core.tasks import Task
 from mucc.agent.engine.options import Options
 from mucc.agent.engine.turns import Interrupted, Turns
@@ -22,8 +22,8 @@ Analyzer = Callable[[Task, Attempt, str | None], Analysis]
 """Profiles an attempt at a task, given its library."""
 
 
-class OneAtATime:
-    """A watcher that is told one thing at a time; what it raises concerns nobody."""
+class SerializedProgress:
+    """Reports progress from any thread, one call at a time; errors of the display are ignored."""
 
     def __init__(self, progress: Progress | None):
         self._progress = progress
@@ -36,7 +36,7 @@ class OneAtATime:
             try:
                 getattr(self._progress, what)(*values)
             except (BrokenPipeError, ValueError, OSError):
-                self._progress = None  # nobody looks any more
+                self._progress = None
 
     def opened(self, tasks: int, attempts: int) -> None:
         self._tell("opened", tasks, attempts)
@@ -61,8 +61,9 @@ class OneAtATime:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The store and folder of a run, its options, who does the work, who watches, and who goes next."""
+class RunContext:
+    """The store, folder and options of a run, its evaluator, proposer and strategy, progress, and task
+    scheduler."""
 
     store: Store
     folder: str
@@ -71,7 +72,7 @@ class Parts:
     proposer: Proposer
     strategy: Strategy
     analyze: Analyzer
-    progress: OneAtATime
+    progress: SerializedProgress
     turns: Turns
     stopped: threading.Event = field(default_factory=threading.Event)
 

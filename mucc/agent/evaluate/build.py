@@ -1,4 +1,4 @@
-"""Programs become libraries, several at once, through mucc's cache."""
+"""Build the libraries of candidates, several at once, through mucc's cache."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from mucc.agent.core.attempts import Candidate, Status
 from mucc.agent.core.tasks import PROGRAM_FILE, Task
@@ -14,23 +13,24 @@ from mucc.agent.evaluate.settings import Settings
 from mucc.api.build import Cancelled, Pool, Request, build
 from mucc.api.diagnostics import Diagnostic, DiagnosticError, Source, internal_error, to_json
 from mucc.api.files import decode, replace_file
+from mucc.api.json_types import DiagnosticJson, Json
 
 MACHINE = {"MU5101", "MU5102", "MU5103", "MU5104", "MU5105", "MU5107", "MU5109"}
-"""Errors of a build that say nothing of the program: no compiler, no headers, no room on the disk."""
+"""Errors of builds whose cause is the machine: no compiler, no headers, no room on the disk."""
 
 COMPILER = "MU51"
-"""What codes of the compilers' errors begin with; other errors are mucc's, about the program."""
+"""The prefix of codes of compiler errors; other errors are mucc's, about the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What came of a build: a library, or a status that says why there is none."""
+    """The result of a build: a library, or a status that says why there is none."""
 
     library: str | None = None
     status: Status = Status.GOOD
     reason: str = ""
-    diagnostics: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    diagnostics: list[DiagnosticJson] = field(default_factory=list[DiagnosticJson])
+    facts: Json = field(default_factory=Json)
     seconds: float = 0.0
 
 
@@ -41,7 +41,7 @@ class Builder:
         self.pool, self.folder, self.settings = pool, folder, settings
 
     def path(self, task: Task, candidate: Candidate) -> str:
-        """Where the library of a candidate lies once it is built."""
+        """The path of a candidate's library."""
         name = hashlib.sha256(f"{task.target}\n{candidate.program}".encode()).hexdigest()[:32]
         return os.path.join(self.folder, f"{name}.so")
 
@@ -67,7 +67,7 @@ class Builder:
                 Diagnostic("MU7203", f"{path} cannot be written: {error.strerror}")
             ) from None
         source = _source(data)
-        facts: dict[str, Any] = {"library": path, "cached": made.cached, "library_bytes": len(made.data)}
+        facts: Json = {"library": path, "cached": made.cached, "library_bytes": len(made.data)}
         if warnings := sorted({d.code for d in made.warnings}):
             facts["warnings"] = warnings  # MU5201: registers are spilled; MU5202: ptxas undid an optimisation
         said = [to_json(d, source) for d in made.warnings]

@@ -1,22 +1,23 @@
-"""From what sources have read to evidence by stages: whose kernel is whose, and which share of the time."""
+"""Turn readings of sources into evidence by stages: assign kernels to stages, and compute shares of the
+time."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from mucc.agent.profile.code import Code
 from mucc.agent.profile.evidence import TIME, Choice, Extents, Kernel, Stage
 from mucc.agent.profile.sources import Launch, Reading
+from mucc.api.json_types import BoundJson, EstimateJson, ExplanationJson, StageBoundJson, StageJson
 from mucc.api.library import Manifest
 
 
 def stages(manifest: Manifest, reading: Reading, launch_us: float) -> list[Stage]:
     """The stages of all kernels of a program, in the order in which they run."""
-    entries: list[tuple[str, Mapping[str, Any]]] = [
+    entries = [
         (f"{kernel['name']}.{stage['name']}", stage)
         for kernel in manifest.json["kernels"]
         for stage in kernel["stages"]
@@ -25,13 +26,15 @@ def stages(manifest: Manifest, reading: Reading, launch_us: float) -> list[Stage
     built = _built(reading)
     launches = assign(names, reading.launches)
     explained = {f"{e['kernel']}.{e['stage']}": e for e in reading.explained}
-    bounds: dict[str, Mapping[str, Any]] = {
-        f"{report['kernel']}.{stage['name']}": stage for report in reading.sol for stage in report["stages"]
+    bounds = {
+        f"{report.get('kernel')}.{stage.get('name')}": stage
+        for report in reading.sol
+        for stage in report.get("stages", [])
     }
     found: list[Stage] = []
     for name, entry in entries:
         choice = _choice(entry, explained.get(name))
-        own, bound = launches.get(name, []), bounds.get(name, {})
+        own, bound = launches.get(name, []), bounds.get(name, StageBoundJson())
         ran = list(dict.fromkeys(launch.kernel for launch in own))
         found.append(
             Stage(
@@ -49,9 +52,7 @@ def stages(manifest: Manifest, reading: Reading, launch_us: float) -> list[Stage
     return [replace(s, share=s.share / whole if whole else 1 / len(found)) for s in found]
 
 
-def _weight(
-    own: Sequence[Launch], choice: Choice | None, bound: Mapping[str, Any], launch_us: float
-) -> float:
+def _weight(own: Sequence[Launch], choice: Choice | None, bound: BoundJson, launch_us: float) -> float:
     """Microseconds of a stage: as measured, else by the cost model, else at its bound."""
     if own:
         return sum(launch.counters.get(TIME, 0.0) for launch in own) / 1e3
@@ -61,7 +62,7 @@ def _weight(
 
 
 def symbol(name: str) -> str:
-    """How the names of a stage's device kernels begin: `mu_mlp_h` for `mlp.h`."""
+    """The prefix of the names of a stage's device kernels: `mu_mlp_h` for `mlp.h`."""
     return "mu_" + re.sub(r"[\W_]+", "_", name, flags=re.ASCII).strip("_")
 
 
@@ -116,7 +117,7 @@ def _built(reading: Reading) -> dict[str, Kernel]:
     return {name: Kernel(name, given.get(name), codes.get(name)) for name in (given | codes)}
 
 
-def _choice(entry: Mapping[str, Any], explained: Mapping[str, Any] | None) -> Choice | None:
+def _choice(entry: StageJson, explained: ExplanationJson | None) -> Choice | None:
     """The schedule of a kernel, from the manifest, and what the cost model says; None without tiles."""
     from mucc.api.schedules import CLUSTER, EXCHANGE, MAINLOOP, PDL, SCHEDULER, SETTINGS, STAGES, TILE
 
@@ -128,9 +129,9 @@ def _choice(entry: Mapping[str, Any], explained: Mapping[str, Any] | None) -> Ch
     is_exchanged = EXCHANGE.is_on(settings)
     extents = None
     if explained is not None:
-        found = {name: explained["extents"].get(name) for name in ("M", "N", "K", "batch")}
-        if all(found[name] for name in ("M", "N", "K")):
-            extents = Extents(found["M"], found["N"], found["K"], found["batch"] or 1)
+        m, n, k, batch = (explained["extents"].get(name) for name in ("M", "N", "K", "batch"))
+        if m and n and k:
+            extents = Extents(m, n, k, batch or 1)
             extents = extents._replace(m=extents.n, n=extents.m) if is_exchanged else extents
     return Choice(
         str(entry["compute"]),
@@ -145,5 +146,5 @@ def _choice(entry: Mapping[str, Any], explained: Mapping[str, Any] | None) -> Ch
         is_exchanged,
         PDL.is_on(settings),
         extents,
-        (explained or {}).get("estimate") or {},
+        explained["estimate"] if explained else EstimateJson(),
     )

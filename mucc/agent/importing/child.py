@@ -1,41 +1,38 @@
-"""What becomes of a problem file: its program and driver, what is left to PyTorch, its speed of light.
+"""The child process of `import_tasks`: import a problem file, and compute its speed of light.
 
-Runs where torch is loaded, in a process that ends with the problem (agent/isolation/calling). What is called
+Runs where torch is loaded, in a process that ends with the problem (agent/isolation/call). What is called
 there takes and returns values of JSON.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
-from mucc.agent.core.codec import to_json
-from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Compiled, Imported
+from mucc.agent.core.tasks import DRIVER_FILE, PROBLEM_FILE, PROGRAM_FILE, Compiled, Imported, OpaqueOperation
 from mucc.api import bounds
 from mucc.api.bounds import DRAM, FP32, Rates, Sol, analyse_import
 from mucc.api.diagnostics import DiagnosticError
-from mucc.api.importer import Answer, Request, kernel_name, serve
+from mucc.api.importer import Answer, OperationRow, Request, kernel_name, serve
+from mucc.api.json_types import Json, SolReport, to_json
 from mucc.api.machine import get_card
 
-Values = dict[str, Any]
-
 COMPUTE = {"declared": None, "tf32": "tf32", "f16": "tf32", "bf16": "tf32"}
-"""What products of f32 are imported in under each policy: the fastest that `mucc import --compute` can say.
+"""The arithmetic of products of f32 under each policy: the fastest of `mucc import --compute`.
 Narrower operands are for proposers to write."""
 
 
-def import_problem(request: Values) -> Values:
+def import_problem(request: Json) -> Json:
     """The `Answer` to a `Request`. Raises DiagnosticError."""
-    return serve(Request(**request)).to_json()
+    return serve(Request.from_json(request)).to_json()
 
 
-def bound_problem(request: Values, card: str) -> Values:
+def bound_problem(request: Json, card: str) -> SolReport:
     """The report of `mucc sol` on the problem file of a `Request`. Raises DiagnosticError."""
-    asked = dataclasses.replace(Request(**request), whole=True, structure=True)
+    asked = dataclasses.replace(Request.from_json(request), whole=True, structure=True)
     return bounds.as_json(analyse_import(serve(asked), asked.name, asked.shown, get_card(card)))
 
 
-def import_task(path: str, text: str, precision: str, card: str, target: str) -> Values:
+def import_task(path: str, text: str, precision: str, card: str, target: str) -> Json:
     """What was imported of a problem file, of which the path and the text at the beginning of the run are
     given, as `imported`, and the report of `mucc sol`, as `sol`. Raises DiagnosticError."""
     compute = COMPUTE[precision]
@@ -51,7 +48,7 @@ def import_task(path: str, text: str, precision: str, card: str, target: str) ->
     )
     request = dataclasses.replace(request, shown=path)
     made = serve(request)
-    opaque = [row for row in made.rows if row["kernel"] is None]
+    opaque = [row for row in made.rows if row.kernel is None]
     whole = serve(dataclasses.replace(request, whole=True)) if opaque else made
     sol = _bounded(whole, request.name, path, card)
     weights = weights_of(made.rows, compute, card)
@@ -63,20 +60,16 @@ def import_task(path: str, text: str, precision: str, card: str, target: str) ->
         there,
         share(made.rows, weights),
         [
-            {
-                "operation": row["operation"],
-                "share": round(weight / (sum(weights) or 1.0), 4),
-                "reason": row["reason"],
-            }
+            OpaqueOperation(row.operation, round(weight / (sum(weights) or 1.0), 4), row.reason)
             for row, weight in zip(made.rows, weights, strict=True)
-            if row["kernel"] is None
+            if row.kernel is None
         ],
     )
     return {"imported": to_json(imported), "sol": bounds.as_json(sol) if sol else {}}
 
 
 def _bounded(answer: Answer, name: str, path: str, card: str) -> Sol | None:
-    """The bound of what was imported, None where nothing is known of it."""
+    """The speed of light of an import, None where nothing of it is known."""
     try:
         return analyse_import(answer, name, path, get_card(card))
     except DiagnosticError as error:
@@ -85,23 +78,23 @@ def _bounded(answer: Answer, name: str, path: str, card: str) -> Sol | None:
         raise
 
 
-def weights_of(rows: list[Values], compute: str | None, card: str) -> list[float]:
+def weights_of(rows: list[OperationRow], compute: str | None, card: str) -> list[float]:
     """The bound of each operation taken alone, in seconds."""
     found = get_card(card)
     rates = Rates(found.device, found.target.facts.multiprocessor)
 
-    def seconds(row: Values) -> float:
-        if units := row.get("units"):
+    def seconds(row: OperationRow) -> float:
+        if units := row.units:
             name = "tf32" if compute in ("tf32", "tf32x3") else "declared"
-            return rates.bound(units[name], row["bytes"]).seconds
-        tensor = compute in ("tf32", "tf32x3") or "conv" in row["operation"]
-        return max(row["operations"] / rates["tensor.tf32" if tensor else FP32], row["bytes"] / rates[DRAM])
+            return rates.bound(units[name], row.bytes).seconds
+        tensor = compute in ("tf32", "tf32x3") or "conv" in row.operation
+        return max(row.operations / rates["tensor.tf32" if tensor else FP32], row.bytes / rates[DRAM])
 
     return [seconds(row) for row in rows]
 
 
-def share(rows: list[Values], weights: list[float]) -> float:
+def share(rows: list[OperationRow], weights: list[float]) -> float:
     """The part of the operations' bounds that compiled ones have."""
     whole = sum(weights)
-    kept = sum(w for row, w in zip(rows, weights, strict=True) if row["kernel"] is not None)
+    kept = sum(w for row, w in zip(rows, weights, strict=True) if row.kernel is not None)
     return kept / whole if whole else 0.0

@@ -1,22 +1,23 @@
-"""The interface of proposers: who has ideas, and writes them down as programs."""
+"""The interface of proposers, which name hypotheses and write programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from mucc.agent.core.analysis import Analysis
 from mucc.agent.core.attempts import Attempt, Candidate
 from mucc.agent.core.hypotheses import Hypothesis
 from mucc.agent.core.tasks import Task
+from mucc.api.json_types import Json
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What an earlier problem taught: a kind of change, on what kind of problem, and the speedup that it had.
+    """A lesson of an earlier problem: a kind of change, the kind of problem, and the speedup.
 
     `features` describe the problem, so that a proposer can tell how alike another one is: dtype, limit,
     stages, sizes.
@@ -26,20 +27,20 @@ class Lesson:
     kind: str
     change: str
     speedup: float | None
-    features: dict[str, Any] = field(default_factory=dict[str, Any])
+    features: Json = field(default_factory=Json)
 
 
-def features_of(task: Task, analysis: Analysis | None) -> dict[str, Any]:
+def features_of(task: Task, analysis: Analysis | None) -> Json:
     """What tells problems apart, in lessons: what binds them, their units and sizes, the kinds of their
     stages."""
-    limits: Mapping[str, Any] = task.sol.get("limits", {})
+    limits = task.sol.get("limits", {})
     return {
         "precision": task.precision,
         "card": task.card,
         "limit": analysis.limit.value if analysis else "",
         "binding": task.sol.get("binding", ""),
         "units": sorted(limits),
-        "amounts": {unit: limit.get("amount") for unit, limit in limits.items()},
+        "amounts": {unit: limit["amount"] for unit, limit in limits.items()},
         "stages": [stage.get("kind", "") for stage in task.sol.get("stages", [])],
         "bound_ms": task.bound_ms,
     }
@@ -47,7 +48,7 @@ def features_of(task: Task, analysis: Analysis | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything that a proposer may look at. `attempts` are all of the task so far, in order."""
+    """The state of a task for a proposer. `attempts` are all of the task so far, in order."""
 
     task: Task
     attempts: Sequence[Attempt]
@@ -64,7 +65,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a model, or of a command: what it cost and what was said. Never holds a key.
+    """One call of a model or command: its cost, prompt and answer. It never holds a key.
 
     Tokens are those that the provider counted, or else our estimate (`estimated`); `cost` is in US dollars,
     None where no price is known. `error` is the code and message of a call that failed, after which another
@@ -87,31 +88,32 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T_co]):
-    """What a proposer answers, and the calls that it took."""
+    """The answer of a proposer, and the calls of models for it."""
 
     value: T_co
     calls: Sequence[Call] = ()
 
 
 class Proposer(Protocol):
-    """Has ideas, and writes them down. Deterministic proposers follow `view.seed`.
+    """Names hypotheses and writes programs. Deterministic proposers follow `view.seed`.
 
     Raises ProposerFailed where it has nothing more to give, for good or for now.
     """
 
     @property
     def name(self) -> str:
-        """What tables call it: offline, or provider and model."""
+        """The name in tables: offline, or provider and model."""
         ...
 
     def nominate(self, view: View, count: int, parent: Attempt) -> Reply[Sequence[Hypothesis]]:
-        """Up to `count` hypotheses on how to make `parent` faster, none that was tried."""
+        """Return up to `count` hypotheses on how to make `parent` faster that were not tried yet."""
         ...
 
     def implement(
         self, view: View, number: int, hypothesis: Hypothesis, earlier: Sequence[Attempt], count: int
     ) -> Reply[Sequence[Candidate]]:
-        """Up to `count` programs that test a hypothesis, to be evaluated together; none ends the hypothesis.
+        """Return up to `count` programs that test a hypothesis, to be evaluated together; none ends the
+        hypothesis.
 
         `number` is the hypothesis's, `earlier` the attempts at it so far: repair what was rejected, refine
         what helped.
@@ -120,7 +122,7 @@ class Proposer(Protocol):
 
 
 class ProposerFailed(Exception):
-    """A proposer cannot go on. `final` where asking again later is of no use, as for a wrong key."""
+    """A proposer cannot go on. `final` where a later call would fail too, as with a wrong key."""
 
     def __init__(self, code: str, message: str, *, final: bool, calls: Sequence[Call] = ()):
         super().__init__(message)
