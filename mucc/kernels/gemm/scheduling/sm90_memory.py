@@ -21,7 +21,7 @@ from itertools import zip_longest
 from math import gcd
 from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import GemmConfig
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Schedule
 
 BARRIER = 8
 """Bytes of a cluster barrier; a pipeline stage has two, full and empty."""
@@ -239,9 +239,17 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
     return struct([struct(barriers, align=16), scheduler, tensors]).size
 
 
-@cache
 def max_stages(config: GemmConfig, capacity: int) -> int:
     """The most mainloop stages that fit into `capacity` bytes; 0 where not even one does."""
+    problem, schedule = config.problem, config.schedule
+    # Problems of all extents share what is counted.
+    problem = problem._replace(m=None, n=None, k=None, batch=None)
+    plain = Schedule(schedule.tile, mainloop=schedule.mainloop, epilogue_tile=schedule.epilogue_tile)
+    return _max_stages(GemmConfig(problem, plain), capacity)
+
+
+@cache
+def _max_stages(config: GemmConfig, capacity: int) -> int:
     if (least := kernel_storage(config, 0)) > capacity:
         return 0
     spare = capacity if config.schedule.mainloop == "warpspecialized" else capacity - least
