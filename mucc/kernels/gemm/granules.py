@@ -1,4 +1,4 @@
-"""By how many bytes at a time the matrices of a contraction may be accessed, by all that is known of dims."""
+"""How many bytes of a contraction's matrices may be accessed at a time, by what is known of its dims."""
 
 from __future__ import annotations
 

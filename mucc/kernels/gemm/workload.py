@@ -1,4 +1,4 @@
-"""A contraction as what chooses, tunes and explains schedules sees it."""
+"""Contractions as workloads: what the choice, tuning and explanation of schedules ask of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GemmWorkload(Workload[Schedule]):
     def signature(self) -> str:
         """See `Workload.signature`.
 
-        What is at its default is left out, so that a problem keeps its text when mucc learns of more.
+        Properties of a problem that are as usual are left out, so that its text stays when mucc gains others.
         """
         return canonical(_key(self.problem))
 

@@ -1,6 +1,6 @@
 """Schedules of contractions: legality, shared memory, cost and proposals, by family and target.
 
-* `config`: a contraction and its schedule in plain numbers, without IR
+* `config`: a contraction and its schedule in plain numbers, without IR; `operand`: its operands
 * `base`: what every target offers; `rules`: what the rules of all targets have in common
 * `sm90`, `sm90_memory`, `sm90_rules`, `sm90_schedule`, `copied`: NVIDIA Hopper
 * `sm80`: NVIDIA GPUs without wgmma

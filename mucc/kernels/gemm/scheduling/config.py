@@ -1,4 +1,4 @@
-"""What a target is asked about: a contraction kernel described in plain numbers, without IR."""
+"""Contractions, schedules and the kernels that both make, in plain numbers, without IR."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ class Epilogue:
     """What an epilogue moves, by bytes per element.
 
     `source` is C, `destination` is D; either may be None. The tuples list further full matrices
-    (`aux_loads`, `aux_stores`), row vectors kept in shared memory (`row_broadcasts`), column vectors kept in
-    registers (`col_broadcasts`), and whether the
-    epilogue reduces along rows or columns.
+    (`aux_loads`, `aux_stores`), row vectors kept in shared memory (`row_broadcasts`) and column vectors kept
+    in registers (`col_broadcasts`). The reductions are counted.
     """
 
     destination: int | None = 2
@@ -35,7 +34,7 @@ class Epilogue:
     source_is_col_major: bool = False
     aux_loads_by_columns: tuple[bool, ...] = ()
     aux_stores_by_columns: tuple[bool, ...] = ()
-    """Whether columns are contiguous in each further matrix; of those that are not named rows are."""
+    """Whether columns are contiguous in each further matrix; rows are in those that a tuple lacks."""
 
     @property
     def transposed(self) -> Epilogue:
@@ -215,6 +214,9 @@ class GemmConfig:
     The problem is as the kernel sees it: where the schedule exchanges operands the kernel computes
     Dᵀ = Bᵀ Aᵀ, and the problem is transposed. With two right operands (`rights`) the tile's N counts columns
     of the result, each of which has two accumulators. With a sparse operand its K counts zeros too.
+
+    Rules take the number of stages as an argument of their own: the schedule leaves it open until all else is
+    chosen.
     """
 
     problem: Problem
@@ -237,7 +239,7 @@ class GemmConfig:
 
 
 class Candidate(NamedTuple):
-    """A schedule worth trying: legal, with the kernel that it makes and the time that this should take."""
+    """A legal schedule worth trying, with its kernel and the time that the kernel should take."""
 
     schedule: Schedule
     config: GemmConfig

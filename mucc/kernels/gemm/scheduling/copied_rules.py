@@ -37,12 +37,9 @@ def kernel(tile: tuple[int, ...]) -> str:
 
 
 def as_tma(config: GemmConfig) -> GemmConfig:
-    """The configuration of the kernel that would load A by TMA; another mainloop's stays what it is."""
-    return (
-        config.having(mainloop=kernel(config.schedule.tile))
-        if config.schedule.mainloop == MAINLOOP
-        else config
-    )
+    """The configuration of the kernel that would load A by TMA; one of another mainloop is not changed."""
+    schedule = config.schedule
+    return config.having(mainloop=kernel(schedule.tile)) if schedule.mainloop == MAINLOOP else config
 
 
 def granule(problem: Problem) -> int:
@@ -74,11 +71,8 @@ def _named(rule: Broken, config: GemmConfig) -> Broken:
     """A rule of another mainloop's kernel as one of this, which says what the kernel follows from."""
     if rule.code == "MU3010":
         rule = rule._replace(notes=("only tiles with a multiple of 128 rows are added up from parts",))
-    return rule._replace(
-        message=rule.message.replace(
-            f"the {kernel(config.schedule.tile)} mainloop", f"the {MAINLOOP} mainloop"
-        )
-    )
+    theirs = f"the {kernel(config.schedule.tile)} mainloop"
+    return rule._replace(message=rule.message.replace(theirs, f"the {MAINLOOP} mainloop"))
 
 
 def _own(config: GemmConfig) -> Iterator[Broken]:

@@ -61,11 +61,10 @@ def depths(compute: str) -> tuple[int, ...]:
 
 def least_side(config: GemmConfig, k_major: bool) -> int:
     """The least M or N of a tile: 128 bytes for tensor cores where rows of the operand lie along it."""
-    return (
-        SIDES[0]
-        if k_major or config.problem.compute == "f32"
-        else max(SIDES[0], 128 // config.problem.element_bytes)
-    )
+    problem = config.problem
+    if k_major or problem.compute == "f32":
+        return SIDES[0]
+    return max(SIDES[0], 128 // problem.element_bytes)
 
 
 MOST_COPIES = 64
@@ -80,11 +79,9 @@ def copies(config: GemmConfig) -> int:
     m, n, k = config.schedule.tile
     threads = 32 * (m // warp[0]) * (n // warp[1])
     single = problem.compute == "f32"
-    bytes = [problem.element_bytes if single else operand.granule for operand in problem.operands]
-    return (
-        max(side * k * problem.element_bytes // size for side, size in zip((m, n), bytes, strict=True))
-        // threads
-    )
+    element = problem.element_bytes
+    bytes = [element if single else operand.granule for operand in problem.operands]
+    return max(side * k * element // size for side, size in zip((m, n), bytes, strict=True)) // threads
 
 
 def through_registers(config: GemmConfig) -> bool:

@@ -192,13 +192,8 @@ def exchanged_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
     Sm90RowReduction of CUTLASS 4.2 has threads exchange halves of their columns, which it divides by 64. What
     remains lands in other columns; tiles below 64 are added up in another way.
     """
-    columns = config.schedule.tile[1]
-    if (
-        config.problem.epilogue.row_reductions
-        and config.problem.rights == 1
-        and columns >= 64
-        and columns % 64
-    ):
+    problem, columns = config.problem, config.schedule.tile[1]
+    if problem.epilogue.row_reductions and problem.rights == 1 and columns >= 64 and columns % 64:
         message = f"CUTLASS reduces the rows of a tile with N = {columns} into the wrong columns"
         note = "it does so right where N is below 64 or a multiple of 64"
         yield Broken("MU3018", "tile", message, (note,), fixes)
@@ -214,10 +209,9 @@ def swizzles(limits: Limits, config: GemmConfig, fixes: Fixes) -> Iterator[Broke
 
 def parts_of_k(limits: Limits, config: GemmConfig, fixes: Fixes, note: str | None = None) -> Iterator[Broken]:
     """K is divided into at most one part for each multiprocessor; `note` says why otherwise."""
-    if not 1 <= config.schedule.splits <= limits.splits:
-        message = (
-            f"K cannot be divided into {config.schedule.splits} parts: 1 to {limits.splits} are possible"
-        )
+    splits = config.schedule.splits
+    if not 1 <= splits <= limits.splits:
+        message = f"K cannot be divided into {splits} parts: 1 to {limits.splits} are possible"
         usual = f"the scheduler uses at most one part per multiprocessor, and there are {limits.splits}"
         yield Broken("MU3013", "scheduler", message, (note or usual,), fixes)
 
@@ -285,9 +279,9 @@ def _automatic_pieces(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 
 
 def _subject(config: GemmConfig) -> str:
-    return (
-        "a grouped contraction" if config.problem.is_grouped else f"the {config.schedule.mainloop} mainloop"
-    )
+    if config.problem.is_grouped:
+        return "a grouped contraction"
+    return f"the {config.schedule.mainloop} mainloop"
 
 
 def without_tma(config: GemmConfig, stages: int | None) -> list[Violation]:

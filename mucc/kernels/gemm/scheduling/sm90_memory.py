@@ -21,7 +21,7 @@ from itertools import zip_longest
 from math import gcd
 from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import GemmConfig
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Schedule
 
 BARRIER = 8
 """Bytes of a cluster barrier; a pipeline stage has two, full and empty."""
@@ -113,9 +113,8 @@ def epilogue_tensors(config: GemmConfig) -> Layout:
     """
     problem = config.problem
     epilogue = problem.epilogue
-    if (
-        problem.rights == 2 or problem.is_grouped
-    ):  # threads of mucc's epilogue read and write further matrices
+    if problem.rights == 2 or problem.is_grouped:
+        # Threads of mucc's own epilogue read and write further matrices.
         epilogue = replace(epilogue, source=None, aux_loads=(), aux_stores=())
         epilogue = replace(epilogue, aux_loads_by_columns=(), aux_stores_by_columns=())
         config = GemmConfig(problem._replace(epilogue=epilogue), config.schedule)
@@ -187,35 +186,30 @@ def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
     """The stages of A and B, and of the metadata of a sparse A."""
     problem = config.problem
     m, _, k = config.schedule.tile
-    n = config.columns
+    n, element_bytes = config.columns, problem.element_bytes
     if problem.is_sparse:
-        values = m * k * problem.element_bytes // 2 * stages
+        values = m * k * element_bytes // 2 * stages
         metadata = int(m * k * problem.a_bytes) * stages - values
-        return struct(
-            Layout(size, 128) for size in (values, n * k * problem.element_bytes * stages, metadata)
-        )
+        return struct(Layout(size, 128) for size in (values, n * k * element_bytes * stages, metadata))
     if problem.narrow is not None:
-        sides = (
-            (int(m * k * problem.a_bytes), problem.a_bytes),
-            (int(n * k * problem.b_bytes), problem.b_bytes),
-        )
-        buffers = [Layout(size * stages, swizzle_alignment(int(k * element))) for size, element in sides]
+        rows = ((m, k * problem.a_bytes), (n, k * problem.b_bytes))
+        buffers = [Layout(int(count * row) * stages, swizzle_alignment(int(row))) for count, row in rows]
         none = Layout(16, 16)  # CUTLASS's scales and zeros, of which there are none
         return struct([*buffers, none, none, Layout(told_bytes(config) * stages, BARRIER)])
-    a, b = (extent * k * problem.element_bytes * stages for extent in (m, n))
+    a, b = (extent * k * element_bytes * stages for extent in (m, n))
     if not uses_register_operand(config):
         scales = [Layout(4 * count * stages, 128) for count in scales_per_tile(config)]
         return struct([Layout(a, 16), Layout(b, 16), *scales], align=128)
 
     def align(k_major: bool) -> int:
-        return swizzle_alignment(k * problem.element_bytes) if k_major else 256
+        return swizzle_alignment(k * element_bytes) if k_major else 256
 
     align_a, align_b = align(problem.a.k_major), align(problem.b.k_major)
     return struct([Layout(round_up(a, align_a), align_a), Layout(round_up(b, align_b), align_b)])
 
 
 def told_bytes(config: GemmConfig) -> int:
-    """What a stage keeps of where it lies, for those that look up scales (`mucc::gemm::MixedMainloop`)."""
+    """Bytes of a stage for its place, by which scales are found (`mucc::gemm::MixedMainloop`)."""
     return 8 if config.problem.narrow and config.problem.narrow.group else 0
 
 
@@ -234,9 +228,8 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
     """`GemmKernel::SharedStorageSize` in bytes."""
     mainloop, epilogue = mainloop_tensors(config, stages), epilogue_tensors(config)
     barriers = [pipeline(stages), pipeline(epilogue_stages(config)[0])]
-    if (
-        config.schedule.mainloop == "warpspecialized"
-    ):  # not persistent: the epilogue takes over the mainloop's memory
+    if config.schedule.mainloop == "warpspecialized":
+        # Such a kernel is not persistent: its epilogue takes over the mainloop's memory.
         return struct([union([mainloop, epilogue]), struct(barriers, align=16)]).size
     if config.schedule.mainloop == "pingpong":
         barriers.append(Layout(4 * BARRIER, 16))  # order of the two consumers, in mainloop and epilogue
@@ -246,9 +239,17 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
     return struct([struct(barriers, align=16), scheduler, tensors]).size
 
 
-@cache
 def max_stages(config: GemmConfig, capacity: int) -> int:
     """The most mainloop stages that fit into `capacity` bytes; 0 where not even one does."""
+    problem, schedule = config.problem, config.schedule
+    # Problems of all extents share what is counted.
+    problem = problem._replace(m=None, n=None, k=None, batch=None)
+    plain = Schedule(schedule.tile, mainloop=schedule.mainloop, epilogue_tile=schedule.epilogue_tile)
+    return _max_stages(GemmConfig(problem, plain), capacity)
+
+
+@cache
+def _max_stages(config: GemmConfig, capacity: int) -> int:
     if (least := kernel_storage(config, 0)) > capacity:
         return 0
     spare = capacity if config.schedule.mainloop == "warpspecialized" else capacity - least

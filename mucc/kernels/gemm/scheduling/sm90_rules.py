@@ -78,9 +78,8 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
     """The configuration with harmless values for some settings."""
     if "mainloop" in settings:
-        config = config.having(
-            mainloop="pingpong" if config.schedule.scheduler == "persistent" else "cooperative"
-        )
+        divides = config.schedule.scheduler != "persistent"
+        config = config.having(mainloop="cooperative" if divides else "pingpong")
     depth = (256 if config.problem.is_sparse else 128) // config.problem.element_bytes
     return rules.mended(config, stages, settings, (128, 128, depth))
 
