@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
 
+from mucc.dialects.mu.shape_rules import count
 from mucc.dialects.mu.types import Dim, Shaped, TensorType, dtype_bits
 
 LARGE = 8192
@@ -29,9 +30,8 @@ class Traffic:
             bits = type.bits_per_element
         else:
             bits = 8 if shaped.element_type == i1 else dtype_bits(shaped.element_type)
-        dims = shaped.dims if extents is None else tuple(extents)
-        names = tuple(sorted(d for d in dims if isinstance(d, str)))
-        return Traffic({names: bits / 8 * math.prod(d for d in dims if isinstance(d, int))})
+        number, under, names = count(tuple(shaped.dims if extents is None else extents))
+        return Traffic({names: bits / 8 * number / under})
 
     @staticmethod
     def sum(parts: Iterable[Traffic]) -> Traffic:

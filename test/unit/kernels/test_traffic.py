@@ -28,6 +28,11 @@ def test_sparse_matrices_are_counted_as_bounds_count_them() -> None:
         assert Traffic.of(type).terms == {("M",): factor}
 
 
+def test_parts_of_dims_count_as_these() -> None:
+    found = Traffic.of(TensorType.of(("N", "K_per_128"), bf16))
+    assert found.open_dims == {"K", "N"} and found.at({"N": 3, "K": 256}) == 12
+
+
 def test_arithmetic() -> None:
     a, b = Traffic.of(tensor("M")), Traffic.of(tensor("M", "N"))
     assert (a + b - a).terms == b.terms and not (a - a).terms
