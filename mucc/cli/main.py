@@ -11,7 +11,6 @@ from mucc.cli.registry import MUCC, Tool
 from mucc.cli.reporting import Reporter, asks_for_json
 from mucc.compiler.source import PROGRAM
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
-from mucc.diagnostics.internal import internal_error
 from mucc.process import interrupts
 from mucc.process.interrupts import Terminated
 
@@ -68,6 +67,8 @@ def _unexpected(error: Exception, verbose: bool) -> Diagnostic:
         return Diagnostic("MU5109", "mucc ran out of memory", helps=helps)
     if streams.takes_no_more(error):
         return Diagnostic("MU5014", f"cannot write the output: {error.args[1]}")
+    from mucc.diagnostics.internal import internal_error
+
     return internal_error(error, verbose)
 
 
