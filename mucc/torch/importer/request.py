@@ -1,4 +1,4 @@
-"""What is asked of an import, and what it answers: values that travel between processes."""
+"""Requests and answers of imports, exchanged between processes as JSON."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class Request:
 
 
 def driver_name(kernels: str) -> str:
-    """The driver that lies beside a program."""
+    """Return the path of the driver of a program."""
     return f"{os.path.splitext(kernels)[0]}_driver.py"
 
 
 def kernel_name(path: str) -> str:
-    """What the kernel of a problem file is called: `76_Gemm_Add_ReLU.py` gives `gemm_add_relu`."""
+    """Name the kernel of a problem file: `76_Gemm_Add_ReLU.py` gives `gemm_add_relu`."""
     stem = os.path.splitext(os.path.basename(path))[0]
     name = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", stem.lower())).strip("_")
     name = re.sub(r"^[0-9]+_", "", name)
@@ -98,7 +98,7 @@ class Check:
 
 @dataclass
 class Answer:
-    """What came of an import.
+    """The answer to an import request.
 
     `rows` has each operation with its kernel, or the reason why it has none, and its work; of what PyTorch
     runs what it computes at the least by unit (`units`, None where that is not understood), with products of
