@@ -1,1 +1,1 @@
-"""Analyses of `mu` programs: what they must compute and move, whatever the schedule."""
+"""Analyses of `mu` programs: operations and bytes, independent of schedules."""

@@ -1,4 +1,4 @@
-"""How fast a card could do an amount of work: the speed of light (SOL)."""
+"""The speed of light (SOL): the least time of an amount of work on a card."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DRAM, FP32, SPECIAL = "dram", "fp32", "special"
 
 
 class Limit(NamedTuple):
-    """One unit: how much it has to do, in operations or bytes, and how much it does in a second."""
+    """The work of one unit, in operations or bytes, and its rate per second."""
 
     unit: str
     amount: int
@@ -21,15 +21,15 @@ class Limit(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """0 where the rate is not known."""
+        """The time in seconds; 0 for an unknown rate."""
         return self.amount / self.rate if self.rate else 0.0
 
 
 class Bound(NamedTuple):
-    """What no implementation is faster than: every unit works at its rate, all of them at the same time."""
+    """A lower bound of time: every unit works at its full rate, all in parallel."""
 
     limits: tuple[Limit, ...]
-    """The slowest first."""
+    """The units, the slowest first."""
 
     @property
     def seconds(self) -> float:
@@ -37,16 +37,16 @@ class Bound(NamedTuple):
 
     @property
     def binding(self) -> str:
-        """The unit that has the most to do; empty where there is nothing to do."""
+        """The name of the slowest unit; empty without work."""
         return self.limits[0].unit if self.seconds else ""
 
     def limit(self, unit: str) -> Limit | None:
-        """That of one unit."""
+        """Return the time of one unit."""
         return next((x for x in self.limits if x.unit == unit), None)
 
 
 class Rates:
-    """What a card does in a second: the datasheet's, or what was `measured` where that is known or more.
+    """The rates of a card: the datasheet's, or `measured` ones where known or higher.
 
     A bound takes the larger of the two, for no kernel may be faster than it. What is within reach takes what
     was measured, and the datasheet's rate where nothing was.
@@ -56,7 +56,7 @@ class Rates:
         self.device, self.sm, self.measured = device, sm, measured
 
     def __getitem__(self, unit: str) -> float:
-        """Operations, or bytes of `dram`, per second; 0 where neither is known.
+        """Return operations, or bytes of `dram`, per second; 0 if unknown.
 
         Units are `dram`, `fp32`, `special`, and `tensor.<format>`. A format that the tensor cores lack is
         multiplied in one that they have.
@@ -77,10 +77,10 @@ class Rates:
         return (found or stated) if self.measured else max(stated, found)
 
     def bound(self, operations: Mapping[str, int], moved: int) -> Bound:
-        """The bound of so many operations by unit, and so many bytes to and from device memory."""
+        """Compute the bound of operations by unit and of bytes to and from device memory."""
         limits = [Limit(unit, count, self[unit]) for unit, count in {**operations, DRAM: moved}.items()]
         return Bound(tuple(sorted(limits, key=lambda x: -x.seconds)))
 
     def ridge(self, unit: str) -> float:
-        """Operations for each byte of device memory at which a unit and the memory take equally long."""
+        """Compute the operations per byte at which a unit and memory take equally long."""
         return self[unit] / self[DRAM] if self[DRAM] else math.inf

@@ -28,12 +28,12 @@ def flops(kernel: KernelOp) -> dict[str, Polynomial]:
 
 
 def work(op: Operation) -> list[tuple[str, Term]]:
-    """What one operation asks of the units: `tensor.<format>`, `fp32` and `special`."""
+    """Count the work of one operation by unit: `tensor.<format>`, `fp32` and `special`."""
     return [*products(op), *pointwise(op)]
 
 
 def operations(ops: Iterable[Operation]) -> dict[str, Polynomial]:
-    """The work of operations by unit, where each is done once for each element of its result.
+    """Sum up the work of operations by unit, each done once per element of its result.
 
     Composites count as they are: `decompose` first, for what they are made of.
     """
@@ -45,7 +45,7 @@ def operations(ops: Iterable[Operation]) -> dict[str, Polynomial]:
 
 
 def compulsory_bytes(kernel: KernelOp) -> Polynomial:
-    """Bytes of memory that any implementation moves: each used input read once, each output written once."""
+    """Count compulsory bytes: each used input read once, each output written once."""
     used = [a.type for a in kernel.body.block.args if a.first_use is not None]
     tensors = [t for t in (*used, *kernel.function_type.outputs) if isinstance(t, TensorType)]
     return [tensor_bytes(type) for type in tensors]

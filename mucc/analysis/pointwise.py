@@ -1,4 +1,4 @@
-"""Operations of cores that work element by element: arithmetic, special functions, reductions, windows."""
+"""Count elementwise operations: arithmetic, special functions, reductions, windows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SPECIAL: dict[type[Operation], tuple[int, int]] = {
     e.SoftplusOp: (2, 3),
     e.PowOp: (2, 1),
 }
-"""Special functions and further arithmetic of an element, at the least that any implementation takes."""
+"""The least special functions and further arithmetic per element."""
 
 FREE = (e.CastOp, e.RetypeOp, e.StoredOp, e.AndOp, e.OrOp, e.NotOp)
-"""What comes with loads, stores and comparisons."""
+"""Operations that are free with loads, stores and comparisons."""
 
 
 def pointwise(op: Operation) -> list[tuple[str, Term]]:
-    """The operations of everything but products, by unit."""
+    """Count the operations of everything but products, by unit."""
     special, plain = 0, 0
     match op:
         case e.ElementwiseOp():

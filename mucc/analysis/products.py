@@ -15,17 +15,17 @@ from mucc.dialects.mu.types import Dim, Dims, Shaped
 from mucc.dialects.mu.windows import Window
 
 Term = list[int | float | str]
-"""A number, and the dims that it is multiplied with."""
+"""A product of a number and dims."""
 
 
 def term(factor: float, dims: Sequence[Dim]) -> Term:
-    """A term with the fixed extents multiplied into its number."""
+    """Build a term; fixed extents are multiplied into its number."""
     number = factor * math.prod(d for d in dims if isinstance(d, int))
     return [number, *(d for d in dims if isinstance(d, str))]
 
 
 def _unit(compute: Compute) -> tuple[str, int]:
-    """Which unit multiplies in a format, and its operations for each product and sum."""
+    """Return the unit that multiplies in a format, and its operations per multiply-add."""
     match compute:
         case Compute.F32:
             return "fp32", 2
@@ -36,7 +36,7 @@ def _unit(compute: Compute) -> tuple[str, int]:
 
 
 def products(op: Operation) -> list[tuple[str, Term]]:
-    """The operations of all products of one operation, by unit; none where it multiplies no matrices."""
+    """Count the multiply-adds of one operation by unit; empty without matrix products."""
     match op:
         case ContractionOp():
             unit, count = _unit(op.compute.data)
@@ -72,14 +72,14 @@ def _taken(op: ConvolutionOp) -> list[Dim]:
 
 
 def _seen(window: Window, extent: Dim, places: Dim) -> list[Dim]:
-    """How many elements a window sees at all of its places; over a run-time extent its padding counts too."""
+    """Count the elements that a window covers at all positions; with padding over a run-time extent."""
     if isinstance(extent, int) and isinstance(places, int):
         return [sum(window.seen(extent, places))]
     return [places, window.size]
 
 
 def _attention(op: AttentionOp) -> list[tuple[str, Term]]:
-    """Both products; of a square causal one only what is not masked."""
+    """Count both products of attention; of square causal attention only the unmasked part."""
     query, key, value = (_dims(t) for t in (op.query.type, op.key.type, op.value.type))
     unit, count = _unit(ComputeAttr.default(op.query.type, op.key.type).data)
     rows, columns = query[-2], key[-2]

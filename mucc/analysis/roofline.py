@@ -1,4 +1,4 @@
-"""A roofline plot: the roofs of a card, and where programs stand below them."""
+"""Draw roofline plots: the roofs of a card, and programs below them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def draw(form: str, found: Sequence[Sol], card: Card, measured_ms: float | None 
 
 
 def _main(sol: Sol) -> Any:
-    """The unit, other than memory, that has the most to do; None where there is none."""
+    """Return the slowest unit other than memory; None without one."""
     return next((x for x in sol.bound.limits if x.unit != DRAM and x.amount), None)
 
 

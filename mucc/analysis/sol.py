@@ -25,16 +25,16 @@ Dims = Mapping[str, int]
 
 
 DECLARED = "as declared"
-"""The assumption that arithmetic is what the program says."""
+"""The name of the bound with the program's own arithmetic."""
 
 
 def f32_products_in(compute: Compute) -> str:
-    """The assumption that products of f32 are computed in a format."""
+    """Name the bound with f32 products computed in a format."""
     return f"f32 products in {compute.value}"
 
 
 class StageBound(NamedTuple):
-    """One stage: what its kernel reads and writes, and its bound."""
+    """A stage: the bytes its kernel reads and writes, and its bound."""
 
     name: str
     kind: str
@@ -50,7 +50,7 @@ class Assumption(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """What would lower the bound, and to how many seconds."""
+    """A change that would lower the bound, and the lower bound in seconds."""
 
     text: str
     seconds: float
@@ -64,22 +64,22 @@ class Sol(NamedTuple):
     device: str
     bound: Bound
     reachable: Bound
-    """With the rates that were measured on such a card, where they are known."""
+    """The bound with measured rates, where known."""
     assumptions: tuple[Assumption, ...]
-    """As declared, in tf32 and in f32; only the first where no product has f32 operands."""
+    """Bounds by arithmetic: as declared, in tf32 and in f32; only the first without f32 products."""
     stages: tuple[StageBound, ...]
-    """As the compiler stages the kernel; none where it cannot."""
+    """The stages that the compiler forms; empty if it cannot."""
     hints: tuple[Hint, ...]
     facts: tuple[str, ...]
-    """What structure leaves out."""
+    """Notes on work that the structure of operands saves."""
     missing: tuple[str, ...] = ()
-    """Operations whose work is not understood: the bound is that of all others."""
+    """Operations without a known amount of work, which the bound leaves out."""
     has_calls: bool = False
-    """Whether PyTorch runs a part, which no stage stands for."""
+    """Whether PyTorch runs a part of the work, outside the stages."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the bound is that of all of the work; else no more is known than that it takes longer."""
+        """Whether the bound includes all of the work."""
         return not self.missing
 
     @property
@@ -88,15 +88,15 @@ class Sol(NamedTuple):
 
     @property
     def staged_seconds(self) -> float:
-        """What the stages take one after another, each at its bound."""
+        """The sum of the bounds of the stages, in seconds."""
         return sum(stage.bound.seconds for stage in self.stages)
 
     def gap(self, measured: float) -> float:
-        """How many times the bound a measured time is; of a bound that is not whole, at the most."""
+        """Return a measured time over the bound."""
         return measured / self.bound.seconds if self.bound.seconds else float("inf")
 
     def score(self, measured: float, baseline: float) -> float:
-        """The SOL score of SOL-ExecBench (arXiv 2603.19173): 0.5 at the baseline, 1 at the bound.
+        """Compute the SOL score of SOL-ExecBench (arXiv 2603.19173): 0.5 at the baseline, 1 at the bound.
 
         NaN where there is no whole bound, or the baseline is below it.
         """
@@ -107,7 +107,7 @@ class Sol(NamedTuple):
 
 
 def complete(dims: Dims, kernel: KernelOp) -> dict[str, int]:
-    """Values of all dims: given ones, those that the source binds, and quotients such as `K / 128`."""
+    """Compute the values of all dims: given and bound ones, and quotients such as `K / 128`."""
     values = {**kernel.bound_dims, **{n: v for n, v in dims.items() if n in _named(kernel)}}
     for name in kernel.dim_names:
         if name not in values and (part := quotient(name)) and part[0] in values:
@@ -116,7 +116,7 @@ def complete(dims: Dims, kernel: KernelOp) -> dict[str, int]:
 
 
 def _named(kernel: KernelOp) -> set[str]:
-    """The kernel's dims, and those that quotients are of."""
+    """Return the kernel's dims, with the divided dims of quotients."""
     names = set(kernel.dim_names)
     return names | {part[0] for name in names if (part := quotient(name))}
 
@@ -129,7 +129,7 @@ def analyse(
     inputs: Mapping[str, Structure] | None = None,
     inner: Collection[str] = (),
 ) -> Sol:
-    """The analysis of a kernel of primitive operations.
+    """Analyse a kernel of primitive operations.
 
     `dims` has a value for every dim (see `complete`), `stages` are those of the same kernel, `inputs` what is
     known of parameters beside their types; `inner` names parameters and results that need not pass through
@@ -160,7 +160,7 @@ def analyse(
 
 
 def together(name: str, parts: Sequence[Sol], rates: Rates) -> Sol:
-    """The analysis of several kernels as one: their operations and bytes added up, their stages in a row."""
+    """Combine the analyses of several kernels: sum operations and bytes, concatenate stages."""
     names = dict.fromkeys(a.name for part in parts for a in part.assumptions)
     measured = Rates(rates.device, rates.sm, measured=True)
     assumptions = [
@@ -180,7 +180,7 @@ def together(name: str, parts: Sequence[Sol], rates: Rates) -> Sol:
 
 
 class Calls(NamedTuple):
-    """What PyTorch runs of a module: operations by unit, bytes, and the names of what is not understood.
+    """The part of a module that PyTorch runs: operations by unit, bytes, names of unknown operations.
 
     `units` has the bound's operations by assumption about products of f32.
     """
@@ -191,13 +191,13 @@ class Calls(NamedTuple):
 
 
 def nothing(name: str, rates: Rates) -> Sol:
-    """The analysis of a module of which no part is a kernel."""
+    """Analyse a module without kernels."""
     bound = rates.bound({}, 0)
     return Sol(name, {}, rates.device.name, bound, bound, (Assumption(DECLARED, bound),), (), (), ())
 
 
 def with_calls(sol: Sol, calls: Calls, rates: Rates) -> Sol:
-    """The analysis of a module's kernels, and of what PyTorch runs beside them."""
+    """Combine the analysis of a module's kernels with the part that PyTorch runs."""
     measured = Rates(rates.device, rates.sm, measured=True)
 
     def added(bound: Bound, name: str, rates: Rates) -> Bound:
@@ -225,11 +225,11 @@ def _added(bounds: Iterable[Bound], rates: Rates) -> Bound:
 
 
 PICKING = ("mu.gather", "mu.slice", "mu.take_along")
-"""Operations that read of their first operand what their result has, and no more."""
+"""Operations that read only those elements of their first operand that the result has."""
 
 
 class _Counter:
-    """Counts what the results of a kernel need."""
+    """Counter of the operations and bytes that the results of a kernel need."""
 
     def __init__(self, kernel: KernelOp, dims: Dims, structures: Structures, inner: Collection[str]):
         self.kernel, self.dims, self.structures, self.inner = kernel, dims, structures, inner
@@ -244,7 +244,7 @@ class _Counter:
         return any(_element(op) == f32 for op in self.ops)
 
     def operations(self, instead: Mapping[Attribute, Compute] = MappingProxyType({})) -> dict[str, int]:
-        """Operations by unit; `instead` says in which arithmetic operands of an element type multiply."""
+        """Count operations by unit; `instead` maps element types to the arithmetic of their products."""
         counts: dict[str, int] = {}
         for op in self.ops:
             for unit, amount in work(op):
@@ -261,7 +261,7 @@ class _Counter:
         return evaluate(terms, self.dims)
 
     def share(self, op: Operation) -> Fraction:
-        """Of an operation's work, the part that the structure of its operands leaves."""
+        """Return the fraction of an operation's work that the structure of operands leaves."""
         if not isinstance(op, MatmulOp):
             return Fraction(1)
         (m, k), n = self.extents(op.lhs)[-2:], self.extents(op.rhs)[-1]
@@ -271,18 +271,18 @@ class _Counter:
         return tuple(d if isinstance(d, int) else self.dims[d] for d in Shaped.of(value.type).dims)
 
     def bytes(self) -> int:
-        """Compulsory bytes: each needed input read once, each result written once."""
+        """Count compulsory bytes: each needed input read once, each result written once."""
         read = sum(self.size(a) for a, name in self.named_inputs() if name.data not in self.inner)
         return read + sum(self.number([tensor_bytes(t)]) for t in self.written)
 
     @property
     def written(self) -> list[TensorType]:
-        """The types of the results that go to memory."""
+        """Return the types of results that are written to memory."""
         results = zip(self.kernel.function_type.outputs, self.kernel.result_names, strict=True)
         return [t for t, name in results if isinstance(t, TensorType) and name.data not in self.inner]
 
     def size(self, argument: SSAValue) -> int:
-        """Bytes of a parameter that have to be read."""
+        """Count the bytes of a parameter that must be read."""
         if not isinstance(argument.type, TensorType):
             return 0
         whole = self.number([tensor_bytes(argument.type)])
@@ -294,12 +294,12 @@ class _Counter:
         return int(whole * structure.share(*extents[-2:]))
 
     def named_inputs(self) -> list[tuple[SSAValue, StringAttr]]:
-        """The parameters that are needed, with their names."""
+        """Yield the needed parameters with their names."""
         pairs = zip(self.kernel.body.block.args, self.kernel.arg_names, strict=True)
         return [(argument, name) for argument, name in pairs if argument in self.needed]
 
     def facts(self) -> list[str]:
-        """Sentences about structure that lowers the bound."""
+        """Describe structure that lowers the bound."""
         lines: list[str] = []
         names = [n.data for n in self.kernel.arg_names]
         for argument, name in zip(self.kernel.body.block.args, names, strict=True):
@@ -321,7 +321,7 @@ class _Counter:
 
 
 def _picked(value: SSAValue, readers: Iterable[Operation]) -> list[Term]:
-    """Bytes of a value of which the readers take parts; empty where one reads all of it.
+    """Count the bytes of a value that is read in parts; empty if a reader needs all of it.
 
     Rows count once for each index that picks one: which indices are equal is not known.
     """
@@ -333,7 +333,7 @@ def _picked(value: SSAValue, readers: Iterable[Operation]) -> list[Term]:
 
 
 def _needed(results: tuple[SSAValue, ...], structures: Structures) -> set[SSAValue]:
-    """The values that results depend on, as far as structure does not fix them."""
+    """Collect the values that results depend on, except for those that structure makes constant."""
     needed: set[SSAValue] = set()
     waiting = [v for v in results if structures[v].constant is None]
     while waiting:
@@ -347,12 +347,12 @@ def _needed(results: tuple[SSAValue, ...], structures: Structures) -> set[SSAVal
 
 
 def _element(op: Operation) -> Attribute | None:
-    """The element type of what is multiplied; None of operations without products of matrices."""
+    """Return the element type of multiplied operands; None without matrix products."""
     return Shaped.of(op.operands[0].type).element_type if products(op) else None
 
 
 def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
-    """A stage: what it captures is read, what it yields is written."""
+    """Analyse a stage: captured values are read, yielded values are written."""
     inner: set[SSAValue] = set(stage.body.block.args)
     read: dict[SSAValue, None] = {}
     for op in stage.body.block.ops:
@@ -369,7 +369,7 @@ def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
 
 
 def _hints(counter: _Counter, rates: Rates, bound: Bound, moved: int) -> Iterable[Hint]:
-    """What would lower the bound, the most first."""
+    """List changes that would lower the bound, the largest first."""
     found: list[Hint] = []
     for element, compute in _NARROWER:
         if bound.binding in ("fp32", *(f"tensor.{c.value}" for c in Compute)):

@@ -1,4 +1,4 @@
-"""A speed-of-light analysis as text and as JSON."""
+"""Print a speed-of-light analysis as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mucc.analysis.sol_json import BoundJson, SolReport
 from mucc.diagnostics.core import Diagnostic, Severity
 
 FASTER = 0.9
-"""Of the bound: a measured time below this part of it is no rounding."""
+"""The fraction of the bound below which a measured time is not explained by rounding."""
 
 
 def warnings(sol: Sol, measured_ms: float | None) -> Iterator[Diagnostic]:
-    """MU5407 where a measured time is below what the card can do."""
+    """Build the warning MU5407 for a measured time below the bound."""
     if measured_ms is None or not sol.bound.seconds or measured_ms >= FASTER * sol.bound.seconds * 1e3:
         return
     share = measured_ms / (sol.bound.seconds * 1e3)
@@ -32,7 +32,7 @@ def warnings(sol: Sol, measured_ms: float | None) -> Iterator[Diagnostic]:
 
 
 def as_text(sol: Sol, measured_ms: float | None = None, baseline_ms: float | None = None) -> str:
-    """The report as lines for people."""
+    """Print the report as text."""
     dims = " ".join(f"{name}={value}" for name, value in sol.dims.items())
     least = "" if sol.is_whole else "at least "
     lines = [f"{sol.kernel} on {sol.device}{': ' if dims else ''}{dims}"]
@@ -111,7 +111,7 @@ def _time(seconds: float) -> str:
 
 
 def as_json(sol: Sol, measured_ms: float | None = None, baseline_ms: float | None = None) -> SolReport:
-    """The report as an object. Times in microseconds, sizes in bytes, rates per second.
+    """Convert the report to JSON. Times are in microseconds, sizes in bytes, rates per second.
 
     Of a bound that is not `whole`, `missing` names what it leaves out, and there is neither gap nor score.
     """

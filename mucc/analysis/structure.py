@@ -1,4 +1,4 @@
-"""What is known of a tensor's elements beside their type: zeros by place, constants, symmetry.
+"""Structure of tensors: zeros by position, constants, symmetry.
 
 Products of triangular or diagonal matrices need fewer operations, and such operands fewer bytes; what does
 not depend on any input needs neither. The facts follow from the operations of a kernel, and from what is said
@@ -25,7 +25,7 @@ from mucc.dialects.mu.types import Shaped
 
 
 class Pattern(StrEnum):
-    """Where the elements of the last two axes may be other than 0, and whether they mirror each other."""
+    """The pattern of a matrix in the last two axes: positions of possible non-zeros, symmetry."""
 
     GENERAL = "general"
     LOWER = "lower triangular"
@@ -39,7 +39,7 @@ class Pattern(StrEnum):
 
 
 class Structure(NamedTuple):
-    """What is known of a value. `constant` is the number that all elements are, None where they differ.
+    """The structure of a value. `constant` is the value of all elements, None if they differ.
 
     No element that is a number is below `low` or above `high`.
     """
@@ -47,13 +47,13 @@ class Structure(NamedTuple):
     pattern: Pattern = Pattern.GENERAL
     constant: float | None = None
     depends: bool = True
-    """Whether it depends on an input."""
+    """Whether the value depends on an input."""
     low: float = -math.inf
     high: float = math.inf
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The least and the largest that an element may be."""
+        """The least and the largest possible element."""
         return (self.low, self.high) if self.constant is None else (self.constant, self.constant)
 
     @property
@@ -61,7 +61,7 @@ class Structure(NamedTuple):
         return self.constant == 0.0
 
     def share(self, rows: int, columns: int) -> Fraction:
-        """The part of a matrix's elements that determine the rest."""
+        """The fraction of a matrix's elements that determines the others."""
         if self.constant is not None:
             return Fraction(0)
         n = min(rows, columns)
@@ -80,7 +80,7 @@ _ZERO_KEEPING = (e.NegOp, e.AbsOp, e.SqrtOp, e.TanhOp, e.ErfOp, e.GeluOp, e.Expm
 
 
 class Structures:
-    """The structure of every value of a kernel; `inputs` says it of parameters, by name."""
+    """Infer the structure of every value of a kernel; `inputs` has that of parameters, by name."""
 
     def __init__(self, kernel: KernelOp, inputs: Mapping[str, Structure] | None = None):
         self._known: dict[SSAValue, Structure] = {}
@@ -122,7 +122,7 @@ _RANGES: dict[type[Operation], tuple[float, float]] = {
     e.SigmoidOp: (0.0, 1.0),
     e.Expm1Op: (-1.0, math.inf),
 }
-"""What elements of functions lie between, whatever their operand is."""
+"""Bounds of the results of functions, for any operand."""
 
 
 def _sum(op: Operation, x: list[Structure]) -> Structure:
@@ -137,7 +137,7 @@ def _sum(op: Operation, x: list[Structure]) -> Structure:
 
 
 def _both(a: Pattern, b: Pattern) -> Pattern:
-    """The pattern of a sum: a diagonal keeps that of the other."""
+    """Infer the pattern of a sum: a diagonal operand keeps the pattern of the other."""
     if Pattern.DIAGONAL in (a, b):
         return b if a is Pattern.DIAGONAL else a
     return Pattern.GENERAL
@@ -183,7 +183,7 @@ def _extreme(op: Operation, x: list[Structure]) -> Structure:
 
 
 def _triangle(op: Operation, x: list[Structure]) -> Structure:
-    """One triangle up to some diagonal: a pattern where that does not lie beyond the main one."""
+    """Infer the pattern of one triangle up to some diagonal."""
     assert isinstance(op, TriangleOp)
     offset = op.diagonal.value.data
     lower = op.kind.data == "lower"
@@ -230,7 +230,7 @@ _RULES: dict[type[Operation], Callable[[Operation, list[Structure]], Structure]]
 
 
 def _same(a: SSAValue, b: SSAValue) -> bool:
-    """Whether two values hold the same numbers: views and reductions over axes of one element change none."""
+    """Whether two values are equal up to views and reductions over axes of extent 1."""
     return _origin(a) is _origin(b)
 
 
@@ -248,7 +248,7 @@ def _origin(value: SSAValue) -> SSAValue:
 
 
 def product_share(a: Structure, b: Structure, m: int, n: int, k: int) -> Fraction:
-    """Of the multiply-adds of an m x k by k x n product, the part that structure leaves."""
+    """Compute the fraction of the multiply-adds of an m x k by k x n product that structure leaves."""
     if a.is_zero or b.is_zero:
         return Fraction(0)
     if Pattern.DIAGONAL in (a.pattern, b.pattern):

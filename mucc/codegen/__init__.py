@@ -1,1 +1,1 @@
-"""Printing CUDA C++: names, tensors in memory, pointwise bodies, and kernels made of these."""
+"""Emit CUDA C++: names, tensors in memory, pointwise bodies, and kernels made of them."""

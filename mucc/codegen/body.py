@@ -91,7 +91,7 @@ def _is_plain_softplus(value: SSAValue) -> bool:
 
 
 def expression(op: Operation, x: Sequence[str]) -> str:
-    """The C++ of one primitive operation on operands `x`. Raises EmissionError for what is no primitive."""
+    """Emit a primitive operation on operands `x`. Raises EmissionError for other operations."""
     if isinstance(op, e.ElementwiseOp) and op.computes_integers and type(op) in INTEGER_CALLS:
         return f"{INTEGER_CALLS[type(op)]}({', '.join(x)})"
     if (call := CALLS.get(type(op))) is not None:
@@ -132,20 +132,20 @@ def expression(op: Operation, x: Sequence[str]) -> str:
 
 
 def _is_rounding_back(op: Operation) -> bool:
-    """A cast to f32 of a value that is rounded already: bodies hold everything in f32."""
+    """Emit a cast to f32, which is the value itself: bodies compute in f32."""
     return isinstance(op, e.CastOp) and op.element_type == f32 and op.operand.type not in (i1, S32)
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Pointwise work: a C++ struct `name` whose `apply` takes `inputs` floats and returns one."""
+    """A pointwise body: a C++ struct `name` whose `apply` maps `inputs` floats to one."""
 
     name: str
     text: str
     inputs: int
 
     def marker(self, index: int) -> str:
-        """The same struct with only a comment in the PTX, where body `index` goes later."""
+        """Emit the struct with a marker comment in the PTX, where body `index` is spliced in later."""
         names = [f"x{i}" for i in range(self.inputs)]
         operands = ", ".join(f"%{i}" for i in range(self.inputs + 1))
         taken = ", ".join(f'"f"({n})' for n in names)
@@ -165,7 +165,7 @@ class Body:
         )
 
     def entry(self, index: int) -> str:
-        """A kernel around the body, from whose machine code it is cut out."""
+        """Emit an entry function around the body, from whose PTX the body is extracted."""
         names = [f"x{i}" for i in range(self.inputs)]
         operands = ", ".join(f"%{i}" for i in range(self.inputs))
         given = ", ".join(f'"=f"({n})' for n in names)
@@ -188,7 +188,7 @@ def compute_body(
     parameters: Sequence[str],
     order: Sequence[int] | None = None,
 ) -> Body:
-    """The body of a `cutlass.compute`.
+    """Emit the body of a `cutlass.compute`.
 
     `parameters` are C++ names of its inputs, and `order` says in which `apply` takes them.
     """
@@ -197,7 +197,7 @@ def compute_body(
 
 
 def identity_body(name: str, parameter: str) -> Body:
-    """The body that passes its input on."""
+    """Emit the identity body."""
     return Body(name, "\n".join(_lines(name, [parameter], [f"return {parameter};"])), 1)
 
 
@@ -239,7 +239,7 @@ def _struct(name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence
 
 
 def _operand(op: Operation, value: SSAValue, text: str) -> str:
-    """An operand's text: a literal of an operation on integers is one."""
+    """Emit an operand; literals of operations on integers are integers."""
     number = _constant(value)
     if number is None or not (isinstance(op, e.ElementwiseOp) and op.computes_integers):
         return text

@@ -1,4 +1,4 @@
-"""The C++ of one device kernel, as emission asks for it."""
+"""The interface between emission and the C++ of one device kernel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mucc.codegen.body import Body
 from mucc.codegen.texts import Texts
 
 ENTRY = "mucc_entry"
-"""The name of the kernel in a skeleton's code; in a program's code it has the program's name for it."""
+"""The name of the kernel in a skeleton's code, replaced by the program's name for the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """The headers that the text of a kernel includes.
+    """The headers of a CUTLASS kernel.
 
     `device` comes first, then `more` and `kernel`; in the host's half, `host` stands for `device` and
     includes it. `defines` are macros that all of them see.
@@ -31,14 +31,14 @@ class Headers:
     defines: tuple[str, ...] = ()
 
     def lines(self, first: str) -> str:
-        """The lines that the text begins with: macros, then headers, of which `first` is the first."""
+        """Emit the first lines of a file: macros, then headers, `first` before the others."""
         macros = "".join(f"#define {macro}\n" for macro in self.defines)
         return macros + "".join(f"#include <{header}>\n" for header in (first, *self.more, self.kernel))
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A kernel without its pointwise work, as texts of C++ that no program's names are in.
+    """A kernel without its pointwise bodies, as C++ independent of the program's names.
 
     `device` compiles to PTX with a place for each body of pointwise work (`// mucc.body`), `host` to an
     object that defines `symbol`, which has the C++ type `type`.
@@ -51,7 +51,7 @@ class Skeleton:
 
 
 class KernelCode(ABC):
-    """The C++ of a device kernel: whole, for reading, or in parts that are compiled apart."""
+    """The C++ of a device kernel: in one piece, or in separately compiled parts."""
 
     @property
     def headers(self) -> Headers | None:
@@ -65,7 +65,7 @@ class KernelCode(ABC):
 
     @property
     def launch_headers(self) -> tuple[str, ...]:
-        """The headers that a program includes to launch the kernel, besides <mucc/program.h>."""
+        """Headers for launching the kernel, besides <mucc/program.h>."""
         return ()
 
     @property
@@ -75,14 +75,14 @@ class KernelCode(ABC):
 
     @abstractmethod
     def summary(self) -> str:
-        """One line about the kernel."""
+        """Describe the kernel on one line."""
 
     @abstractmethod
     def kernel(self, entry: str) -> list[str]:
-        """All definitions of the kernel's namespace; its kernels' names begin with `entry`."""
+        """Emit all definitions of the kernel's namespace; names of entry functions begin with `entry`."""
 
     def texts(self, entry: str) -> Texts | None:
-        """The parts of a kernel that is compiled together with its bodies.
+        """Emit the parts of a kernel that is compiled together with its bodies.
 
         `entry` is how the names of its kernels begin. None where the kernel is built from a skeleton.
         """
@@ -90,16 +90,16 @@ class KernelCode(ABC):
 
 
 class SkeletonCode(KernelCode):
-    """A kernel that may be built from a skeleton, whose code pointwise bodies are put into."""
+    """A kernel built from a skeleton into which pointwise bodies are spliced."""
 
     @property
     @abstractmethod
     def bodies(self) -> Sequence[Body]:
-        """The pointwise work that is put into the skeleton's code."""
+        """The pointwise bodies to splice into the skeleton."""
 
     @abstractmethod
     def skeleton(self) -> Skeleton:
-        """All but the pointwise work, for any program that it fits."""
+        """Emit the kernel without its pointwise bodies, for all programs that share it."""
 
     @abstractmethod
     def launch(self, skeleton: str) -> list[str]:
@@ -110,12 +110,12 @@ class SkeletonCode(KernelCode):
 
 
 class LightCode(KernelCode):
-    """A kernel without CUTLASS, which compiles together with its bodies."""
+    """A kernel without CUTLASS, compiled together with its bodies."""
 
     HEADER: ClassVar[str]
-    """The header that its code includes."""
+    """The header that the device code includes."""
     LAUNCH_HEADER: ClassVar[str]
-    """The header with the function that its `run` calls."""
+    """The header with the function that `run` calls."""
 
     @property
     def light_headers(self) -> tuple[str, ...]:

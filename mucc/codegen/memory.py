@@ -1,4 +1,4 @@
-"""Where tensors lie: pointers and strides as C++ expressions over the dims of a call."""
+"""Tensors in memory: pointers and strides as C++ expressions over the dims of a call."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ VIEW_TYPES = {
 
 
 class EmissionError(Exception):
-    """IR that no kernel can be written for: an earlier pass should have prevented it."""
+    """The IR cannot be emitted; an earlier pass should have rejected it."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """A number times names: an extent, a stride, a count of elements."""
+    """A product of a number and names: an extent, a stride, or a number of elements."""
 
     factor: int
     names: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Product:
         return self.factor == 1 and not self.names
 
     def __str__(self) -> str:
-        """As C++; a leading name makes the arithmetic 64 bits wide."""
+        """Emit as C++; the leading name makes the arithmetic 64 bits wide."""
         numbers = [str(self.factor)] if self.factor != 1 or not self.names else []
         return " * ".join([*self.names, *numbers])
 
@@ -74,7 +74,7 @@ ONE = Product(1)
 
 
 def product(factors: Sequence[Product]) -> Product:
-    """The product of all factors, 1 for none."""
+    """Multiply factors; 1 for none."""
     result = ONE
     for factor in factors:
         result = result * factor
@@ -83,7 +83,7 @@ def product(factors: Sequence[Product]) -> Product:
 
 @dataclass(frozen=True)
 class Memory:
-    """A tensor of the program: an argument, or a place in the workspace.
+    """A tensor in memory: an argument, or a slot of the workspace.
 
     `strides` are in elements, one per axis. `pointer` has the C++ element type left open.
     """
@@ -94,13 +94,13 @@ class Memory:
     strides: tuple[Product, ...]
 
     def data(self, element: str) -> str:
-        """A C++ expression of the pointer to the first element."""
+        """Emit the pointer to the first element."""
         return self.pointer.replace("<>", f"<{element}>")
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that the caller passes by value."""
+    """A scalar argument passed by value."""
 
     name: str
     expression: str
@@ -108,14 +108,14 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a view: its extent and its stride; the stride is 0 where the tensor is repeated."""
+    """An axis of a view: its extent and its stride, 0 along a broadcast axis."""
 
     extent: Dim
     stride: Product
 
 
 def workspace_name(op: WorkspaceOp) -> str:
-    """What to call a tensor in the workspace: as the IR does, else as the stage that writes it."""
+    """Name a tensor in the workspace: by the IR's hint, or by the stage that writes it."""
     if op.result.name_hint is not None:
         return op.result.name_hint
     for use in op.result.uses:
@@ -126,7 +126,7 @@ def workspace_name(op: WorkspaceOp) -> str:
 
 
 class Places:
-    """Looks up where the values of one program lie.
+    """Lookup of the memory of a program's values.
 
     `dim_names` maps each dim to its C++ name. Dims that the program binds become numbers.
     """
@@ -137,7 +137,7 @@ class Places:
         self.bound = program.bound_dims
 
     def extent(self, dim: Dim) -> Product:
-        """An extent as a product."""
+        """Convert an extent to a product."""
         if isinstance(dim, int):
             return Product(dim)
         if dim in self.bound:
@@ -145,30 +145,30 @@ class Places:
         return Product(1, (self.dim_names[dim],))
 
     def count(self, dims: Dims) -> Product:
-        """The number of elements of a shape."""
+        """Compute the number of elements of a shape."""
         return product([self.extent(d) for d in dims])
 
     def padded(self, extent: Dim, multiple: int) -> Product:
-        """An extent rounded up to a multiple of a number."""
+        """Round an extent up to a multiple of a number."""
         exact = self.extent(extent)
         if not exact.names:
             return Product(-(-exact.factor // multiple) * multiple)
         return exact if multiple == 1 else Product(1, (f"mucc::padded({exact}, {multiple})",))
 
     def bytes(self, type: TensorType) -> Product:
-        """The bytes of a tensor without free strides, what its rows are padded with included."""
+        """Compute the bytes of a tensor without run-time strides, including the padding of rows."""
         unit, padding = type.unit_axis, type.layout.padding
         extents = [self.padded(d, padding if i == unit else 1) for i, d in enumerate(type.dims)]
         return product(extents) * Product(dtype_bytes(type.element_type))
 
     def index(self, value: SSAValue) -> int | None:
-        """The position of a program argument, None for a place in the workspace."""
+        """Return the position of a program argument; None for a slot of the workspace."""
         if isinstance(value, BlockArgument) and value.block is self.program.body.block:
             return value.index
         return None
 
     def find(self, value: SSAValue) -> Memory | Scalar:
-        """Where a base value (no view) lies."""
+        """Return the memory of a value that is no view."""
         index = self.index(value)
         if index is not None:
             name = self.program.arg_names.data[index].data
@@ -211,7 +211,7 @@ class Places:
         return tuple(strides)
 
     def view(self, value: SSAValue, space: Dims) -> tuple[Memory, list[Axis]]:
-        """A tensor as seen from a space of extents: one axis each, aligned from the right.
+        """Compute the view of a tensor broadcast to a space: one axis for each extent, right-aligned.
 
         Along the axes of an index that names its rows the tensor does not move.
         """
@@ -236,7 +236,7 @@ class Places:
         return memory, axes
 
     def collapse(self, what: str, space: Dims, axes: Sequence[Axis]) -> Product:
-        """The stride of several axes taken as one.
+        """Compute the stride of several axes merged into one.
 
         Raises EmissionError where the axes do not follow each other in memory.
         """

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Split a text into a set of words."""
     return frozenset(text.split())
 
 
@@ -29,20 +29,20 @@ RESERVED = words("mucc mu cute cutlass std fusion cuda main INFINITY NAN NULL li
 
 
 def identifier(text: str) -> str:
-    """`text` with everything that C++ does not allow in a name replaced by underscores."""
+    """Replace all characters that C++ does not allow in names by underscores."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
     name = re.sub(r"_+", "_", name).strip("_") or "value"
     return f"v_{name}" if name[0].isdigit() else name
 
 
 class Namer:
-    """Gives out C++ names, each once, as close to what is asked for as possible."""
+    """Generator of unique C++ names."""
 
     def __init__(self, taken: Iterable[str] = ()):
         self._taken = {*KEYWORDS, *RESERVED, *taken}
 
     def __call__(self, text: str) -> str:
-        """A fresh name made from `text`."""
+        """Generate a new name from `text`."""
         name = stem = identifier(text)
         count = 1
         while name in self._taken:
@@ -53,12 +53,12 @@ class Namer:
 
 
 def integer_literal(value: int) -> str:
-    """An int of C++, where the least one has no literal of its own."""
+    """Print an int literal of C++; the least int, which has no literal, as an expression."""
     return "(-2147483647 - 1)" if value == -(2**31) else str(value)
 
 
 def float_literal(value: float) -> str:
-    """The shortest C++ literal of the f32 nearest to `value`: `0.5f`, `-INFINITY`."""
+    """Print the shortest C++ literal of the f32 nearest to `value`: `0.5f`, `-INFINITY`."""
     if math.isnan(value):
         return "NAN"
     try:
@@ -77,18 +77,18 @@ def float_literal(value: float) -> str:
 
 
 def string_literal(text: str) -> str:
-    """A C++ string literal of any text."""
+    """Print a C++ string literal."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
 
 
 def raw_string_literal(text: str, delimiter: str) -> str:
-    """A raw string literal; the delimiter is lengthened until the text does not end the literal."""
+    """Print a raw string literal, with a delimiter that the text does not contain."""
     while f'){delimiter}"' in text:
         delimiter += "_"
     return f'R"{delimiter}({text}){delimiter}"'
 
 
 def comment_text(text: str) -> str:
-    """Text that may stand behind `//`: a backslash at the end would take in the next line."""
+    """Make a text safe for a `//` comment: a backslash at the end would continue it."""
     return text.rstrip().rstrip("\\").rstrip()

@@ -1,4 +1,4 @@
-"""Kernels over a space of elements: a struct of views, and the loads, bodies and stores of an element."""
+"""Emit kernels over a space of elements: a struct of views, and loads, bodies and stores per element."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mucc.dialects.cutlass.views import Indexed, View, view_of
 from mucc.dialects.mu.types import PACKED, Dims, TensorType, dtype_bytes
 
 THREADS = 256
-"""Threads of a block of a map or reduction kernel."""
+"""Threads per block of a map or reduction kernel."""
 
 # What the generated struct and the functions in it define themselves.
 _MEMBERS = words(
@@ -42,24 +42,24 @@ _MEMBERS = words(
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor of the kernel with its strides over the kernel's space, before axes are merged."""
+    """A tensor operand with its strides over the kernel's space, before axes are merged."""
 
     member: str
     memory: Memory
     strides: list[Product]
     rows: Rows | None = None
     is_copied: bool = False
-    """Whether its bits are moved as they are, as those of an f32: f32 does not hold every s32."""
+    """Whether elements are moved as bits in an f32, because f32 cannot represent every s32."""
 
     @property
     def element(self) -> str:
-        """The type in C++ that it is accessed as."""
+        """The C++ type of accesses."""
         return "float" if self.is_copied else VIEW_TYPES[self.memory.type.dtype]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """That rows of a tensor are named by an index tensor: their stride and number, and the index's member.
+    """Rows of a tensor selected by an index tensor: stride and number of rows, member of the index.
 
     The strides of the tensor over the axes of the index are 0.
     """
@@ -70,7 +70,7 @@ class Rows:
 
 
 def _is_copy(node: Operation) -> bool:
-    """Whether a node stores integers of 32 bits as their bits."""
+    """Whether a node stores 32-bit integers as bits."""
     if not isinstance(node, StoreNode) or not are_bits(node.value):
         return False
     return isinstance(t := node.destination.type, TensorType) and t.dtype == "s32"
@@ -81,14 +81,14 @@ def _lane_kind(stride: Product) -> str:
 
 
 class Space:
-    """The axes that a kernel runs over, with adjacent ones merged where every tensor allows it."""
+    """The axes of a kernel's space, with adjacent axes merged where all tensors allow it."""
 
     def __init__(self, extents: Sequence[Product], groups: Sequence[Sequence[int]]):
         self.extents = list(extents)
         self.groups = [[a for a in group if not self.extents[a].is_one] for group in groups]
 
     def merge(self, operands: Sequence[Operand]) -> list[list[list[int]]]:
-        """For each group, its merged axes; each is a list of the original ones, slowest first."""
+        """The merged axes of each group; each is a list of original axes, slowest first."""
         merged: list[list[list[int]]] = []
         for group in self.groups:
             runs: list[list[int]] = []
@@ -106,7 +106,7 @@ class Space:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a kind of kernel adds to the text of its loads and stores.
+    """Hooks by which a kind of kernel extends the code of loads and stores.
 
     `constants` and `work` are members of `Op` and `Work`; `host` are functions before `run`, which calls
     `launcher` with further `arguments`. With `free_outputs` outputs are written one element at a time.
@@ -126,7 +126,7 @@ class Parts:
 
 
 class Pointwise(ABC):
-    """Collects loads, bodies and stores of a kernel over a space; a kind of kernel adds what else it has."""
+    """Builder of a kernel over a space from its loads, bodies and stores; kinds of kernels extend it."""
 
     def __init__(self, op: DeviceKernelOp, space: Dims, places: Places):
         self.op = op
@@ -140,12 +140,12 @@ class Pointwise(ABC):
         self.scalars: list[tuple[str, Scalar]] = []
         self.outputs: list[Operand] = []
         self.results: list[str] = []
-        """What is stored to each output, as lanes."""
+        """The values stored to each output."""
         for node in op.nodes:
             self.node(node)
 
     def node(self, node: Operation) -> None:
-        """Take in the next node. Raises EmissionError for one that such a kernel has not."""
+        """Add the next node. Raises EmissionError for an unsupported node."""
         match node:
             case LoadOp():
                 self._load(node, is_copied=are_bits(node.result))
@@ -157,14 +157,14 @@ class Pointwise(ABC):
                 raise EmissionError(f"{node.name} in a {self.op.name}")
 
     def store(self, node: StoreNode, output: Operand) -> None:
-        """Add an output with the value that a node stores to it."""
+        """Add an output with the value that a node stores."""
         self.outputs.append(replace(output, is_copied=_is_copy(node)))
         self.results.append(self.lanes[node.value])
 
     @property
     @abstractmethod
     def groups(self) -> Sequence[Sequence[int]]:
-        """The axes of the space by what the kernel does along them: only those of one group are merged."""
+        """Group the axes of the space by use; only axes of one group are merged."""
 
     def _strides(self, axes: Sequence[Axis]) -> list[Product]:
         return [ZERO if a.extent == 1 else a.stride for a in axes]
@@ -192,12 +192,12 @@ class Pointwise(ABC):
         self._lanes(node.result, member, f"mucc::load_rows<V>({member}, {index}, p)")
 
     def _indexed_axes(self, view: View) -> dict[int, int]:
-        """For axes of an index tensor, the axis of the space that walks along it."""
+        """Map the axes of an index tensor to axes of the space."""
         first = len(self.space) - len(view.axes)
         return {axis.axis: first + i for i, axis in enumerate(view.axes) if isinstance(axis, Indexed)}
 
     def index(self, rows: SSAValue, places: dict[int, int]) -> str:
-        """Makes an index tensor an operand; its member."""
+        """Add an index tensor as an operand, and return its member."""
         type = rows.type
         assert isinstance(type, TensorType)
         memory, axes = self.places.view(rows, type.dims)
@@ -240,7 +240,7 @@ class Pointwise(ABC):
         return [self.places.extent(d) for d in self.space]
 
     def merged(self) -> list[list[list[int]]]:
-        """The kernel's axes, each made of adjacent ones of the space, by group."""
+        """The kernel's merged axes by group."""
         return Space(self.extents, self.groups).merge([*self.loads, *self.outputs])
 
     def runs_fastest(self, axes: Collection[int]) -> bool:
@@ -250,12 +250,12 @@ class Pointwise(ABC):
 
     @property
     def widest(self) -> int:
-        """How many elements a vector has: 16 bytes of the widest tensor, and no more than 8."""
+        """Compute the elements per vector: 16 bytes of the widest tensor, at most 8."""
         sizes = (dtype_bytes(o.memory.type.element_type) for o in (*self.loads, *self.outputs))
         return max(8 if size < 4 else 4 for size in sizes)
 
     def assemble(self, parts: Parts) -> Texts:
-        """Write the kernel over its merged axes, of which threads lie along the `fast` one."""
+        """Emit the kernel over its merged axes, with threads along the `fast` axis."""
         axes = [run for group in self.merged() for run in group]
         members, values, fitting = self._members(axes, parts.fast, parts.free_outputs)
         sizes = [str(product([self.extents[a] for a in run])) for run in axes]
@@ -302,7 +302,7 @@ class Pointwise(ABC):
     def _members(
         self, axes: Sequence[Sequence[int]], fast: int, free_outputs: bool
     ) -> tuple[list[str], list[str], list[str]]:
-        """The members of `Op`, their values, and what must hold of them for a kernel of whole vectors.
+        """Emit the members of `Op`, their values, and the conditions for vectorised accesses.
 
         `axes` are those of the kernel, each made of some of the program's; threads lie along `fast`.
         """

@@ -1,4 +1,4 @@
-"""Reductions by their names in C++ (mucc/math.cuh, mucc/identity.h)."""
+"""C++ names of reductions (mucc/math.cuh, mucc/identity.h)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ REDUCTIONS = {
 
 
 def reduction(node: ReductionNode) -> str:
-    """The C++ name of a reduction: those of integers work on their bits."""
+    """Return the C++ name of a reduction; those of integers work on bits."""
     name = REDUCTIONS[node.kind.data]
     return name.replace("mucc::", "mucc::Integer") if are_bits(node.value) else name
 
 
 def identity(kind: str) -> str:
-    """The C++ name of what a reduction starts from."""
+    """Return the C++ name of a reduction's identity element."""
     return f"mucc::identity::k{kind.capitalize()}"

@@ -1,4 +1,4 @@
-"""What a kernel without CUTLASS is written as: its parts, its entries, and the names that a launch needs."""
+"""Parts of kernels without CUTLASS: entry functions, host code, and local names of a launch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mucc.codegen.body import Body
 from mucc.codegen.memory import Places
 
 INDICES = (("", "uint32_t"), ("_wide", "uint64_t"))
-"""The types that elements are counted in, in the order of `Code`s: narrow, wide."""
+"""The index types, narrow and wide, in the order of `Code`s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kernel: its name, its parameters, and the call that is all of it.
+    """An entry function: its name, its parameters, and the call that is its body.
 
     `bounds` are the most threads of a block, and where given the least blocks of a multiprocessor.
     """
@@ -26,7 +26,7 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """Its definition."""
+        """Emit the definition."""
         return (
             f'extern "C" __global__ void __launch_bounds__({self.bounds})\n'
             f"    {self.name}({self.parameters}) {{\n"
@@ -36,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The parts of a kernel without CUTLASS: `data` is for host and device, `launch` for the host."""
+    """The parts of a kernel without CUTLASS: `data` for host and device, `launch` for the host."""
 
     data: str
     bodies: list[Body]
@@ -46,13 +46,13 @@ class Texts:
 
     @property
     def device(self) -> str:
-        """What runs on the device, `data` included."""
+        """Emit the device code, including `data`."""
         return "\n\n".join(
             [*(b.text for b in self.bodies), self.data, self.work, *(e.text for e in self.entries)]
         )
 
     def codes(self, image: str | None) -> str:
-        """The table of kernels: in an image of this C++ name, or linked in."""
+        """Emit the table of kernels: in an image with this C++ name, or linked in."""
         lines = [
             f'    {{"{e.name}", &{image}}},'
             if image
@@ -63,7 +63,7 @@ class Texts:
 
 
 def dim_locals(places: Places, used: set[str]) -> list[str]:
-    """`int64_t const M = c.dims[0], …;` for the dims that are used and not bound."""
+    """Emit `int64_t const M = c.dims[0], …;` for the used dims that are not bound."""
     free = [
         f"{places.dim_names[d]} = c.dims[{i}]"
         for i, d in enumerate(places.program.dim_names)
@@ -73,7 +73,7 @@ def dim_locals(places: Places, used: set[str]) -> list[str]:
 
 
 def used_locals(places: Places, *texts: str) -> list[str]:
-    """Declarations of what some C++ text mentions: dims, places in the workspace."""
+    """Emit declarations of the dims and workspace slots that C++ text uses."""
     code = re.sub(r'"(?:[^"\\]|\\.)*"', "", " ".join(texts))
     found = set(re.findall(r"[A-Za-z_]\w*", code))
     lines = dim_locals(places, {d for d, name in places.dim_names.items() if name in found})

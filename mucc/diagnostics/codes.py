@@ -60,6 +60,6 @@ CODES: dict[str, CodeInfo] = _merged()
 
 
 def exit_status(code: str) -> ExitStatus:
-    """The exit status of a command that ends with an error of this code; an unknown code is a defect."""
+    """Return the exit status for an error of a code; unknown codes count as defects."""
     info = CODES.get(code)
     return ExitStatus.INTERNAL if info is None else info.status

@@ -10,7 +10,7 @@ from functools import cached_property
 
 
 class Severity(StrEnum):
-    """How grave a diagnostic is. Only errors fail a run."""
+    """The severity of a diagnostic. Only errors fail a run."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -37,13 +37,13 @@ class Span:
     end: int
 
     def to(self, other: Span) -> Span:
-        """The smallest span that covers both."""
+        """Return the smallest span that covers both spans."""
         return Span(min(self.start, other.start), max(self.end, other.end))
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source text and the name it is shown under (a path, or `<string>`)."""
+    """A source text and its name in messages (a path, or `<string>`)."""
 
     name: str
     text: str
@@ -55,17 +55,17 @@ class Source:
         return starts
 
     def line_col(self, offset: int) -> tuple[int, int]:
-        """The 1-based line and column of a character offset."""
+        """Convert a character offset to a line and a column, from 1."""
         line = bisect.bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
     def offset(self, line: int, col: int) -> int:
-        """The character offset of a 1-based line and column, clamped into the text."""
+        """Convert a line and a column, from 1, to a character offset, clamped to the text."""
         line = min(max(line, 1), len(self._line_starts))
         return min(self._line_starts[line - 1] + max(col, 1) - 1, len(self.text))
 
     def line_text(self, line: int) -> str:
-        """The text of a 1-based line, without its line end; empty past the last line."""
+        """Return the text of a line (from 1) without its line end; empty past the last line."""
         if not 1 <= line <= len(self._line_starts):
             return ""
         start = self._line_starts[line - 1]
@@ -74,17 +74,17 @@ class Source:
 
 
 class Applicability(StrEnum):
-    """What a tool may do with a fix."""
+    """The applicability of a fix by tools."""
 
     MACHINE_APPLICABLE = "machine-applicable"
-    """Apply it without asking: the program then says what it said, or what no reader could take otherwise."""
+    """Tools may apply the fix without asking, because its meaning is certain."""
     MAYBE_INCORRECT = "maybe-incorrect"
-    """Ask, or check the result: the edit makes the place valid, and may not be what was meant."""
+    """Tools must ask or check the result: the fix is valid, but possibly not what was meant."""
 
 
 @dataclass(frozen=True)
 class Fix:
-    """A text edit that would mend the problem: replace `span` by `replacement`."""
+    """A text edit that fixes the problem: replace `span` by `replacement`."""
 
     span: Span
     replacement: str
@@ -93,11 +93,11 @@ class Fix:
 
 
 LONGEST_LINE = 1000
-"""Characters of a line of a message. What is quoted may be of any length."""
+"""The most characters of a line in a message, because quoted text may have any length."""
 
 
 def bounded(text: str) -> str:
-    """Text whose long lines have lost their middle."""
+    """Shorten long lines of a text in the middle."""
     if len(text) <= LONGEST_LINE:
         return text
     end = LONGEST_LINE // 2 - 20
@@ -109,7 +109,7 @@ def bounded(text: str) -> str:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding.
+    """A diagnostic: an error, a warning or a note.
 
     `notes` are facts, `helps` are advice, `fixes` are edits, which a tool may apply where they say so.
     `labels` are further spans with a short text each. `span` is None where no place in a source is to blame.
@@ -143,7 +143,7 @@ class Diagnostic:
 
 
 class DiagnosticError(Exception):
-    """Raised where work cannot go on; carries every diagnostic found so far."""
+    """Work cannot go on; carries all diagnostics so far."""
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]):
         items = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
@@ -157,7 +157,7 @@ MOST = 100
 
 @dataclass
 class DiagnosticSink:
-    """Collects diagnostics, so that one run can report several errors."""
+    """A collector of diagnostics, so that one run can report several errors."""
 
     source: Source | None = None
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -179,13 +179,13 @@ class DiagnosticSink:
         return any(d.severity is Severity.ERROR for d in self.diagnostics)
 
     def raise_if_errors(self) -> None:
-        """Raise `DiagnosticError` with all diagnostics when one of them is an error."""
+        """Raise `DiagnosticError` with all diagnostics if one of them is an error."""
         if self.has_errors:
             raise DiagnosticError(self.diagnostics)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
-    """The command, file or option that `word` most likely stands for, or None where none is close.
+    """Return the candidate closest to `word`; None if none is close.
 
     Words of a program are compared by `near_spelling`, which is stricter.
     """
@@ -196,11 +196,11 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
 
 
 LONG = 8
-"""Letters from which on a word may hold two slips."""
+"""The length from which a word may have two typing errors."""
 
 
 def near_spelling(word: str, candidates: Iterable[str]) -> str | None:
-    """The one candidate that is `word` but for slips of the pen, or None where there is none or are several.
+    """Return the only candidate that differs from `word` by typing errors; None for none or several.
 
     A slip is a letter too many, too few, wrong, or two that changed places; the first letter is right, and so
     are digits. Upper and lower case and underscores do not count.
@@ -225,7 +225,7 @@ def _plain(word: str) -> str:
 
 
 def _slips(a: str, b: str) -> int:
-    """Insertions, deletions, replacements and transpositions of neighbours from one word to the other."""
+    """Compute the edit distance with transpositions of neighbours (Damerau-Levenshtein)."""
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):

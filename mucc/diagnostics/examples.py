@@ -1,4 +1,4 @@
-"""What explanations of codes are made of: two programs each, and the kernels that these have in common."""
+"""Helpers for explanations of codes: two example programs each, and kernels they share."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from mucc.diagnostics.code_info import CodeInfo
 
 
 def entry(title: str, cause: str, wrong: str, mended: str) -> CodeInfo:
-    """The entry of a code about programs; its explanation ends with the two programs in fenced blocks."""
+    """Build the entry of a code about programs; the explanation ends with two example programs."""
     wrong, mended = wrong.strip("\n"), mended.strip("\n")
     programs = f"Wrong:\n\n```mcu\n{wrong}\n```\n\nMended:\n\n```mcu\n{mended}\n```\n"
     return CodeInfo(title, f"{cause}\n\n{programs}")
 
 
 def body(text: str) -> str:
-    """A program around one body: matrices x, y (bf16[M, K]) and w (bf16[N, K]), a vector b, a scalar s."""
+    """Build a program around a body with x, y: bf16[M, K], w: bf16[N, K], a vector b and a scalar s."""
     lines = "\n".join(f"    {line}" for line in text.strip().splitlines())
     signature = "x: bf16[M, K], y: bf16[M, K], w: bf16[N, K], b: bf16[M], s: f32"
     return f"kernel f[M, N, K]({signature}) -> bf16[M, K] {{\n{lines}\n}}"
@@ -23,12 +23,12 @@ GOOD = "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return x\n}"
 
 
 def schedule(setting: str, head: str = "schedule f for sm_90a") -> str:
-    """A program that has nothing to schedule, with one setting."""
+    """Build a program without contractions, with one schedule setting."""
     return f"{GOOD}\n{head} {{\n    {setting}\n}}"
 
 
 def kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "x @ w.T") -> str:
-    """A product, by default of bf16 matrices that are contiguous along K."""
+    """Build a product, by default of bf16 matrices contiguous along K."""
     return f"kernel f[M, N, K](x: {dtype}[{x}], w: {dtype}[{w}]) -> {dtype}[M, N] {{\n    return {body}\n}}"
 
 
@@ -61,6 +61,6 @@ ROW_SUMS = (
 
 
 def scheduled(*settings: str, kernel: str = GEMM, target: str = "sm_90a") -> str:
-    """A program with the settings of a schedule."""
+    """Build a program with the settings of a schedule."""
     lines = "\n".join(f"    {setting}" for setting in settings)
     return f"{kernel}\n\nschedule f for {target} {{\n{lines}\n}}"

@@ -1,4 +1,4 @@
-"""A defect of mucc as a diagnostic."""
+"""Diagnostics for defects of mucc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mucc.diagnostics.core import Diagnostic
 
 
 def internal_error(error: Exception, verbose: bool, program: str | None = None) -> Diagnostic:
-    """A defect of mucc as a diagnostic; `program` is what was being compiled."""
+    """Convert an unexpected exception to a diagnostic; `program` is the program being compiled."""
     notes: tuple[str, ...] = ()
     if verbose or os.environ.get("MUCC_DEBUG"):
         import traceback

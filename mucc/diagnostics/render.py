@@ -1,4 +1,4 @@
-"""Diagnostics as text for people and as JSON for tools. All rendering happens here."""
+"""Render diagnostics as text for people and as JSON for tools."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mucc.diagnostics.core import Applicability, Diagnostic, Fix, Severity, Sour
 from mucc.diagnostics.json_form import DiagnosticJson, PlaceJson
 
 TAB = 4
-"""Columns that a tab takes in a rendered source line."""
+"""Columns of a tab in a rendered source line."""
 
 WIDEST = 160
-"""Columns of source shown at most; longer lines are cut around the span."""
+"""The most columns of a source line; longer lines are cut around the span."""
 
 _COLOURS = {
     "error": "1;31",
@@ -28,21 +28,21 @@ _COLOURS = {
 
 
 def use_colour(stream: IO[str]) -> bool:
-    """Whether to colour what goes to `stream`: a terminal, and NO_COLOR is not set."""
+    """Whether to colour output to `stream`: it is a terminal, and NO_COLOR is not set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return stream.isatty()
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:
-    """`2 errors, 1 warning`; empty where there is neither."""
+    """Count errors and warnings in words, such as `2 errors, 1 warning`; empty for none."""
     severities = [d.severity for d in diagnostics]
     counts = ((severities.count(s), s.value) for s in (Severity.ERROR, Severity.WARNING))
     return ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts if n)
 
 
 def render_text(diagnostic: Diagnostic, source: Source | None = None, *, colour: bool = False) -> str:
-    """One diagnostic as text that ends with a newline.
+    """Render a diagnostic as text that ends with a newline.
 
     `source` is what the spans point into, unless the diagnostic names its own.
     """
@@ -50,7 +50,7 @@ def render_text(diagnostic: Diagnostic, source: Source | None = None, *, colour:
 
 
 class _Text:
-    """The parts of one rendered diagnostic."""
+    """Renderer of one diagnostic."""
 
     def __init__(self, diagnostic: Diagnostic, source: Source | None, colour: bool):
         self.diagnostic = diagnostic
@@ -82,7 +82,7 @@ class _Text:
         return "".join(f"{line.rstrip()}\n" for line in lines)
 
     def _lines(self) -> Iterator[int]:
-        """Every line number that the text will show."""
+        """Collect the line numbers that the text will show."""
         if self.source is None:
             return
         spans = [self.diagnostic.span, *(s for s, _ in self.diagnostic.labels)]
@@ -155,7 +155,7 @@ class _Text:
 
 
 def _visible(source: Source, span: Span) -> Span:
-    """A span that can be shown: one at the end of the text points behind the last thing written."""
+    """Adjust a span at the end of the text to point after the last token."""
     size = len(source.text)
     start, end = min(max(span.start, 0), size), min(max(span.end, span.start, 0), size)
     written = len(source.text.rstrip())
@@ -165,7 +165,7 @@ def _visible(source: Source, span: Span) -> Span:
 
 
 def _pieces(source: Source, span: Span) -> Iterator[tuple[int, int, int, bool]]:
-    """The first and the last line of a span: (line, start, end, whether it is the last)."""
+    """Split a span into its first and last line: (line, start, end, whether it is the last)."""
     first, start = source.line_col(span.start)
     last, end = source.line_col(span.end)
     if end == 1 and last > first:  # the span ends with a newline: stay on the line before
@@ -179,7 +179,7 @@ def _pieces(source: Source, span: Span) -> Iterator[tuple[int, int, int, bool]]:
 
 
 def _window(text: str, focus: int) -> tuple[str, int]:
-    """The part of a long line around character `focus`, and the columns cut off on its left."""
+    """Cut a long line around character `focus`; returns the part, and the columns cut on the left."""
     shown = _show(text)
     if len(shown) <= WIDEST:
         return shown, 0
@@ -191,19 +191,19 @@ def _window(text: str, focus: int) -> tuple[str, int]:
 
 
 def _show(text: str) -> str:
-    """A source line as printed: tabs as spaces, control characters made visible."""
+    """Print a source line: tabs as spaces, control characters made visible."""
     return _clean(text.rstrip("\r").replace("\t", " " * TAB))
 
 
 def _clean(text: str) -> str:
-    """Text without control characters, so that a file cannot steer the terminal."""
+    """Remove control characters, so that a file cannot send escape codes to the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _columns(text: str) -> int:
-    """The terminal columns that a source text takes."""
+    """Count the terminal columns of a text."""
     if text.isascii():
         return len(text) + (TAB - 1) * text.count("\t")
     from unicodedata import combining, east_asian_width
@@ -217,7 +217,7 @@ def _columns(text: str) -> int:
 
 
 def to_json(diagnostic: Diagnostic, source: Source | None = None) -> DiagnosticJson:
-    """One diagnostic as JSON. Offsets are in characters; lines and columns count from 1."""
+    """Convert a diagnostic to JSON values. Offsets are in characters; lines and columns count from 1."""
     source = diagnostic.source or source
 
     def place(span: Span | None) -> PlaceJson | None:
@@ -259,7 +259,7 @@ def to_json(diagnostic: Diagnostic, source: Source | None = None) -> DiagnosticJ
 
 
 def from_json(value: DiagnosticJson) -> Diagnostic:
-    """The diagnostic that `to_json` made `value` from, without its source."""
+    """Parse a diagnostic from the JSON of `to_json`, without its source."""
 
     def span(place: PlaceJson | None) -> Span | None:
         return Span(place["start"], place["end"]) if place and "start" in place and "end" in place else None
@@ -284,7 +284,7 @@ def from_json(value: DiagnosticJson) -> Diagnostic:
 
 
 def render_json(diagnostics: Iterable[tuple[Diagnostic, Source | None]]) -> str:
-    """One JSON list, with one diagnostic per line so that it can also be read and grepped."""
+    """Render a JSON list with one diagnostic per line."""
     import json
 
     rows = [json.dumps(to_json(d, s), ensure_ascii=False) for d, s in diagnostics]

@@ -1,4 +1,4 @@
-"""Errors about the command line."""
+"""Errors in command lines."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
 
 def usage_error(message: str, *helps: str) -> DiagnosticError:
-    """An error about the command line: MU5001, exit status 2."""
+    """Build the error MU5001 about a command line (exit status 2)."""
     return DiagnosticError(Diagnostic("MU5001", message, helps=helps))

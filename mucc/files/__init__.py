@@ -1,1 +1,1 @@
-"""Files that are written whole or not at all, and the user's folders."""
+"""Atomic file writes, hashes of files, and the user's folders."""

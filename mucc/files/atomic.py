@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Write files atomically."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mucc.files import unfinished
 
 
 def temporary_name(path: str) -> str:
-    """A name beside `path` that no other thread, process or machine uses."""
+    """Generate a temporary name next to `path` that is unique among threads, processes and machines."""
     return f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
 
 
 def replace_file(path: str, data: bytes, mode: int = 0o666) -> None:
-    """Put `data` at `path` in one step. Raises OSError, and leaves nothing behind when it does."""
+    """Replace a file atomically. Raises OSError, after removing the temporary file."""
     temporary = temporary_name(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = unfinished.create(temporary, lambda: os.open(temporary, flags, mode))

@@ -1,4 +1,4 @@
-"""Hashes of texts and of folders, from which keys are made."""
+"""Hash texts and folders, for cache keys."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 FORMAT = "mucc-cache 2"
-"""Changes when the layout of entries does; keys hold it, so entries of another format are never found."""
+"""The format of cache entries; it is part of keys, so entries of other formats are never found."""
 
 Part: TypeAlias = "str | bytes | tuple[Part, ...]"
-"""What a key is made from."""
+"""An input of a key: text, bytes, or a nested sequence."""
 
 
 def digest(*parts: Part) -> str:
-    """A hash of nested sequences of texts, 64 hexadecimal digits; where each one ends counts."""
+    """Hash nested sequences of texts to 64 hexadecimal digits; boundaries between texts count."""
     state = hashlib.blake2b(FORMAT.encode(), digest_size=32)
 
     def add(part: Part) -> None:
@@ -33,7 +33,7 @@ def digest(*parts: Part) -> str:
 
 
 def tree_contents(*directories: str) -> tuple[Part, ...]:
-    """The names and contents of all files below directories, as parts of a key. Raises OSError."""
+    """Read names and contents of all files below directories, as parts of a key. Raises OSError."""
     parts: list[Part] = []
     for directory in directories:
         for path, _, _ in sorted(files_below(directory)):
@@ -43,7 +43,7 @@ def tree_contents(*directories: str) -> tuple[Part, ...]:
 
 
 def files_below(directory: str) -> Iterator[tuple[str, int, int]]:
-    """The path, the size and the time of every file below a directory."""
+    """Yield path, size in bytes and modification time in ns of all files below a directory."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.name == "__pycache__" or entry.name.startswith("."):

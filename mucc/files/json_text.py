@@ -1,4 +1,4 @@
-"""JSON that every reader takes."""
+"""Write JSON that conforms to the standard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    """A value as JSON, ended by a line end. Numbers that are not finite, which JSON lacks, become null."""
+    """Write a value as JSON with a line end. Infinities and NaN, which JSON lacks, become null."""
     try:
         return json.dumps(value, indent=indent, allow_nan=False) + "\n"
     except ValueError:
@@ -17,7 +17,7 @@ def json_text(value: Any, indent: int | None = 2) -> str:
 
 
 def canonical(value: object) -> str:
-    """JSON that equal values share."""
+    """Write canonical JSON: equal values give equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""Where the package itself lies."""
+"""The folders of the installed package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder `mucc`."""
 
 SUPPORT = os.path.join(PACKAGE, "support")
-"""Our own C++: `include`, `src`, and `shim`, which stands in for nvcc where g++ compiles CUTLASS."""
+"""The folder of mucc's C++: `include`, `src`, and `shim`, with which g++ compiles CUTLASS."""
 
 _OF_KINDS = (os.path.join(e.path, "include") for e in os.scandir(os.path.join(PACKAGE, "kernels")))
 

@@ -1,4 +1,4 @@
-"""Files and folders that are not whole yet: a process that is interrupted removes them before it exits."""
+"""Track incomplete files and folders, which an interrupted process removes before it exits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 Made = TypeVar("Made")
 
 PATIENCE = 0.2
-"""Seconds that the end waits for a thread that is creating something."""
+"""The seconds that `remove_all` waits for a thread in `create`."""
 
 _lock = threading.Lock()
 _paths: dict[str, None] = {}
@@ -31,12 +31,12 @@ def create(path: str, make: Callable[[], Made]) -> Made:
 
 
 def settled(path: str) -> None:
-    """Forget a path: what is there is whole, or has been removed."""
+    """Forget a path that is complete or removed."""
     _paths.pop(path, None)
 
 
 def remove_all() -> None:
-    """Remove everything that is not settled. For the end of a process: no thread creates anything after."""
+    """Remove all incomplete files and folders at the end of a process; later calls of `create` block."""
     import shutil
 
     _lock.acquire(timeout=PATIENCE)
@@ -49,7 +49,7 @@ def remove_all() -> None:
 
 
 def _after_fork() -> None:
-    """What the parent is making is not for the child to remove."""
+    """Forget the paths of the parent process in a forked child."""
     global _lock
     _lock = threading.Lock()
     _paths.clear()

@@ -1,4 +1,4 @@
-"""The user's folders for mucc: what is kept to be found again, and what could be made again."""
+"""The user's folders for data and caches of mucc."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import sys
 
 
 def data_folder() -> str:
-    """Where mucc keeps what a user would miss: measurements, and calibrations of cards."""
+    """Return the folder of data that cannot be rebuilt: measurements, and calibrations of cards."""
     return _folder("Application Support", "XDG_DATA_HOME", (".local", "share"))
 
 
 def cache_folder() -> str:
-    """Where mucc keeps what it can make again."""
+    """Return the folder of caches."""
     return _folder("Caches", "XDG_CACHE_HOME", (".cache",))
 
 
 def _folder(on_mac: str, variable: str, otherwise: tuple[str, ...]) -> str:
-    """`mucc` in a directory of the user's, by the platform's convention."""
+    """Return the folder `mucc` in a directory of the user by the platform's convention."""
     home = os.path.expanduser("~")
     if sys.platform == "darwin":
         base = os.path.join(home, "Library", on_mac)

@@ -1,1 +1,1 @@
-"""What a loader reads of a compiled library: signatures, dims, checksum."""
+"""What loading and calling a library needs: signatures, dims, checksum, packed operands."""

@@ -1,4 +1,4 @@
-"""A checksum behind the end of a file, so that a damaged library is noticed before any of it runs.
+"""Append a checksum to a library, so that damage is detected before its code runs.
 
 An ELF file may have bytes after its last section: the loader ignores them. A file without a seal (built by
 hand, or stripped since) is accepted as it is.
@@ -14,12 +14,12 @@ _SIZE = len(_MARK) + 32
 
 
 def seal(data: bytes) -> bytes:
-    """The file's bytes with a seal behind them."""
+    """Append a checksum to a file's bytes."""
     return data + _MARK + hashlib.sha256(data).digest()
 
 
 def seal_state(data: bytes | memoryview) -> Literal["good", "broken", "none"]:
-    """Whether the bytes are what was sealed."""
+    """Verify the checksum of a file: `good`, `broken`, or `none` without a checksum."""
     view = memoryview(data)
     if len(view) < _SIZE or bytes(view[-_SIZE:-32]) != _MARK:
         return "none"

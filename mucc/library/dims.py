@@ -1,4 +1,4 @@
-"""Values of dims as the command line gives them, and promises about dims."""
+"""Parse values of dims from the command line, and check promises about them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
 DECLARED = "declared in where"
-"""Why a promise holds that the source makes."""
+"""The reason given for promises of the source."""
 
 
 def fault(code: str, message: str, *helps: str) -> DiagnosticError:
-    """An error to raise: one diagnostic without a place in the source."""
+    """Build an error of one diagnostic without a source location."""
     return DiagnosticError(Diagnostic(code, message, helps=helps))
 
 
 def parse_dims(words: list[str]) -> dict[str, int]:
-    """`["M=4096,N=64", "K=8"]` as a dictionary. Raises MU6050."""
+    """Parse words such as `["M=4096,N=64", "K=8"]`. Raises MU6050."""
     dims: dict[str, int] = {}
     for word in (w.strip() for text in words for w in text.split(",") if w.strip()):
         name, equals, number = (part.strip() for part in word.partition("="))
@@ -37,7 +37,7 @@ def parse_dims(words: list[str]) -> dict[str, int]:
 def broken_promise(
     kernel: str, promise: str, why: str, dims: Mapping[str, int], *helps: str
 ) -> DiagnosticError:
-    """MU6052, to raise: a promise such as `K % 8 == 0`, why it is one, and values that break it."""
+    """Build the error MU6052: a promise such as `K % 8 == 0`, its reason, and values that break it."""
     named = re.findall(r"[A-Za-z_]\w*", promise)
     values = ", ".join(f"{name} = {dims[name]}" for name in dict.fromkeys(named) if name in dims)
     note = "the kernel declares it in its `where`" if why == DECLARED else why
@@ -48,16 +48,16 @@ def broken_promise(
 
 
 USUAL = (4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
-"""Extents that examples are made of, the likeliest first."""
+"""Extents for examples, the likeliest first."""
 
 MOST_TRIED = 20_000
-"""Combinations of extents that are tried before an example is given up."""
+"""The most combinations of extents tried for an example."""
 
 
 def example(
     missing: Sequence[str], given: Mapping[str, int], keeps: Callable[[Mapping[str, int]], bool]
 ) -> str:
-    """`add --dims M=4096,...` with values of which, and of those `given`, `keeps` holds.
+    """Suggest `add --dims M=4096,...` with values that, together with those `given`, satisfy `keeps`.
 
     `keeps` is asked about some of the dims too, and is true of them where it may still hold of all.
     """
@@ -84,7 +84,7 @@ def example(
 
 
 def holds(text: str, dims: Mapping[str, int]) -> bool:
-    """Whether a promise such as `K % 8 == 0` holds; one that is not of this form counts as kept.
+    """Evaluate a promise such as `K % 8 == 0`; promises of other forms count as kept.
 
     This is for an early and friendly message: the library checks all its promises at every call.
     """
@@ -99,7 +99,7 @@ def holds(text: str, dims: Mapping[str, int]) -> bool:
 
 
 def _quotient(a: int, b: int) -> int:
-    """a / b rounded towards zero, as in C++."""
+    """Compute a / b rounded towards zero, as in C++."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 

@@ -1,4 +1,4 @@
-"""What the run time raises: exceptions with a code, each also the TypeError or ValueError one expects."""
+"""Exceptions of the run time: each has a code, and is also a TypeError, ValueError or RuntimeError."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 class MuccError(Exception):
-    """A failure with a code such as MU6006, and the message behind it; `mucc explain CODE` tells more."""
+    """A failure with a code such as MU6006 and a message; `mucc explain CODE` explains it."""
 
     def __init__(self, code: str, message: str):
         super().__init__(f"{code}: {message}")
@@ -23,14 +23,14 @@ class MuccValueError(MuccError, ValueError):
 
 
 class MuccRuntimeError(MuccError, RuntimeError):
-    """A failure that is not the arguments' fault: a file, CUDA, memory."""
+    """A failure for other reasons than arguments: a file, CUDA, memory."""
 
 
 _CODED = re.compile(r"(MU\d{4}): (.*)", re.DOTALL)
 
 
 def translated(error: BaseException) -> BaseException:
-    """The coded exception that a library's own error stands for; other errors come back as they are."""
+    """Convert a library's error text to an exception with a code; other errors are returned unchanged."""
     if isinstance(error, MuccError) or not (match := _CODED.match(str(error))):
         return error
     kinds = {TypeError: MuccTypeError, ValueError: MuccValueError}

@@ -12,7 +12,7 @@ _ROLES = {"input": "in", "scalar": "by value", "output": "out"}
 
 
 def header_text(manifest: Mapping[str, Any]) -> str:
-    """A header that stands alone: the C types, and each kernel's functions with a comment per argument.
+    """Generate a self-contained header: C types, and each kernel's functions with a comment per argument.
 
     It is C99 and C++. Raises `ManifestError` where `manifest` is none.
     """

@@ -1,4 +1,4 @@
-"""Integers of 4 bits, two to a byte: how weights are given to parameters of dtype s4 and u4."""
+"""Pack 4-bit integers two to a byte, for parameters of dtype s4 and u4."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mucc.library.errors import MuccValueError
 
 
 def pack_s4(values: Any) -> Any:
-    """Whole numbers from -8 to 7, `[..., K]`, as bytes `[..., K/2]` (uint8).
+    """Pack whole numbers from -8 to 7, `[..., K]`, into bytes `[..., K/2]` (uint8).
 
     Of two neighbours along the last axis the first one is in the low half of their byte. `values` is an array
     of NumPy or a torch tensor, of any integer dtype; the result is of the same library and device. Raises
@@ -20,7 +20,7 @@ def pack_s4(values: Any) -> Any:
 
 
 def pack_u4(values: Any) -> Any:
-    """As `pack_s4`, for whole numbers from 0 to 15."""
+    """Pack whole numbers from 0 to 15, as `pack_s4`."""
     return _packed(values, "u4", 0)
 
 
@@ -36,17 +36,17 @@ def _packed(values: Any, dtype: str, least: int) -> Any:
 
 
 def unpack_s4(packed: Any) -> Any:
-    """The numbers that `pack_s4` was given, as int8: `[..., K]` from bytes `[..., K/2]` (uint8 or int8)."""
+    """Unpack bytes of `pack_s4`, `[..., K/2]` (uint8 or int8), to int8 `[..., K]`."""
     return _unpacked(packed, 8)
 
 
 def unpack_u4(packed: Any) -> Any:
-    """The numbers that `pack_u4` was given, as int8: `[..., K]` from bytes `[..., K/2]` (uint8 or int8)."""
+    """Unpack bytes of `pack_u4`, `[..., K/2]` (uint8 or int8), to int8 `[..., K]`."""
     return _unpacked(packed, 0)
 
 
 def _unpacked(packed: Any, sign: int) -> Any:
-    """The halves of bytes; the bit `sign` counts as its negative."""
+    """Split bytes into halves; the bit `sign` counts as negative."""
     kind = str(getattr(packed, "dtype", type(packed).__name__))
     if not kind.endswith("int8"):
         raise MuccValueError("MU6043", f"expected bytes (uint8 or int8), got {kind}")
@@ -62,14 +62,14 @@ def _bytes(x: Any) -> Any:
 
 
 def _as(x: Any, dtype: str) -> Any:
-    """Converted, in the library of the array; what does not fit wraps around."""
+    """Convert the dtype of an array of either library; out-of-range values wrap around."""
     if hasattr(x, "astype"):
         return x.astype(dtype)
     return x.to(getattr(importlib.import_module("torch"), dtype))
 
 
 def _signed(like: Any, shape: tuple[int, ...]) -> Any:
-    """An array of int8 beside another one."""
+    """Allocate an int8 array in the library and on the device of another array."""
     if hasattr(like, "astype"):
         import numpy
 

@@ -1,4 +1,4 @@
-"""What a loader reads from a manifest: the kernels of a library with their signatures, as typed values.
+"""Parse manifests: the kernels of a library with their signatures, as typed values.
 
 `mucc.compiler.manifest` writes the JSON, `Manifest.parse` is the one reader. It knows nothing of the
 compiler, so that loading a library does not load the compiler. docs/runtime.md lists the fields.
@@ -15,24 +15,24 @@ from typing import Any, Literal, cast
 from mucc.library.manifest_json import ManifestJson
 
 ABI_VERSION = 1
-"""How arguments are passed. A library of another number is not loaded."""
+"""The version of the calling convention. Libraries of other versions are not loaded."""
 
 _SINGLES = {"e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s4": 1, "u4": 1}
 ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "s32": 4, **_SINGLES}
-"""Bytes of what an array has for elements: one number, or for `PACKED` dtypes two."""
+"""Bytes of an array's element, which is one number, or two for `PACKED` dtypes."""
 
 PACKED = ("s4", "u4")
-"""Dtypes of which a byte holds two neighbours along the last axis: an array of them is one of bytes."""
+"""Dtypes with two elements per byte along the last axis, passed as arrays of bytes."""
 
 Layout = Literal["row_major", "col_major", "sparse"] | tuple[int | None, ...]
-"""Contiguous one way or the other, packed by `mucc.sparsify`, or a stride per axis (elements, None: free)."""
+"""A layout: contiguous, packed by `mucc.sparsify`, or a stride per axis (in elements, None: any)."""
 
 Terms = tuple[tuple[int | float | str, ...], ...]
-"""A sum of products of numbers and dims. What is packed takes a part of a byte for an element."""
+"""A sum of products of numbers and dims; packed dtypes have fractions of a byte per element."""
 
 
 class ManifestError(ValueError):
-    """The text is no manifest. `newer` is the library's ABI number where that alone stands in the way."""
+    """The text is no manifest. `newer` is the library's ABI version if that is the only problem."""
 
     def __init__(self, message: str, newer: object = None):
         super().__init__(message)
@@ -41,7 +41,7 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What integers mean: the ends of groups of `rows` rows, or numbers of them, each `once`."""
+    """Requirements on index values: the ends of groups of `rows` rows, or row indices, unique with `once`."""
 
     kind: Literal["ends", "rows"]
     rows: str | int
@@ -63,7 +63,7 @@ class Arg:
 
     @property
     def signature(self) -> str:
-        """As the source declares it: `x: bf16[M, K] col_major`."""
+        """The declaration in the source's syntax, such as `x: bf16[M, K] col_major`."""
         if self.role == "scalar":
             return f"{self.name}: {self.dtype}"
         text = f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -74,11 +74,11 @@ class Arg:
         return f"{text} strides({', '.join('_' if s is None else str(s) for s in self.layout)})"
 
     def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape for given dims."""
+        """Compute the shape for given dims."""
         return tuple(dims[e] if isinstance(e, str) else e for e in self.shape)
 
     def stored(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape of an array that is passed: in bytes along the last axis where two elements share one."""
+        """Compute the shape of the array to pass; the last axis counts bytes for packed dtypes."""
         *outer, last = self.extents(dims) or (1,)
         if self.dtype in PACKED:
             return (*outer, last // 2)
@@ -93,7 +93,7 @@ class KernelInfo:
     symbol: str
     ffi: str
     dims: dict[str, int | None]
-    """Every dim in order; None where each call binds it."""
+    """All dims in order; None for dims that calls bind."""
     args: tuple[Arg, ...]
     promises: tuple[tuple[str, str], ...]
     """(condition, who asks for it)."""
@@ -116,7 +116,7 @@ class KernelInfo:
 
     @property
     def signature(self) -> str:
-        """One line, as in the source."""
+        """The signature on one line, in the source's syntax."""
         dims = ", ".join(n if v is None else f"{n}={v}" for n, v in self.dims.items())
         inputs = ", ".join(a.signature for a in self.inputs)
         outputs = [a.signature for a in self.outputs]
@@ -126,19 +126,19 @@ class KernelInfo:
 
 
 def quotient(dim: str) -> tuple[str, int] | None:
-    """The dim and the number whose quotient a dim is: `K_per_128` is that of K and 128."""
+    """Split the name of a quotient such as `K_per_128` into `K` and 128; None for other names."""
     whole, separator, divisor = dim.rpartition("_per_")
     return (whole, int(divisor)) if separator and divisor.isdigit() and int(divisor) else None
 
 
 def evaluate(terms: Iterable[Sequence[int | float | str]], dims: Mapping[str, int]) -> int:
-    """The value of a sum of products for given dims."""
+    """Evaluate a sum of products for given dims."""
     return round(sum(math.prod(dims[f] if isinstance(f, str) else f for f in term) for term in terms))
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is known of a kernel library without running it. `digest` tells programs apart."""
+    """The manifest of a library. `digest` identifies the program."""
 
     abi: int
     version: str
@@ -146,11 +146,11 @@ class Manifest:
     digest: str
     kernels: tuple[KernelInfo, ...]
     json: ManifestJson
-    """The manifest as it was read, unknown fields included."""
+    """The manifest as JSON, including unknown fields."""
 
     @staticmethod
     def parse(text: str | bytes | Mapping[str, Any]) -> Manifest:
-        """Read a manifest. Raises `ManifestError`."""
+        """Parse a manifest. Raises `ManifestError`."""
         data = _object(text)
         if "abi" not in data:
             raise ManifestError("it has no field 'abi'")

@@ -1,4 +1,4 @@
-"""Packing matrices with the 2:4 pattern: what a parameter `w: bf16[N, K] sparse` takes.
+"""Pack matrices with the 2:4 pattern, for parameters such as `w: bf16[N, K] sparse`.
 
 Of every 4 neighbours along a row at most 2 are not zero, of f32 1 of every 2. A packed matrix is one block
 of memory: the values that are kept, as a row-major matrix [N, K/2], then from the next multiple of 128 bytes
@@ -24,7 +24,7 @@ ATOM_ROWS = 64
 """Rows of a block of metadata."""
 
 OFFSET = 128
-"""The metadata begins at a multiple of so many bytes."""
+"""The alignment of the metadata in bytes."""
 
 _BITS = {1: "uint8", 2: "int16", 4: "int32"}
 """Integers as wide as an element, which torch can compute with."""
@@ -40,12 +40,12 @@ class Form:
 
     @property
     def unit(self) -> int:
-        """What the columns are a multiple of, so that stored rows are whole multiples of 16 bytes."""
+        """The divisor of the number of columns, so that stored rows are multiples of 16 bytes."""
         return 32 // self.item
 
     @property
     def chunk(self) -> int:
-        """Neighbours of which half are kept: 4, but 2 of 32-bit elements."""
+        """The number of neighbours of which half are kept: 4, for 32-bit elements 2."""
         return 2 if self.item == 4 else 4
 
     @property
@@ -59,12 +59,12 @@ class Form:
 
     @property
     def offset(self) -> int:
-        """Where the metadata begins, in bytes."""
+        """The offset of the metadata in bytes."""
         return _up(self.value_bytes, OFFSET)
 
     @property
     def padded(self) -> tuple[int, int]:
-        """Rows and columns of whole blocks of metadata."""
+        """Rows and columns, rounded up to whole blocks of metadata."""
         return _up(self.rows, ATOM_ROWS), _up(self.columns, self.atom_columns)
 
     @property
@@ -79,7 +79,7 @@ def _up(value: int, multiple: int) -> int:
 
 
 class _Library:
-    """What differs between NumPy and torch."""
+    """Functions that differ between NumPy and torch."""
 
     def __init__(self, array: Array):
         name = type(array).__module__.partition(".")[0]
@@ -90,7 +90,7 @@ class _Library:
         return array.view(getattr(self.xp, dtype) if isinstance(dtype, str) else dtype)
 
     def wide(self, array: Array) -> Array:
-        """Integers to compute with."""
+        """Convert to 64-bit integers."""
         return array.to(self.xp.int64) if self.is_torch else array.astype(self.xp.int64)
 
     def like(self, array: Array, dtype: str) -> Array:
@@ -101,13 +101,13 @@ class _Library:
         return array.contiguous() if self.is_torch else self.xp.ascontiguousarray(array)
 
     def zeros(self, count: int, like: Array) -> Array:
-        """Bytes of zero where another array is."""
+        """Allocate zero bytes on the device of another array."""
         if self.is_torch:
             return self.xp.zeros(count, dtype=self.xp.uint8, device=like.device)
         return self.xp.zeros(count, dtype=self.xp.uint8)
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        """A view by strides in elements, from where the array begins."""
+        """Make a view with strides in elements, from the start of the array."""
         if self.is_torch:
             return array.as_strided(shape, strides)
         item = array.dtype.itemsize
@@ -127,7 +127,7 @@ def _strides(array: Array) -> tuple[int, ...]:
 
 
 def _form(array: Array) -> Form:
-    """The form of a matrix that is to be packed, or is. Raises MU6081 where there is none."""
+    """Compute the form of a dense or packed matrix. Raises MU6081 for unsupported arrays."""
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise MuccTypeError("MU6081", f"a sparse matrix is made of an array, not {type(array).__name__}")
     shape, item = tuple(int(n) for n in array.shape), _item(array)
@@ -231,7 +231,7 @@ def _check_pattern(form: Form, used: list[Array]) -> None:
 
 
 def _places(lib: _Library, form: Form, used: list[Array]) -> tuple[Array, Array, Array]:
-    """Which two elements of each chunk are stored, in order, and 4 bits of metadata that say so.
+    """Choose the two stored elements of each chunk, and compute the chunk's 4 bits of metadata.
 
     As CUTLASS's compressor has it: one value alone stands first with the last place beside it, and second
     where it is in the last place itself; of no values both places are the first.
@@ -258,7 +258,7 @@ def _pick(lib: _Library, chunks: list[Array], place: Array) -> Array:
 
 
 def _split(form: Form) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How bytes of metadata [rows, columns] are cut up, and the order in which the parts lie in memory.
+    """Return the shape that splits bytes of metadata [rows, columns], and the order of its axes in memory.
 
     A block is `TensorEAtom` of `Sm90GemmSparseConfig`. Of 8-bit elements it is row-major; else 16 rows are
     (2, 8) and each step of a wgmma instruction, 4 bytes of a row, is 2 by 2, so that a thread loads at once
@@ -273,7 +273,7 @@ def _split(form: Form) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _ordered(lib: _Library, form: Form, nibbles: Array) -> Array:
-    """The metadata of chunks [N, K/chunk] as bytes in their order in memory, padded with zeros."""
+    """Arrange the metadata of chunks [N, K/chunk] as bytes in memory order, padded with zeros."""
     rows, columns = form.padded
     whole = lib.zeros(rows * (columns // form.chunk), nibbles).reshape(rows, -1)
     whole[: form.rows, : form.columns // form.chunk] = lib.like(nibbles, "uint8")
@@ -287,14 +287,14 @@ def _permuted(lib: _Library, array: Array, order: tuple[int, ...]) -> Array:
 
 
 def is_packed(array: Array) -> bool:
-    """Whether an array is what `sparsify` gives, by its strides."""
+    """Whether an array is a result of `sparsify`, by its strides."""
     if len(getattr(array, "shape", ())) != 2 or not hasattr(array, "dtype"):
         return False
     return array.shape[1] > 1 and _strides(array) == (array.shape[1] // 2, 1)
 
 
 def densify(packed: Array) -> Array:
-    """The dense matrix [N, K] of what `sparsify` gives. Raises MU6081 for anything else."""
+    """Unpack a result of `sparsify` to a dense matrix [N, K]. Raises MU6081 for other arrays."""
     form, lib = _form(packed), _Library(packed)
     if not is_packed(packed):
         raise MuccValueError(

@@ -1,4 +1,4 @@
-"""Turns on the GPUs of this machine, among all mucc of one user: alone to measure, together for the rest.
+"""Locks on the GPUs of this machine among a user's processes: exclusive to measure, shared otherwise.
 
 Who measures comes first: whoever wants to share waits until nobody waits to be alone. Threads of a process
 take turns by `_Turns`, processes by two files: who passes the gate may wait for the room.
@@ -15,11 +15,11 @@ import time
 from collections.abc import Generator
 
 PAUSE = 0.01
-"""Seconds between two tries to lock a file: a blocking try could not be interrupted."""
+"""Seconds between two attempts to lock a file; a blocking attempt could not be interrupted."""
 
 
 class _Turns:
-    """Turns of the threads of this process."""
+    """A readers-writer lock for the threads of this process, in which writers take precedence."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -62,7 +62,7 @@ _turns = _Turns()
 
 @contextlib.contextmanager
 def exclusive_gpu() -> Generator[None]:
-    """While this is entered no other mucc of this user works on the same GPUs; waits for its turn.
+    """Hold the GPUs exclusively: no other mucc process of this user works on them. Waits for the lock.
 
     For what is timed, and as little else as possible.
     """
@@ -72,7 +72,7 @@ def exclusive_gpu() -> Generator[None]:
 
 @contextlib.contextmanager
 def shared_gpu() -> Generator[None]:
-    """While this is entered no other mucc of this user measures on the same GPUs, but others may share them.
+    """Hold a shared lock: no other mucc process of this user measures on the same GPUs.
 
     For work on a GPU that is not timed, and would disturb what is.
     """

@@ -1,4 +1,4 @@
-"""The GPU's memory, which processes of several tasks have to share: the agent's, and those of benchmarks."""
+"""Budget the GPU's memory among processes of the agent and of benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mucc.diagnostics.core import DiagnosticError
 Found = TypeVar("Found")
 
 CONTEXT = 2 << 30
-"""Bytes that a process takes beside tensors: its context, workspaces of libraries, what flushes the cache."""
+"""Bytes of a process besides tensors: context, workspaces of libraries, the buffer that flushes the cache."""
 
 COPIES = 10
 """How many times the tensors of a problem are there at once while it is judged: given, in float64, with what
@@ -21,7 +21,7 @@ PyTorch keeps between operations. A process that audits an activation of 12.9 GB
 
 
 class Room:
-    """So many bytes of memory, for whoever comes first; None where there is no limit."""
+    """A memory budget in bytes, granted in order of requests; None is no limit."""
 
     def __init__(self, total: int | None):
         self.total = total
@@ -31,7 +31,7 @@ class Room:
 
     @contextlib.contextmanager
     def take(self, wanted: int) -> Generator[None]:
-        """While this is entered that many bytes are taken, at the most all; waits until they are free."""
+        """Reserve bytes, at most all; waits until they are free."""
         if self.total is None:
             yield
             return
@@ -62,7 +62,7 @@ class Room:
             return wanted
 
     def give_back(self, taken: int) -> None:
-        """Let others have what `try_take` took."""
+        """Return the bytes that `try_take` took."""
         with self._changed:
             self._taken -= taken
             self._changed.notify_all()
@@ -88,10 +88,10 @@ class Room:
 
 
 def wanted_by(moved: float) -> int:
-    """The bytes of GPU memory that a process of a problem may take, by those that the problem has to move."""
+    """Estimate the GPU memory in bytes of a process for a problem, from the bytes the problem moves."""
     return CONTEXT + COPIES * int(moved)
 
 
 def out_of_memory(text: str) -> bool:
-    """Whether a message says that memory has run out, PyTorch's or the driver's."""
+    """Whether a message of PyTorch or the driver reports exhausted memory."""
     return "OutOfMemoryError" in text or "out of memory" in text

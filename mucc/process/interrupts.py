@@ -1,4 +1,4 @@
-"""Ends a command soon after SIGINT, SIGTERM or SIGHUP, whatever it is doing.
+"""End a command soon after SIGINT, SIGTERM or SIGHUP, even inside C code.
 
 The handler raises in the main thread, so that the command unwinds: builds are called off, terminals restored.
 A thread that hears of signals through the interpreter's wake-up descriptor ends what does not unwind in time,
@@ -31,11 +31,11 @@ KILLING = 0.3
 """Seconds that killed processes have to be gone."""
 
 SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
-"""What a terminal gets where a display could not be taken away."""
+"""The escape codes that restore a terminal whose display could not be removed."""
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived: unwind. `number` is the signal's."""
+    """SIGTERM or SIGHUP arrived; `number` is the number of the signal."""
 
     def __init__(self, number: int = signal.SIGTERM):
         super().__init__()
@@ -43,10 +43,10 @@ class Terminated(BaseException):
 
 
 farewell: Callable[[int], str] | None = None
-"""The last words on stderr, by the number of the signal, where a command does not unwind."""
+"""The function that renders the last message on stderr, by signal number, if a command does not unwind."""
 
 PIECE = 4096
-"""Bytes that can be written to a pipe at once where anything can."""
+"""Bytes that a pipe takes without blocking if it is writable at all."""
 
 _first: int | None = None
 _speaking, _leaving = threading.Lock(), threading.Lock()
@@ -55,22 +55,22 @@ _before: list[processes.Process] = []
 
 
 def status_of(number: int) -> int:
-    """The exit status of a process that a signal has ended, as a shell reports it."""
+    """Return the exit status of a process ended by a signal, as shells report it."""
     return 128 + number
 
 
 def name_of(number: int) -> str:
-    """`SIGINT` and the like."""
+    """Return the name of a signal, such as `SIGINT`."""
     return signal.Signals(number).name
 
 
 def number_of(error: KeyboardInterrupt | Terminated) -> int:
-    """The signal that raised this."""
+    """Return the number of the signal that raised an exception."""
     return error.number if isinstance(error, Terminated) else signal.SIGINT
 
 
 def install() -> None:
-    """Handle the signals from now on, but for those that this process was started to ignore."""
+    """Install signal handlers, except for signals that this process was started to ignore."""
     global _ends
     _ends = os.pipe()
     for end in _ends:
@@ -84,19 +84,19 @@ def install() -> None:
 
 
 def may_speak() -> bool:
-    """Whether it is up to this thread to say the last words: the first one that asks."""
+    """Whether this thread prints the last message; true for the first caller only."""
     return _ends is None or _speaking.acquire(blocking=False)
 
 
 def leave(status: int) -> NoReturn:
-    """Exit, without taking the interpreter apart, which costs tens of milliseconds."""
+    """Exit without finalising the interpreter, which takes tens of milliseconds."""
     if _first is not None:
         _clear()
     os._exit(status)
 
 
 def _raise(number: int, _frame: object) -> None:
-    """Unwind at the first signal; what cleans up must not be interrupted by later ones."""
+    """Raise at the first signal; later signals must not interrupt cleanup."""
     global _first
     if _first is not None:
         return
@@ -108,7 +108,7 @@ def _raise(number: int, _frame: object) -> None:
 
 
 def _watch(end: int) -> None:
-    """Wait for a signal, and end the process where that does not happen in time."""
+    """Wait for a signal, and end the process if it does not unwind in time."""
     import select
 
     number = _heard(end)
@@ -121,12 +121,12 @@ def _watch(end: int) -> None:
 
 
 def _look() -> None:
-    """Note who descends from this process: who unwinds may kill those by whom others can be found."""
+    """Record the descendants of this process, because unwinding may kill links in the process tree."""
     _before.extend(processes.descendants(os.getpid()).values())
 
 
 def _heard(end: int) -> int:
-    """The next of our signals."""
+    """Wait for the next handled signal and return its number."""
     while (number := os.read(end, 1)[0]) not in SIGNALS:
         pass
     return number
@@ -150,7 +150,7 @@ def _force(number: int) -> NoReturn:
 
 
 def _clear() -> None:
-    """Leave neither processes nor half files behind. The first thread does it, and the process exits then."""
+    """Kill descendants and remove incomplete files; only the first caller returns."""
     _leaving.acquire()
     from mucc.process import reaper
 
@@ -161,7 +161,7 @@ def _clear() -> None:
 
 
 def _after_fork() -> None:
-    """Leave signals in a forked child to their defaults: its parent ends it."""
+    """Restore default signal handlers in a forked child, which its parent ends."""
     global _ends, _first
     if _ends is None:
         return

@@ -1,4 +1,4 @@
-"""What this machine lets us use: cores and main memory, within control groups' limits."""
+"""Query the cores and main memory available to this process, within control group limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NO_LIMIT = 1 << 60
 
 
 def cores(root: str = "/") -> int:
-    """The cores that this process may use: its affinity, or less where a control group has a quota.
+    """Count the cores that this process may use, by its affinity and the quotas of control groups.
 
     A quota of a part of a core counts as a whole one. `root` is where /proc and /sys are looked for.
     """
@@ -27,7 +27,7 @@ def cores(root: str = "/") -> int:
 
 
 def available_memory(root: str = "/") -> int | None:
-    """Bytes of main memory that new processes could have now; None where the system does not say."""
+    """Return the bytes of main memory available to new processes; None if unknown."""
     found = re.search(r"MemAvailable:\s*(\d+) kB", _read(os.path.join(root, "proc/meminfo")))
     room = [int(found[1]) * 1024] if found else []
     for directory in _groups("memory", root):
@@ -40,7 +40,7 @@ def available_memory(root: str = "/") -> int | None:
 
 
 def _groups(controller: str, root: str) -> Iterator[str]:
-    """The directories of the control groups around this process, for both versions of them.
+    """Yield the directories of the control groups of this process, for cgroup versions 1 and 2.
 
     A group's limits hold for the groups inside it, so the walk goes up to the outermost. In a container
     the outermost is often all that can be seen.

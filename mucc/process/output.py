@@ -1,4 +1,4 @@
-"""What a child process prints, in a file without a name."""
+"""Capture the output of a child process in an anonymous temporary file."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import os
 import tempfile
 
 KEPT = 10_000
-"""Bytes of its end that are looked at."""
+"""The bytes read from the end of the output."""
 
 LINES, WIDTH = 8, 200
-"""The last lines of those that are shown, and characters of each."""
+"""The most lines shown from the end of the output, and the most characters of each."""
 
 
 def notes(lines: str) -> tuple[str, ...]:
-    """What a diagnostic says of the last lines that were printed; nothing where there are none."""
+    """Build the note of a diagnostic with the last lines of output; empty without output."""
     return (f"it printed last:\n{lines}",) if lines else ()
 
 
 class Printed:
-    """The file that a process prints into."""
+    """An anonymous file for the output of a process."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115
 
     def fileno(self) -> int:
-        """The descriptor to print into."""
+        """Return the descriptor of the file."""
         return self._file.fileno()
 
     def end(self) -> str:
-        """The last that was printed; nothing once it is closed."""
+        """Return the end of the output; empty after `close`."""
         if self._file.closed:
             return ""
         size = self._file.seek(0, os.SEEK_END)
@@ -36,11 +36,11 @@ class Printed:
         return self._file.read().decode("utf-8", errors="replace").strip()
 
     def last_lines(self) -> str:
-        """Its last lines, each cut where it is long."""
+        """Return the last lines, shortened."""
         return "\n".join(line[:WIDTH] for line in self.end().splitlines()[-LINES:])
 
     def close(self) -> None:
-        """Forget it."""
+        """Close and delete the file."""
         self._file.close()
 
     def __enter__(self) -> Printed:

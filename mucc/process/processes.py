@@ -1,4 +1,4 @@
-"""The processes of this machine as a table, and the end of all descendants of this one."""
+"""List the processes of this machine, and kill all descendants of this one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 PAUSE = 0.005
-"""Seconds between two looks at whether killed processes are gone."""
+"""Seconds between two checks whether killed processes have ended."""
 
 
 class Process(NamedTuple):
-    """A process; `started` tells it from a later one of the same number."""
+    """A process; `started` distinguishes it from a later process with the same number."""
 
     pid: int
     parent: int
@@ -24,7 +24,7 @@ class Process(NamedTuple):
 
 
 def table() -> dict[int, Process]:
-    """Every process that has not ended, by number; empty where the system does not tell."""
+    """List all running processes by number; empty without /proc."""
     found: dict[int, Process] = {}
     try:
         names = os.listdir("/proc")
@@ -44,7 +44,7 @@ def table() -> dict[int, Process]:
 
 
 def descendants(of: int, but: Collection[int] = (), groups: Iterable[int] = ()) -> dict[int, Process]:
-    """The processes that descend from one, with all members of their groups and sessions, by number.
+    """Find the descendants of a process, with all members of their groups and sessions, by number.
 
     `groups` are further process groups to be taken for descendants. Left out are `but`, and whatever shares
     group or session with the ancestor without descending from it.
@@ -68,7 +68,7 @@ def descendants(of: int, but: Collection[int] = (), groups: Iterable[int] = ()) 
 
 
 def end(known: Iterable[Process], seconds: float, but: Collection[int] = ()) -> None:
-    """Kill these processes and all descendants of this one until none is left, `seconds` at the most.
+    """Kill the given processes and all descendants of this one, repeatedly for at most `seconds`.
 
     `but` names descendants that are left alone.
     """
@@ -90,5 +90,5 @@ def end(known: Iterable[Process], seconds: float, but: Collection[int] = ()) -> 
 
 
 def same(one: Process | None, other: Process) -> bool:
-    """Whether a process is that other one, and not a later one of its number."""
+    """Whether two entries are the same process, not a later one with the same number."""
     return one is not None and one.started == other.started

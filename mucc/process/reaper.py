@@ -1,4 +1,4 @@
-"""Ends the compilers of a mucc that was killed outright.
+"""End the compilers of a mucc process that was killed by SIGKILL.
 
 SIGKILL leaves no time to clean up, and a compiler whose parent is gone goes on for a minute with
 gigabytes of memory. PR_SET_PDEATHSIG does not help: it reaches the direct child only (not nvcc's
@@ -55,25 +55,25 @@ several times, because what was killed may be in the midst of starting a process
 """
 
 pid: int | None = None
-"""The number of the shell, should it run."""
+"""The process number of the shell; None if it is not running."""
 
 _lock = threading.Lock()
 _pipe: int | None = None
 
 
 def watch(group: int) -> None:
-    """From now on the process group ends when this process does."""
+    """Register a process group to be killed when this process ends."""
     _tell(f"watch {group}\n")
 
 
 def forget(group: int) -> None:
-    """The group is about to be waited for; after that its number may belong to somebody else."""
+    """Unregister a process group before waiting for it, after which its number may be reused."""
     _tell(f"forget {group}\n", start=False)
 
 
 @contextlib.contextmanager
 def temporary_folder(parent: str) -> Generator[str]:
-    """A new folder, which goes away with all that is in it. Raises OSError where it cannot be made.
+    """Create a temporary folder, removed at the end. Raises OSError if it cannot be created.
 
     If this process is killed, the folder goes too, and with it any process that works in it.
     """
@@ -92,7 +92,7 @@ def temporary_folder(parent: str) -> Generator[str]:
 
 
 def dismiss() -> None:
-    """End the shell: there is nothing left that it would have to end."""
+    """Kill the shell, when nothing is registered any more."""
     if pid is not None:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
@@ -100,7 +100,7 @@ def dismiss() -> None:
 
 
 def _tell(order: str, *, start: bool = True) -> None:
-    """Give an order, best effort: a build must not fail for want of a guard."""
+    """Send an order to the shell, ignoring failures: a build must not fail without this guard."""
     global _pipe
     data = order.encode("utf-8", errors="surrogateescape")
     with _lock, contextlib.suppress(OSError, NotImplementedError):
@@ -116,7 +116,7 @@ def _tell(order: str, *, start: bool = True) -> None:
 
 
 def _start() -> int:
-    """Start the shell; the end of the pipe to write to."""
+    """Start the shell, and return the writing end of its pipe."""
     global pid
     reading, writing = os.pipe()
     try:
@@ -142,7 +142,7 @@ def _start() -> int:
 
 
 def _after_fork() -> None:
-    """A forked copy must not hold the pipe open for its parent, nor speak to the parent's guard."""
+    """Close the pipe in a forked child, which must neither keep it open nor use it."""
     global _pipe, _lock, pid
     _lock, pid = threading.Lock(), None
     if _pipe is not None:

@@ -1,4 +1,4 @@
-"""A process with all its descendants: waiting for it, its memory, and its end."""
+"""Wait for a process with its descendants, measure its memory, and end it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from enum import Enum, auto
 from mucc.process import reaper
 
 TICK = 0.1
-"""Seconds between two looks at whether a running job is to stop, and at its memory."""
+"""Seconds between two checks of a running job for cancellation, and of its memory."""
 
 DYING = 2.0
-"""Seconds that a killed family of processes gets until its folder is removed regardless."""
+"""The seconds to wait for killed processes before their folder is removed."""
 
 ROUNDS = 10
-"""Times that strays are looked for: one may start another while it is being killed."""
+"""The most rounds of killing strays, which may start new processes meanwhile."""
 
 
 class End(Enum):
-    """Why waiting for a family was over."""
+    """The reason why waiting for a process ended."""
 
     OF_ITSELF = auto()
     CALLED_OFF = auto()
@@ -35,7 +35,7 @@ class End(Enum):
 
 
 class Family:
-    """A process that leads a group, and its descendants.
+    """The leader of a process group, and its descendants.
 
     `peak` is the most memory in bytes that one of them was seen with, `size` the number of all when last
     looked at. `bury` waits for a leader that is somebody else's child, once it is killed: its exit status,
@@ -55,7 +55,7 @@ class Family:
             self._poller.register(self._fd, select.POLLIN)
 
     def wait(self, timeout: float | None, stops: Sequence[threading.Event]) -> End:
-        """Until the leader has ended, `timeout` seconds are over, or one of `stops` is set."""
+        """Wait until the leader has ended, `timeout` seconds have passed, or one of `stops` is set."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = TICK if deadline is None else min(TICK, deadline - time.monotonic())
@@ -69,7 +69,7 @@ class Family:
                 return End.OVERDUE
 
     def _ended(self, seconds: float) -> bool:
-        """Whether the leader ends within that time. It is left to be waited for."""
+        """Wait for the leader's end for at most `seconds`, without reaping it; returns whether it ended."""
         if self._poller is not None:
             return bool(self._poller.poll(seconds * 1000))
         until, pause = time.monotonic() + seconds, 0.0005
@@ -91,7 +91,7 @@ class Family:
             pause = min(pause * 2, 0.01)
 
     def end(self) -> tuple[int, int]:
-        """Kill what is left of the family and wait for it; the leader's status, and the peak in bytes."""
+        """Kill the process group and wait for it; returns its status and its peak memory in bytes."""
         self._kill(signal.SIGKILL)
         reaper.forget(self.pid)
         if self._fd >= 0:
@@ -110,7 +110,7 @@ class Family:
         return status, self.peak
 
     def _kill(self, number: int) -> bool:
-        """Send a signal to the group; whether there was anybody."""
+        """Send a signal to the group; returns whether it has processes."""
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -119,7 +119,7 @@ class Family:
 
 
 def _lives(group: int) -> bool:
-    """Whether a process group has more than zombies, which init may be slow to bury."""
+    """Whether a process group has processes other than zombies, which init may be slow to reap."""
     try:
         pids = [name for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
@@ -161,7 +161,7 @@ def _within(path: str, folder: str) -> bool:
 
 
 def _is_dead(pid: int) -> bool:
-    """Whether a process has ended, waited for or not."""
+    """Whether a process has ended, reaped or not."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
@@ -170,7 +170,7 @@ def _is_dead(pid: int) -> bool:
 
 
 def _wait(pid: int) -> tuple[int, int]:
-    """Wait for a child of ours: its exit status, and its peak as getrusage has it."""
+    """Reap a child process; returns its exit status, and its peak memory as by getrusage."""
     _, status, usage = os.wait4(pid, 0)
     return os.waitstatus_to_exitcode(status), usage.ru_maxrss
 

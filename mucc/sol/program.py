@@ -1,4 +1,4 @@
-"""The speed of light of a source text: its bound from primitive operations, the stages of the compiler."""
+"""Compute the speed of light of source texts and imported modules."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ ARITHMETIC = {
     "tf32": f32_products_in(Compute.TF32),
     "f32": f32_products_in(Compute.F32),
 }
-"""The assumptions about products of f32, by what the importer calls them (`Answer.rows`)."""
+"""The bounds by arithmetic of f32 products, by the importer's names (`Answer.rows`)."""
 
 
 def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: str | None = None) -> list[Sol]:
-    """The analysis of every kernel of a source, or of one.
+    """Analyse every kernel of a source, or one of them.
 
     Raises DiagnosticError: what the frontend finds, MU6051 for a name that is no dim, MU5403 where a dim has
     no value, MU5406 for a kernel that the file does not have.
@@ -72,7 +72,7 @@ def analyse_problem(
     inner: Mapping[str, Collection[str]],
     inputs: Mapping[str, Structure] | None = None,
 ) -> Sol:
-    """The analysis of a module that was imported as one or more kernels, as a whole.
+    """Analyse an imported module with one or more kernels, as a whole.
 
     `inner` has, by kernel, the parameters and results that need not pass through memory; `inputs` says what
     is known of arguments. Raises DiagnosticError as `analyse_source` does.
@@ -101,7 +101,7 @@ def analyse_import(answer: Answer, name: str, shown: str, card: Card) -> Sol:
 
 
 def calls_of(answer: Answer) -> Calls:
-    """What PyTorch runs of an imported problem."""
+    """Return the part of an imported problem that PyTorch runs."""
     rows = [row for row in answer.rows if not row.kernel]
     found = {name: Counter[str]() for name in ARITHMETIC}
     for row in rows:
@@ -124,7 +124,7 @@ def analyse_module(
     inputs: Mapping[str, Structure] | None = None,
     inner: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> list[Sol]:
-    """The analysis of every kernel of a `mu` module, which is left as it is. See `analyse`."""
+    """Analyse every kernel of a `mu` module, which stays unchanged. See `analyse`."""
     primitive = module.clone()
     narrow = NarrowOperands(card.target.name, exact=False)
     for step in (
@@ -152,7 +152,7 @@ def analyse_module(
 
 
 def _module(source: Source) -> ModuleOp:
-    """The frontend's IR of a source. Raises DiagnosticError."""
+    """Lower a source to `mu` IR. Raises DiagnosticError."""
     program, sink = frontend.parse(source)
     sink.raise_if_errors()
     module = frontend.lower(program, sink)
@@ -169,7 +169,7 @@ def _kernels(module: ModuleOp) -> list[KernelOp]:
 
 
 def _stages(kernel: KernelOp, target: str) -> tuple[StageOp, ...]:
-    """The stages that the compiler forms of a kernel; none where it has no kernels for a part of it."""
+    """Form the stages of a kernel; empty if a part of it cannot be compiled."""
     module = ModuleOp([kernel.clone()])
     try:
         for step, _ in staging(target):

@@ -1,4 +1,4 @@
-"""The GPUs that mucc compiles for, as facts: `facts` reads `data/<name>.toml`, `devices` knows the cards.
+"""Target architectures: `facts` reads `data/<name>.toml`, `devices` the figures of cards.
 
 What a kind of kernel can do on them, and what that costs, is in its folder of `mucc/kernels`. A further
 target is a data file and its name in `TARGETS`.
@@ -12,7 +12,7 @@ from functools import cache
 from mucc.target.facts import Target
 
 LONGEST_NAME = 80
-"""Characters of a name that are looked at to guess what is meant."""
+"""The most characters of a name used for a suggestion."""
 
 TARGETS = ("sm_90a", "sm_80", "sm_89", "sm_120a", "sm_100a")
 """The names of all targets."""
@@ -25,7 +25,7 @@ def target_names() -> tuple[str, ...]:
 
 @cache
 def get_target(name: str) -> Target:
-    """The target called `name`.
+    """Return the target called `name`.
 
     Raises `DiagnosticError` with MU4001 where there is none.
     """
@@ -35,7 +35,7 @@ def get_target(name: str) -> Target:
 
 
 def meant_by(name: str) -> str | None:
-    """The target that is meant by the name of a GPU, of an architecture, or by a compute capability.
+    """Find the target for the name of a GPU or an architecture, or for a compute capability.
 
     `NVIDIA H200`, `hopper`, `sm90`, `compute_90a` and `9.0` all mean sm_90a.
     """

@@ -1,4 +1,4 @@
-"""The cards that are known by name, and what was measured on the cards at hand."""
+"""Known cards, with figures calibrated on this machine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Card(NamedTuple):
 
 
 def cards() -> dict[str, Card]:
-    """Every known card by its short name."""
+    """Return all known cards by short name."""
     targets = (get_target(name) for name in target_names())
     return {device.key: Card(target, device) for target in targets for device in target.facts.devices}
 
 
 def get_card(name: str) -> Card:
-    """The card with a short name (`h200`) or a driver's name (`NVIDIA H200`), calibrated where it was.
+    """Find a card by short name (`h200`) or driver's name (`NVIDIA H200`), with its calibration.
 
     Raises MU5401 where there is none.
     """
@@ -44,12 +44,12 @@ def get_card(name: str) -> Card:
 
 
 def _first_of(target: str | None, known: Mapping[str, Card]) -> str | None:
-    """The card that stands for a target."""
+    """Return the first card of a target."""
     return next((key for key, card in known.items() if card.target.name == target), None)
 
 
 def calibrated(card: Card) -> Card:
-    """The card with the ceilings that `mucc device calibrate` stored before those that mucc came with."""
+    """Replace a card's measured rates by those of `mucc device calibrate`, if stored."""
     path = calibration_path(card.device)
     try:
         rates: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))["rates"]
@@ -64,12 +64,12 @@ def calibrated(card: Card) -> Card:
 
 
 def calibration_path(device: Device) -> Path:
-    """Where ceilings that were measured on a card of this kind are kept."""
+    """Return the path of a card's calibration."""
     return Path(data_folder()) / "devices" / f"{device.key}.json"
 
 
 def store(device: Device, rates: Mapping[str, float], versions: Mapping[str, str], date: str) -> Path:
-    """Keep ceilings: operations per second by format, `dram_bandwidth` in bytes per second."""
+    """Store measured rates: operations per second by format, `dram_bandwidth` in bytes per second."""
     from mucc.files.atomic import replace_file
 
     path = calibration_path(device)

@@ -1,4 +1,4 @@
-"""What a target's data file says: what bounds a schedule, how fast its GPUs are, which cards there are."""
+"""Read the data file of a target: limits of schedules, rates of a multiprocessor, cards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 DATA = Path(__file__).parent / "data"
-"""Where the data files are: `<target>.toml`, and `devices/<card>.toml` for the cards that these name."""
+"""The folder of data files: `<target>.toml`, and `devices/<card>.toml` for the cards they name."""
 
 WIDEST_ACCESS = 16
-"""Bytes of the widest access to memory that there is."""
+"""Bytes of the widest memory access."""
 
 
 class Limits(NamedTuple):
-    """What bounds a schedule. Sizes in bytes unless the name says otherwise."""
+    """The limits of schedules on a target. Sizes are in bytes unless the name says otherwise."""
 
     shared_memory: int
     """Shared memory of one thread block."""
@@ -46,9 +46,9 @@ class Multiprocessor(NamedTuple):
     tensor_flops_per_cycle: Mapping[str, int]
     """Dense tensor-core FLOPs per cycle of one multiprocessor, by compute type; a multiply-add is two."""
     l2_bytes_per_cycle: int
-    """What a multiprocessor can load from L2."""
+    """The bytes per cycle that a multiprocessor can load from L2."""
     mma_sync_share: float = 1.0
-    """Of the rates of tensor cores, the part that mma.sync reaches."""
+    """The fraction of the tensor cores' rates that mma.sync reaches."""
 
     @property
     def computes(self) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class Multiprocessor(NamedTuple):
         return (*self.tensor_flops_per_cycle, "tf32x3", "f32")
 
     def flops_per_cycle(self, compute: str) -> float:
-        """Operations per cycle of contractions that multiply in a format; 1 for one that there is not."""
+        """Return operations per cycle of contractions in a format; 1 for an unsupported one."""
         match compute:
             case "f32":
                 return 2 * self.fp32_per_cycle
@@ -76,7 +76,7 @@ class Device(NamedTuple):
     key: str
     """The short name, that of the data file: `h200`."""
     name: str
-    """What the driver calls it."""
+    """The driver's name of the card."""
     multiprocessors: int
     l2_bytes: int
     memory_bytes: int
@@ -100,7 +100,7 @@ class Facts(NamedTuple):
     multiprocessor: Multiprocessor
     devices: tuple[Device, ...]
     aliases: tuple[str, ...] = ()
-    """What else people call it: its architecture, chips and cards, compute capabilities that run its code."""
+    """Other names: of the architecture, chips and cards, and compute capabilities that run its code."""
     cost: Mapping[str, Any] = MappingProxyType({})
     """Constants of the target's cost model."""
 

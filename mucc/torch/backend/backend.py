@@ -1,4 +1,4 @@
-"""The backend: from a graph of dynamo to a function that runs it with kernels of mucc."""
+"""The torch.compile backend: compile a dynamo graph to a function that runs kernels of mucc."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _aot: Any = importlib.import_module("torch._dynamo.backends.common")
 log = logging.getLogger("mucc.torch")
 
 LONGEST_NAME = 40
-"""Characters of a kernel's name, which is made of those of its operations."""
+"""The most characters of a kernel's name, which is made of names of its operations."""
 
 
 class NothingToDoError(Exception):
-    """No operation of a graph becomes a kernel: dynamo's own graph runs, which nothing was taken apart in."""
+    """No operation of a graph becomes a kernel, so dynamo's graph runs without decompositions."""
 
 
 def torch_backend(**options: Any) -> Backend:
-    """A backend for `torch.compile(model, backend=...)` with options; see `Options`.
+    """Make a backend for `torch.compile(model, backend=...)` with options; see `Options`.
 
     The name "mucc" is this with none. Raises DiagnosticError MU7062 for options that there are not, MU4001
     for an unknown target.
@@ -48,12 +48,12 @@ def torch_backend(**options: Any) -> Backend:
 
 
 def dynamo_backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Any:
-    """What torch finds under the name "mucc"; `options` are those of `torch.compile`."""
+    """The backend that torch finds by the name "mucc"; `options` are those of `torch.compile`."""
     return torch_backend(**(options or {}))(module, inputs)
 
 
 class Backend:
-    """Compiles graphs of dynamo. `programs` has what became of each that has kernels, in order."""
+    """Compiler of dynamo graphs. `programs` has the program of each graph with kernels, in order."""
 
     def __init__(self, options: Options | None = None):
         self.options = options or Options()
@@ -61,7 +61,7 @@ class Backend:
 
     @property
     def anywhere(self) -> bool:
-        """Whether kernels take tensors that are not on a GPU."""
+        """Whether kernels accept tensors on the CPU."""
         return self.options.interpret
 
     def __call__(self, module: Any, inputs: Sequence[Any], **_: Any) -> Any:
@@ -89,7 +89,7 @@ class Backend:
         return module.forward
 
     def target(self, inputs: Sequence[Any]) -> str | None:
-        """What kernels are compiled for; None, said once, where PyTorch has to run the graph."""
+        """Choose the target; None, reported once, if PyTorch has to run the graph."""
         if self.options.interpret:
             return self.options.target or "sm_90a"
         devices = {t.device for t in inputs if isinstance(t, torch.Tensor) and t.device.type == "cuda"}
@@ -106,7 +106,7 @@ class Backend:
         return found.pop()
 
     def _compiler(self, target: str, name: str) -> Callable[..., Any]:
-        """What AOTAutograd calls with a functional graph: for inference, forward or backward."""
+        """Make the compiler that AOTAutograd calls with a functional graph."""
 
         def compiler(module: Any, inputs: Sequence[Any]) -> Any:
             try:
@@ -121,7 +121,7 @@ class Backend:
         return compiler
 
     def compiled(self, module: Any, target: str, name: str) -> Any:
-        """A functional graph with kernels in it, as a function of one list.
+        """Compile a functional graph to a function of one list of arguments.
 
         Raises NothingToDoError, and whatever the compiler, the toolchain or the loader raise.
         """
@@ -144,7 +144,7 @@ class Backend:
         return Stitched(module, program.graph, program.steps, caller, strict).build()
 
     def cut(self, module: Any, target: str, refused: Mapping[str, str]) -> tuple[Program, dict[str, int]]:
-        """The program of a graph without kernels whose texts are refused, and its usual extents."""
+        """Import a graph without the kernels in `refused`; returns the program and its typical extents."""
         graph, typical = graph_of(module, formats(self.options.compute, self.options.round), self.anywhere)
         judge = compiles(target)
         leaving = returned(graph.captured)
@@ -163,7 +163,7 @@ class Backend:
     def _load(
         self, kernels: Sequence[Kernel], target: str, typical: Mapping[str, int]
     ) -> dict[str, CompileError]:
-        """Build and load what is not loaded yet; what could not be built, by its text."""
+        """Build and load missing kernels; returns those that could not be built, by text."""
         if self.options.interpret:
             return {}
         wanted: dict[str, dict[str, int]] = {}
@@ -183,7 +183,7 @@ class Backend:
         return lambda kernel: _loaded[self._text(kernel, target), target]
 
     def _text(self, kernel: Kernel, target: str) -> str:
-        """The program of one kernel, with the schedules that it was given."""
+        """Generate the source of one kernel, with given schedules."""
         text = kernel_text(kernel.op)
         for name, settings in self.options.schedules.items():
             if name.partition(".")[0] == kernel.name:
@@ -191,7 +191,7 @@ class Backend:
         return text
 
     def _failed(self, error: Exception) -> None:
-        """Say that PyTorch runs a graph; with `fallback="error"` raise what went wrong."""
+        """Report that PyTorch runs a graph; with `fallback="error"`, raise the error instead."""
         if self.options.fallback == "error":
             raise error
         coded = error.diagnostics[0] if isinstance(error, DiagnosticError) else error
@@ -204,13 +204,13 @@ class Backend:
 
 
 def target_of(major: int, minor: int) -> str | None:
-    """The target for a compute capability; None where mucc has none."""
+    """Return the target for a compute capability; None if unsupported."""
     exact = [t for t in (f"sm_{major}{minor}a", f"sm_{major}{minor}") if t in TARGETS]
     return exact[0] if exact else "sm_80" if major == 8 else None
 
 
 def name_of(piece: Piece) -> str:
-    """What the kernel of a piece is called: after its operations, the first ones if there are many."""
+    """Name the kernel of a piece by its first operations."""
     names = [
         node.target._schema.name.partition("::")[2].strip("_") for node in piece.nodes if not is_part(node)
     ]
@@ -220,7 +220,7 @@ def name_of(piece: Piece) -> str:
 
 
 def _rounded(extent: int) -> int:
-    """A typical size as a power of two, so that another process with a like one finds its kernels."""
+    """Round a typical size to a power of two, so that similar sizes share cached kernels."""
     return 1 << max(extent - 1, 7).bit_length()
 
 
@@ -230,7 +230,7 @@ def _needs_gradient(module: Any, inputs: Sequence[Any]) -> bool:
 
 
 def _composite(names: Sequence[str]) -> AbstractContextManager[Any]:
-    """Keeps operations whole that AOTAutograd takes apart. Only what has no gradient can be kept so."""
+    """Keep operations without gradient from being decomposed by AOTAutograd."""
     override = getattr(
         importlib.import_module("torch.export.exported_program"), "_override_composite_implicit_decomp", None
     )
@@ -248,7 +248,7 @@ def _as_it_is(*args: Any, **options: Any) -> Any:
 
 
 def _decompositions() -> dict[Any, Any]:
-    """torch's, but for attention, which stays whole: taken apart its results are other views than it says."""
+    """Return torch's decompositions without attention, whose decomposition returns wrong strides."""
     return {op: how for op, how in decomposition_table().items() if "attention" not in str(op)}
 
 
@@ -257,7 +257,7 @@ def _partition_function() -> Any:
 
 
 _loaded: dict[tuple[str, str], Any] = {}
-"""The kernels of this process, by text and target."""
+"""Loaded kernels of this process, by text and target."""
 
 _said: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""What the importer is told of a functional graph of AOTAutograd."""
+"""Convert functional graphs of AOTAutograd to the importer's form."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Node = Any
 _aten = torch.ops.aten
 
 _STRIDED = frozenset((_aten.as_strided, _aten.as_strided_scatter, _aten.as_strided_copy))
-"""What reads memory, whatever tensor lies there."""
+"""Operations that read memory by strides."""
 
 
 def graph_of(module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict[str, int]]:
-    """A graph of AOTAutograd for the importer, and the usual sizes of its open extents.
+    """Convert a graph of AOTAutograd for the importer; returns it with typical sizes of open extents.
 
     Kernels are for tensors on one CUDA device, or `anywhere`.
     """
@@ -50,7 +50,7 @@ def _attribute(module: Any, path: str) -> Any:
 
 
 def _excluded(captured: Captured, anywhere: bool) -> Callable[[Node], str | None]:
-    """Why an operation on these tensors is left to PyTorch, or None."""
+    """Return the reason why an operation on these tensors is left to PyTorch, or None."""
 
     integers = wide_integers(captured)
 
@@ -74,14 +74,14 @@ def _excluded(captured: Captured, anywhere: bool) -> Callable[[Node], str | None
 
 
 def tensors_of(node: Node) -> list[Any]:
-    """The tensors that a node's value is made of."""
+    """List the tensors in a node's value."""
     value = node.meta.get("val")
     values = cast("list[Any]", value) if isinstance(value, tuple | list) else [value]
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
 def order_of(tensor: Any) -> tuple[int, ...] | None:
-    """The axes of a tensor from the outermost in memory on; None where it is contiguous.
+    """Return the axes of a tensor in memory order, outermost first; None if it is contiguous.
 
     None too where elements do not fill their memory: values are the same however they lie there.
     """

@@ -1,4 +1,4 @@
-"""A kernel as a call of torch: dtypes and memory as torch has them, PyTorch itself where it refuses."""
+"""Call kernels from torch graphs: convert dtypes and layouts, and fall back to PyTorch on errors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mucc.runtime.views import call_anyhow
 
 @dataclass(frozen=True)
 class Result:
-    """A result as torch has it: its dtype where the kernel's is another, the order of axes in memory."""
+    """The form of a result in torch: its dtype if the kernel's differs, and the order of axes in memory."""
 
     dtype: Any | None
     order: tuple[int, ...] | None
 
     def of(self, value: Any) -> Any:
-        """The kernel's result, so converted."""
+        """Convert a kernel's result."""
         if self.dtype is not None:
             value = value.to(self.dtype)
         if self.order is None:
@@ -31,7 +31,7 @@ class Result:
 
 @dataclass
 class Launch:
-    """Calls a kernel over torch tensors; gives a tensor, or a tuple of them.
+    """A callable kernel on torch tensors; returns a tensor or a tuple of tensors.
 
     `taken` has the dtype that each argument is converted to, or None. `reference` computes the same by
     PyTorch: for calls that the kernel refuses, such as extents that it cannot copy, unless `strict`. It
@@ -59,7 +59,7 @@ class Launch:
         return tuple(r.of(m) for r, m in zip(self.results, made, strict=True))
 
     def _otherwise(self, error: MuccError, args: Sequence[Any]) -> Any:
-        """The same by PyTorch."""
+        """Compute the results by PyTorch."""
         if self.strict:
             raise error
         if not self.warned:
@@ -69,7 +69,7 @@ class Launch:
         return self.reference(*args)
 
     def function(self, name: str) -> Callable[..., Any]:
-        """A function that a graph can call, with a name of its own there."""
+        """Make a function with a name of its own for calls in a graph."""
 
         def call(*args: Any) -> Any:
             return self(*args)

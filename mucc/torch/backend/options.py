@@ -1,4 +1,4 @@
-"""What a user may say of the backend."""
+"""Options of the torch.compile backend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Options:
-    """How graphs are compiled.
+    """Options of compiling graphs.
 
     `target` is one of `mucc targets`; left out it is that of the tensors' GPU. `compute` is the format of
     f32 products; left out it is what torch is set up to. With `round="eager"` the result of each operation on
@@ -38,7 +38,7 @@ class Options:
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Options:
-        """Options by name. Raises DiagnosticError MU7062 for one that there is not, or that cannot be so."""
+        """Build options from names and values. Raises DiagnosticError MU7062 for unknown or illegal ones."""
         names = [f.name for f in dataclasses.fields(Options)]
         for name, value in given.items():
             if name not in names:

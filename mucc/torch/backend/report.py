@@ -1,4 +1,4 @@
-"""`mucc.explain`: what `torch.compile(model, backend="mucc")` makes of a model, without compiling it."""
+"""`mucc.explain`: report how `torch.compile(model, backend="mucc")` divides a model into kernels."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from mucc.torch.importer.program import Program
 from mucc.torch.importer.work import is_product, work_of
 
 LONGEST = 78
-"""Characters of a reason in a table."""
+"""The most characters of a reason in a table."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A kernel, or an operation that stays with PyTorch, and what no implementation of it is faster than."""
+    """A kernel, or an operation that stays with PyTorch, with its speed-of-light bound."""
 
     name: str
     is_kernel: bool
     operations: tuple[str, ...]
     reason: str | None
     seconds: float
-    """Its bound on the card, alone."""
+    """The bound on the card, in isolation."""
 
 
 @dataclass(frozen=True)
 class GraphReport:
-    """One graph: its program and its parts in order. `name` is forward, backward or inference."""
+    """A graph: its program and its parts in order. `name` is forward, backward or inference."""
 
     name: str
     text: str
@@ -51,13 +51,13 @@ class GraphReport:
 
     @property
     def covered(self) -> float:
-        """The share of the bound that is in kernels."""
+        """The fraction of the bound that kernels cover."""
         return sum(p.seconds for p in self.parts if p.is_kernel) / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What became of each graph that dynamo made of a model, at the sizes of one call."""
+    """The report on all graphs that dynamo made of a model, at the sizes of one call."""
 
     graphs: tuple[GraphReport, ...]
     card: str
@@ -71,7 +71,7 @@ class Explanation:
 def explain(
     model: Any, *inputs: Any, device: str = "h200", compute: str | None = None, **keywords: Any
 ) -> Explanation:
-    """What `torch.compile(model, backend="mucc")` makes of a call, and which share of its bound on a card.
+    """Report how `torch.compile(model, backend="mucc")` divides a call, with bounds on a card.
 
     `keywords` are arguments of the call, as `inputs` are.
 
@@ -90,7 +90,7 @@ def explain(
 
 
 def _with_backward(model: Any, results: Any, inputs: Any) -> None:
-    """Run the backward pass of results that have one, which is compiled then. No gradient is kept."""
+    """Run the backward pass of results, so that its graph is compiled. Gradients are discarded."""
     leaves = torch.utils._pytree.tree_leaves
     made = [r for r in leaves(results) if isinstance(r, torch.Tensor) and r.requires_grad]
     parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
@@ -101,7 +101,7 @@ def _with_backward(model: Any, results: Any, inputs: Any) -> None:
 
 
 class _Recorder(Backend):
-    """Cuts graphs, and lets PyTorch run them as they are."""
+    """A backend that divides graphs for the report, and lets PyTorch run them unchanged."""
 
     def __init__(self, options: Options):
         super().__init__(options)
@@ -140,7 +140,7 @@ def _operation(node: Any) -> str:
 
 
 def _unit(program: Program, step: Opaque) -> str:
-    """What an operation of PyTorch is computed by."""
+    """Name the implementation of an operation."""
     if not is_product(step.node):
         return "fp32"
     dtypes = {str(t.dtype).removeprefix("torch.") for t in tensors_of(step.node)}

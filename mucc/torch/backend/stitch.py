@@ -1,4 +1,4 @@
-"""A graph of torch in which kernels take the place of operations."""
+"""Build torch graphs in which calls of kernels replace operations."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from mucc.torch.importer.partition import (
 )
 
 Caller = Callable[[Kernel], Callable[..., Any]]
-"""What runs a kernel: called with tensors that are contiguous and of the kernel's dtypes."""
+"""A function that runs a kernel on contiguous tensors of the kernel's dtypes."""
 
 
 @dataclass
 class Stitched:
-    """Builds the graph from steps in their order."""
+    """Builder of a graph from steps in order."""
 
     module: Any
     graph: Graph
@@ -35,7 +35,7 @@ class Stitched:
     strict: bool = False
 
     def build(self) -> Any:
-        """A function of one list of arguments, which it empties; gives the results that the graph gives."""
+        """Make a function of one list of arguments, which it empties; returns the graph's results."""
         self.made = torch.fx.Graph()
         self.copies: dict[Node, Any] = {}
         for node in self.module.graph.nodes:
@@ -52,7 +52,7 @@ class Stitched:
         return boxed(torch.fx.GraphModule(self.module, self.made))
 
     def _is_known(self, node: Node) -> bool:
-        """Whether a node is an extent that the arguments tell."""
+        """Whether a node is an extent that follows from the arguments."""
         return is_extent(node) and is_host(node) and all(n in self.copies for n in node.all_input_nodes)
 
     def _copied(self, node: Node) -> Any:
@@ -87,7 +87,7 @@ class Stitched:
         return Result(restored_dtype(self.graph.meta(node)), order_of(node.meta["val"]))
 
     def _reference(self, kernel: Kernel) -> tuple[Any, list[Node]]:
-        """What a kernel computes, by PyTorch, and the extents that this needs besides."""
+        """Build the PyTorch function equivalent to a kernel; returns it with the extents it needs."""
         nodes: dict[Node, None] = {}
         for node in kernel.piece.nodes:
             nodes.update(dict.fromkeys([*made_of(self.graph, node), node]))
@@ -110,7 +110,7 @@ class Stitched:
 
 
 def _is_needed(node: Node) -> bool:
-    """Whether a node stays though nothing reads it: all but extents that are computed."""
+    """Whether a node without uses stays in the graph: all except computed extents."""
     return node.op != "call_function" or not is_extent(node)
 
 
@@ -119,7 +119,7 @@ def _item(values: Sequence[Any], place: int) -> Any:
 
 
 def boxed(module: Any) -> Any:
-    """A graph module as a function of one list, which gives up each argument once it is not needed."""
+    """Convert a graph module to a function of one list that frees arguments after their last use."""
     if (codegen := getattr(torch.fx.graph, "_BoxedCodeGen", None)) is not None:
         module.graph.set_codegen(codegen())
         module.recompile()
@@ -137,7 +137,7 @@ def boxed(module: Any) -> Any:
 
 
 def with_linear(module: Any) -> Any:
-    """The graph with `linear` put back where AOTAutograd has taken it apart for a gradient.
+    """Restore `linear` in a graph where AOTAutograd has decomposed it.
 
     `view(addmm(b, view(x, [-1, K]), permute(w)), [..., N])` is `linear(x, w, b)`, which can be one kernel
     with what is done to its result; a view between would part them.
@@ -174,7 +174,7 @@ def with_linear(module: Any) -> Any:
 
 
 def _flattens(rows: Node, result: Node) -> bool:
-    """Whether rows are all axes of a tensor but the last, and a result has them back."""
+    """Whether a reshape merges all axes but the last, and a later one restores them."""
     whole, out = rows.args[0].meta["val"].shape, result.meta["val"].shape
     inner = rows.meta["val"].shape
     return (

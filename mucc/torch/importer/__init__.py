@@ -1,4 +1,4 @@
-"""PyTorch modules as `.mcu` programs: capture by torch.export, lowering to `mu`, partition, driver.
+"""Import PyTorch modules as `.mcu` programs: capture by torch.export, lowering, partition, driver.
 
 `sandbox` runs a problem file in a child process and needs no torch; `importer` and what it uses import
 torch, and nothing else in mucc's front end does.

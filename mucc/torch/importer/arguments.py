@@ -1,4 +1,4 @@
-"""The arguments of the call that is captured: by parameter, each tensor for itself."""
+"""The arguments of a captured call, as leaves by parameter."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ torch: Any = importlib.import_module("torch")
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a call gives, in the order of the parameters of `forward`."""
+    """The arguments of a call, in the order of the parameters of `forward`."""
 
     bound: inspect.BoundArguments
 
     @staticmethod
     def of(module: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None) -> Arguments:
-        """The arguments of a call. Raises TypeError for what the module does not take."""
+        """Bind arguments to parameters. Raises TypeError for arguments that the module does not take."""
         return Arguments(runtime.bound(module, args, keywords or {}))
 
     @property
     def by_path(self) -> dict[str, Any]:
-        """The leaves of the arguments by parameter and path, in the order of the graph's inputs."""
+        """List the leaves of the arguments by parameter and path, in the order of the graph's inputs."""
         return runtime.leaves(self.bound.arguments)
 
     @property
@@ -35,17 +35,17 @@ class Arguments:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the values are the first parameters, each one a value by itself."""
+        """Whether all values are positional leaves."""
         names = list(self.bound.signature.parameters)[: len(self.bound.arguments)]
         return not self.bound.kwargs and list(self.by_path) == names
 
     def with_leaves(self, leaves: Sequence[Any]) -> Arguments:
-        """The same call with other tensors and values."""
+        """Copy the call with other leaves."""
         spec = torch.utils._pytree.tree_structure(dict(self.bound.arguments))
         return Arguments(inspect.BoundArguments(self.bound.signature, spec.unflatten(list(leaves))))
 
     def apart(self, module: Any) -> Arguments:
-        """The same call with tensors of their own memory: torch tells inputs apart by identity.
+        """Copy the call with tensors that share no memory: torch distinguishes inputs by identity.
 
         Values of those that shared memory are not kept.
         """
@@ -65,7 +65,7 @@ class Arguments:
 
 
 def tensors_of(module: Any) -> Iterator[Any]:
-    """The parameters, buffers and other tensors that are attributes of a module and of its parts."""
+    """List the parameters, buffers and tensor attributes of a module and its submodules."""
     yield from module.parameters()
     yield from module.buffers()
     for part in module.modules():
@@ -74,7 +74,7 @@ def tensors_of(module: Any) -> Iterator[Any]:
 
 
 def storage_of(tensor: Any) -> int | None:
-    """What tells the memory of a tensor from that of others; None where it has none of the usual kind."""
+    """Identify the storage of a tensor; None for tensors without ordinary storage."""
     try:
         return tensor.untyped_storage()._cdata
     except (NotImplementedError, RuntimeError):

@@ -1,4 +1,4 @@
-"""ATen's products of matrices."""
+"""Lower ATen's matrix products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ATen's convolutions and pools."""
+"""Lower ATen's convolutions and pooling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ATen operations that look elements up, and attention."""
+"""Lower ATen's indexing operations, and attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ATen's normalisations, softmax and scans."""
+"""Lower ATen's normalisations, softmax, losses and scans."""
 
 from __future__ import annotations
 

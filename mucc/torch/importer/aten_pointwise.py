@@ -1,4 +1,4 @@
-"""ATen operations that work element by element."""
+"""Lower ATen's elementwise operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ATen's reductions."""
+"""Lower ATen's reductions."""
 
 from __future__ import annotations
 

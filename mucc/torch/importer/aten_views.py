@@ -1,4 +1,4 @@
-"""ATen's views, joins, and tensors made of nothing."""
+"""Lower ATen's views, concatenations and constant tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that are plain attributes of modules: state, which torch.export knows of buffers only."""
+"""Handle tensors in plain attributes of modules, which torch.export does not treat as state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ torch: Any = importlib.import_module("torch")
 
 
 def attributes_of(module: Any) -> dict[str, Any]:
-    """Tensors in attributes of a module and its parts that are neither parameters nor buffers, by path."""
+    """Find tensor attributes of a module and its submodules other than parameters and buffers, by path."""
     return {f"{path}{'.' if path else ''}{name}": value for path, _, name, value in _attributes(module)}
 
 
 def state_of(module: Any) -> dict[str, Any]:
-    """The tensors that a call of a module may change, by path."""
+    """Return the tensors that a call of a module may change, by path."""
     return {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
@@ -40,7 +40,7 @@ def _own(part: Any) -> dict[str, Any]:
 
 @contextmanager
 def attributes_as_buffers(module: Any) -> Generator[None]:
-    """Have plain attributes as buffers meanwhile; undo whatever is assigned to attributes and buffers."""
+    """Register plain attributes as buffers temporarily; restore attributes and buffers at the end."""
     parts = list(module.modules())
     saved = [(_own(part), dict(_own(part)), dict(part._buffers)) for part in parts]
     added = [(part, name, value) for _, part, name, value in _attributes(module)]

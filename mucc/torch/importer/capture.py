@@ -1,4 +1,4 @@
-"""A module as a functional graph of ATen operations, by torch.export.
+"""Capture a module as a functional graph of ATen operations by torch.export.
 
 In-place updates have become values of their own and copies at the end; what `mu` has as one operation
 (products, normalisations, softmax, pooling, attention, activations) stays one.
@@ -66,11 +66,11 @@ KEPT = (
     "rnn_tanh.input",
     "rnn_relu.input",
 )
-"""Operations that are not taken apart: `mu` has them, or PyTorch runs them whole."""
+"""Operations that are not decomposed, because `mu` has them or PyTorch runs them as one."""
 
 
 class Source(StrEnum):
-    """Where an input of the graph comes from."""
+    """The origin of a graph's input."""
 
     USER = "user"
     NUMBER = "number"
@@ -95,7 +95,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A value of the graph that is copied into an argument or a buffer at the end."""
+    """A value of the graph that is written to an argument or a buffer at the end."""
 
     node: str
     target: Input
@@ -103,7 +103,7 @@ class Mutation:
 
 @dataclass
 class Captured:
-    """A functional graph, what its inputs stand for, and what becomes of its values.
+    """A functional graph with the origins of its inputs and the destinations of its results.
 
     `structure` is what the module returns, nested as there: names of nodes in a `Ref`, or constants.
     """
@@ -119,22 +119,22 @@ class Captured:
     """Where the leaves lie among the arguments, unless these are leaves themselves, and given by position."""
     training: bool = True
     guards: tuple[str, ...] = ()
-    """What has to hold of open extents, as Python on the inputs' names."""
+    """Guards on open extents, as Python expressions over inputs' names."""
 
     def number(self, name: str) -> float | None:
-        """The value of an input that is a constant tensor of one float without axes; None of others."""
+        """Return the value of an input that is a constant 0-d float tensor; None for others."""
         value = self._constant(name)
         return float(value) if value is not None and not value.dim() and value.is_floating_point() else None
 
     def is_small(self, name: str) -> bool:
-        """Whether an input is a constant tensor of integers that 32 bits hold."""
+        """Whether an input is a constant tensor of integers within 32 bits."""
         value = self._constant(name)
         if value is None or not value.numel() or value.is_floating_point():
             return False
         return bool((value == value.to(torch.int32)).all())
 
     def _constant(self, name: str) -> Any:
-        """The tensor that an input always is; None where that is not known."""
+        """Return the constant tensor of an input; None for other inputs."""
         given = self.inputs.get(name)
         if given is None or given.source not in (Source.CONSTANT, Source.ATTRIBUTE):
             return None
@@ -152,14 +152,14 @@ class Ref:
 
 
 def failure(code: str, message: str, *helps: str, notes: Sequence[str] = ()) -> DiagnosticError:
-    """An error of this area."""
+    """Build an error of the importer."""
     return DiagnosticError(Diagnostic(code, message, notes=tuple(notes), helps=helps))
 
 
 def capture(
     module: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None, dynamic: Any = None
 ) -> Captured:
-    """The graph of `module(*args, **keywords)` in the mode that the module is in.
+    """Capture the graph of `module(*args, **keywords)` in the module's current mode.
 
     Each tensor among the arguments is an input of its own, also where the call gives one twice. Numbers among
     the arguments stay arguments. `dynamic` is torch.export's `dynamic_shapes`. Raises DiagnosticError MU7020
@@ -177,7 +177,7 @@ def capture(
 
 
 def arguments_of(module: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None) -> Arguments:
-    """The arguments of a call. Raises DiagnosticError MU7012 where the module does not take them."""
+    """Bind the arguments of a call. Raises DiagnosticError MU7012 if the module does not take them."""
     try:
         return Arguments.of(module, args, keywords)
     except TypeError as error:
@@ -213,7 +213,7 @@ def _look_into(module: Any, args: Any, result: Any) -> None:
 
 
 def _check_changes(captured: Captured, module: Any, given: Arguments) -> None:
-    """Raises MU7021 where a tensor that changes shares memory with another input."""
+    """Raise MU7021 if a changed tensor shares memory with another input."""
     leaves, state = given.leaves, state_of(module)
     values = {i: leaves[i.position] if i.is_argument else state.get(i.path) for i in captured.inputs.values()}
     for mutation in captured.mutations:
@@ -234,14 +234,14 @@ def _check_changes(captured: Captured, module: Any, given: Arguments) -> None:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Warnings of torch about torch stay unsaid."""
+    """Suppress torch's warnings about its own internals."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def decomposition_table() -> Any:
-    """torch's decompositions, but for what `KEPT` names."""
+    """Return torch's decompositions without those of `KEPT`."""
     table = torch.export.default_decompositions()
     for name in KEPT:
         packet, _, overload = name.partition(".")
@@ -261,7 +261,7 @@ _LEAVES_TORCH = ("not supported for tensor subclasses", "torch.export", "fake te
 
 
 _ALIASED = "expected compiled_fn to be GraphModule"
-"""What torch.export says where inputs that change have to be taken for views of one tensor."""
+"""The error text of torch.export for changed inputs that are views of one tensor."""
 
 _EXPORTERS = ("/torch/export/", "/torch/_export/", "/torch/_functorch/", "/torch/fx/")
 
@@ -294,7 +294,7 @@ def _explained(error: Exception) -> DiagnosticError:
 
 
 def _raised_by_module(error: BaseException) -> bool:
-    """Whether code of the module, or of torch.nn, raised an error, and not the code that captures it."""
+    """Whether an error was raised by code of the module or torch.nn, not by the tracing code."""
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     if not frames or any(part in frames[-1] for part in _EXPORTERS):
         return False
@@ -309,7 +309,7 @@ _HERE = os.path.join(os.path.dirname(__file__), "")
 def _read(
     program: Any, module: Any, taken: Arguments, numbers: set[int], attributes: Mapping[str, Any]
 ) -> Captured:
-    """What this importer needs of an exported program."""
+    """Extract a `Captured` from an exported program."""
     drop_notes(program.graph)
     signature = program.graph_signature
     kinds = torch.export.graph_signature.InputKind
@@ -355,14 +355,14 @@ def _read(
 
 
 def drop_notes(graph: Any) -> None:
-    """Erase what torch notes of dtypes as it traces: it computes nothing, but reads values of kernels."""
+    """Erase torch's assertions on dtypes, which compute nothing but read values of kernels."""
     for node in list(graph.nodes):
         if "_assert_tensor_metadata" in str(node.target):
             graph.erase_node(node)
 
 
 def _guards(program: Any, taken: Arguments, inputs: Mapping[str, Input]) -> tuple[str, ...]:
-    """What torch.export assumed of open extents: comparisons of shapes, in terms of the graph's inputs."""
+    """Collect torch.export's assumptions on open extents as comparisons of input shapes."""
     guards = getattr(program, "_guards_code", None)
     if guards is None and any(hasattr(range, "lower") for range in program.range_constraints.values()):
         raise failure("MU7021", "this torch does not tell what it assumes of open extents")
@@ -382,7 +382,7 @@ def _guards(program: Any, taken: Arguments, inputs: Mapping[str, Input]) -> tupl
 
 
 _FIXED = re.compile(r"L\S+\.size\(\)\[\d+\] == \d+")
-"""A guard for an extent that is no open one: drivers check these by themselves."""
+"""The pattern of guards on fixed extents, which drivers check themselves."""
 
 
 def _outputs(signature: Any, inputs: dict[str, Input]) -> tuple[list[Any], list[Mutation]]:

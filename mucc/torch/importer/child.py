@@ -34,11 +34,11 @@ TORCH = (
     "torch.export._trace",
     "torch.utils.flop_counter",
 )
-"""What is loaded of torch before the problem file is looked at; torch would do it at first use."""
+"""Modules of torch to load before the problem file, which torch would load at first use."""
 
 
 def main() -> None:
-    """Serve the one request in the file that the command line names; the answer goes into the second one."""
+    """Answer the request in the first file of the command line; write the answer to the second."""
     with open(sys.argv[1], encoding="utf-8") as file:
         request = Request.from_json(json.load(file))
     started = time.monotonic()
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def answered(shown: str, work: Callable[[], Any]) -> Result:
-    """Do work on a problem file, and return its result or the diagnostics of what it raises."""
+    """Run work on a problem file, and convert its answer or its errors to JSON."""
     try:
         return {"answer": work()}
     except DiagnosticError as error:
@@ -81,7 +81,7 @@ def answered(shown: str, work: Callable[[], Any]) -> Result:
 
 
 def serve(request: Request) -> Answer:
-    """Import a problem file as asked. Raises DiagnosticError."""
+    """Import a problem file. Raises DiagnosticError."""
     from mucc.torch.importer.problem import load_problem, shapes_of
     from mucc.torch.importer.sizes import smaller
 

@@ -1,4 +1,4 @@
-"""What operations of PyTorch compute at the least: products by dtype, arithmetic, special functions.
+"""Count the least work of PyTorch operations: products by dtype, arithmetic, special functions.
 
 A count is what no implementation does without, so that bounds may add it to what kernels do. What is not
 understood has none, and a bound says that it is missing.
@@ -34,7 +34,7 @@ class Count:
         return sum(self.products.values()) + self.plain + self.special
 
     def units(self, f32: str) -> dict[str, int]:
-        """Operations by unit of a card, with products of f32 in a format (`mucc.analysis.bound.Rates`)."""
+        """Convert to operations by unit, with f32 products in a format (`mucc.analysis.bound.Rates`)."""
         found: dict[str, int] = {"fp32": self.plain, "special": self.special}
         for dtype, count in self.products.items():
             unit, times = f"tensor.{_TENSOR[dtype]}" if dtype in _TENSOR else "fp32", 1
@@ -56,7 +56,7 @@ _TENSOR = {
 
 
 class Call:
-    """A node's arguments by the names of its schema, tensors as fake ones."""
+    """A node's arguments by the names of its schema; tensors are fake tensors."""
 
     def __init__(self, node: Any):
         names = [a.name for a in node.target._schema.arguments]
@@ -73,11 +73,11 @@ class Call:
 
     @property
     def first(self) -> Any:
-        """The first tensor among the arguments, or the result where there is none."""
+        """Return the first tensor argument, or the result without one."""
         return next((v for v in self.given.values() if isinstance(v, torch.Tensor)), self.results[0])
 
     def along(self, name: str = "dim") -> int:
-        """The extent of the axis that an argument names; all elements where there is none."""
+        """Return the extent of the axis that an argument names; the number of elements without one."""
         axis: int | None = self[name]
         shape: list[int] = sizes(self.first)
         return math.prod(shape) if axis is None or not shape else shape[axis]
@@ -121,7 +121,7 @@ def _counts(*names: str) -> Callable[[Callable[[Call], Count | None]], Callable[
 
 
 def count_of(node: Any) -> Count | None:
-    """The count of a node, None where its operation is not understood."""
+    """Count the work of a node; None for an unknown operation."""
     packet = getattr(node.target, "overloadpacket", None)
     if packet is None or not isinstance(node.target, torch._ops.OpOverload):
         return None
@@ -156,7 +156,7 @@ MOVING = frozenset(
         """
     )
 )
-"""Operations that move elements, or make constants, and compute nothing."""
+"""Operations without arithmetic, which move elements or make constants."""
 
 REDUCING = frozenset(
     _names(
@@ -167,7 +167,7 @@ REDUCING = frozenset(
         """
     )
 )
-"""Operations that take in each element at least once."""
+"""Operations that combine each element at least once."""
 
 
 # Recurrent networks
@@ -230,7 +230,7 @@ def _rnn_relu(call: Call) -> Count:
     *("mv", "dot", "vdot", "addmv", "_weight_int8pack_mm", "_weight_int4pack_mm"),
 )
 def _product(call: Call) -> Count:
-    """Each element of the result adds up as many products as the operand has along K."""
+    """Count a product: each element of the result sums K products."""
     name = next(n for n in ("mat1", "batch1", "mat", "input", "self") if isinstance(call[n], torch.Tensor))
     lhs = call[name]
     own = 1 if isinstance(call["bias"], torch.Tensor) or name in ("mat1", "batch1", "mat") else 0
@@ -329,7 +329,7 @@ def _put(call: Call) -> Count:
 
 
 def _comparisons(extent: int) -> int:
-    """What any sort by comparison takes: the bits of which of n! orders it is."""
+    """Count the comparisons of sorting: log2(n!)."""
     return math.ceil(math.lgamma(extent + 1) / math.log(2) - 1e-9)
 
 
@@ -414,12 +414,12 @@ PICKING = {
 
 
 def bytes_of(value: Any) -> int:
-    """What a tensor takes in memory; nothing of what is none."""
+    """Count the bytes of a tensor; 0 for other values."""
     return size(value) * value.element_size() if isinstance(value, torch.Tensor) else 0
 
 
 def read_bytes(node: Any, source: Any) -> int:
-    """What a node has to read of one of its operands: all of it, or as many rows as are picked."""
+    """Count the bytes a node reads of an operand: all, or the selected rows."""
     value = source.meta["val"]
     whole = bytes_of(value)
     packet = getattr(node.target, "overloadpacket", None)

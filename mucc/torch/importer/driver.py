@@ -1,4 +1,4 @@
-"""The Python module that runs an imported program: kernels and PyTorch's calls in order, weights bound."""
+"""Generate the Python driver of an imported program: calls of kernels and PyTorch in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ModelNew(Imported):
 
 @dataclass(frozen=True)
 class Origin:
-    """What a driver says about where it comes from: the problem file, the `.mcu` file, and the command."""
+    """The origin named in a driver: the problem file, the `.mcu` file, and the command."""
 
     problem: str | None
     kernels: str
@@ -46,15 +46,15 @@ class Origin:
 
 
 def driver_text(graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin, title: str) -> str:
-    """The driver's source. Raises MU7021 for what it has no text for."""
+    """Generate the driver's source. Raises MU7021 for values without a literal."""
     return _Driver(graph, steps, origin).text(title)
 
 
 RESERVED = ("self", "kernels", "module", "torch", "operator", "float", "getattr")
-"""Names that drivers use, so that no argument has them."""
+"""Names used by drivers, which arguments must not have."""
 
 WRITTEN_OUT = 64
-"""Elements of a constant tensor that a driver holds as text."""
+"""The most elements of a constant tensor that is a literal in the driver."""
 
 
 class _Driver:

@@ -1,4 +1,4 @@
-"""Open extents of an import: which axes of which arguments, their names, and what has to be fixed."""
+"""Open extents of an import: axes of arguments with names, and extents that must be fixed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mucc.torch.importer.program import Formats, Program, TextJudge, has_kernel,
 from mucc.torch.importer.work import ALIASES
 
 AUTOMATIC = "auto"
-"""Every axis of every tensor, but for those that something needs a number of."""
+"""The word for opening all axes except those that must be fixed."""
 
 ROUNDS = 6
 """Imports until nothing more is fixed: each fixes what the last one found."""
@@ -31,10 +31,10 @@ class Dynamic:
 
     axes: dict[int, dict[int, str]]
     arguments: dict[int, str]
-    """What tensors are called in messages."""
+    """The names of tensors in messages."""
     automatic: bool = False
     notes: list[str] = field(default_factory=list[str])
-    """What was fixed, and why."""
+    """The fixed extents, with reasons."""
 
     def export_shapes(self, given: Arguments) -> Any:
         """torch.export's `dynamic_shapes`."""
@@ -43,7 +43,7 @@ class Dynamic:
         return dict(given.with_leaves(axes).bound.arguments)
 
     def fix(self, position: int, axis: int, size: Any, why: str) -> None:
-        """Take an axis from those that are open, and say so."""
+        """Fix an axis, and record the reason."""
         del self.axes[position][axis]
         self.notes.append(f"axis {axis} of '{self.arguments[position]}' is {size} in the program: {why}")
 
@@ -97,7 +97,7 @@ def _needs(graph: Graph, node: Any, judge: TextJudge | None) -> set[str]:
 
 
 def _works(graph: Graph, node: Any, fixed: set[str], extents: Sequence[Any], judge: TextJudge | None) -> bool:
-    """Whether an operation is a kernel where some symbols are numbers."""
+    """Whether an operation becomes a kernel if some symbols are fixed."""
     sizes = {str(e): typical(e) for e in extents if _symbols(e) <= fixed}
     return has_kernel(replace(graph, sizes=sizes), node, judge)
 

@@ -1,4 +1,4 @@
-"""Pieces of a graph to kernels of `mu`."""
+"""Emit `mu` kernels for pieces of a graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def stored_type(meta: Meta) -> TensorType:
 
 
 def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], plain: bool = False) -> Kernel:
-    """The kernel of a piece. `leaving` names the nodes whose values leave the graph.
+    """Emit the kernel of a piece. `leaving` has the names of nodes whose values leave the graph.
 
     With `plain` nothing in it is called after the graph: pieces that compute the same are the same text.
     """
@@ -144,5 +144,5 @@ def _stored(block: Block, value: SSAValue, meta: Meta) -> SSAValue:
 
 
 def module_of(kernels: Iterable[Kernel]) -> ModuleOp:
-    """All kernels in one module."""
+    """Put all kernels into one module."""
     return ModuleOp([k.op for k in kernels])

@@ -1,4 +1,4 @@
-"""Whether mucc can make a kernel of a text: asks the compiler, once for each text."""
+"""Check by the compiler whether a kernel can be compiled, once for each text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mucc.diagnostics.core import DiagnosticError, Source
 
 @cache
 def compiles(target: str) -> Callable[[str], str | None]:
-    """Says why a kernel cannot be compiled for a target, or None; remembers what it was asked."""
+    """A memoised check of kernels: returns the reason why a text cannot be compiled, or None."""
     known: dict[str, str | None] = {}
 
     def judge(text: str) -> str | None:

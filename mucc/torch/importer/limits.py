@@ -1,4 +1,4 @@
-"""Limits that a process which runs somebody's Python sets itself. Imports no torch."""
+"""Resource limits for a process that runs untrusted Python. Imports no torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import resource
 from contextlib import suppress
 
 TORCH_MEMORY = 2 << 30
-"""Bytes of main memory that torch itself may take, on a CPU, beside the problem file."""
+"""The bytes of main memory allowed for torch itself, on top of the problem file."""
 
 LARGEST_OUTPUT = 256 << 20
 """Bytes of the largest file that the process may write, its answer and what it prints included."""

@@ -1,4 +1,4 @@
-"""How one ATen operation becomes operations of `mu`: the registry, and what its functions build with."""
+"""The registry of lowerings from ATen operations to `mu`, and the builder they use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Built = Value | tuple[Value | None, ...]
 
 
 class Unsupported(Exception):
-    """An operation that `mu` does not say, or not in this form; the text says why."""
+    """The operation cannot be lowered to `mu`, for the reason in the text."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def lowers(*overloads: Any) -> Callable[[Lowering], Lowering]:
 
 
 class Builder:
-    """Appends the operations of one node to a block.
+    """Builder that appends the `mu` operations of one node to a block.
 
     `results` says what torch makes of the node: one `Meta` for each of its values. `compute` is the format
     of products of f32, `conv_compute` that of convolutions. With `rounds` what is computed is rounded to

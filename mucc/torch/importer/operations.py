@@ -1,4 +1,4 @@
-"""All lowerings: loading this fills the registry."""
+"""Load all lowerings into the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes of a graph become kernels, which stay with PyTorch, and in which order all of it runs."""
+"""Partition a graph into kernels and PyTorch calls, in order of execution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mucc.torch.importer.work import VIEWS
 
 Node = Any
 Judge = Callable[["Piece"], str | None]
-"""Says why a piece cannot be a kernel, or None."""
+"""A function that returns the reason why a piece cannot be a kernel, or None."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Formats:
 
 @dataclass
 class Piece:
-    """Nodes that become one kernel, in order."""
+    """A piece of a graph: nodes that become one kernel, in order."""
 
     nodes: list[Node]
     name: str = ""
@@ -44,7 +44,7 @@ class Piece:
 
 @dataclass
 class Opaque:
-    """A node that PyTorch runs, and why."""
+    """A node that PyTorch runs, with the reason."""
 
     node: Node
     reason: str
@@ -58,7 +58,7 @@ EXTENT = "an extent"
 
 @dataclass
 class Graph:
-    """A captured graph with what is known of its nodes."""
+    """A captured graph with properties of its nodes."""
 
     captured: Captured
     formats: Formats
@@ -156,7 +156,7 @@ def _keeps_place(node: Node) -> bool:
 def build_node(
     graph: Graph, node: Node, block: Block, values: Mapping[Node, Any]
 ) -> tuple[SSAValue | None, ...]:
-    """Append what a node becomes to a block. Raises Unsupported."""
+    """Append the operations of a node to a block. Raises Unsupported."""
     formats = graph.formats
     is_eager = formats.round == "eager"
     builder = Builder(block, graph.metas(node), formats.matmul, formats.conv, is_eager)
@@ -237,7 +237,7 @@ def _is_ref(value: object) -> bool:
 
 
 def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
-    """The steps of a program in order: as few and as large pieces as there can be.
+    """Partition a graph into steps in order, with as few and as large pieces as possible.
 
     Without a `judge` everything that `mu` says is in a piece. With one, only what it lets pass: views of
     what no kernel makes are left to torch then, where they cost nothing.

@@ -1,4 +1,4 @@
-"""What a captured graph gives without rounding between its operations: by PyTorch, in float64."""
+"""Run a captured graph in float64 by PyTorch, without rounding between operations."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _Interpreter: Any = torch.fx.Interpreter
 
 
 class _Wide(_Interpreter):
-    """Runs a graph with all floats in float64."""
+    """Interpreter of a graph with all floats in float64."""
 
     def __init__(self, module: Any):
         _Interpreter.__init__(self, module, garbage_collect_values=False)

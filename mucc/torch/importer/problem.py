@@ -1,4 +1,4 @@
-"""Problem files in KernelBench's format, which are run in a child process only."""
+"""Run problem files in KernelBench's format; only used in a child process."""
 
 from __future__ import annotations
 

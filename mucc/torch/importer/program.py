@@ -1,4 +1,4 @@
-"""An imported program: its kernels as `mu` and as text, its driver, and what is left to PyTorch."""
+"""An imported program: kernels as `mu` and as text, driver, and operations left to PyTorch."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass
 class Program:
-    """What became of a module."""
+    """The program imported from a module."""
 
     name: str
     graph: Graph
@@ -149,7 +149,7 @@ class Program:
         return found
 
     def _origin(self, node: Node) -> Node:
-        """What a node is a view of."""
+        """Return the node that a view is of."""
         while _packet(node) in ALIASES and node.args:
             node = self.graph.resolved(node.args[0])
         return node

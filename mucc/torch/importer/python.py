@@ -1,4 +1,4 @@
-"""`mucc.from_torch`: a module that lives in this process as a program."""
+"""`mucc.from_torch`: import a module of this process as a program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ImportedModule:
 
     @property
     def rows(self) -> list[Row]:
-        """What became of each operation."""
+        """The result for each operation: its kernel, or the reason for having none."""
         return self.program.rows()
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""The request for an import and its answer, which travel between processes as JSON."""
+"""Requests and answers of imports, exchanged between processes as JSON."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class Request:
 
 
 def driver_name(kernels: str) -> str:
-    """The driver that lies beside a program."""
+    """Return the path of the driver of a program."""
     return f"{os.path.splitext(kernels)[0]}_driver.py"
 
 
 def kernel_name(path: str) -> str:
-    """What the kernel of a problem file is called: `76_Gemm_Add_ReLU.py` gives `gemm_add_relu`."""
+    """Name the kernel of a problem file: `76_Gemm_Add_ReLU.py` gives `gemm_add_relu`."""
     stem = os.path.splitext(os.path.basename(path))[0]
     name = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", stem.lower())).strip("_")
     name = re.sub(r"^[0-9]+_", "", name)
@@ -133,7 +133,7 @@ class InputStructure:
 
 @dataclass
 class Answer:
-    """The result of an import.
+    """The answer to an import request.
 
     `seconds` holds the time of each step. `checked` says at which shapes `checks` were made. `inner` has, by
     kernel, the parameters and results that the module as a whole need not move through memory; `structure`,

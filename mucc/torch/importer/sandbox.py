@@ -1,4 +1,4 @@
-"""Imports a problem file in a child process with bounded time and memory; needs no torch itself."""
+"""Import a problem file in a child process with limits on time and memory, without importing torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from mucc.torch.importer.limits import TORCH_MEMORY
 from mucc.torch.importer.request import Answer, Request, Result, error_from_json, parse_problem
 
 TIME_LIMIT = 120.0
-"""Seconds that an import may take, torch's own import included."""
+"""The time limit of an import in seconds, including importing torch."""
 
 
 def run(request: Request, time_limit: float = TIME_LIMIT) -> Answer:
-    """The answer to a request. Raises DiagnosticError: what the child says, MU7001, MU7013 to MU7015."""
+    """Run a request in a child process.
+
+    Raises DiagnosticError: the child's errors, MU7001, MU7013 to MU7015.
+    """
     parse_problem(request.shown, request.text)  # before torch is loaded, which takes seconds
     with reaper.temporary_folder(tempfile.gettempdir()) as folder, Printed() as printed:
         asked, answered = os.path.join(folder, "request.json"), os.path.join(folder, "answer.json")

@@ -1,4 +1,4 @@
-"""What a result may be off: the one place that says so, for imports and for audits. Imports torch."""
+"""Tolerances of results, for imports and audits. Imports torch."""
 
 from __future__ import annotations
 

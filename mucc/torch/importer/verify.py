@@ -1,4 +1,4 @@
-"""Whether an imported program means what its module does: driver and interpreter against PyTorch."""
+"""Verify an imported program: compare driver and interpreter with PyTorch."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def driver_of(program: Program, source: str, module: Any) -> Any:
 
 
 def driver_class(source: str) -> Any:
-    """The class that a driver's source defines."""
+    """Execute a driver's source, and return the class it defines."""
     namespace: dict[str, Any] = {"__name__": "mucc_driver"}
     exec(compile(source, "<driver>", "exec"), namespace)
     return namespace["ModelNew"]
@@ -83,7 +83,7 @@ Call = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 
 
 def called(module: Any, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """What a module gives."""
+    """The results of a module."""
     return module(*inputs, **keywords)
 
 

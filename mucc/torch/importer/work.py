@@ -1,4 +1,4 @@
-"""The work of one node: operations and bytes, so that what stays with PyTorch can be told as a share."""
+"""Count the work of a node, operations and bytes, for shares of the whole."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _count(tensor: Any) -> int:
 
 
 def is_product(node: Any) -> bool:
-    """Whether a node multiplies matrices, or convolves."""
+    """Whether a node is a matrix product or a convolution."""
     if _products(node) > 0:
         return True
     count = count_of(node)
