@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ from mucc.cli.main import main
 from mucc.diagnostics import DiagnosticError
 from mucc.sol.program import analyse_import
 from mucc.target.devices import cards
-from mucc.torch.importer.request import Answer
+from mucc.torch.importer.request import Answer, OperationRow
 
 H200 = cards()["h200"]
 TEXT = "kernel m[N=4096](x: bf16[N, N]) -> bf16[N, N] { return x @ x }"
@@ -32,14 +31,14 @@ PRODUCT = 2 * 4096**3
 
 def row(
     operation: str, units: dict[str, int] | None, moved: int = 0, **others: dict[str, int]
-) -> dict[str, Any]:
-    """What an import says of an operation that PyTorch runs."""
+) -> OperationRow:
+    """The row of an operation that PyTorch runs."""
     counts = None if units is None else {"declared": units, "tf32": units, "f32": units, **others}
-    return {"operation": operation, "kernel": None, "reason": "", "units": counts, "moved": moved}
+    return OperationRow("x", operation, None, "", 0, 0, counts, moved)
 
 
-def bounded(*rows: dict[str, Any], text: str = TEXT) -> Sol:
-    kernel = [{"operation": "aten.mm.default", "kernel": "m"}] if text else []
+def bounded(*rows: OperationRow, text: str = TEXT) -> Sol:
+    kernel = [OperationRow("y", "aten.mm.default", "m", None, 0, 0)] if text else []
     return analyse_import(Answer(text=text, rows=[*kernel, *rows]), "m", "m.py", H200)
 
 

@@ -161,8 +161,8 @@ def test_what_inputs_have_in_common_is_seen(tmp_path: Path):
     path = tmp_path / "p.py"
     path.write_text(STRUCTURED)
     answer = serve(request(path, whole=True, structure=True))
-    patterns = {name: said["pattern"] for name, said in answer.structure.items()}
-    assert patterns.pop("zeros") == "general" and answer.structure["zeros"]["constant"] == 0
+    patterns = {name: said.pattern for name, said in answer.structure.items()}
+    assert patterns.pop("zeros") == "general" and answer.structure["zeros"].constant == 0
     assert patterns == {
         "upper": "upper triangular",
         "lower": "lower triangular",
