@@ -22,7 +22,7 @@ class Pattern(Enum):
 
 
 def classify(access: Access, space: Dims, folded: int = 0) -> Pattern | None:
-    """The pattern of an access from a space (batch axes, M, N); None where none fits.
+    """Return the pattern of an access from a space (batch axes, M, N); None if no pattern fits.
 
     The last `folded` batch axes are rows. Of the other batch axes all are walked, with one stride, or none;
     those of one element do not count.
@@ -130,7 +130,7 @@ def _can_fold(stage: StageOp, matmul: ContractionOp, rank: int, folded: int) -> 
 
 
 def lhs_access(stage: StageOp, matmul: ContractionOp) -> Access:
-    """A of a contraction; its axes are those of [batch, M, K], with K numbered as the last."""
+    """Return the access to A of a contraction, whose axes are [batch, M, K], with K numbered as the last."""
     dims = Shaped.of(matmul.lhs.type).dims
     return through_views(matmul.lhs, _matmul_axes(dims, Shaped.of(matmul.result.type).dims), stage)
 

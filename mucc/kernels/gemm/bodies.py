@@ -50,7 +50,7 @@ class EpilogueBody(Body):
         return self.of_groups(op, node.result) if isinstance(op, GroupedMatmulOp) else node.result
 
     def of_groups(self, op: GroupedMatmulOp, value: SSAValue) -> SSAValue:
-        """The product with the scale and the bias of the element's group."""
+        """Return the product with the scale and the bias of the element's group."""
         found: list[Operation] = []
         if op.scale is not None:
             found.append(load := GroupScalarOp(contiguous_rows(self.program, self.stage, op.scale)))
@@ -82,7 +82,7 @@ class EpilogueBody(Body):
         return node.result
 
     def _seen(self, access: Access, rank: int) -> Dims:
-        """The space, with extent 1 for rows, columns and batches along which an access does not vary."""
+        """Return the space with extent 1 for axes along which an access does not vary."""
         first, space = rank - 2 - self.problem.folded, self.stage.space
         groups = (range(first), range(first, rank - 1), range(rank - 1, rank))
         return tuple(space[i] if access.walked & set(group) else 1 for group in groups for i in group)

@@ -50,7 +50,7 @@ _DESCRIBED: WeakKeyDictionary[GemmOp, Problem] = WeakKeyDictionary()
 
 
 def problem_of(gemm: GemmOp, sizes: Mapping[str, int] = _NONE) -> Problem:
-    """What the schedule of a gemm is chosen for. `sizes` are typical values of dims that are open."""
+    """Return the problem of a gemm. `sizes` are typical values of open dims."""
     if (described := _DESCRIBED.get(gemm)) is None:
         described = _DESCRIBED[gemm] = _described(gemm)
     m, n, k, batch = (_extent(d, sizes) for d in gemm.shape.extents)
@@ -71,7 +71,7 @@ def _suits_tma(gemm: GemmOp, value: SSAValue, sizes: Mapping[str, int]) -> bool:
 
 
 def _described(gemm: GemmOp) -> Problem:
-    """The problem without extents."""
+    """Return the problem without extents."""
     a, b = gemm.forms
     return Problem(
         compute=gemm.compute.data.value,
@@ -87,13 +87,13 @@ def _described(gemm: GemmOp) -> Problem:
 
 
 def _extent(dims: Dims, sizes: Mapping[str, int]) -> int | None:
-    """A product of extents, None where a factor is a run-time value of no typical size."""
+    """Return the product of extents; None if one is known at run time only and has no typical size."""
     known = [sizes.get(d) if isinstance(d, str) else d for d in dims]
     return None if None in known else prod(d for d in known if d is not None)
 
 
 def _epilogue_of(gemm: GemmOp) -> Epilogue:
-    """What a gemm's epilogue moves."""
+    """Return the traffic of a gemm's epilogue."""
     loads: dict[type[Operation], list[int]] = defaultdict(list)
     stores: dict[type[Operation], list[int]] = defaultdict(list)
     for op in gemm.nodes:
@@ -133,7 +133,7 @@ def config_of(gemm: GemmOp) -> GemmConfig:
 
 
 def schedule_of(gemm: GemmOp) -> Schedule:
-    """The schedule that a gemm has."""
+    """Return the schedule of a gemm."""
     assert gemm.tile and gemm.cluster and gemm.mainloop and gemm.scheduler
     return schedule_from(gemm.properties)
 

@@ -17,14 +17,16 @@ from mucc.target.facts import WIDEST_ACCESS
 
 
 def program_of(gemm: Operation) -> c.ProgramOp:
-    """The program that launches a kernel."""
+    """Return the program that launches a kernel."""
     program = gemm.parent_op()
     assert isinstance(program, c.ProgramOp)
     return program
 
 
 def unit_axis(gemm: GemmOp, value: SSAValue) -> int:
-    """The axis along which a kernel takes a matrix for contiguous: of an operand K where that is one."""
+    """Return the axis along which a kernel takes a matrix as contiguous: K of an operand, if it is
+    contiguous.
+    """
     type = value.type
     assert isinstance(type, TensorType) and type.unit_axis is not None
     k = type.rank - 1 if value is gemm.a else type.rank - 2
@@ -48,7 +50,7 @@ def held(gemm: GemmOp, value: SSAValue) -> int:
 
 
 def fixed_step(type: Attribute) -> int:
-    """What the strides that a type fixes are all multiples of; 0 where it fixes none."""
+    """Return the greatest number that divides all strides that a type fixes; 0 if it fixes none."""
     if not isinstance(type, TensorType) or type.layout.kind.data != "strides":
         return 0
     strides = zip(type.layout.stride_values, type.dims, strict=True)
@@ -56,7 +58,7 @@ def fixed_step(type: Attribute) -> int:
 
 
 def multiple_of(type: TensorType, granule: int) -> int:
-    """What the contiguous extent must be a multiple of for rows to be multiples of `granule` bytes."""
+    """Return the number by which the contiguous extent must be divisible for rows of whole granules."""
     stored = 8 * granule // gcd(8 * granule, dtype_bits(type.element_type))
     return 2 * stored if type.is_sparse else stored
 

@@ -16,7 +16,7 @@ from mucc.kernels.gemm.settings import settings_in
 
 
 def _finding(violation: Violation, program: c.ProgramOp, gemm: GemmOp) -> Finding:
-    """A violation as a finding that blames the schedule setting."""
+    """Return a violation as a finding that blames the schedule setting."""
     return Finding(
         code=violation.code,
         message=violation.message,
@@ -32,7 +32,7 @@ def _finding(violation: Violation, program: c.ProgramOp, gemm: GemmOp) -> Findin
 
 
 def tile_findings(program: c.ProgramOp, gemm: GemmOp) -> Iterator[Finding]:
-    """What is wrong with a schedule, but for its stage count."""
+    """Return the findings about a schedule, but for its stage count."""
     target = gemm_target(program.target.data)
     config = config_of(gemm)
     violations = target.grouped_violations(config) or target.violations(config)

@@ -85,7 +85,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
 
 
 def _grouped(builder: ProgramBuilder, stage: StageOp, product: GroupedMatmulOp) -> None:
-    """A grouped contraction.
+    """Lower a grouped contraction.
 
     Its kernel stores one matrix. Where a stage stores several it writes the bare product, in f32 or s32,
     and a map does the rest.

@@ -40,7 +40,7 @@ class Weights:
 
     @staticmethod
     def of(op: MatmulOp, side: int) -> Weights | None:
-        """What a product has on one side, None where that is not narrow weights."""
+        """Return the narrow weights on one side of a product; None if there are none."""
         value = op.operands[side]
         turned = isinstance(view := value.owner, TransposeOp)
         if isinstance(view, TransposeOp):
@@ -79,7 +79,7 @@ class Weights:
         return None
 
     def mixed(self, op: MatmulOp) -> list[Operation]:
-        """The product whose kernel converts them; the last of the operations gives it."""
+        """Return the ops of a product whose kernel converts the weights; the last one is the product."""
         new: list[Operation] = [TransposeOp(self.matrix)] if self.turned else []
         operands = list(op.operands[:2])
         operands[self.side] = new[0].results[0] if new else self.matrix
@@ -103,7 +103,9 @@ class _Mix(RewritePattern):
 
 
 def _kept_apart(module: ModuleOp, target: str) -> Iterator[Finding]:
-    """What a map kernel dequantises before a product, and why, in a module that `mix-operands` has seen."""
+    """Yield what a map kernel dequantises before a product, and why, in a module that `mix-operands` has
+    seen.
+    """
     for op in module.walk():
         for side in (1, 0) if isinstance(op, MatmulOp) and op.mixed is None else ():
             assert isinstance(op, MatmulOp)

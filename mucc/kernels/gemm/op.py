@@ -135,7 +135,7 @@ class GemmOp(DeviceKernelOp):
         )
 
     def reading(self, operands: Sequence[SSAValue]) -> GemmOp:
-        """The op with prepared operands; this one loses its body."""
+        """Return the op with prepared operands; the body moves from this op to that one."""
         properties = {k: v for k, v in self.properties.items() if k != "operandSegmentSizes"}
         made = GemmOp.build(
             operands=[self.a, self.b, self.b2, self.offsets, self.scales, operands],

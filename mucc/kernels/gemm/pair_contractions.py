@@ -29,14 +29,14 @@ def _is_single(stage: StageOp) -> bool:
 
 
 def _stored(stage: StageOp) -> dict[SSAValue, SSAValue]:
-    """What the stage's region computes for each of its outputs."""
+    """Return the values that a stage's region computes, by output."""
     last = stage.body.block.last_op
     assert last is not None
     return dict(zip(stage.outputs, last.operands, strict=True))
 
 
 def _reader(stage: StageOp) -> StageOp | None:
-    """The first stage that reads what a stage stores."""
+    """Return the first stage that reads a result of a stage."""
     readers = {use.operation.parent_op() for output in stage.outputs for use in output.uses}
     following = stage.next_op
     while following is not None and following not in readers:

@@ -42,7 +42,7 @@ class _Preparation:
         locate(op, self.gemm)
 
     def replace(self, new: GemmOp) -> None:
-        """Puts another op in the place of the contraction."""
+        """Replace the contraction by another op."""
         self.add(new)
         self.gemm.detach()
         self.gemm.erase()
@@ -57,7 +57,7 @@ class _Preparation:
         return workspace.result
 
     def map(self, what: str, dims: Dims, source: SSAValue, store: Callable[[SSAValue], StoreNode]) -> MapOp:
-        """A kernel that stores what it loads."""
+        """Return a map kernel that stores what it loads."""
         body = Block()
         body.add_op(load := LoadOp(source))
         body.add_op(store(load.result))
@@ -68,7 +68,7 @@ class _Preparation:
     # Parts
 
     def split(self, value: SSAValue, parts: tuple[Part, ...], what: str) -> SSAValue:
-        """The parts of the numbers of `value`, [.., rows, K], as [.., rows, parts, K]."""
+        """Return the parts of the numbers of `value`, [.., rows, K], as [.., rows, parts, K]."""
         type = value.type
         assert isinstance(type, TensorType)
         place = self.workspace((*type.dims[:-1], len(parts), type.dims[-1]), type)
@@ -85,7 +85,7 @@ class _Preparation:
     # Rows by number
 
     def picked(self) -> SSAValue:
-        """A copy of A's rows that an index names, with padded rows."""
+        """Copy the rows of A that an index names, with padding."""
         place = self.place(self.gemm.a)
         dims = Shaped.of(self.gemm.a.type).dims
         self.add(self.map("pick", dims, self.gemm.a, lambda x: StoreOp(x, place)))
@@ -104,7 +104,7 @@ class _Preparation:
         return self.workspace(type.dims, type, columns=unit_axis(self.gemm, value) != type.rank - 1)
 
     def copied(self, value: SSAValue, what: str) -> SSAValue:
-        """A matrix, or a copy of it where its rows are narrow."""
+        """Return a matrix, or a copy of it if its rows are narrow."""
         if not self.is_narrow(value):
             return value
         place = self.place(value)
@@ -129,7 +129,7 @@ class _Preparation:
             self.replace(self.gemm.reading(read))
 
     def pad_outer(self) -> None:
-        """The matrices of the epilogue: copies of what it loads, and copies of what it stores."""
+        """Replace matrices of the epilogue: copies of what it loads, and copies of what it stores."""
         last: Operation = self.gemm
         for node in self.gemm.nodes:
             if isinstance(node, SrcFetchOp | AuxLoadOp):

@@ -31,7 +31,7 @@ def _name(program: c.ProgramOp, value: SSAValue) -> str:
 def _check(
     program: c.ProgramOp, gemm: GemmOp, value: SSAValue, op: Operation, granule: int
 ) -> c.RequirementAttr | Finding | None:
-    """The requirement that a tensor's rows be whole granules, or what is wrong with them."""
+    """Return the requirement that rows of a tensor are whole granules, or a finding if they are not."""
     type = value.type
     assert isinstance(type, TensorType)
     unit = unit_axis(gemm, value)

@@ -15,7 +15,7 @@ from mucc.kernels.interface import Measured, Query
 
 
 def workload_of(target: str, gemm: GemmOp, sizes: Mapping[str, int]) -> GemmWorkload:
-    """What the schedule of a contraction is chosen for. `sizes` are typical values of open dims."""
+    """Return the workload of a contraction. `sizes` are typical values of open dims."""
     return GemmWorkload(gemm_target(target), problem_of(gemm, sizes))
 
 

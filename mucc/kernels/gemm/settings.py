@@ -39,7 +39,7 @@ TOLD = (TILE, CLUSTER, MAINLOOP, SCHEDULER, EXCHANGE, EPILOGUE, PDL, STAGES)
 
 
 def settings_of(schedule: Schedule) -> dict[str, Attribute]:
-    """A target's choice as settings, which a schedule in the source could hold as well."""
+    """Return a target's choice as settings, which a schedule in the source could hold as well."""
     held: dict[str, Attribute | None] = {
         TILE.name: TileAttr.of(*schedule.tile),
         CLUSTER.name: ClusterAttr.of(*schedule.cluster),
@@ -56,7 +56,7 @@ def settings_of(schedule: Schedule) -> dict[str, Attribute]:
 
 
 def pinned_fields(settings: Mapping[str, Attribute]) -> Pinned:
-    """The fields of a schedule that settings fix."""
+    """Return the fields of a schedule that settings fix."""
     pinned: Pinned = {}
     if tile := TILE.of(settings):
         pinned["tile"] = tile.sizes
@@ -81,10 +81,10 @@ def pinned_fields(settings: Mapping[str, Attribute]) -> Pinned:
 
 
 def schedule_from(settings: Mapping[str, Attribute]) -> Schedule:
-    """The schedule that settings say, which have all that is needed."""
+    """Return the schedule of settings that hold all that a schedule needs."""
     return replace(Schedule((0, 0, 0)), **pinned_fields(settings))
 
 
 def settings_in(gemm: GemmOp) -> dict[str, Attribute]:
-    """The settings that a contraction has."""
+    """Return the settings of a contraction."""
     return {s.name: value for s in TOLD if (value := gemm.properties.get(s.name)) is not None}

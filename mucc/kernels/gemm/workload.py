@@ -106,7 +106,7 @@ class GemmWorkload(Workload[Schedule]):
         return self.target.estimate(self.problem, schedule, device)
 
     def least_seconds(self, schedule: Schedule, device: Device) -> float:
-        """What a kernel takes that DRAM binds, as the model has it for others."""
+        """Return the time of a kernel that DRAM binds, by the cost model of other kernels."""
         problem, cost = self.problem, self.target.facts.cost
         extents = Extents.of(problem)
         is_special = problem.narrow or problem.is_sparse or problem.is_grouped
@@ -137,7 +137,7 @@ class GemmWorkload(Workload[Schedule]):
         return [s for s in found if self.is_legal(s)]
 
     def neighbours(self, schedule: Schedule) -> list[Schedule]:
-        """A schedule with somewhat larger and smaller tiles, and with other clusters, where legal."""
+        """Yield a schedule with somewhat larger and smaller tiles, and with other clusters, where legal."""
         m, n, k = schedule.tile
         tiles = [(m + dm, n + dn, k) for dm, dn in TILES if min(m + dm, n + dn) > 0]
         tiles.append((m, n, 2 * k))
@@ -146,7 +146,7 @@ class GemmWorkload(Workload[Schedule]):
         return [s for s in dict.fromkeys(found) if s != schedule and self.is_legal(s)]
 
     def variants(self, schedule: Schedule, *, is_first: bool) -> list[Schedule]:
-        """A schedule with its tiles walked in other orders, and with `pdl` either way, where legal."""
+        """Yield a schedule with its tiles walked in other orders, and with `pdl` either way, where legal."""
         walks = [(schedule.raster, schedule.swizzle)]
         if schedule.scheduler == "persistent":
             walks = list(product(RASTERS, self.target.facts.limits.swizzles))

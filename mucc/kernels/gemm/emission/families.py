@@ -48,7 +48,7 @@ MIXED: dict[Mainloop, tuple[str, str]] = {
 
 
 def gemm_of(op: GemmOp, places: Places, *, canonical: bool = False) -> Gemm:
-    """The text of a contraction kernel.
+    """Return the C++ of a contraction kernel.
 
     With `canonical` its types are named and commented for no program in particular. Raises EmissionError
     where no family writes such kernels.

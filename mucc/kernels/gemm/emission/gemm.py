@@ -41,14 +41,14 @@ _NAMES = words(
 
 
 def scheduler_of(op: GemmOp) -> SchedulerAttr:
-    """The scheduler of a gemm. Raises EmissionError where none is chosen."""
+    """Return the scheduler of a gemm. Raises EmissionError if none is chosen."""
     if op.scheduler is None:
         raise EmissionError("a gemm without a scheduler: select-schedule has not run")
     return op.scheduler
 
 
 def shape_type(*sizes: int) -> str:
-    """A static cute shape."""
+    """Return a static cute shape."""
     return "cute::Shape<" + ", ".join(f"cute::Int<{s}>" for s in sizes) + ">"
 
 
@@ -135,28 +135,28 @@ class Gemm(SkeletonCode):
 
     @abstractmethod
     def build_epilogue(self) -> Epilogue:
-        """The epilogue, written out. All other members are set by then."""
+        """Return the epilogue, written out. All other members are set by then."""
 
     @abstractmethod
     def types(self) -> list[str]:
-        """The kernel's types; the last of them is `Kernel`."""
+        """Return the kernel's types in C++; the last of them is `Kernel`."""
 
     @abstractmethod
     def arguments(self) -> list[str]:
         """`void arguments(Problem const&, Kernel::Arguments&)`: from a problem to the kernel's arguments."""
 
     def kernel_mainloop(self, mainloop: Mainloop) -> Mainloop:
-        """The mainloop by which CUTLASS knows the kernel."""
+        """Return the mainloop under which CUTLASS knows the kernel."""
         return mainloop
 
     def schedule(self) -> list[str]:
-        """What `describe` says of the scheduler: assignments to members of a problem `p`."""
+        """Return the assignments to members of a problem `p` that `describe` makes for the scheduler."""
         return []
 
     # What all have in common
 
     def _operand(self, which: str, outer: Dims, batches: Dims) -> Matrix:
-        """A as (M, K, L) or B as (N, K, L)."""
+        """Return A as a matrix over (M, K, L), or B as one over (N, K, L)."""
         k = self.k
         value = self.op.read[("a", "b", "b2").index(which)]
         if self.op.parts > 1:
@@ -187,11 +187,11 @@ class Gemm(SkeletonCode):
 
     @staticmethod
     def _k_axis(value: SSAValue, which: str) -> int:
-        """The axis of an operand that is K."""
+        """Return the axis of an operand that is K."""
         return len(Shaped.of(value.type).dims) - (1 if which == "a" else 2)
 
     def _parts(self, value: SSAValue, outer: Dims, batches: Dims, folded: int) -> Matrix:
-        """An operand whose rows hold several parts, one after the other along K."""
+        """Return an operand whose rows hold several parts, one after the other along K."""
         memory, axes = self.places.view(value, (*batches, *(1,) * folded, *outer, self.op.parts, *self.k))
         b = len(batches)
         del axes[b : b + folded]
@@ -226,7 +226,9 @@ class Gemm(SkeletonCode):
         return skeleton_of(self.headers, types, "\n".join(self.arguments()))
 
     def kernel(self, entry: str) -> list[str]:
-        """The definitions of the kernel's namespace where everything is one file; `entry` is its name."""
+        """Return the definitions of the kernel's namespace for output as one file; `entry` is the kernel's
+        name.
+        """
         return [
             *(f"{body.text}\n" for body in self.bodies),
             *self.types(),
@@ -249,7 +251,7 @@ class Gemm(SkeletonCode):
         return "" if self.canonical else comment_text(f"  // {matrix.memory.name}: {matrix.memory.type}")
 
     def _describe(self) -> list[str]:
-        """What a call says about the problem."""
+        """Return the C++ function that describes a call's problem."""
         stage = string_literal(self.op.stage.data)
         rows, columns = ("N", "M") if self.exchanged else ("M", "N")
         sizes = {
@@ -310,7 +312,7 @@ class Gemm(SkeletonCode):
         return lines
 
     def _run_list(self, skeleton: str) -> list[str]:
-        """What launches the kernel for a list of problems."""
+        """Return the C++ function that launches the kernel for a list of problems."""
         filled: list[str] = []
         lines = ["int run_list(mucc::Call const* calls, int count) {"]
         if fills := self.epilogue.fills:

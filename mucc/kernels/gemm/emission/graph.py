@@ -71,19 +71,19 @@ class Matrix:
 
 
 def stride_type(strides: Sequence[Product], unit: int | None) -> str:
-    """A cute stride with its unit axis and its zeros static."""
+    """Return a cute stride type with its unit axis and its zeros static."""
     return f"cute::Stride<{', '.join(stride_parts(strides, unit))}>"
 
 
 def stride_parts(strides: Sequence[Product], unit: int | None) -> list[str]:
-    """The types of a stride's parts."""
+    """Return the types of a stride's parts."""
     return [
         "cute::_1" if i == unit else "cute::_0" if s.is_zero else "int64_t" for i, s in enumerate(strides)
     ]
 
 
 def operand_value(memory: Memory, strides: Sequence[Product], unit: int | None) -> str:
-    """A C++ initializer of a `mucc::gemm::Operand`; strides are left out where the kernel's type has them."""
+    """Return a C++ initializer of a `mucc::gemm::Operand`; strides fixed by its type are left out."""
     data = memory.pointer.replace("<>", "")
     if all(i == unit or s.is_zero for i, s in enumerate(strides)):
         return f"{{{data}}}"
@@ -109,13 +109,13 @@ class Problem:
         return (*self.batch, *self.m, *self.n)
 
     def extents(self, axis: int | None) -> Dims:
-        """The extents of an axis of the kernel; none for None."""
+        """Return the extents of an axis of the kernel; none for None."""
         if axis is None:
             return ()
         return self.n if (axis == 1) is not self.exchanged else self.m
 
     def axis(self, node: LoadNode | StoreNode) -> int | None:
-        """The axis along which a vector node varies."""
+        """Return the axis along which a vector node varies."""
         match node:
             case RowBroadcastOp() | RowReductionOp():
                 return 0 if self.exchanged else 1
@@ -125,7 +125,7 @@ class Problem:
                 return None
 
     def strides(self, value: SSAValue) -> tuple[Memory, tuple[Product, Product, Product]]:
-        """The strides of a tensor over the kernel's rows, columns and batch."""
+        """Return the strides of a tensor over the kernel's rows, columns and batch."""
         memory, axes = self.places.view(value, self.space)
         b, m = len(self.batch), len(self.m)
 
@@ -138,7 +138,7 @@ class Problem:
         return memory, (columns, rows, batch) if self.exchanged else (rows, columns, batch)
 
     def matrix(self, value: SSAValue) -> Matrix:
-        """A full matrix; one of its axes must be contiguous."""
+        """Return a tensor as a full matrix; one of its axes must be contiguous."""
         memory, strides = self.strides(value)
         matrix = Matrix(memory, strides)
         if not (strides[0].is_one or strides[1].is_one):
@@ -146,13 +146,13 @@ class Problem:
         return matrix
 
     def vector(self, value: SSAValue, axis: int | None) -> tuple[Memory, Product]:
-        """A vector that is read along `axis` (0 rows, 1 columns, None one number) and its batch stride."""
+        """Return a vector read along `axis` (0 rows, 1 columns, None one number) and its batch stride."""
         memory, strides = self.strides(value)
         self._check_vector(memory, strides[:2], axis)
         return memory, strides[2]
 
     def reduced(self, value: SSAValue, axis: int | None) -> tuple[Memory, Product]:
-        """A vector that a reduction writes along `axis`, and its batch stride (0: batches are reduced)."""
+        """Return a vector that a reduction writes along `axis`, and its batch stride (0: reduced)."""
         kept = _several(self.extents(axis))
         shape = Shaped.of(value.type).dims
         dims = _several(shape)
@@ -179,12 +179,12 @@ class Problem:
 
 
 def _several(dims: Dims) -> Dims:
-    """The extents that are not 1: only along these it matters where elements lie."""
+    """Return the extents other than 1: only along these strides matter."""
     return tuple(extent for extent in dims if extent != 1)
 
 
 def ordered(nodes: Iterable[Operation]) -> list[Operation]:
-    """The nodes of an epilogue, those that read first and by what they read.
+    """Sort the nodes of an epilogue: those that read come first, ordered by what they read.
 
     So programs that say the same in another order have the same kernel but for its bodies.
     """
@@ -274,7 +274,7 @@ class Epilogue:
 
     @staticmethod
     def place(index: int) -> str:
-        """The C++ name by which CUTLASS's arguments find an operand."""
+        """Return the C++ name by which CUTLASS's arguments find an operand."""
         return f"p.extra[{index}]"
 
     def number(self, op: LoadNode) -> tuple[str, str]:
@@ -291,7 +291,7 @@ class Epilogue:
         return place, f"mucc::gemm::stride<{stride_type(strides, unit)}>({place})"
 
     def hint(self, prefix: str, name: str) -> str:
-        """What to call the next operand's type."""
+        """Return a name for the next operand's type."""
         return f"{prefix}_{len(self.operands) if self.canonical else name}"
 
     def _load(self, op: LoadNode) -> Node:
@@ -336,7 +336,7 @@ class Epilogue:
                 )
 
     def vector_strides(self, value: SSAValue, axis: int | None) -> tuple[Product, Product, Product]:
-        """The strides of a vector along `axis`, with those that are fixed as zeros."""
+        """Return the strides of a vector along `axis`, with strides that are fixed as zeros."""
         return (ZERO, ZERO, self.problem.vector(value, axis)[1])
 
     def _compute(self, op: ComputeOp) -> Node:
@@ -346,7 +346,7 @@ class Epilogue:
         return Node(f"mucc::gemm::Compute<{name}, {'ElementD' if only_d else 'float'}>")
 
     def body(self, op: ComputeOp) -> str:
-        """Keeps the body of a node; its C++ name."""
+        """Add the body of a node and return its C++ name."""
         name = self.namer(f"Body{len(self.bodies)}")
         parameters = Namer()
         names = [parameters(self.names[v]) for v in op.inputs]
@@ -355,13 +355,13 @@ class Epilogue:
         return name
 
     def passing_body(self, parameter: str) -> str:
-        """Keeps a body that passes its input on; its C++ name."""
+        """Add a body that returns its input and return its C++ name."""
         name = self.namer(f"Body{len(self.bodies)}")
         self.bodies.append(identity_body(name, parameter))
         return name
 
     def inputs(self, op: ComputeOp) -> list[SSAValue]:
-        """What a body reads, in the order of nodes rather than of the program's text."""
+        """Return the inputs of a body in the order of nodes, which the text of a program does not change."""
         position = {node: i for i, node in enumerate(self.nodes)}
         return sorted(op.inputs, key=lambda v: position[v.owner] if isinstance(v.owner, Operation) else -1)
 
@@ -392,7 +392,7 @@ class Epilogue:
         return self.alias(hint, f"mucc::gemm::{type_name}", f"{{{place}.as<float>(), {start}, {stride}}}")
 
     def reduction_of(self, op: ReductionNode) -> tuple[int | None, Memory, Product]:
-        """The axis, place and batch stride of a reduction's result, which is filled before the launch."""
+        """Return axis, place and batch stride of a reduction's result; it is filled before the launch."""
         axis = self.problem.axis(op)
         memory, batch = self.problem.reduced(op.destination, axis)
         if memory.type.dtype != "f32":

@@ -149,7 +149,7 @@ class LeanEpilogue(Epilogue):
         return _is_single(self.op, destination.value)
 
     def _graph_of(self, loads: list[Operation], parts: list[Node]) -> str:
-        """The type of what several bodies compute; appends to `parts` what is done with further values."""
+        """Return the type that computes several bodies; append the stores of further values to `parts`."""
         fetched = {
             node.second is not None: node.result for node in self.nodes if isinstance(node, AccFetchOp)
         }
@@ -195,7 +195,7 @@ class LeanEpilogue(Epilogue):
         return self._matrix(op.destination, "Aux", "Stored<{element}{columns}>")
 
     def load_matrix(self, op: SrcFetchOp | AuxLoadOp) -> Node:
-        """A whole matrix."""
+        """Add a load of a whole matrix."""
         node = self._matrix(op.source, "Matrix", f"Matrix<{{element}}, {self.thread_rows}{{columns}}>")
         matrix = self.problem.matrix(op.source)
         self.names[op.result] = matrix.memory.name
@@ -218,7 +218,7 @@ class LeanEpilogue(Epilogue):
         return Node(node.type, f"{{{{{place}.as<{element}>(), {place}.stride[{line}], {batch}}}}}")
 
     def load_by_group(self, op: GroupRowOp | GroupScalarOp) -> Node:
-        """A row or a number for each group. Raises EmissionError where there are no groups."""
+        """Add a load of a row or a number for each group. Raises EmissionError if there are no groups."""
         raise EmissionError(f"{op.name} in an epilogue without groups")
 
     def _lean_load(self, op: RowBroadcastOp | ColBroadcastOp | ScalarBroadcastOp) -> Node:

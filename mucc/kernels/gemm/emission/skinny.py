@@ -122,7 +122,7 @@ class SkinnyEpilogue(Epilogue):
         self.locals.append(f"mucc::skinny::combine<{kind}>({member}, p, inside, {local});")
 
     def _view(self, memory: Memory, strides: Sequence[Product]) -> str:
-        """A member for a tensor, over (batch, the small operand's rows, the weights' rows)."""
+        """Add a member for a tensor over (batch, rows of the small operand, rows of the weights)."""
         member = self.namer(memory.name)
         rows, columns, batch = strides
         ordered_strides = (batch, columns, rows) if self.weights_first else (batch, rows, columns)
@@ -253,7 +253,7 @@ class SkinnyGemm(Gemm):
         ]
 
     def texts(self, entry: str) -> Texts:
-        """The parts of the kernel."""
+        """Return the C++ of the kernel in parts."""
         form = form_of(config_of(self.op))
         work = ["struct Work : Op {", *self.epilogue.finish, "};"]
         entries = [
@@ -269,13 +269,13 @@ class SkinnyGemm(Gemm):
         return Texts(data, self.epilogue.bodies, "\n".join(work), entries, launch)
 
     def kernel(self, entry: str) -> list[str]:
-        """The definitions of the kernel's namespace where everything is one file."""
+        """Return the definitions of the kernel's namespace for output as one file."""
         texts = self.texts(entry)
         return [texts.device, "", texts.codes(None), "", texts.launch]
 
 
 def _operand(matrix: Matrix) -> str:
-    """A `mucc::skinny::Operand`."""
+    """Return a C++ initializer of a `mucc::skinny::Operand`."""
     return f"{{{matrix.memory.pointer.replace('<>', '')}, {', '.join(map(str, matrix.strides))}}}"
 
 

@@ -70,7 +70,7 @@ class Sm80Gemm(Gemm):
         return zip(nodes, self._granules()[2:], strict=True)
 
     def types(self) -> list[str]:
-        """The mainloop, the struct that does the rest, the kernel of both."""
+        """Return the types of the mainloop, of the struct around it, and of the kernel."""
         element = CUTLASS_TYPES[self.a.memory.type.dtype]
         m, n, k = self.tile.sizes
         simt = self.compute == "f32"

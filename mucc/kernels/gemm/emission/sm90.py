@@ -111,7 +111,7 @@ class Sm90Gemm(Gemm):
         return CUTLASS_TYPES[self.d.memory.type.dtype] if self.d else "void"
 
     def operand_types(self) -> list[str]:
-        """The types of the matrices."""
+        """Return the types of the matrices."""
         element_c = CUTLASS_TYPES[self.c.memory.type.dtype] if self.c else "void"
         plain = stride_type((ZERO, ZERO, ZERO), 1).replace("cute::_0", "int64_t", 1)
         return [
@@ -133,7 +133,7 @@ class Sm90Gemm(Gemm):
         return any("Tiles" in line for line in self.epilogue.usings)
 
     def visitor(self) -> list[str]:
-        """The type of the epilogue's visitor, with those of its nodes."""
+        """Return the type of the epilogue's visitor, with the types of its nodes."""
         lines = ["", *self.epilogue.usings]
         root = self.epilogue.root.type
         if self.accumulator != "float":
@@ -159,7 +159,7 @@ class Sm90Gemm(Gemm):
         return shape_type(*self.op.epilogue.sizes)
 
     def built_epilogue(self, arch: str, tile: str = "TileShape", visitor: str = "Visitor") -> str:
-        """The type of CUTLASS's epilogue, by its builder."""
+        """Return the type of CUTLASS's epilogue, by its builder."""
         built = [
             f"cutlass::arch::{arch}, cutlass::arch::OpClassTensorOp, {tile}, ClusterShape",
             f"{self.epilogue_tile}, {self.accumulator}, float",
@@ -183,7 +183,7 @@ class Sm90Gemm(Gemm):
         return [*lines, *self.visitor(), *self._collectives(self.built_epilogue("Sm90"))]
 
     def _tile_shape(self) -> str:
-        """The tile; of a pair, its columns are (N, 2)."""
+        """Return the tile's shape; of a pair, its columns are (N, 2)."""
         if not self.op.is_pair:
             return shape_type(*self.tile.sizes)
         m, n, k = (f"cute::Int<{size}>" for size in self.tile.sizes)
@@ -218,7 +218,7 @@ class Sm90Gemm(Gemm):
         ]
 
     def collectives(self, epilogue: str, arch: str, schedule: str, tile: str = "TileShape") -> list[str]:
-        """The kernel from its collectives."""
+        """Return the kernel's type, made of its collectives."""
         columns = "cute::Shape<int, cute::_2>" if self.op.is_pair else "int"
         stage = "" if self.canonical else f"stage {self.op.stage.data} "
         too_much = f"{stage}needs more shared memory than a block has"
@@ -243,7 +243,7 @@ class Sm90Gemm(Gemm):
         ]
 
     def _stage_count(self) -> str:
-        """The number of stages. With block scales CUTLASS knows no number but what it computes itself."""
+        """Return the number of stages; with block scales CUTLASS takes none but its own."""
         if not self.op.scales:
             return f"mucc::gemm::Stages<{self.stages}>"
         stage = stage_bytes(config_of(self.op))
@@ -251,7 +251,7 @@ class Sm90Gemm(Gemm):
         return f"cutlass::gemm::collective::StageCountAutoCarveout<{left}>"
 
     def _stride(self, side: str) -> str:
-        """The strides of an operand, with the layout of its scales."""
+        """Return the strides of an operand, with the layout of its scales."""
         return f"cute::tuple<Stride{side}, LayoutSF{side}>" if self.op.scales else f"Stride{side}"
 
     def _scale_arguments(self) -> list[str]:
@@ -292,11 +292,11 @@ class Sm90Gemm(Gemm):
 
     @staticmethod
     def element(operand: Matrix) -> str:
-        """The C++ type of an operand's elements."""
+        """Return the C++ type of an operand's elements."""
         return CUTLASS_TYPES[operand.memory.type.dtype]
 
     def multiplied(self, operand: Matrix) -> str:
-        """The format in which the tensor cores multiply an operand."""
+        """Return the format in which the tensor cores multiply an operand."""
         return "tf32" if self.op.compute.data in (Compute.TF32, Compute.TF32X3) else operand.memory.type.dtype
 
     def arguments(self) -> list[str]:

@@ -105,7 +105,7 @@ class VectorEpilogue(Epilogue):
     # Loads
 
     def _loaded(self, op: LoadNode) -> tuple[str, str]:
-        """Reads what a node reads: its name for a body, and element `i` of it."""
+        """Add the read of a node; return its name for a body, and its element `i`."""
         if isinstance(op, SrcFetchOp):
             member = self._member("source", op, "p.c")
             return self.matrices[op].memory.name, self._load_vector(member)
@@ -141,7 +141,7 @@ class VectorEpilogue(Epilogue):
         return self.namer(f"{prefix}_{len(self.operands) if self.canonical else name}")
 
     def _member(self, prefix: str, op: MatrixNode, place: str | None = None) -> str:
-        """A matrix of the parameters. `place` is where the problem has it, by default among extra ones."""
+        """Add a matrix to the parameters. `place` is its place in the problem, by default an extra one."""
         matrix = self.matrices[op]
         member = self._numbered(prefix, matrix.memory.name)
         element = CUTLASS_TYPES[matrix.memory.type.dtype]
@@ -166,7 +166,7 @@ class VectorEpilogue(Epilogue):
     # What is computed and written
 
     def body_of(self, op: ComputeOp, name: str) -> str:
-        """Keeps the body of a node; its C++ name."""
+        """Add the body of a node and return its C++ name."""
         self.names[op.result] = name
         return self.body(op)
 
@@ -178,7 +178,7 @@ class VectorEpilogue(Epilogue):
         ]
 
     def _vector(self, value: SSAValue) -> str:
-        """The vector of a value, which is made where there is none."""
+        """Return the vector of a value, which is added if it is not there yet."""
         element = self.elements[value]
         if element.endswith("[i]"):
             return element.removesuffix("[i]")
@@ -214,7 +214,7 @@ class VectorEpilogue(Epilogue):
         self.end.append(f"{member}.end(p.{member}, at, extent);")
 
     def struct(self) -> list[str]:
-        """The text of the struct."""
+        """Return the C++ of the struct."""
         return [
             "struct Visitor {",
             f"  static constexpr int kWidth = {self.width}, kLanes = {self.length // self.width};",

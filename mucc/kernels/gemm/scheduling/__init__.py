@@ -33,7 +33,7 @@ _CLASSES: dict[str, tuple[str, str]] = {
 
 @cache
 def gemm_target(name: str) -> GemmTarget:
-    """The target called `name`, with its contraction kernels.
+    """Return the target called `name`, with its contraction kernels.
 
     Raises `DiagnosticError` with MU4001 where there is none.
     """

@@ -51,7 +51,7 @@ class Family(ABC):
 
     @abstractmethod
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
-        """What a schedule costs on a card, whether it is legal or not."""
+        """Estimate the time of a schedule on a card, whether the schedule is legal or not."""
 
     @abstractmethod
     def smem_bytes(self, config: GemmConfig, stages: int) -> int:
@@ -59,7 +59,7 @@ class Family(ABC):
 
     @abstractmethod
     def max_stages(self, facts: Facts, config: GemmConfig) -> int:
-        """The most mainloop stages that fit; below 2 the kernel cannot be built."""
+        """Return the most mainloop stages that fit; below 2 the kernel cannot be built."""
 
     @abstractmethod
     def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
@@ -92,7 +92,7 @@ class GemmTarget(Target, ABC):
         return {mainloop: family for family in self.families for mainloop in family.mainloops}
 
     def family_of(self, mainloop: str) -> Family:
-        """The family with this mainloop; the first where none has it, which a rule will say."""
+        """Return the family with this mainloop; the first family if none has it, which a rule reports."""
         return self._families.get(mainloop) or self.families[0]
 
     def smem_bytes_used(self, config: GemmConfig, stages: int) -> int:
@@ -104,11 +104,11 @@ class GemmTarget(Target, ABC):
         return self.family_of(config.schedule.mainloop).max_stages(self.facts, config)
 
     def refusal(self, config: GemmConfig) -> Violation | None:
-        """What the target lacks for a configuration, whatever its family would say; mostly nothing."""
+        """Return the violation of a configuration for which the target has no kernel; mostly None."""
         return None
 
     def _sparse_refusal(self, config: GemmConfig) -> Violation | None:
-        """What is wrong with a sparse operand where the mainloop, or all of the target's, take none."""
+        """Return the violation of a sparse operand if the mainloop or the target takes none."""
         if not config.problem.is_sparse or self.family_of(config.schedule.mainloop).takes_sparse:
             return None
         able = [mainloop for family in self.families if family.takes_sparse for mainloop in family.mainloops]
@@ -143,14 +143,14 @@ class GemmTarget(Target, ABC):
         return candidates(self, problem, pinned, device or self.facts.devices[0])
 
     def estimate(self, problem: Problem, schedule: Schedule, device: Device | None = None) -> Estimate:
-        """What a schedule is expected to cost on a card, by default the first of the target's."""
+        """Estimate the time of a schedule on a card, by default the first of the target's."""
         family = self.family_of(schedule.mainloop)
         if schedule.exchanged:
             problem, schedule = problem.transposed, replace(schedule, exchanged=False)
         return family.estimate(self.facts, device or self.facts.devices[0], problem, schedule)
 
     def default_schedule(self, problem: Problem, pinned: Pinned = NOTHING) -> Schedule:
-        """The best candidate; where none is legal, the one that breaks the fewest rules."""
+        """Return the best candidate; if no schedule is legal, the one that breaks the fewest rules."""
         from mucc.kernels.gemm.scheduling.choice import choose
 
         # Kernels of one file often pose the same problem.
@@ -186,7 +186,7 @@ class GemmTarget(Target, ABC):
         return ()
 
     def grouped_violations(self, config: GemmConfig) -> list[Violation]:
-        """What is wrong with a grouped contraction: a mainloop that has none."""
+        """Return the violation of a grouped contraction whose mainloop takes no groups."""
         mainloops = self.grouped_mainloops
         if not config.problem.is_grouped or config.schedule.mainloop in mainloops:
             return []

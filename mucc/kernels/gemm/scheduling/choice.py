@@ -56,7 +56,7 @@ def _is_legal(target: GemmTarget, problem: Problem, schedule: Schedule) -> bool:
 
 
 def _proposed(target: GemmTarget, problem: Problem, pinned: Mapping[str, Any]) -> list[Schedule]:
-    """What the families propose, with what is pinned in place, each once."""
+    """Return the schedules that families propose, with the pinned settings, each once."""
     own = _own(pinned)
     return _unique(target, problem, pinned, lambda f, seen: f.proposals(target.facts, seen, own))
 
@@ -73,7 +73,7 @@ def _everything(target: GemmTarget, problem: Problem, pinned: Mapping[str, Any])
 
 
 def _own(pinned: Mapping[str, Any]) -> dict[str, Any]:
-    """What is pinned of a family's own settings: it sees operands that are exchanged as they come."""
+    """Return the pinned settings that a family sees: operands reach it exchanged already."""
     return {name: value for name, value in pinned.items() if name != "exchanged"}
 
 
@@ -103,7 +103,7 @@ def _unique(
 
 
 def _with(schedule: Schedule, fields: Mapping[str, Any]) -> Schedule:
-    """The schedule with these fields; itself where it has them already, as most that are proposed do."""
+    """Return the schedule with these fields; the schedule itself if it has them already, as most do."""
     if all(getattr(schedule, name) == value for name, value in fields.items()):
         return schedule
     return replace(schedule, **fields)

@@ -155,7 +155,7 @@ class Problem(NamedTuple):
         return None if a is None or b is None else (a, b)
 
     def config(self, schedule: Schedule) -> GemmConfig:
-        """The kernel that a schedule makes of the problem."""
+        """Return the kernel that a schedule makes of the problem."""
         return GemmConfig(self.transposed if schedule.exchanged else self, schedule)
 
 

@@ -34,7 +34,7 @@ class Copied(TmaFamily):
         yield from found or (Schedule((128, 128, 64), mainloop=rules.MAINLOOP),)
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
-        """That of the kernel with A by TMA, and what the copies take from its arithmetic.
+        """Estimate the kernel with A by TMA, and add the time that copies take from its arithmetic.
 
         Where it waits for DRAM they take nothing.
         """
@@ -59,7 +59,7 @@ def _saves(problem: Problem) -> bool:
 
 
 def _by_tma(problem: Problem) -> Problem:
-    """The problem as if A could be loaded by TMA where it lies."""
+    """Return the problem as if TMA could load A where it lies."""
     if not rules.granule(problem):
         return problem
     return problem._replace(a=problem.a.copied._replace(granule=WIDEST_ACCESS), b=problem.b.copied)

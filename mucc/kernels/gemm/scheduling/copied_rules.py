@@ -32,7 +32,7 @@ TILE_K = (64, 128)
 
 
 def kernel(tile: tuple[int, ...]) -> str:
-    """The mainloop whose kernel multiplies tiles of a size."""
+    """Return the mainloop whose kernel multiplies tiles of a size."""
     return "pingpong" if tile[0] % 128 else "cooperative"
 
 
@@ -55,7 +55,7 @@ def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[V
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    """The broken rules; those of the kernel only where it multiplies in the format."""
+    """Yield the broken rules; those of the kernel only if it multiplies in the format."""
     if config.schedule.mainloop != MAINLOOP:
         yield from sm90_rules.broken(limits, config, stages)
         return
@@ -68,7 +68,7 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 
 
 def _named(rule: Broken, config: GemmConfig) -> Broken:
-    """A rule of another mainloop's kernel as one of this, which says what the kernel follows from."""
+    """Return a rule of another mainloop's kernel as a rule of this one, with the reason."""
     if rule.code == "MU3010":
         rule = rule._replace(notes=("only tiles with a multiple of 128 rows are added up from parts",))
     theirs = f"the {kernel(config.schedule.tile)} mainloop"
@@ -127,5 +127,5 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
 
 
 def max_stages(config: GemmConfig, capacity: int) -> int:
-    """The most stages that fit into `capacity` bytes."""
+    """Return the most stages that fit into `capacity` bytes."""
     return memory.max_stages(as_tma(config), capacity)

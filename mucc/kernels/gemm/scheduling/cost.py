@@ -94,7 +94,7 @@ class Walk(NamedTuple):
 
 
 def effective_swizzle(rows: int, columns: int, most: int) -> int:
-    """The swizzle that CUTLASS takes for a grid, of those up to `most` (get_log_swizzle_size)."""
+    """Return the swizzle that CUTLASS uses for a grid, at most `most` (get_log_swizzle_size)."""
     if most == 1:
         return 1
     least = min(rows, columns)
@@ -106,7 +106,7 @@ def _up(value: int, multiple: int) -> int:
 
 
 def _missing(wanted: float, capacity: float) -> float:
-    """The share of bytes that are no longer in a cache when they are wanted again."""
+    """Return the share of bytes that have left a cache before they are read again."""
     return min(1.0, max(0.0, wanted / capacity - 1))
 
 
@@ -118,7 +118,7 @@ class Prepared(NamedTuple):
 
 
 def prepared_bytes(problem: Problem, extents: Extents) -> Prepared:
-    """What it takes to prepare the matrices of a kernel that reads and writes by TMA.
+    """Return the bytes and launches that prepare the matrices of a kernel that reads and writes by TMA.
 
     f32 operands that are split are read once, and written in three parts. Rows that are picked by number are
     copied. Of a problem that is not wide, what may have other rows than TMA takes is copied, and so is the
@@ -145,7 +145,7 @@ def preparing(facts: Facts, device: Device, prepared: Prepared) -> float:
 
 
 def with_gather(facts: Facts, device: Device, problem: Problem, estimate: Estimate) -> Estimate:
-    """The estimate of a kernel that reads operands as they are, with the copy of picked rows before it."""
+    """Return the estimate of a kernel together with the copy of picked rows before it."""
     if not problem.is_gathered:
         return estimate
     prepared = prepared_bytes(problem._replace(wide=True), Extents.of(problem))
@@ -171,7 +171,7 @@ MIN_STEPS = 8
 
 
 def divide(tiles: int, steps: int, places: int, schedule: Schedule) -> Division:
-    """What the scheduler makes of tiles of so many steps along K.
+    """Return the division of tiles, of `steps` steps along K each, that the scheduler makes.
 
     `stream_k` follows CUTLASS's heuristic: no division where the last of several waves is half full.
     """
@@ -200,6 +200,6 @@ def epilogue_bytes(epilogue: Epilogue) -> tuple[int, int]:
 
 
 def larger(*terms: float) -> float:
-    """The largest of times that overlap, and a little more where several are close: the 8-norm."""
+    """Return the largest of times that overlap, and a little more if several are close: the 8-norm."""
     top = max(terms)
     return top * sum((t / top) ** 8 for t in terms) ** 0.125 if top > 0 else 0.0

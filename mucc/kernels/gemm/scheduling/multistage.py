@@ -52,7 +52,7 @@ def warp_tile(compute: str, tile: tuple[int, int, int]) -> tuple[int, int] | Non
 
 
 def depths(compute: str) -> tuple[int, ...]:
-    """What K of a tile may be: 64 or 128 bytes; of f32 without tensor cores 8 elements."""
+    """Return the possible K of a tile: 64 or 128 bytes; for f32 without tensor cores 8 elements."""
     if compute == "f32":
         return (8,)
     size = operand_bytes(compute)
@@ -60,7 +60,7 @@ def depths(compute: str) -> tuple[int, ...]:
 
 
 def least_side(config: GemmConfig, k_major: bool) -> int:
-    """The least M or N of a tile: 128 bytes for tensor cores where rows of the operand lie along it."""
+    """Return the least M or N of a tile: 128 bytes for tensor cores if rows of the operand lie along it."""
     problem = config.problem
     if k_major or problem.compute == "f32":
         return SIDES[0]
@@ -120,7 +120,9 @@ def operand_storage(config: GemmConfig, stages: int) -> int:
 
 
 def buffer(config: GemmConfig, stages: int) -> Buffer:
-    """What of the tile is in shared memory at a time: `mucc::multistage::Kernel::piece_lines`."""
+    """Return the part of the tile that is in shared memory at a time:
+    `mucc::multistage::Kernel::piece_lines`.
+    """
     problem = config.problem
     m, n, _ = config.schedule.tile
     warp = warp_tile(problem.compute, config.schedule.tile)
@@ -146,7 +148,7 @@ def smem_bytes(config: GemmConfig, stages: int) -> int:
 
 
 def max_stages(config: GemmConfig, capacity: int) -> int:
-    """The most stages that fit into `capacity` bytes; operands that pass through registers have two."""
+    """Return the most stages that fit into `capacity` bytes; operands in registers have two."""
     if warp_tile(config.problem.compute, config.schedule.tile) is None or min(config.schedule.tile) < 1:
         return 0
     stages = 2 if through_registers(config) else capacity // max(operand_storage(config, 1), 1)

@@ -80,7 +80,7 @@ class Multistage(Family):
                 yield replace(schedule, stages=max(min(stages, fitting), least_stages(config)))
 
     def estimate(self, facts: Facts, device: Device, problem: Problem, schedule: Schedule) -> Estimate:
-        """Rounds of tiles, each bound by arithmetic, by reading shared memory, or by loads."""
+        """Estimate the rounds of tiles, each bound by arithmetic, by reads of shared memory, or by loads."""
         config = problem.config(schedule)
         sm = facts.multiprocessor
         m, n, k = (max(x, 1) for x in config.schedule.tile)

@@ -23,7 +23,7 @@ def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[V
 
 
 def no_mainloop(target: str, mainloop: str) -> Violation:
-    """What is wrong with a mainloop that copies by TMA on a target that has none."""
+    """Return the rule against a mainloop that copies by TMA on a target without TMA."""
     note = "its contractions load by cp.async and multiply with mma.sync"
     return Violation(
         "MU3011", "mainloop", f"{target} has no {mainloop} mainloop", (note,), multistage.MAINLOOP
@@ -31,7 +31,7 @@ def no_mainloop(target: str, mainloop: str) -> Violation:
 
 
 def no_format(target: str, compute: str, computes: tuple[str, ...]) -> Violation:
-    """What is wrong with a format that a target's tensor cores do not have."""
+    """Return the rule against a format that a target's tensor cores do not have."""
     notes = (f"it multiplies {', '.join(computes)}", *_conversion(compute))
     return Violation("MU3020", "mainloop", f"{target} does not compute in {compute}", notes)
 
@@ -76,7 +76,7 @@ def _no_cluster(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 
 
 def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
-    """The same number of splits, then a whole K for every block."""
+    """Yield the scheduler with as many splits, then one without splits."""
     splits = min(max(config.schedule.splits, 1), limits.splits)
     if splits > 1:
         mended = config.having(scheduler="split_k", splits=splits, swizzle=1)

@@ -82,7 +82,7 @@ def _fix(
     config: GemmConfig,
     stages: int | None,
 ) -> str | None:
-    """The first proposal that breaks no rule but those that other settings are to blame for already.
+    """Return the first proposal that breaks only rules for which other settings are to blame.
 
     Where a pinned stage count allows none the count has to give way, and then every other setting.
     """
@@ -119,7 +119,9 @@ def mended(
     tile: tuple[int, int, int],
     cluster: tuple[int, int] = (1, 1),
 ) -> tuple[GemmConfig, int | None]:
-    """The configuration with harmless values for some settings; which tile is one, the kernel says."""
+    """Return the configuration with harmless values for some settings; the kernel says which tile is
+    harmless.
+    """
     if "cluster" in settings:
         config = config.having(cluster=cluster)
     if "scheduler" in settings:
@@ -135,26 +137,28 @@ def mended(
 
 
 def no_block_scales(target: str) -> Violation:
-    """What is wrong with block scales on a target none of whose kernels apply them."""
+    """Return the rule against block scales on a target whose kernels do not apply them."""
     note = "the cooperative and pingpong mainloops of sm_90a take them"
     return Violation("MU3034", "mainloop", f"no mainloop of {target} takes block scales", (note,))
 
 
 def no_mainloop(target: str, does: str, config: GemmConfig, mainloops: Iterable[str], fixes: Fixes) -> Broken:
-    """The mainloop is none of the target's, whose kernels all do something."""
+    """Return the rule against a mainloop that the target does not have."""
     message = f"{target} has no {config.schedule.mainloop} mainloop"
     note = f"contractions of {target} {does}; its mainloops are {', '.join(mainloops)}"
     return Broken("MU3011", "mainloop", message, (note,), fixes)
 
 
 def no_format(multiply: str, config: GemmConfig, computes: Iterable[str], fixes: Fixes) -> Broken:
-    """The mainloop does not compute in the format; `multiply` says what multiplies those that it has."""
+    """Return the rule against a format in which the mainloop does not compute; `multiply` names its
+    instructions.
+    """
     message = f"the {config.schedule.mainloop} mainloop does not compute in {config.problem.compute}"
     return Broken("MU3020", "mainloop", message, (f"{multiply} {', '.join(computes)}",), fixes)
 
 
 def whole_steps(config: GemmConfig, instruction: str, fixes: Fixes) -> Iterator[Broken]:
-    """A tile's K must be whole instructions of 32 bytes."""
+    """Check that a tile's K is a whole number of instructions of 32 bytes."""
     problem = config.problem
     k, step = config.schedule.tile[2], 32 // problem.element_bytes
     if k < 1 or k % step:
@@ -177,7 +181,7 @@ def powers_of_two(sizes: Iterable[int]) -> bool:
 
 
 def shared_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
-    """The blocks of a cluster along M load equal parts of B."""
+    """Check that the blocks of a cluster along M load equal parts of B."""
     schedule = config.schedule
     blocks, rows = schedule.cluster[0], 8 * schedule.cluster[0]
     if config.columns % rows:
@@ -187,7 +191,7 @@ def shared_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
 
 
 def exchanged_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
-    """A row reduction of CUTLASS mixes up the columns of some tiles.
+    """Check for tiles of which CUTLASS's row reduction mixes up the columns.
 
     Sm90RowReduction of CUTLASS 4.2 has threads exchange halves of their columns, which it divides by 64. What
     remains lands in other columns; tiles below 64 are added up in another way.
@@ -200,7 +204,7 @@ def exchanged_columns(config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
 
 
 def swizzles(limits: Limits, config: GemmConfig, fixes: Fixes) -> Iterator[Broken]:
-    """The scheduler must have the swizzle."""
+    """Check that the scheduler has the swizzle."""
     if config.schedule.swizzle not in limits.swizzles:
         message = f"swizzle {config.schedule.swizzle} is none of {', '.join(map(str, limits.swizzles))}"
         note = "the scheduler walks blocks of tiles whose side is a power of two"
@@ -217,7 +221,7 @@ def parts_of_k(limits: Limits, config: GemmConfig, fixes: Fixes, note: str | Non
 
 
 def enough_stages(stages: int | None, least: int = 2, note: str = "") -> Iterator[Broken]:
-    """A pipeline has two stages at least; `note` says why where more are needed."""
+    """Check that the pipeline has at least two stages; `note` says why if more are needed."""
     if stages is not None and stages < least:
         message = f"a pipeline needs at least {least} stages, not {stages}"
         why = "one stage is filled while the other is consumed" if least == 2 else note
@@ -285,7 +289,7 @@ def _subject(config: GemmConfig) -> str:
 
 
 def without_tma(config: GemmConfig, stages: int | None) -> list[Violation]:
-    """What of a schedule is for kernels that load and store by TMA, in one that does neither."""
+    """Check for settings of kernels that load and store by TMA in a kernel that does neither."""
 
     def broken(config: GemmConfig, stages: int | None) -> Iterator[Broken]:
         yield from launches(config, ())
@@ -322,18 +326,18 @@ def nearest_clusters(
 
 
 def nearest_swizzles(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
-    """Persistent schedulers, the one with the closest swizzle first."""
+    """Yield persistent schedulers, the one with the closest swizzle first."""
     for swizzle in sorted(limits.swizzles, key=lambda s: (abs(s - config.schedule.swizzle), s)):
         text = f"persistent(swizzle={swizzle})" if swizzle > 1 else "persistent"
         yield Fix(text, config.having(scheduler="persistent", splits=1, swizzle=swizzle), stages)
 
 
 def stage_counts(config: GemmConfig, stages: int | None, most: int) -> Iterator[Fix]:
-    """The most that fit, then as many as fit."""
+    """Yield the most stages that fit, then `auto`."""
     yield Fix(str(most), config, most)
     yield Fix("auto", config, None)
 
 
 def kilobytes(size: int) -> str:
-    """A size in KB with one decimal where it is not whole."""
+    """Return a size in KB, with one decimal if it is not whole."""
     return f"{size / 1024:.1f}".removesuffix(".0") + " KB"

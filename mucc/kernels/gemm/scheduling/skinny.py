@@ -103,7 +103,7 @@ class Form(NamedTuple):
 
 
 def form_of(config: GemmConfig) -> Form:
-    """The kernel's own view of a configuration."""
+    """Return the skinny kernel's roles of A and B in a configuration."""
     problem = config.problem
     m, n, k = config.schedule.tile
     weights_first = weights_are_a(config.schedule.tile)
@@ -245,7 +245,7 @@ def _nearest(splits: int) -> int:
 
 
 def _legal_tile(facts: Facts, config: GemmConfig, stages: int | None) -> str:
-    """The best tile of the same roles; that fits, unless so many stages of none do."""
+    """Return the best tile of the same roles, one that fits with that many stages if there is one."""
     form = form_of(config)
     stages = min(max(stages or 2, 2), MOST_STAGES)
     few = _few(config.problem.compute, form.few)
@@ -255,7 +255,7 @@ def _legal_tile(facts: Facts, config: GemmConfig, stages: int | None) -> str:
 
 
 def _few(compute: str, wanted: int) -> int:
-    """The least short extent of tiles that covers so many rows, or the largest there is."""
+    """Return the least short extent of tiles that covers `rows` rows, or the largest there is."""
     allowed = FEW.get(compute, FEW_TENSOR)
     return next((x for x in allowed if x >= wanted), allowed[-1])
 
@@ -369,7 +369,7 @@ class Skinny(Family):
 
 
 def _efficiency(form: Form) -> float:
-    """The part of a copy's bandwidth that weights are read at."""
+    """Return the share of a copy's bandwidth at which weights are read."""
     if not form.along_k:
         return EFFICIENCY_ACROSS
     few = min((few for few in EFFICIENCY if few >= form.few), default=max(EFFICIENCY))

@@ -56,7 +56,7 @@ def epilogue_stages(config: GemmConfig) -> tuple[int, int]:
 
 @cache
 def epilogue_bytes(config: GemmConfig) -> int:
-    """The buffers of C, D and the visitor nodes."""
+    """Return the bytes of the buffers of C, D and the visitor nodes."""
     epilogue = config.problem.epilogue
     rows, columns = epilogue_tile(config)
     stages_c, stages_d = epilogue_stages(config)

@@ -37,13 +37,13 @@ def violations(limits: Limits, config: GemmConfig, stages: int | None) -> list[V
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    """The broken rules; those across settings only where every setting is good by itself."""
+    """Yield the broken rules; those across settings only if each setting is legal by itself."""
     first = list(_single(limits, config, stages))
     yield from first or _across(limits, config, stages)
 
 
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
-    """The configuration with harmless values for some settings."""
+    """Return the configuration with harmless values for some settings."""
     if "mainloop" in settings:
         config = config.having(mainloop=memory.PAIR if config.schedule.cluster[0] % 2 == 0 else "one_sm")
     cluster = (2, 1) if config.schedule.mainloop == memory.PAIR else (1, 1)
@@ -63,7 +63,7 @@ def _mainloops(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 
 
 def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
-    """The same scheduler with numbers that it takes, then a plain one."""
+    """Yield the same scheduler with numbers that it takes, then a plain one."""
     schedule = config.schedule
     splits = min(max(schedule.splits, 1), limits.splits)
     if schedule.scheduler == "split_k":
@@ -146,7 +146,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 
 def _epilogue(config: GemmConfig) -> Iterator[Broken]:
-    """The epilogue's pieces must divide the tile."""
+    """Check that the epilogue's pieces divide the tile."""
     n, (rows, columns) = config.schedule.tile[1], memory.epilogue_tile(config)
     if n % columns:
         message = f"tile N = {n} is not a multiple of the {columns} columns that the epilogue works on"

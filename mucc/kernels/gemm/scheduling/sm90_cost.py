@@ -93,14 +93,14 @@ class Sm90Cost:
         return (waves * one + self._epilogue(tile)) / cost["clock"] + around
 
     def _share(self, readers: float) -> float:
-        """The share of an operand's loads that L2 serves one by one, where so many clusters read the same."""
+        """Return the share of an operand's loads that L2 serves if this many clusters read the same."""
         merged = self.cost["merged"]
         return merged + (1 - merged) * min(1.0, self.cost["few"] / readers)
 
     def _step(
         self, tile: tuple[int, int, int], cluster: tuple[int, int], shares: tuple[float, float]
     ) -> _Step:
-        """A step of tiles of which L2 serves these shares of A and of B."""
+        """Return the cycles and bytes of a step of a tile of which L2 serves these shares of A and of B."""
         (m, n, k), (cluster_m, cluster_n) = tile, cluster
         # A pair of products has twice the columns of its result.
         columns = n * self.problem.rights

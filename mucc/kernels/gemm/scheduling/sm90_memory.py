@@ -39,7 +39,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def struct(members: Iterable[Layout], align: int = 1) -> Layout:
-    """A struct of `members` in order, aligned to at least `align`."""
+    """Return a struct of `members` in order, aligned to at least `align`."""
     size = 0
     for member in members:
         size = round_up(size, member.align) + member.size
@@ -48,7 +48,7 @@ def struct(members: Iterable[Layout], align: int = 1) -> Layout:
 
 
 def union(members: Iterable[Layout]) -> Layout:
-    """A union of `members`."""
+    """Return a union of `members`."""
     layouts = list(members)
     align = max(m.align for m in layouts)
     return Layout(round_up(max(m.size for m in layouts), align), align)
@@ -107,7 +107,7 @@ def reuses_source(config: GemmConfig) -> bool:
 
 @cache
 def epilogue_tensors(config: GemmConfig) -> Layout:
-    """The tensors of the epilogue: C, D and what the visitor nodes keep.
+    """Return the tensors of the epilogue: C, D and the buffers of visitor nodes.
 
     Row vectors beside auxiliary matrices are padded as in the worst order of nodes; all else is exact.
     """
@@ -183,7 +183,7 @@ def scales_per_tile(config: GemmConfig) -> tuple[int, ...]:
 
 
 def mainloop_tensors(config: GemmConfig, stages: int) -> Layout:
-    """The stages of A and B, and of the metadata of a sparse A."""
+    """Return the buffers of A and B for all stages, and of the metadata of a sparse A."""
     problem = config.problem
     m, _, k = config.schedule.tile
     n, element_bytes = config.columns, problem.element_bytes
@@ -240,7 +240,7 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
 
 
 def max_stages(config: GemmConfig, capacity: int) -> int:
-    """The most mainloop stages that fit into `capacity` bytes; 0 where not even one does."""
+    """Return the most mainloop stages that fit into `capacity` bytes; 0 if not even one does."""
     problem, schedule = config.problem, config.schedule
     # Problems of all extents share what is counted.
     problem = problem._replace(m=None, n=None, k=None, batch=None)

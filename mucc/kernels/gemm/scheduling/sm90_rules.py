@@ -113,7 +113,7 @@ def _in_registers(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
 
 
 def _schedulers(config: GemmConfig, stages: int | None, limits: Limits) -> Iterator[Fix]:
-    """The scheduler with a legal argument, then the persistent one, which every mainloop has."""
+    """Yield the scheduler with a legal argument, then the persistent one, which every mainloop has."""
     schedule = config.schedule
     splits = min(max(schedule.splits, 1), limits.splits)
     if schedule.scheduler != "persistent":
@@ -258,7 +258,7 @@ def mixes_group(group: int, k: int) -> bool:
 
 
 def _mixed(config: GemmConfig) -> Iterator[Broken]:
-    """What a tile must be where the mainloop converts an operand, and which operand that is."""
+    """Check the tile of a mainloop that converts an operand, and which operand that is."""
     if (narrow := config.problem.narrow) is None:
         return
     k = config.schedule.tile[2]
@@ -286,7 +286,7 @@ BLOCK_K = 128
 
 
 def _block_scales(config: GemmConfig) -> Iterator[Broken]:
-    """What a tile must be where blocks are scaled: whole blocks, and one of them along K."""
+    """Check the tile where blocks are scaled: whole blocks, and one of them along K."""
     schedule = config.schedule
     if config.problem.blocks is None:
         return
@@ -311,7 +311,7 @@ def _block_scales(config: GemmConfig) -> Iterator[Broken]:
 
 
 def _k_rule(config: GemmConfig, k: int) -> Iterator[Broken]:
-    """What is wrong with the tile's K extent."""
+    """Check the tile's K extent."""
     problem = config.problem
     if memory.transposes_b(config):
         if k != 32:
@@ -438,7 +438,7 @@ def _across(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
 
 
 def _converted(config: GemmConfig, threads: int) -> int:
-    """Registers of a thread for an operand that is converted: as it was, as it is, its scales and zeros."""
+    """Count registers of a thread for a converted operand: before, after, its scales and zeros."""
     if (narrow := config.problem.narrow) is None:
         return 0
     m, _, k = config.schedule.tile

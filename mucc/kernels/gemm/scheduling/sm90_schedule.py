@@ -85,7 +85,7 @@ class Sm90Tma(TmaFamily):
                 yield from (replace(schedule, raster=raster, swizzle=swizzle) for raster, swizzle in WALKS)
 
     def _least(self, facts: Facts, problem: Problem, seconds: Mapping[Schedule, float]) -> float:
-        """The time of the fastest legal schedule; 0 where none is legal."""
+        """Return the time of the fastest legal schedule; 0 if none is legal."""
         ordered = sorted(seconds, key=lambda s: seconds[s])
         return next((seconds[s] for s in ordered if self.is_legal(facts, problem.config(s), s.stages)), 0.0)
 
@@ -139,7 +139,7 @@ class Sm90Tma(TmaFamily):
         return self.cost_of(facts, device, problem).estimate(schedule)
 
     def cost_of(self, facts: Facts, device: Device, problem: Problem) -> Sm90Cost:
-        """The cost model for a problem, kept for the next questions about the same one."""
+        """Return the cost model of a problem, kept for the next questions about the same one."""
         key = device.name, problem
         costs = self._costs
         if (cost := costs.get(key)) is None:
@@ -165,8 +165,9 @@ def _is_wider(cluster: tuple[int, int], extents: Extents, m: int, n: int) -> boo
 
 
 def _walked(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Schedule]:
-    """A kernel whose tiles are walked in blocks of two where there are several waves, and one by one as well
-    where blocks of two make CUTLASS add tiles at the edge."""
+    """Yield a kernel with tiles walked in blocks of two if there are several waves, and one by one too if
+    blocks of two make CUTLASS add tiles at the edge.
+    """
     several = _tiles(extents, schedule) >= 2 * device.multiprocessors
     if several and schedule.mainloop in ("cooperative", "pingpong"):
         yield (blocks := replace(schedule, swizzle=2))
@@ -176,7 +177,7 @@ def _walked(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Sc
 
 
 def _limit(schedule: Schedule, problem: Problem, least: float) -> float:
-    """What a tile of a width of its own may take, where others take `least`."""
+    """Return the time up to which a tile of unusual width is proposed, if others take `least`."""
     plain = schedule.tile[1] * problem.rights in rules.PLAIN_COLUMNS
     return least * (GAIN if plain else LONG_GAIN)
 
