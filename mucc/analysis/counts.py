@@ -52,6 +52,8 @@ def compulsory_bytes(kernel: KernelOp) -> Polynomial:
 
 
 def tensor_bytes(type: TensorType) -> Term:
-    """What a tensor takes in memory; of sparse ones half of the values, and metadata without its padding."""
+    """Return the bytes of a tensor in memory; of a sparse one half of the values, and metadata without
+    padding.
+    """
     bits = type.bits_per_element
     return term(bits // 8 if bits % 8 == 0 else bits / 8, type.dims)

@@ -13,7 +13,7 @@ from mucc.target.devices import Card
 
 
 def draw(form: str, found: Sequence[Sol], card: Card, measured_ms: float | None = None) -> bytes:
-    """A plot of operations per second over operations per byte, both axes logarithmic, as a file of a format.
+    """Plot operations per second over operations per byte, on logarithmic axes, as a file of a format.
 
     Every unit that a program uses is a roof. A program is a point on its roof, and one below where it was
     measured. Raises ImportError without matplotlib, ValueError for a format that it does not write.

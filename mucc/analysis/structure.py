@@ -61,7 +61,7 @@ class Structure(NamedTuple):
         return self.constant == 0.0
 
     def share(self, rows: int, columns: int) -> Fraction:
-        """The fraction of a matrix's elements that determines the others."""
+        """Return the fraction of a matrix's elements that determines the others."""
         if self.constant is not None:
             return Fraction(0)
         n = min(rows, columns)

@@ -32,43 +32,43 @@ class Display(Protocol):
     """Receiver of a pool's events, from any thread; events of one job are in order."""
 
     def opened(self, cores: int, memory_bytes: int) -> None:
-        """A pool has these bounds."""
+        """Report the bounds of a pool."""
         ...
 
     def expected(self, programs: int) -> None:
-        """The number of programs to build grows by `programs`."""
+        """Report that the number of programs to build grows by `programs`."""
         ...
 
     def queued(self, job: Job) -> None:
-        """A job waits for its turn."""
+        """Report that a job waits for its turn."""
         ...
 
     def started(self, job: Job, memory_bytes: int) -> None:
-        """A job was started, with `memory_bytes` reserved for it."""
+        """Report that a job was started, with `memory_bytes` reserved for it."""
         ...
 
     def finished(self, job: Job, result: Result) -> None:
-        """A job succeeded."""
+        """Report that a job succeeded."""
         ...
 
     def failed(self, job: Job, reason: str) -> None:
-        """A running job failed or was cancelled."""
+        """Report that a running job failed or was cancelled."""
         ...
 
     def dropped(self, job: Job) -> None:
-        """A waiting job was cancelled."""
+        """Report that a waiting job was cancelled."""
         ...
 
     def cached(self, program: str, stage: str) -> None:
-        """A stage was found in the cache."""
+        """Report that a stage was found in the cache."""
         ...
 
     def done(self, program: str) -> None:
-        """The build of a program has succeeded or failed."""
+        """Report that the build of a program has succeeded or failed."""
         ...
 
     def closed(self) -> None:
-        """The pool was closed: restore the terminal. May be called several times."""
+        """Restore the terminal when the pool is closed. May be called several times."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:

@@ -180,7 +180,7 @@ def _unsteady(noise: float) -> tuple[str, ...]:
 
 
 def _shares(rows: list[OperationRow], all_rows: list[OperationRow]) -> tuple[float, float]:
-    """The parts of the arithmetic and of the bytes of all rows that some have."""
+    """Return the shares of some rows in the arithmetic and in the bytes of all rows."""
 
     def share(amounts: Iterable[int], all_amounts: Iterable[int]) -> float:
         whole = sum(all_amounts)

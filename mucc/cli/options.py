@@ -17,22 +17,22 @@ MOST_MEBIBYTES = 1 << 30
 
 
 def program(help: str, *suffixes: str) -> str:
-    """The input file; empty if none is given."""
+    """Declare the input file; empty if none is given."""
     return argument("", metavar="FILE", help=help, complete=candidates.files(*(suffixes or (PROGRAM,))))
 
 
 def programs(help: str) -> list[str]:
-    """The input files."""
+    """Declare the input files."""
     return arguments(metavar="FILE", help=help, complete=candidates.files(PROGRAM))
 
 
 def output(help: str, metavar: str = "OUT") -> str | None:
-    """The path of the output file."""
+    """Declare the path of the output file."""
     return option(None, "-o", metavar=metavar, help=help, complete=candidates.files())
 
 
 def diagnostics() -> str:
-    """The format of diagnostics; `main` reads this option before parsing."""
+    """Declare the format of diagnostics; `main` reads this option before parsing."""
     return option("text", choices=("text", "json"), help="form of errors and warnings on stderr")
 
 
@@ -47,7 +47,7 @@ def json(help: str) -> bool:
 
 
 def target(help: str = "GPU to compile for; see `mucc targets`") -> str:
-    """The target architecture."""
+    """Declare the target architecture."""
     return option(
         DEFAULT_TARGET, metavar="ARCH", help=help, complete=candidates.words(candidates.target_names)
     )
@@ -69,7 +69,7 @@ def dims(help: str, metavar: str = "M=4096,...") -> list[str]:
 
 
 def kernel(help: str) -> str | None:
-    """The name of one kernel of a file."""
+    """Declare the name of one kernel of a file."""
     return option(None, metavar="NAME", help=help)
 
 
@@ -84,12 +84,12 @@ def no_cache() -> bool:
 
 
 def nvcc(help: str = "the nvcc to use, or the CUDA toolkit that holds it") -> str | None:
-    """The path of nvcc or of a CUDA toolkit."""
+    """Declare the path of nvcc or of a CUDA toolkit."""
     return option(None, metavar="PATH", help=help, complete=candidates.files())
 
 
 def jobs(help: str, alone: str | None = None) -> int | None:
-    """The number of parallel jobs; `alone` is its value where the option is given without one."""
+    """Declare the number of parallel jobs; `alone` is its value if the option is given without one."""
     return option(
         None,
         "-j",
@@ -103,27 +103,27 @@ def jobs(help: str, alone: str | None = None) -> int | None:
 
 
 def card(help: str) -> str | None:
-    """The name of a card, such as h200."""
+    """Declare the name of a card, such as h200."""
     return option(None, metavar="CARD", help=help, complete=candidates.words(candidates.card_names))
 
 
 def card_or(default: str, help: str) -> str:
-    """The name of a card, with a default."""
+    """Declare the name of a card, with a default."""
     return option(default, metavar="CARD", help=help, complete=candidates.words(candidates.card_names))
 
 
 def measured() -> float | None:
-    """A measured time in milliseconds."""
+    """Declare a measured time in milliseconds."""
     return option(None, type=float, metavar="MS", help="a measured time of a call, to compare with the bound")
 
 
 def time_limit(default: float, help: str) -> float:
-    """A time limit in seconds."""
+    """Declare a time limit in seconds."""
     return option(default, metavar="S", help=help)
 
 
 def memory_limit(help: str) -> int:
-    """A limit in MiB of the memory of a process, on top of what torch takes."""
+    """Declare a limit in MiB of the memory of a process, on top of what torch takes."""
     return option(8192, metavar="MIB", help=help)
 
 

@@ -88,7 +88,7 @@ class Space:
         self.groups = [[a for a in group if not self.extents[a].is_one] for group in groups]
 
     def merge(self, operands: Sequence[Operand]) -> list[list[list[int]]]:
-        """The merged axes of each group; each is a list of original axes, slowest first."""
+        """Return the merged axes of each group; each is a list of original axes, slowest first."""
         merged: list[list[list[int]]] = []
         for group in self.groups:
             runs: list[list[int]] = []
@@ -240,7 +240,7 @@ class Pointwise(ABC):
         return [self.places.extent(d) for d in self.space]
 
     def merged(self) -> list[list[list[int]]]:
-        """The kernel's merged axes by group."""
+        """Return the kernel's merged axes by group."""
         return Space(self.extents, self.groups).merge([*self.loads, *self.outputs])
 
     def runs_fastest(self, axes: Collection[int]) -> bool:

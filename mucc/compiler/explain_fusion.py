@@ -40,7 +40,7 @@ class Spot(NamedTuple):
 
     @staticmethod
     def of(op: Operation, source: Source) -> Spot:
-        """The spot of an operation of `mu`."""
+        """Return the spot of an operation of `mu`."""
         location, name = op.location, word(op)
         if not isinstance(location, FileLineColLoc):
             return Spot(name, None, None, None)
@@ -148,7 +148,7 @@ class Fusion:
         return {"bytes": _number(traffic.at(self.sizes)) if known else None, "terms": terms}
 
     def as_text(self) -> str:
-        """What a person reads: totals, then each kernel with what it computes and what it does not."""
+        """Format the explanation for people: totals, then each kernel's operations, and those ruled out."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
@@ -224,7 +224,7 @@ class _Formed:
         """The operations of kernels so far."""
 
     def launches(self, kernels: Sequence[DeviceKernelOp]) -> Iterator[Launch]:
-        """The launches of a program, in order."""
+        """Yield the launches of a program, in order."""
         made = {kernel.stage.data for kernel in kernels}
         takers = {stage: self._taker(stage, made) for stage in self.names}
         for kernel in kernels:
@@ -235,7 +235,7 @@ class _Formed:
             yield Launch(name, kind_of(kernel).name, stages, *moved(kernel), computed, rejected)
 
     def _taker(self, stage: Stage, made: Container[str]) -> str:
-        """The kernel of a stage: that of its name, else that of the first stage that reads from it."""
+        """Return the kernel of a stage: the one of its name, else that of its first reader."""
         if (name := self.names[stage]) in made:
             return name
         return next(n for s, n in self.names.items() if stage in s.reads.values() and n in made)
@@ -284,7 +284,7 @@ def _number(value: float) -> int | float:
 
 
 def _bytes(number: float) -> str:
-    """A number of bytes with three digits."""
+    """Format a number of bytes with three digits."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if abs(number) >= size:
             return f"{number / size:.{1 if abs(number) < 100 * size else 0}f} {unit}"

@@ -75,12 +75,12 @@ def shares(
 
 
 def _reads(group: Sequence[Stage]) -> set[SSAValue]:
-    """The values that stages read from others."""
+    """Return the values that stages read from others."""
     return {value for stage in group for value, writer in stage.reads.items() if writer not in group}
 
 
 def _stores(partition: Partition, group: Sequence[Stage]) -> set[SSAValue]:
-    """The values that stages store, without those that only they themselves read."""
+    """Return the values that stages store, without those that only these stages read."""
     if len(group) == 1:
         return set(group[0].stored)
     stored = {value for stage in group for value in stage.stored}
@@ -100,7 +100,7 @@ def _root(value: SSAValue) -> SSAValue:
 
 
 def _seen(value: SSAValue) -> Iterator[tuple[SSAValue, Traffic]]:
-    """The tensors that reading a value reads; of gathered rows as many as are read."""
+    """Yield the tensors that are read with a value; of gathered rows as many as are read."""
     while isinstance(view := value.owner, _SEEN_THROUGH):
         if isinstance(view, GatherOp):
             yield from _seen(view.rows)
@@ -112,7 +112,7 @@ def _seen(value: SSAValue) -> Iterator[tuple[SSAValue, Traffic]]:
 
 
 def moved(kernel: DeviceKernelOp) -> tuple[Traffic, Traffic]:
-    """What a device kernel reads and writes."""
+    """Return the traffic of a device kernel: its reads and its writes."""
     read: list[SSAValue] = list(kind_of(kernel).reads(kernel))
     written: list[SSAValue] = []
     for node in kernel.nodes:
@@ -124,7 +124,7 @@ def moved(kernel: DeviceKernelOp) -> tuple[Traffic, Traffic]:
 
 
 def _bases(values: list[SSAValue]) -> dict[SSAValue, Traffic]:
-    """The tensors behind views, each once; of gathered rows as many as are read."""
+    """Return the tensors behind views, each once; of gathered rows as many as are read."""
     found: dict[SSAValue, Traffic] = {}
     for value in values:
         view = view_of(value)

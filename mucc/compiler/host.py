@@ -83,7 +83,7 @@ def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str
 
 
 def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
-    """The struct that says where the tensors between kernels lie; empty where there are none."""
+    """Return the struct of places of the tensors between kernels; empty if there are none."""
     slots = [list(slot) for slot in program.slots or ()]
     if not slots:
         return []

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def to_json(value: Any) -> Any:
-    """Lists, dicts, strings and numbers for a value of dataclasses, enums, mappings and sequences."""
+    """Convert a value of dataclasses, enums, mappings and sequences to lists, dicts, strings and numbers."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Enum):
@@ -31,7 +31,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], data: Any) -> T:
-    """A value of a type from JSON data; absent fields take their defaults, and unknown ones are ignored, so
+    """Convert JSON data to a value of a type; absent fields take their defaults, unknown ones are ignored, so
     that an older mucc reads what a newer one wrote.
 
     Raises ValueError with the place of the first field that does not fit.

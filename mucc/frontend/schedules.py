@@ -90,7 +90,7 @@ def _unknown_stage(context: Context, kernel: ast.Kernel, stage: ast.Ident, stage
 
 
 def _settings(context: Context, schedule: ast.Schedule) -> dict[str, Attribute]:
-    """The values of all correct settings that are not left to the compiler; errors are reported."""
+    """Return the values of all correct settings that are not left to the compiler; errors are reported."""
     values: dict[str, Attribute] = {}
     for setting in schedule.settings:
         name = setting.name.text

@@ -127,7 +127,7 @@ class Kind(ABC, Generic[Op]):
         """
 
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
-        """The operands that are read from memory, at their own dtype; the kernel computes the others."""
+        """Return the operands that are read from memory, in their own dtype; others are computed."""
         return ()
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
@@ -164,11 +164,11 @@ class Kind(ABC, Generic[Op]):
         """Append the kernel of a stage to the program, after what it needs before it."""
 
     def unresolved(self, op: Op) -> str | None:
-        """What select-schedule should have set of a kernel, and has not."""
+        """Name a setting that select-schedule must set and that is missing; None if all are set."""
         return None
 
     def uncounted(self, op: Op) -> str | None:
-        """What legalize-pipeline should have set of a kernel, and has not."""
+        """Name a setting that legalize-pipeline must set and that is missing; None if all are set."""
         return None
 
     # Schedules: kinds without one leave all of this as it is
@@ -190,7 +190,7 @@ class Kind(ABC, Generic[Op]):
         return None
 
     def card(self) -> str:
-        """What the reference card says of `settings`: paragraphs and points, with the values that suit."""
+        """Return the reference card's text on `settings`: paragraphs and points, with suitable values."""
         return ""
 
     def body(self, op: Op) -> str:
@@ -198,11 +198,13 @@ class Kind(ABC, Generic[Op]):
         return ""
 
     def offers(self, target: str) -> tuple[Offer, ...]:
-        """The kernels of a target whose schedules may be set."""
+        """Return the kernels of a target whose schedules may be set."""
         return ()
 
     def taking_any_rows(self, op: Op) -> str | None:
-        """The setting, as source, with which the kernel would take rows of any length; None without one."""
+        """Return the setting, as source, with which the kernel takes rows of any length; None if there is
+        none.
+        """
         return None
 
     def select(
@@ -216,7 +218,7 @@ class Kind(ABC, Generic[Op]):
         """Set the schedule. `settings` are pinned, `sizes` are typical values of open dims."""
 
     def schedule_findings(self, program: ProgramOp, op: Op) -> Iterable[Finding]:
-        """What is wrong with the schedule, but for its stage count."""
+        """Return the findings about the schedule, but for its stage count."""
         return ()
 
     def resolve_pipeline(self, program: ProgramOp, op: Op) -> Iterable[Finding]:
@@ -227,21 +229,21 @@ class Kind(ABC, Generic[Op]):
         """Insert kernels around this one for tensors that it cannot read or write where they lie."""
 
     def requirements(self, program: ProgramOp, op: Op) -> Iterable[RequirementAttr | Finding]:
-        """What the kernel demands of dims, as promises of the caller, or as errors."""
+        """Return the kernel's demands on dims, as promises of the caller or as findings."""
         return ()
 
     # Facts about a kernel
 
     def reads(self, op: Op) -> Sequence[SSAValue]:
-        """The tensors that the kernel reads besides those of its nodes."""
+        """Return the tensors that the kernel reads besides those of its nodes."""
         return op.operands
 
     def details(self, op: Op) -> dict[str, Any]:
-        """What the manifest says of it besides its settings: JSON."""
+        """Return the manifest's entries besides the settings, as JSON."""
         return {}
 
     def manifest(self, op: Op) -> dict[str, Any]:
-        """What the manifest says of it: JSON."""
+        """Return the kernel's entry in the manifest, as JSON."""
         settings = {s.name: s.json(s.of(op.properties)) for s in self.settings}
         return {"name": op.stage.data, "kind": self.name, **self.details(op), **settings}
 
@@ -253,7 +255,7 @@ class Kind(ABC, Generic[Op]):
         return iter(())
 
     def index_tensors(self, op: Op) -> Iterator[IndexTensor]:
-        """The index tensors that the kernel itself reads, besides those of its nodes and views."""
+        """Yield the index tensors that the kernel itself reads, besides those of its nodes and views."""
         return iter(())
 
     def takes_scratch(self, op: Op) -> bool:
@@ -275,7 +277,7 @@ class Kind(ABC, Generic[Op]):
         """Set `functions.launch`, the space and the sums over which the kernel's nodes are interpreted."""
 
     def meanings(self) -> Mapping[type[Operation], Meaning]:
-        """What each of the kind's nodes computes."""
+        """Return the interpreter of each of the kind's nodes."""
         return {}
 
     @abstractmethod

@@ -58,7 +58,7 @@ class Traffic:
         return frozenset(name for names in self.terms for name in names)
 
     def at(self, sizes: Mapping[str, int]) -> float:
-        """The number for values of dims; those that are not named are large."""
+        """Return the number of bytes for values of dims; a dim without a value counts as large."""
         return sum(f * math.prod(sizes.get(n, LARGE) for n in names) for names, f in self.terms.items())
 
 

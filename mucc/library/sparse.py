@@ -155,7 +155,7 @@ def _magnitudes(lib: _Library, bits: Array, array: Array) -> Array:
 
 
 def _chunks(array: Array, form: Form) -> list[Array]:
-    """The elements of all chunks by their place in them, [N, K/chunk] each."""
+    """Return the elements of all chunks by their place in them, [N, K/chunk] each."""
     parts = array.reshape(form.rows, form.columns // form.chunk, form.chunk)
     return [parts[:, :, i] for i in range(form.chunk)]
 
@@ -172,7 +172,7 @@ def _kept(form: Form, sizes: list[Array]) -> list[Array]:
 
 
 def prune(weights: Array) -> Array:
-    """The matrix with the 2:4 pattern: the smaller half of every chunk is set to zero.
+    """Return the matrix with the 2:4 pattern: the smaller half of every chunk is set to zero.
 
     Of every 4 neighbours along a row the 2 of largest magnitude stay, of 32-bit numbers 1 of every 2. Raises
     MU6081 where the matrix cannot be packed.

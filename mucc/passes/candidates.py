@@ -18,14 +18,14 @@ WAITS = "an operand comes from a kernel that waits for this one"
 
 
 def taken(stage: Stage, op: AnchorOp, needs: Needs) -> Candidate:
-    """The stage that has the operand of a further anchor in flight as a place for that."""
+    """Return the stage that has the operand of a further anchor in flight as a candidate for the anchor."""
     if wait(needs, stage):
         return refused(stage, WAITS)
     return Candidate(Place.JOINED, stage, stage.kind.takes(stage, op))
 
 
 def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) -> Candidate:
-    """A stage as a place for pointwise work, which moves `alone` if a map computes it."""
+    """Return a stage as a candidate for pointwise work, which moves `alone` if a map computes it."""
     if stage.space != dims_of(op.result):
         return refused(
             stage, f"its shape {_shape(dims_of(op.result))} is not the stage's {_shape(stage.space)}"
@@ -41,7 +41,7 @@ def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) ->
 
 
 def elsewhere(values: Values, stage: Stage, op: ElementwiseOp) -> Needs:
-    """The values in memory that an operation needs in a stage, besides what is in flight there."""
+    """Return the values in memory that an operation needs in a stage, besides what is in flight there."""
     needs: Needs = {}
     for operand in op.operands:
         if values.home.get(operand) is not stage:
@@ -50,7 +50,7 @@ def elsewhere(values: Values, stage: Stage, op: ElementwiseOp) -> Needs:
 
 
 def integers(values: Values, stage: Stage, op: ElementwiseOp) -> list[SSAValue]:
-    """The integers behind operands that maps have to store for a kernel without integers."""
+    """Return the integers behind operands that maps have to store for a kernel without integers."""
     if stage.kind.takes_integers:
         return []
     found: list[SSAValue] = []
@@ -69,7 +69,7 @@ def integers(values: Values, stage: Stage, op: ElementwiseOp) -> list[SSAValue]:
 
 
 def unreached(values: Values, operand: SSAValue) -> Candidate | None:
-    """The stage that an operand comes from, and why nothing that reads it joins that."""
+    """Return the stage that an operand comes from, and the reason why none of its readers joins it."""
     pin, root = operand.owner, values.root(operand)
     if (stage := values.writer(root)) is None:
         return None
@@ -89,7 +89,7 @@ def _shape(dims: Dims) -> str:
 
 
 def word(op: Operation | Block) -> str:
-    """What people call an operation of `mu`."""
+    """Return the name of an operation of `mu` in messages."""
     if isinstance(op, ReduceOp):
         return op.kind.data
     return op.name.removeprefix("mu.") if isinstance(op, Operation) else "a parameter"

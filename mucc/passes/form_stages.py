@@ -38,7 +38,7 @@ class _StageBuilder:
         """Whether what is read is read at its own dtype."""
 
     def value(self, old: SSAValue) -> SSAValue:
-        """The new value for an old one, computed in the region or captured."""
+        """Return the new value for an old one, computed in the region or captured."""
         old = self.settled(old)
         for value in postorder(old, self.copied, self.inner):
             if self.captured(value) is None and isinstance(owner := value.owner, Operation):
@@ -46,27 +46,29 @@ class _StageBuilder:
         return self.known(old)
 
     def settled(self, value: SSAValue) -> SSAValue:
-        """What a value is behind pins, that of the stage that copies a pinned parameter or view included."""
+        """Return the value behind pins; for a pinned parameter or view the result of the stage that copies
+        it.
+        """
         value = self.partition.behind_pins(value)
         while value not in self.inner and self.captured(value) is None and isinstance(value.owner, PinOp):
             value = self.partition.behind_pins(value.owner.operand)
         return value
 
     def captured(self, value: SSAValue) -> SSAValue | None:
-        """What the stage reads for a settled value that another stage stores; None where it reads nothing."""
+        """Return the value that the stage reads from another for a settled one; None if it reads none."""
         wide = self.partition.forms.wide.get(value)
         if wide is not None and wide in self.stage.reads and not self.is_narrow:
             return self.outer[wide]
         return self.outer[value] if value in self.stage.reads else None
 
     def copied(self, value: SSAValue) -> list[SSAValue]:
-        """What has to be in the region before a settled value can be."""
+        """Return the values that must be in the region before a settled value."""
         if self.captured(value) is not None or not isinstance(owner := value.owner, Operation):
             return []
         return [self.settled(operand) for operand in owner.operands]
 
     def known(self, value: SSAValue) -> SSAValue:
-        """The new value for a settled one that is in the region already, or outside of it."""
+        """Return the new value for a settled one that is in the region already, or outside of it."""
         if (new := self.inner.get(value)) is not None:
             return new
         return value if (outside := self.captured(value)) is None else outside
@@ -85,7 +87,7 @@ class _StageBuilder:
         return result
 
     def operand(self, op: Operation, old: SSAValue) -> SSAValue:
-        """The new value for an operand, under the dtype that the operation knows it by."""
+        """Return the new value for an operand, with the dtype that the operation expects."""
         new = self.known(self.settled(old))
         if isinstance(op, VIEWS) or _element(new) == _element(old):
             return new
@@ -128,7 +130,7 @@ class _StageBuilder:
         return result
 
     def stored(self, old: SSAValue) -> SSAValue:
-        """The new value for one that the stage stores, at its dtype."""
+        """Return the new value for one that the stage stores, at its dtype."""
         new = self.value(old)
         if _element(new) == _element(old):
             return new

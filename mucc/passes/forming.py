@@ -69,7 +69,7 @@ def wait(needs: Needs, stage: Stage) -> bool:
 
 
 def added(needs: Needs, stage: Stage | None = None) -> Traffic:
-    """The bytes of a store and a read of each value that a stage, or a new one, does not yet read.
+    """Return the bytes of a store and a read of each value that a stage, or a new one, does not yet read.
 
     A store counts although others may read the value, too: two products that meet may become one kernel,
     which stores neither for the other.
@@ -116,7 +116,7 @@ class Decision(NamedTuple):
 def best(
     candidates: Sequence[Candidate], sizes: Mapping[str, int], earlier: AnchorOp | None = None
 ) -> Candidate:
-    """The legal candidate that saves the most bytes, then launches; of equal ones the first.
+    """Return the legal candidate that saves the most bytes, then launches; of equal ones the first.
 
     A stage around `earlier` comes before all others: stages are formed twice, the second time with the forms
     of values in memory that follow from the first.

@@ -21,7 +21,7 @@ _AFTER_ALL = 1 << 30
 
 
 def _inputs_and_ops(root: SSAValue, done: dict[SSAValue, SSAValue]) -> tuple[list[SSAValue], list[Operation]]:
-    """What a body that computes `root` takes from outside, and the ops it holds, operands first."""
+    """Return the inputs of a body that computes `root`, and the ops in it, operands first."""
 
     def is_outside(value: SSAValue) -> bool:
         return (value is not root and value in done) or not isinstance(value.owner, Pointwise)

@@ -185,7 +185,7 @@ class Partition(Values):
             self._map(forms)
 
     def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:
-        """A map stage that writes pointwise values, or copies of what is in memory."""
+        """Add a map stage that writes pointwise values, or copies of what is in memory."""
         stage = Stage(self.kind_of(None), None, dims_of(values[0]))
         for value in copies or values:
             stage.read(self.needs(value))
@@ -198,7 +198,7 @@ class Partition(Values):
         return stage
 
     def recomputed(self, stage: Stage) -> set[Operation]:
-        """The pointwise operations that a stage computes though they did not join it: others may, too."""
+        """Return the pointwise operations that a stage computes without having joined it; others may, too."""
         anchors = [] if stage.anchor is None else [stage.anchor]
         in_memory = {v for op in anchors for v in self.kind_of(op).memory_operands(op)}
         pending = [v for op in (*anchors, *stage.members) for v in op.operands if v not in in_memory]
@@ -213,7 +213,7 @@ class Partition(Values):
         return found - set(stage.members)
 
     def in_order(self) -> list[Stage]:
-        """The stages, each after those that it reads from, otherwise as they were opened."""
+        """Return the stages, each after those that it reads from, otherwise as they were opened."""
         done: dict[Stage, None] = {}
         for stage in self.stages:
             done |= dict.fromkeys(postorder(stage, lambda s: s.reads.values(), done))

@@ -54,7 +54,7 @@ class StoredForms:
     """Values that the source has stored in their own dtype."""
 
     def of(self, value: SSAValue) -> list[SSAValue]:
-        """What a kernel stores of a value that others need."""
+        """Return the forms in which a kernel stores a value for others."""
         wide = self.wide.get(value)
         if wide is None:
             return [value]
@@ -66,7 +66,7 @@ def stored_forms(
     within: Callable[[SSAValue], Container[Operation]],
     kind_of: KindOf,
 ) -> StoredForms:
-    """The forms of all values of a kernel; what is stored in f32 is cast right where it is computed.
+    """Return the forms of all values of a kernel; what is stored in f32 is cast right where it is computed.
 
     `within` names the operations of the device kernel that computes a value: they need it from no memory.
     `kind_of` names the kind of kernel around an anchor.

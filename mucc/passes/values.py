@@ -39,17 +39,17 @@ class Values:
     target: str | None = None
 
     def behind_pins(self, value: SSAValue) -> SSAValue:
-        """The value that a pin's result names."""
+        """Return the value that a pin's result names."""
         while value in self.pinned:
             value = self.pinned[value]
         return value
 
     def root(self, value: SSAValue) -> SSAValue:
-        """The value behind views and pins."""
+        """Return the value behind views and pins."""
         return self.looked_at(value)[0]
 
     def looked_at(self, value: SSAValue) -> list[SSAValue]:
-        """The value behind views and pins, and those that say which rows of it are gathered."""
+        """Return the value behind views and pins, and the index tensors of gathered rows on the way."""
         value = self.behind_pins(value)
         rows: list[SSAValue] = []
         while isinstance(view := value.owner, VIEWS) and value not in self.written:
@@ -59,22 +59,22 @@ class Values:
         return [value, *rows]
 
     def writer(self, value: SSAValue) -> Stage | None:
-        """The stage that computes a value; None for parameters and for what no stage has claimed."""
+        """Return the stage that computes a value; None for parameters and values without a stage."""
         return self.home.get(value) or self.written.get(value)
 
     def kind_of(self, anchor: AnchorOp | None) -> Kind[Any]:
-        """The kind of kernel that is built around an anchor, or computes pointwise work alone."""
+        """Return the kind of kernel around an anchor; for None the kind of pointwise work alone."""
         kind = claimant(anchor, self.target)
         assert kind is not None, f"no kind of kernel claims {anchor}"
         return kind
 
     def beside(self, value: SSAValue) -> list[Operation]:
-        """The pointwise operations and reductions of the stage that computes a value."""
+        """Return the pointwise operations and reductions of the stage that computes a value."""
         stage = self.home.get(value)
         return stage.members if stage is not None else []
 
     def needs(self, value: SSAValue, *, is_narrow: bool = False) -> Needs:
-        """The values in memory that computing `value` afresh would read, with their writers.
+        """Return the values in memory from which `value` is computed afresh, with their writers.
 
         A bool has no form in memory: it is computed again wherever it is needed. What is stored in f32 too is
         read so, but not by a kernel that takes it at its own dtype (`is_narrow`).

@@ -71,8 +71,9 @@ class Room:
         return self.total is None or self._taken + wanted <= self.total
 
     def within(self, wanted: int, work: Callable[[], Found], short: Callable[[Found], bool]) -> Found:
-        """What comes of work that takes so much; of what has run out of memory (`short`, or by what it
-        raises), what comes of it with all the memory."""
+        """Run work within an amount of GPU memory; work that runs out (`short`, or by its exception) runs
+        again with all of it.
+        """
         if self.total is None:
             return work()
         with self.take(wanted):

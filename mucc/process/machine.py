@@ -63,7 +63,7 @@ def _groups(controller: str, root: str) -> Iterator[str]:
 
 
 def _quota(directory: str) -> tuple[int, int]:
-    """A group's microseconds of processor time per period, and the period; zeros where it has none."""
+    """Return a group's microseconds of processor time per period, and the period; zeros if it has none."""
     if match := re.fullmatch(r"(\d+) (\d+)\s*", _read(os.path.join(directory, "cpu.max"))):
         return int(match[1]), int(match[2])
     quota, period = (_number(directory, f"cpu.cfs_{name}_us") for name in ("quota", "period"))

@@ -176,8 +176,9 @@ def _wait(pid: int) -> tuple[int, int]:
 
 
 def _sampled(pid: int) -> tuple[int, int]:
-    """The peak, in bytes, of the largest process among a process and its descendants, 0 if unknown; their
-    number."""
+    """Return the peak in bytes of the largest process among a process and its descendants, 0 if unknown, and
+    their number.
+    """
     peak, size = 0, 1
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:

@@ -82,8 +82,8 @@ def analyse_problem(
 
 
 def analyse_import(answer: Answer, name: str, shown: str, card: Card) -> Sol:
-    """The analysis of a problem file that was imported whole, with the structure of its inputs; messages call
-    it `shown`. What PyTorch runs is part of it as far as it is understood, else among what is missing.
+    """Analyse a problem file that was imported whole, with the structure of its inputs; messages call it
+    `shown`. The part that PyTorch runs is included as far as it is understood, else listed as missing.
 
     Raises DiagnosticError: MU5409 where nothing of it can be said as a program, or is understood.
     """

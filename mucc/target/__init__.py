@@ -19,7 +19,7 @@ TARGETS = ("sm_90a", "sm_80", "sm_89", "sm_120a", "sm_100a")
 
 
 def target_names() -> tuple[str, ...]:
-    """The names of all targets."""
+    """Return the names of all targets."""
     return TARGETS
 
 

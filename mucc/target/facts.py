@@ -87,7 +87,7 @@ class Device(NamedTuple):
     multiprocessor."""
 
     def clock(self, sm: Multiprocessor) -> float:
-        """The clock in Hz at which the datasheet's rates hold; `sm` is the target's multiprocessor."""
+        """Return the clock in Hz at which the datasheet's rates hold; `sm` is the target's multiprocessor."""
         return self.datasheet["bf16"] / sm.tensor_flops_per_cycle["bf16"] / self.multiprocessors
 
 

@@ -81,7 +81,7 @@ class Toolchain:
 
 
 def root(nvcc: Tool) -> str:
-    """The directory that holds nvcc's `bin`."""
+    """Return the directory that holds nvcc's `bin`."""
     return os.path.dirname(os.path.dirname(os.path.realpath(nvcc.path)))
 
 

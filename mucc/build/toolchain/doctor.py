@@ -149,7 +149,7 @@ def _cache() -> Finding:
 
 
 def gpu() -> Finding:
-    """The GPUs, asked of the driver library itself: nvidia-smi is often not in a container."""
+    """Return the GPUs, asked of the driver library itself: containers often lack nvidia-smi."""
     mend = "run on a machine with an NVIDIA GPU and driver; compiling needs none"
     try:
         cuda = ctypes.CDLL("libcuda.so.1")

@@ -189,7 +189,7 @@ class Setting(ABC, Generic[A]):
         return None if data is None else self.parse(str(data))
 
     def mentions(self, value: A) -> tuple[str, ...]:
-        """The texts that stand for a value in messages."""
+        """Return the texts that stand for a value in messages."""
         return (self.text(value),)
 
     def _bad(self, value: Value, wanted: str) -> Fault:

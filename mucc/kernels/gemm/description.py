@@ -128,7 +128,7 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
 
 
 def config_of(gemm: GemmOp) -> GemmConfig:
-    """The kernel in plain numbers, once its schedule is chosen."""
+    """Return the configuration of a kernel whose schedule is chosen."""
     return problem_of(gemm).config(schedule_of(gemm))
 
 

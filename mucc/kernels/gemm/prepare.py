@@ -76,7 +76,9 @@ class _Preparation:
         return place
 
     def split_operands(self) -> None:
-        """`A @ B` -> `[low, high, high] of A @ [high, low, high] of B`, along a K three times as long."""
+        """Rewrite `A @ B` -> `[low, high, high] of A @ [high, low, high] of B`, along a K three times as
+        long.
+        """
         self.add(turned := TransposeOp(self.gemm.b))
         operands = ((self.gemm.a, "split_a"), (turned.result, "split_b"))
         a, b = (self.split(v, parts, what) for (v, what), parts in zip(operands, PARTS, strict=True))
@@ -112,7 +114,8 @@ class _Preparation:
         return place
 
     def copy_operands(self, pads: bool, own: Collection[str]) -> None:
-        """`A @ B` -> `A' @ B` where A' is a copy: of rows that are picked, and with `pads` of narrow rows.
+        """Rewrite `A @ B` -> `A' @ B` where A' is a copy: of rows that are picked, and with `pads` of narrow
+        rows.
 
         The kernel's `own` operands are those that it copies itself.
         """

@@ -177,7 +177,7 @@ class GemmWorkload(Workload[Schedule]):
 
 
 def _key(problem: Problem) -> dict[str, object]:
-    """What tells problems apart, by the names that the database of measurements has for it.
+    """Return the key of a problem in the database of measurements, by the field names that the database uses.
 
     A database outlives the classes that describe problems, so a change of theirs keeps these names.
     """
@@ -207,6 +207,6 @@ def _key(problem: Problem) -> dict[str, object]:
 
 
 def _changed(epilogue: Epilogue) -> dict[str, object]:
-    """The fields of an epilogue that are not at their default."""
+    """Return the fields of an epilogue that differ from their defaults."""
     found = {f.name: (getattr(epilogue, f.name), f.default) for f in fields(epilogue)}
     return {name: value for name, (value, default) in found.items() if value != default}

@@ -48,7 +48,7 @@ def torch_backend(**options: Any) -> Backend:
 
 
 def dynamo_backend(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Any:
-    """The backend that torch finds by the name "mucc"; `options` are those of `torch.compile`."""
+    """Run the backend that torch finds by the name "mucc"; `options` are those of `torch.compile`."""
     return torch_backend(**(options or {}))(module, inputs)
 
 

@@ -56,7 +56,7 @@ class Stitched:
         return is_extent(node) and is_host(node) and all(n in self.copies for n in node.all_input_nodes)
 
     def _copied(self, node: Node) -> Any:
-        """The value of a node. One that a kernel has as another one torch makes of that, as it lies there."""
+        """Return the copy of a node in the stitched graph, made on first use."""
         if node not in self.copies:
             self._copy(node)
         return self.copies[node]

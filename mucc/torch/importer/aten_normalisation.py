@@ -177,7 +177,7 @@ for _overload, _cls in (
 
 @lowers(aten._safe_softmax.default)
 def safe_softmax(b: Builder, x: Any, axis: int, dtype: Any = None) -> Built:
-    """A softmax that is 0 where all is -infinity: of scores that are masked completely."""
+    """Compute a softmax that is 0 in rows where all is -infinity: scores that are masked completely."""
     value = b.cast(x, "f32")
     axes = axes_of(value, axis)
     most = b.keep(b.add(ReduceOp("max", value, axes)), axes)
@@ -211,7 +211,7 @@ MEAN, SUM = 1, 2
 
 
 def loss(b: Builder, value: SSAValue, reduction: int) -> SSAValue:
-    """A loss of every element, reduced as torch names it."""
+    """Reduce the loss of every element as torch names it."""
     if reduction == 0:
         return value
     return reduced(b, "mean" if reduction == MEAN else "sum", value)

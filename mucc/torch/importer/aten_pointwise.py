@@ -196,7 +196,7 @@ for _name in _RELATIONS:
 
 
 def as_bool(b: Builder, x: Any) -> SSAValue:
-    """A condition; a number holds where it is not zero."""
+    """Return a value as a condition; a number holds if it is not zero."""
     value = b.value(x)
     if Shaped.of(value.type).element_type == i1:
         return value

@@ -35,7 +35,7 @@ def axes_of(x: SSAValue, axes: Axes) -> list[int]:
 
 
 def reduced(b: Builder, kind: str, x: Any, axes: Axes = None, keepdim: bool = False) -> SSAValue:
-    """A reduction over axes, which are kept with extent 1 if so said."""
+    """Reduce over axes, which stay with extent 1 if `keepdim`."""
     value = b.value(x)
     if dtype_of(value) in ("s32", "u8", "s8") and kind not in ("max", "min"):
         raise Unsupported(f"{kind} of integers")
@@ -119,7 +119,7 @@ LOWERINGS[aten.min.dim] = _with_places("min")
 
 
 def variance(b: Builder, x: Any, axes: Axes, correction: float, keepdim: bool) -> SSAValue:
-    """The variance over axes; `correction` is 1 for the unbiased one."""
+    """Compute the variance over axes; `correction` is 1 for the unbiased one."""
     value = b.value(x)
     positions = axes_of(value, axes)
     return b.keep(b.add(VarianceOp(value, positions, correction)), positions, keepdim)

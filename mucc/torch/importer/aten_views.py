@@ -52,7 +52,7 @@ def reshape(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
 
 
 def reshaped(b: Builder, x: Any, dims: Sequence[Any]) -> SSAValue:
-    """The elements under other extents; nothing where they are those already. One element is its own sum."""
+    """Reshape a value; nothing if it has the extents already. One element is its own sum."""
     value = b.value(x)
     if dims_of(value) == tuple(dims):
         return value
@@ -195,7 +195,7 @@ def pad(b: Builder, x: Any, pad: Sequence[int], mode: str = "constant", value: f
 
 
 def padded(b: Builder, x: Any, pad: Sequence[int], mode: str, value: float) -> SSAValue:
-    """Padding as torch gives it: low and high of the last axis first. What is negative cuts off."""
+    """Pad as torch does: low and high of the last axis first; negative padding cuts off."""
     rank = len(dims_of(x))
     low, high = [0] * rank, [0] * rank
     for n in range(len(pad) // 2):
@@ -254,7 +254,7 @@ def full(b: Builder, *args: Any, **options: Any) -> Built:
 
 
 def filled(b: Builder, value: float) -> SSAValue:
-    """A tensor of one number, like the node's value."""
+    """Return a tensor of one number, with the shape and dtype of the node's value."""
     if b.result.dtype == "bool":
         raise Unsupported("a tensor of bools")
     if not b.result.dims and b.result.is_float:

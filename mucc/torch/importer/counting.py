@@ -96,7 +96,7 @@ def _value(argument: Any) -> Any:
 
 
 def sizes(tensor: Any) -> list[int]:
-    """The shape, with the usual sizes of extents that are open."""
+    """Return the shape, with the usual sizes of open extents."""
     return [typical(d) for d in tensor.shape]
 
 
@@ -174,7 +174,7 @@ REDUCING = frozenset(
 
 
 def _recurrent(call: Call, gates: int, plain: int, biased: int, special: int) -> Count:
-    """A recurrent network: for each step, layer and direction so many operations of each hidden element.
+    """Count a recurrent network: operations of each hidden element for each step, layer and direction.
 
     `biased` additions more where there are biases: one for each sum that is added up apart.
     """
@@ -243,7 +243,7 @@ def _product(call: Call) -> Count:
 
 @_counts("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2")
 def _grouped(call: Call) -> Count:
-    """Groups of rows, columns or of K are parts of one product; two operands with three axes have many."""
+    """Count a product in groups of rows, columns or of K."""
     lhs, rhs = sizes(call["self"]), sizes(call["mat2"])
     groups = lhs[0] if len(lhs) == len(rhs) == 3 else 1
     plain = size(call.results[0]) if isinstance(call["bias"], torch.Tensor) else 0

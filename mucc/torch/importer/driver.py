@@ -104,7 +104,7 @@ class _Driver:
         return head + "".join(f"        {line}\n" for line in self.lines)
 
     def _expected(self) -> str:
-        """What the driver demands of the leaves of its arguments, by position."""
+        """Return what the driver requires of the leaves of its arguments, by position."""
         rows: dict[int, str] = {}
         for name, given in self.inputs:
             meta = self.graph.meta(self._node(name))
@@ -139,7 +139,7 @@ class _Driver:
         return next(n for n in self.captured.graph.nodes if n.name == name)
 
     def _guard(self, text: str) -> str:
-        """A guard in terms of what arguments are called here."""
+        """Return a guard in terms of the driver's names of arguments."""
         for name, called in self.called.items():
             text = re.sub(rf"\b{name}\b", called, text)
         return text
@@ -186,7 +186,7 @@ class _Driver:
         return f"{place}.to(self.device)" if given.source is Source.ATTRIBUTE else place
 
     def _place(self, given: Input) -> str:
-        """The tensor that an input is."""
+        """Return the tensor that an input is."""
         if given.is_argument:
             name = next(name for name, i in self.inputs if i is given or i == given)
             return self.called.get(name, name)
@@ -196,7 +196,7 @@ class _Driver:
         return text
 
     def _constant(self, path: str) -> str:
-        """A tensor that the module makes itself: written out where it is small, else kept by the driver."""
+        """Return a tensor that the module creates: written out if it is small, else kept by the driver."""
         value = self.captured.constants[path]
         value = getattr(value, "constant", None) if isinstance(value, FakeTensor) else value
         if value is not None and value.numel() <= WRITTEN_OUT:
@@ -270,7 +270,7 @@ class _Driver:
 
 
 def _class_text(cls: type) -> str:
-    """The class of a result, which the driver looks up by its name."""
+    """Return the class of a result as text, by which the driver looks it up."""
     if "<locals>" in cls.__qualname__:
         raise failure(
             "MU7021",
@@ -305,19 +305,19 @@ def quoted(text: object) -> str:
 
 
 def stored_dtype(meta: Meta) -> Any | None:
-    """The dtype that a value is converted to before a kernel reads it; None for nothing."""
+    """Return the dtype that a value is converted to before a kernel reads it; None for no conversion."""
     if meta.dtype == "bool":
         return torch.uint8
     return torch.int32 if INTEGERS.get(meta.dtype) == "s32" and meta.dtype != "int32" else None
 
 
 def restored_dtype(meta: Meta) -> Any | None:
-    """The dtype that a kernel's result is converted to; None for nothing."""
+    """Return the dtype that a kernel's result is converted to; None for no conversion."""
     return getattr(torch, meta.dtype) if stored_dtype(meta) else None
 
 
 def _target(target: Any) -> str:
-    """The function of a call as text. A view is a reshape: the copy that made it possible is left out."""
+    """Return the function of a call as text. A view is a reshape, without the copy before it."""
     if isinstance(target, torch._ops.OpOverload):
         if target is torch.ops.aten.view.default:
             target = torch.ops.aten.reshape.default

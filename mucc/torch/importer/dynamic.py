@@ -76,12 +76,12 @@ class Dynamic:
 
 
 def _symbols(extent: Any) -> set[str]:
-    """The symbols of torch that an extent is computed of."""
+    """Return the symbols of torch from which an extent is computed."""
     return {str(s) for s in extent.node.expr.free_symbols} if isinstance(extent, torch.SymInt) else set()
 
 
 def _needs(graph: Graph, node: Any, judge: TextJudge | None) -> set[str]:
-    """The fewest of torch's symbols that must be numbers for an operation to be a kernel, if that helps."""
+    """Return the fewest of torch's symbols that must be numbers for an operation to be a kernel."""
     if getattr(node.target, "overloadpacket", None) in ALIASES or is_host(node) or is_part(node):
         return set()
     extents = list(open_extents([node, *tensor_inputs(node)]))
@@ -117,7 +117,7 @@ def parse_dynamic(words: Iterable[str]) -> str | dict[str, dict[int, str]]:
 
 
 def dynamic_of(wanted: Any, given: Arguments) -> Dynamic:
-    """What is open, of `auto`, of axes by argument, or of torch.export's `dynamic_shapes`.
+    """Return the open extents, of `auto`, of axes by argument, or of torch.export's `dynamic_shapes`.
 
     Raises DiagnosticError MU7023 for an argument, an axis or a name that cannot be.
     """
@@ -147,12 +147,12 @@ def dynamic_of(wanted: Any, given: Arguments) -> Dynamic:
 
 
 def _by_axis(wanted: Any) -> dict[int, Any]:
-    """What is said of the axes of one argument."""
+    """Return the open axes of one argument."""
     return dict(wanted.items() if hasattr(wanted, "items") else enumerate(cast("list[Any]", wanted)))
 
 
 def _called(dim: Any) -> str:
-    """What a dim is called; torch's hints, which name nothing, are ''. Raises MU7023."""
+    """Return the name of a dim; '' for torch's hints, which have no name. Raises MU7023."""
     name = dim if isinstance(dim, str) else getattr(dim, "__name__", "")
     if name and Names().new(name) != name:
         raise _wrong(f"a dim cannot be called '{name}'")
@@ -160,7 +160,7 @@ def _called(dim: Any) -> str:
 
 
 def _tensors(given: Arguments) -> dict[str, tuple[int, Any]]:
-    """The tensors among the arguments by the parameters of `forward`, with their places among the leaves."""
+    """Return the tensors among the arguments by parameter of `forward`, with their leaf numbers."""
     found: dict[str, tuple[int, Any]] = {}
     position = 0
     for name, value in given.bound.arguments.items():
@@ -184,7 +184,7 @@ def import_dynamic(
     judge: TextJudge | None,
     dynamic: Dynamic,
 ) -> Program:
-    """The program with open extents. Where they are automatic, what kernels need a number of is fixed."""
+    """Import a program with open extents. Automatic ones are fixed where kernels need their numbers."""
     rounds = 0
     while True:
         shapes = dynamic.export_shapes(given)

@@ -81,13 +81,13 @@ def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], pl
 
 
 def argument_name(graph: Graph, node: Node) -> str:
-    """What a value is called as a parameter: a weight by its path, anything else as in the graph."""
+    """Return the parameter's name for a value: a weight's path, else its name in the graph."""
     given = graph.captured.inputs.get(node.name)
     return node.name if given is None or given.is_argument else given.path.replace(".", "_")
 
 
 def parameter_type(graph: Graph, node: Node) -> Attribute:
-    """The type of the parameter that a value is passed as."""
+    """Return the type of the parameter that a value is passed as."""
     return f32 if graph.is_number(node) else stored_type(graph.meta(node))
 
 

@@ -12,7 +12,7 @@ symbolic_shapes: Any = importlib.import_module("torch.fx.experimental.symbolic_s
 
 
 def typical(extent: Any) -> int:
-    """An extent as it was when the graph was captured; 1 where that is not known. Adds no guard."""
+    """Return an extent as it was when the graph was captured; 1 if that is not known. Adds no guard."""
     if isinstance(extent, int):
         return extent
     if (hint := getattr(symbolic_shapes, "optimization_hint", None)) is not None:
@@ -21,7 +21,7 @@ def typical(extent: Any) -> int:
 
 
 def open_extents(nodes: Iterable[Any]) -> Iterator[Any]:
-    """The extents of all tensors of a graph that are no numbers, in order, also those that are computed."""
+    """Return the extents of all tensors of a graph that are not numbers, in order, computed ones included."""
     for node in nodes:
         value = node.meta.get("val")
         for tensor in cast("list[Any]", value) if isinstance(value, tuple | list) else [value]:
@@ -52,5 +52,5 @@ def name_extents(nodes: Iterable[Any], given: Mapping[str, str] | None = None) -
 
 
 def typical_extents(nodes: Iterable[Any], names: Mapping[str, str]) -> dict[str, int]:
-    """The usual size of each open extent, by its name."""
+    """Return the usual size of each open extent, by its name."""
     return {names[str(e)]: typical(e) for e in open_extents(nodes) if str(e) in names}

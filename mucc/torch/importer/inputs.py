@@ -30,7 +30,7 @@ SEEDS = (1, 2)
 
 
 def structures(request: Request, tree: ast.Module, captured: Captured) -> dict[str, Structure]:
-    """What is known of the arguments of a graph, by their names there; nothing of those that are general."""
+    """Return the structure of the arguments of a graph, by their names there; general ones are left out."""
     for limit, batch in SMALL:
         smaller = scaled(tree, limit, batch)
         try:
@@ -54,7 +54,7 @@ def _leaves(request: Request, tree: ast.Module, seed: int) -> list[Any]:
 
 
 def _fake_bytes(request: Request, tree: ast.Module) -> int:
-    """The size of the inputs of a problem file, without making them."""
+    """Return the bytes of the inputs of a problem file, without making the inputs."""
     with fake_tensors():
         leaves = _leaves(request, tree, SEEDS[0])
     return sum(t.numel() * t.element_size() for t in leaves if isinstance(t, torch.Tensor))
@@ -66,7 +66,7 @@ def _common(values: Sequence[Any]) -> Structure:
 
 
 def structure_of(value: Any) -> Structure:
-    """The structure of one tensor of floats; GENERAL of anything else."""
+    """Return the structure of one tensor of floats; GENERAL of anything else."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < TELLING**2:
         return GENERAL
     first = value.flatten()[0]

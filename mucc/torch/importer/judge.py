@@ -10,7 +10,7 @@ from mucc.diagnostics.core import DiagnosticError, Source
 
 @cache
 def compiles(target: str) -> Callable[[str], str | None]:
-    """A memoised check of kernels: returns the reason why a text cannot be compiled, or None."""
+    """Make a memoised check of kernels, which returns the reason why a text cannot be compiled, or None."""
     known: dict[str, str | None] = {}
 
     def judge(text: str) -> str | None:

@@ -68,13 +68,13 @@ class Meta:
         return self.dtype in FLOATS
 
     def type(self) -> TensorType:
-        """The type of a row-major tensor like this. Raises Unsupported where `mu` has none."""
+        """Return the type of a row-major tensor like this. Raises Unsupported if `mu` has none."""
         if 0 in self.dims:
             raise Unsupported("an empty tensor")
         return TensorType.of(self.dims, self.element_type)
 
     def extent(self, axis: int) -> int:
-        """A fixed extent. Raises Unsupported for a dim that is open."""
+        """Return a fixed extent. Raises Unsupported for an open dim."""
         return fixed(self.dims[axis])
 
 
@@ -83,7 +83,7 @@ class Open(str):
 
 
 def fixed(dim: Dim) -> int:
-    """A fixed extent. Raises Unsupported for a dim that is open."""
+    """Return a fixed extent. Raises Unsupported for an open dim."""
     if isinstance(dim, str):
         raise Unsupported(f"the extent {dim} is not fixed")
     return dim
@@ -146,7 +146,7 @@ class Builder:
         return op.results[0]
 
     def value(self, operand: Any) -> SSAValue:
-        """A value as it is, a number as a constant. Raises Unsupported for what is neither."""
+        """Return a value as it is, a number as a constant. Raises Unsupported for anything else."""
         if isinstance(operand, SSAValue):
             return cast(SSAValue, operand)
         if isinstance(operand, bool | int | float):
@@ -154,35 +154,35 @@ class Builder:
         raise Unsupported(f"an operand {operand!r}")
 
     def number(self, value: float) -> SSAValue:
-        """A constant. Raises Unsupported for NaN, and for integers that f32 does not hold."""
+        """Return a constant. Raises Unsupported for NaN, and for integers that f32 does not hold."""
         if math.isnan(value) or (isinstance(value, int) and abs(value) >= EXACT):
             raise Unsupported(f"the number {value}")
         return self.add(e.ConstantOp(float(value)))
 
     def call(self, cls: Callable[..., Operation], *operands: Any, **options: Any) -> SSAValue:
-        """An operation on values and numbers."""
+        """Add an operation on values and numbers."""
         return self.add(cls(*(self.value(o) for o in operands), **options))
 
     def keep(self, value: Value, axes: Iterable[int], keepdim: bool = True) -> SSAValue:
-        """A reduced value with its axes put back, if they are to be kept."""
+        """Insert the axes of a reduced value again, if they are to be kept."""
         value = self.value(value)
         axes = sorted(axes)
         return self.add(ExpandOp(value, axes)) if keepdim and axes else value
 
     def column(self, value: Value, axis: int, rank: int) -> SSAValue:
-        """A vector that lies along an axis of something of some rank: `b[:, None, None]`."""
+        """Return a vector along an axis of a tensor of some rank: `b[:, None, None]`."""
         axes = [n for n in range(rank - axis) if n]
         return self.add(ExpandOp(self.value(value), axes)) if axes else self.value(value)
 
     def cast(self, value: Value, dtype: str) -> SSAValue:
-        """The value at a dtype of `mu`."""
+        """Cast a value to a dtype of `mu`."""
         value = self.value(value)
         if dtype_of(value) == dtype:
             return value
         return self.add(e.CastOp(value, DTYPES[dtype]))
 
     def fitted(self, value: Value, meta: Meta) -> SSAValue:
-        """The value as torch has it: its extents, and rounded to its dtype.
+        """Return a value with torch's extents, rounded to torch's dtype.
 
         Raises Unsupported where that would not be exact: arithmetic on integers, which is f32 in `mu`.
         """
@@ -207,24 +207,24 @@ class Builder:
 
 
 def dims_of(value: SSAValue) -> Dims:
-    """The extents of a value."""
+    """Return the extents of a value."""
     return Shaped.of(value.type).dims
 
 
 def dtype_of(value: SSAValue) -> str:
-    """The dtype of a value, as `mu` calls it."""
+    """Return the dtype of a value by its name in `mu`."""
     return dtype_name(Shaped.of(value.type).element_type)
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
+    """Return an axis counted from the front."""
     return axis % rank if rank else 0
 
 
 def build(
     builder: Builder, target: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[SSAValue | None, ...]:
-    """The values of a node, each as torch has it; None for one that is not built.
+    """Build the values of a node in torch's order; None for one that is not built.
 
     Raises Unsupported where nothing is registered for it, or that does not take these arguments.
     """

@@ -78,20 +78,20 @@ class Graph:
     """Of each node that has to keep its place among such, the one before it."""
 
     def resolved(self, node: Node) -> Node:
-        """The node whose value this one is."""
+        """Return the node whose value this one is."""
         while node in self.aliases:
             node = self.aliases[node]
         return node
 
     def metas(self, node: Node) -> list[Meta | None]:
-        """What torch makes of a node."""
+        """Return the metadata of a node's values; None for a value that is no tensor."""
         value = node.meta.get("val")
         return [
             self._meta(v) for v in (cast("list[Any]", value) if isinstance(value, tuple | list) else [value])
         ]
 
     def meta(self, node: Node) -> Meta:
-        """The one value of a node. Raises Unsupported where it is no tensor."""
+        """Return the one value of a node. Raises Unsupported if it is not a tensor."""
         found = self._meta(node.meta.get("val"))
         if found is None:
             raise Unsupported("a value that is no tensor")
@@ -114,12 +114,12 @@ class Graph:
         return self.names[text]
 
     def argument(self, symbol: Any) -> int | str:
-        """An extent among the arguments of a node: a number, or an `Open` one."""
+        """Return an extent among the arguments of a node: a number, or an `Open` one."""
         dim = self._dim(symbol)
         return dim if isinstance(dim, int) else Open(dim)
 
     def reads(self, node: Node, opaque: bool) -> list[Node]:
-        """What has to be there before a node runs: kernels take tensors, and PyTorch extents too."""
+        """Return the nodes that must run before a node: kernels take tensors, and PyTorch extents too."""
         found = [self.resolved(n) for n in (node.all_input_nodes if opaque else tensor_inputs(node))]
         return [*found, self.before[node]] if opaque and node in self.before else found
 
@@ -130,7 +130,7 @@ class Graph:
 
 
 def tensor_inputs(node: Node) -> list[Node]:
-    """The nodes among a node's arguments, each once, but for those that are extents."""
+    """Return the nodes among a node's arguments, each once, without extents."""
     return [n for n in dict.fromkeys(node.all_input_nodes) if not is_extent(n)]
 
 
@@ -209,7 +209,7 @@ def attempt(graph: Graph, node: Node) -> str | Node | None:
 
 
 def _check_open(graph: Graph, node: Node, block: Block) -> None:
-    """Raises Unsupported for an open extent of a result that no operand has: a call could not bind it."""
+    """Raise Unsupported for an open extent of a result that no operand has: a call could not bind it."""
     known = {d for a in block.args for d in Shaped.of(a.type).dims}
     for meta in graph.metas(node):
         for dim in meta.dims if meta else ():
@@ -227,7 +227,7 @@ def is_part(node: Node) -> bool:
 
 
 def returned(captured: Captured) -> list[str]:
-    """The names of the nodes whose values leave the graph."""
+    """Return the names of the nodes whose values leave the graph."""
     leaves: list[Any] = torch.utils._pytree.tree_leaves(captured.structure, is_leaf=_is_ref)
     return [v.node for v in leaves if isinstance(v, Ref)] + [m.node for m in captured.mutations]
 
@@ -303,7 +303,7 @@ def _is_free(graph: Graph, node: Node, reasons: Mapping[Node, str]) -> bool:
 
 
 def _free_ends(graph: Graph, reasons: dict[Node, str]) -> None:
-    """Views of what kernels make that no kernel reads."""
+    """Leave views of kernels' values that no kernel reads to PyTorch."""
     for node in reversed(graph.nodes):
         packet = getattr(node.target, "overloadpacket", None)
         is_view = packet in graph.free_ends and node not in reasons and node not in graph.constants
@@ -312,8 +312,7 @@ def _free_ends(graph: Graph, reasons: dict[Node, str]) -> None:
 
 
 def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:
-    """Constants that torch needs, or that leave the graph, torch makes; what they are made of, and what is
-    made of them."""
+    """Leave constants to torch that it needs or that leave the graph, with all that they are made of."""
     known = -1
     while known != len(reasons):
         known = len(reasons)
@@ -375,17 +374,17 @@ def _delay(graph: Graph, phases: dict[Node, int], kernels: Mapping[Node, Node]) 
 
 
 def _readers(graph: Graph, node: Node) -> list[Node]:
-    """What reads the value of a node, under whatever name."""
+    """Return the readers of a node's value, under any of its names."""
     return [u for name in names_of(graph, node) for u in name.users if u not in graph.aliases]
 
 
 def names_of(graph: Graph, node: Node) -> Iterator[Node]:
-    """A node and those that are only other names of its value."""
+    """Return a node and the nodes that are only other names of its value."""
     return postorder(node, lambda n: [u for u in n.users if u in graph.aliases])
 
 
 def _ordered(graph: Graph, steps: list[Step]) -> list[Step]:
-    """Steps after those whose values they read; else in the order of the graph."""
+    """Sort steps after those whose values they read, else in the order of the graph."""
     owner: dict[Node, int] = {}
     for n, step in enumerate(steps):
         for node in nodes_of(step):
@@ -410,12 +409,12 @@ def _ordered(graph: Graph, steps: list[Step]) -> list[Step]:
 
 
 def nodes_of(step: Step) -> list[Node]:
-    """The nodes of a step."""
+    """Return the nodes of a step."""
     return step.nodes if isinstance(step, Piece) else [step.node]
 
 
 def sources_of(graph: Graph, step: Step) -> list[Node]:
-    """What a step reads of what it does not make, in the order of first use."""
+    """Return the values that a step reads and does not make, in the order of first use."""
     own = set(nodes_of(step))
     found: dict[Node, None] = {}
     for node in nodes_of(step):
@@ -426,7 +425,7 @@ def sources_of(graph: Graph, step: Step) -> list[Node]:
 
 
 def made_of(graph: Graph, node: Node) -> list[Node]:
-    """The constants that a node needs, in order, each after those that it needs."""
+    """Return the constants that a node needs, each after those that it needs."""
 
     def needs(node: Node) -> list[Node]:
         return [s for s in map(graph.resolved, tensor_inputs(node)) if s in graph.constants]

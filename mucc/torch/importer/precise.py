@@ -64,7 +64,7 @@ def precise(
 
 
 def nearest(got: Any, expected: Any, exact: Any) -> Any:
-    """What was expected, but of each element the exact value where what came is closer to that."""
+    """Return the expected result, with the exact value for each element that is closer to the exact one."""
     if exact is None or exact.shape != expected.shape or not expected.is_floating_point():
         return expected
     far = (got.double() - expected.double()).abs().nan_to_num(nan=torch.inf)

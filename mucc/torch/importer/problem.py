@@ -28,7 +28,7 @@ class Problem:
 
 
 def fake_tensors() -> Any:
-    """A context in which tensors have shapes and take no memory."""
+    """Make a context in which tensors have shapes and take no memory."""
     return importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
 
 
@@ -90,12 +90,12 @@ class OpenedProblem:
                 )
 
     def init_inputs(self) -> list[Any]:
-        """The arguments of the constructor."""
+        """Return the arguments of the constructor."""
         get_init = self.names.get("get_init_inputs", list)
         return guarded(self.path, "get_init_inputs()", lambda: list(get_init()))
 
     def model(self) -> Any:
-        """The module, with weights from torch's generator as it stands."""
+        """Make the module, with weights from torch's generator in its current state."""
         init = self.init_inputs()
         model = guarded(self.path, "Model(...)", lambda: self.names["Model"](*init))
         if not isinstance(model, torch.nn.Module):
@@ -103,12 +103,12 @@ class OpenedProblem:
         return model
 
     def inputs(self) -> tuple[Any, ...]:
-        """The arguments of a call, from torch's generator as it stands."""
+        """Make the arguments of a call, from torch's generator in its current state."""
         return guarded(self.path, "get_inputs()", lambda: tuple(self.names["get_inputs"]()))
 
 
 def guarded(path: str, what: str, function: Callable[[], Any]) -> Any:
-    """What a part of a problem file gives. Raises MU7012 or MU7014 where it raises."""
+    """Run a part of a problem file. Raises MU7012 or MU7014 if it raises."""
     try:
         with quiet():
             return function()
@@ -119,7 +119,7 @@ def guarded(path: str, what: str, function: Callable[[], Any]) -> Any:
 
 
 def raised(path: str, what: str, error: BaseException) -> Exception:
-    """The error for an exception out of a problem file, with the line of the file that it came from."""
+    """Return the error for an exception of a problem file, with the line in the file."""
     text = str(error).strip() or "no message"
     if isinstance(error, MemoryError) or any(
         word in text for word in ("can't allocate memory", "not enough memory")
@@ -138,7 +138,7 @@ def raised(path: str, what: str, error: BaseException) -> Exception:
 
 
 def shapes_of(inputs: Sequence[Any]) -> list[str]:
-    """The inputs' dtypes and shapes as text."""
+    """Return the inputs' dtypes and shapes as text."""
     leaves = torch.utils._pytree.tree_leaves(list(inputs))
     return [
         f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}" if isinstance(v, torch.Tensor) else repr(v)

@@ -80,11 +80,11 @@ class Program:
         return module_of(self.kernels)
 
     def text(self, comment: str = "") -> str:
-        """The `.mcu` program; empty where there is no kernel."""
+        """Return the `.mcu` program; empty if there is no kernel."""
         return module_text(self.module, comment) if self.kernels else ""
 
     def driver(self, origin: Origin) -> str:
-        """The source of the driver."""
+        """Return the source of the driver."""
         return driver_text(self.graph, self.steps, origin, f"{self.name}, imported from PyTorch.")
 
     def inner(self) -> dict[str, list[str]]:
@@ -166,7 +166,7 @@ def import_graph(
     judge: TextJudge | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Program:
-    """The program of a captured module. With a `judge`, only what it lets pass becomes kernels."""
+    """Import a captured module. With a `judge`, only kernels that it accepts are made."""
     graph = Graph(captured, formats, names=names or {}, excluded=wide_integers(captured))
     steps = cut(graph, judge)
     leaving = returned(captured)
@@ -177,7 +177,7 @@ def import_graph(
 
 
 def cut(graph: Graph, judge: TextJudge | None = None) -> list[Step]:
-    """The steps of a graph in order. With a `judge`, only what it lets pass becomes kernels."""
+    """Return the steps of a graph in order. With a `judge`, only kernels that it accepts are made."""
     if judge is None:
         return partition(graph)
     leaving = returned(graph.captured)
@@ -200,7 +200,7 @@ def has_kernel(graph: Graph, node: Node, judge: TextJudge | None) -> bool:
 
 
 def formats(compute: str | None, round: str = "fused") -> Formats:
-    """What products of f32 are computed in: as torch is set up to in this process, unless told otherwise."""
+    """Return the formats in which products of f32 are computed: torch's own settings, unless given."""
     if compute is not None:
         return Formats(compute, compute, round)
     matmul = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "f32"

@@ -50,7 +50,7 @@ class ImportedModule:
                 file.write(text)
 
     def compile(self) -> Any:
-        """A torch.nn.Module with this module's weights whose kernels are compiled now. Needs a compiler."""
+        """Compile the kernels, and return a torch.nn.Module with this module's weights."""
         from mucc.runtime.build import compile
         from mucc.runtime.imported import contiguous
 
@@ -58,7 +58,7 @@ class ImportedModule:
         return self._of(kernels)
 
     def interpreted(self) -> Any:
-        """The same with the kernels run by the interpreter, in float64: slow, and right by definition."""
+        """Return the same module with kernels run by the float64 interpreter, which is slow."""
         return self._of(Interpreted(self.program.kernels))
 
     def verify(self, *inputs: Any, seed: int = 42, **keywords: Any) -> list[Difference]:

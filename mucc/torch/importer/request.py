@@ -51,7 +51,7 @@ class Request:
         name: str | None = None,
         **options: Any,
     ) -> Request:
-        """The import of a file. What is left out is called after it, and lies in the working directory."""
+        """Request the import of a file. Outputs that are not named get its name, in the working directory."""
         kernels = output or f"{os.path.splitext(os.path.basename(path))[0]}.mcu"
         return Request(
             path=os.path.abspath(path),
@@ -68,7 +68,7 @@ class Request:
 
     @staticmethod
     def from_json(data: Any) -> Request:
-        """A request from JSON data. Raises ValueError."""
+        """Parse a request from JSON data. Raises ValueError."""
         return from_json(Request, data)
 
 
@@ -157,7 +157,7 @@ class Answer:
 
     @staticmethod
     def from_json(data: Any) -> Answer:
-        """An answer from JSON data. Raises ValueError."""
+        """Parse an answer from JSON data. Raises ValueError."""
         return from_json(Answer, data)
 
     @property
@@ -167,7 +167,7 @@ class Answer:
 
 
 def parse_problem(path: str, text: str) -> ast.Module:
-    """The syntax tree of a problem file. Raises MU7010."""
+    """Parse a problem file. Raises MU7010."""
     try:
         return ast.parse(text, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -186,7 +186,7 @@ class Result(TypedDict, total=False):
 
 
 def error_to_json(error: DiagnosticError) -> list[DiagnosticJson]:
-    """The diagnostics of an error as JSON."""
+    """Convert the diagnostics of an error to JSON."""
     return [
         {"code": d.code, "message": d.message, "notes": list(d.notes), "helps": list(d.helps)}
         for d in error.diagnostics
@@ -194,7 +194,7 @@ def error_to_json(error: DiagnosticError) -> list[DiagnosticJson]:
 
 
 def error_from_json(data: Any) -> DiagnosticError:
-    """The error that `error_to_json` wrote. Raises ValueError."""
+    """Parse the error that `error_to_json` wrote. Raises ValueError."""
     found = [
         Diagnostic(d["code"], d["message"], notes=tuple(d.get("notes", ())), helps=tuple(d.get("helps", ())))
         for d in from_json(list[DiagnosticJson], data)

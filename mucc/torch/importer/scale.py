@@ -29,7 +29,7 @@ LIMITS = (
 
 
 def constants(tree: ast.Module) -> dict[str, int]:
-    """The whole numbers, by name, that a file assigns at its top level."""
+    """Return the whole numbers, by name, that a file assigns at its top level."""
     found: dict[str, int] = {}
     for node in tree.body:
         for name, value in _assigned(node):
@@ -52,7 +52,7 @@ def _assigned(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 
 def reduced(value: int, limit: int) -> int:
-    """A number at most about `limit`: halved as long as that leaves it whole, else cut, odd as it was."""
+    """Return a number of about `limit` at most: halved while that is exact, else cut; odd stays odd."""
     while value > limit and value % 2 == 0:
         value //= 2
     return value if value <= limit else limit - 1 + (limit + value) % 2
@@ -71,7 +71,7 @@ class _Reduce(ast.NodeTransformer):
 
 
 def scaled(tree: ast.Module, limit: int, batch: int) -> ast.Module:
-    """The file with numbers above a limit reduced, those called as a batch to at most `batch`."""
+    """Return the file with numbers above a limit reduced, those called as a batch to at most `batch`."""
     import copy
 
     tree = copy.deepcopy(tree)
@@ -93,7 +93,7 @@ def _limit(name: str, limit: int, batch: int) -> int:
 
 
 def scalings(tree: ast.Module) -> Iterator[ast.Module]:
-    """The file at smaller sizes, the smallest first, and at last as it is."""
+    """Yield the file at smaller sizes, the smallest first, and at last as it is."""
     for limit, batch in LIMITS:
         yield scaled(tree, limit, batch)
     yield tree

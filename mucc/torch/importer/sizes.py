@@ -29,7 +29,7 @@ def is_large(operations: float, moved: float) -> bool:
 
 
 def smaller(request: Request, tree: ast.Module, *, steady: bool) -> ast.Module:
-    """The file at the smallest sizes at which it can be captured; as it is if there are none.
+    """Return the file at the smallest sizes at which it can be captured; as it is if there are none.
 
     `steady` wants sizes at which PyTorch's own error in f32 is bearable; the least error will do where it is
     bearable at none that a CPU can run.
@@ -57,7 +57,7 @@ def _work(captured: Captured) -> tuple[int, int]:
 
 
 def own_noise(request: Request, tree: ast.Module) -> float:
-    """The largest error of PyTorch's own results over their rms; 0 where it is not known.
+    """Return the largest error of PyTorch's own results over their rms; 0 if it is not known.
 
     Raises DiagnosticError for what the file raises.
     """

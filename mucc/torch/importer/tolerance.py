@@ -128,14 +128,14 @@ def _strange(got: Any, near: Any) -> int:
 
 
 def in_float64(value: Any) -> Any:
-    """A copy of a tensor, in float64 if it has floating-point numbers; what is no tensor as it is."""
+    """Return a copy of a tensor, in float64 if it has floating-point numbers; other values as they are."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.double() if value.is_floating_point() else value.clone()
 
 
 def form(n: int, expected: Any, dtype: str, shape: list[int] | None) -> str:
-    """What is wrong with the kind of result `n`, or nothing; `shape` is None where it is no tensor."""
+    """Return what is wrong with the kind of result `n`, or ''; `shape` is None if it is no tensor."""
     if shape is None:
         return f"result {n} is no tensor"
     if shape != list(expected.shape):
@@ -145,12 +145,12 @@ def form(n: int, expected: Any, dtype: str, shape: list[int] | None) -> str:
 
 
 def dtype_name(value: Any) -> str:
-    """The dtype of a tensor as text, without the module."""
+    """Return the dtype of a tensor as text, without the module."""
     return str(value.dtype).removeprefix("torch.")
 
 
 def rms(t: Any) -> Any:
-    """The root mean square of a tensor's elements."""
+    """Return the root mean square of a tensor's elements."""
     return (t * t).mean().sqrt()
 
 

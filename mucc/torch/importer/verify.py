@@ -55,7 +55,7 @@ class Interpreted:
 
 
 def interpreted(kernel: Kernel) -> Any:
-    """A function that runs a kernel by the interpreter; gives a tensor, or a tuple of them."""
+    """Return a function that runs a kernel by the interpreter; it returns a tensor, or a tuple of them."""
     types = [_TORCH[dtype_name(Shaped.of(t).element_type)] for t in kernel.op.output_types]
 
     def call(*args: Any) -> Any:
@@ -67,7 +67,7 @@ def interpreted(kernel: Kernel) -> Any:
 
 
 def driver_of(program: Program, source: str, module: Any) -> Any:
-    """The driver's module around the interpreter."""
+    """Return the driver's module around the interpreter."""
     kernels = Interpreted(program.kernels)
     return driver_class(source).of(module, kernels, program.graph.captured.constants)
 
@@ -83,7 +83,7 @@ Call = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 
 
 def called(module: Any, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """The results of a module."""
+    """Run a module, and return its results."""
     return module(*inputs, **keywords)
 
 
@@ -112,7 +112,7 @@ def observed(module: Any, given: Given, seed: int, call: Call, state: Any = None
 
 
 def observed_exactly(module: Any, given: Given, seed: int) -> Observed | None:
-    """What PyTorch gives in float64; None where the module does not compute in it."""
+    """Return PyTorch's results in float64; None if the module does not compute in it."""
     try:
         copied, inputs = copy.deepcopy((module, given))
         with quiet():
@@ -172,7 +172,7 @@ def _compared(
 
 
 def _nearest(got: Any, expected: Any, exact: Any) -> Any:
-    """What a value is held against: PyTorch's own, or the nearer one with intermediates in f32."""
+    """Return the reference of a value: PyTorch's own, or the nearer one with intermediates in f32."""
     return expected if exact is None else nearest(got, expected, exact)
 
 

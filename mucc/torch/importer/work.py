@@ -53,7 +53,7 @@ def work_of(node: Any) -> Work:
 
 
 def _at_least(count: Count | None, elements: int) -> int:
-    """The operations of a count, but not fewer than there are elements."""
+    """Return the operations of a count, but not fewer than there are elements."""
     return max(count.operations if count is not None else 0, elements)
 
 
@@ -63,7 +63,7 @@ def _tensors(value: Any) -> list[Any]:
 
 
 def _sizes(tensor: Any) -> list[int]:
-    """The shape, with the usual sizes of extents that are open."""
+    """Return the shape, with the usual sizes of open extents."""
     return [typical(d) for d in tensor.shape]
 
 
@@ -109,7 +109,7 @@ def _registered(node: Any) -> int:
 
 
 def _given(argument: Any) -> Any:
-    """What a formula takes for an argument: of tensors their shapes."""
+    """Return a formula's value for an argument: of tensors their shapes."""
     match argument:
         case torch.fx.Node():
             return _given(argument.meta.get("val"))

@@ -100,7 +100,7 @@ class GemmTarget(Target, ABC):
         return self.family_of(config.schedule.mainloop).smem_bytes(config, stages)
 
     def max_stages(self, config: GemmConfig) -> int:
-        """The most mainloop stages that fit; below 2 the kernel cannot be built."""
+        """Return the most mainloop stages that fit; below 2 the kernel cannot be built."""
         return self.family_of(config.schedule.mainloop).max_stages(self.facts, config)
 
     def refusal(self, config: GemmConfig) -> Violation | None:

@@ -234,7 +234,9 @@ class GemmConfig:
         return self.schedule.tile[1] * self.problem.rights
 
     def having(self, **settings: Unpack[Pinned]) -> GemmConfig:
-        """The same problem with other settings of the schedule; `exchanged` takes `transposed` instead."""
+        """Return the kernel of the same problem with other settings; for `exchanged` use `transposed`
+        instead.
+        """
         return GemmConfig(self.problem, replace(self.schedule, **settings))
 
 

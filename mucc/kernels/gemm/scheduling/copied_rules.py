@@ -37,7 +37,7 @@ def kernel(tile: tuple[int, ...]) -> str:
 
 
 def as_tma(config: GemmConfig) -> GemmConfig:
-    """The configuration of the kernel that would load A by TMA; one of another mainloop is not changed."""
+    """Return the configuration of the kernel that loads A by TMA; other mainloops stay as they are."""
     schedule = config.schedule
     return config.having(mainloop=kernel(schedule.tile)) if schedule.mainloop == MAINLOOP else config
 
@@ -99,7 +99,7 @@ def _own(config: GemmConfig) -> Iterator[Broken]:
 
 
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
-    """The configuration with harmless values for some settings."""
+    """Return the configuration with harmless values for some settings."""
     if "mainloop" in settings:
         config = config.having(mainloop="cooperative")
     return rules.mended(config, stages, settings, (128, 128, 64))

@@ -42,7 +42,7 @@ def _conversion(compute: str) -> tuple[str, ...]:
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    """The broken rules; those across settings only where every setting is good by itself.
+    """Yield the broken rules; those across settings only if each setting is legal by itself.
 
     Other mainloops are judged elsewhere.
     """
@@ -53,7 +53,7 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 
 
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
-    """The configuration with harmless values for some settings."""
+    """Return the configuration with harmless values for some settings."""
     return rules.mended(config, stages, settings, (64, 64, multistage.depths(config.problem.compute)[0]))
 
 

@@ -170,7 +170,7 @@ def violations(facts: Facts, config: GemmConfig, stages: int | None, clusters: b
 
 
 def _converted(config: GemmConfig, narrow: Narrow) -> Violation | None:
-    """What is wrong with an operand that is converted: it is the large one, in groups of what a lane has."""
+    """Return the violation of a converted operand that is not the large one, or has unsuitable groups."""
     is_first = config.problem.a.narrow is not None
     if weights_are_a(config.schedule.tile) != is_first:
         *sides, k = config.schedule.tile

@@ -83,5 +83,5 @@ def kernel_storage(config: GemmConfig, stages: int) -> int:
 
 
 def max_stages(config: GemmConfig, capacity: int) -> int:
-    """The most mainloop stages that fit into `capacity` bytes; 0 where not even one does."""
+    """Return the most mainloop stages that fit into `capacity` bytes; 0 if not even one does."""
     return max(0, (capacity - kernel_storage(config, 0)) // stage_bytes(config))

@@ -65,7 +65,7 @@ _NOT_K_MAJOR = Violation(
 
 
 def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[Broken]:
-    """The broken rules; those across settings only where every setting is good by itself."""
+    """Yield the broken rules; those across settings only if each setting is legal by itself."""
     if config.schedule.mainloop == multistage.MAINLOOP:
         from mucc.kernels.gemm.scheduling import multistage_rules
 
@@ -76,7 +76,7 @@ def broken(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[B
 
 
 def _mended(config: GemmConfig, stages: int | None, settings: set[str]) -> tuple[GemmConfig, int | None]:
-    """The configuration with harmless values for some settings."""
+    """Return the configuration with harmless values for some settings."""
     if "mainloop" in settings:
         divides = config.schedule.scheduler != "persistent"
         config = config.having(mainloop="cooperative" if divides else "pingpong")
