@@ -15,7 +15,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s]*)\)")
 
 
 def index_readme(text: str, source: str | None) -> str:
-    """A readme for a page that has no files beside it.
+    """Make the readme for a page without the files beside it.
 
     Links to files of the project lead to `source`, the address of its files, or without one become their text
     with the file's name.

@@ -6,5 +6,5 @@ from importlib import resources
 
 
 def text() -> str:
-    """The page, in Markdown."""
+    """Return the page, in Markdown."""
     return resources.files("mucc.agent").joinpath("guide.md").read_text(encoding="utf-8")

@@ -146,7 +146,7 @@ class Auditor:
             return with_other_shapes(verdict, text, judge)
 
     def known(self, *key: str) -> Known | None:
-        """What earlier audits have found the reference of a problem to be like."""
+        """Return what earlier audits found about the reference of a problem."""
         return self._known.get(key)
 
     def keep(self, known: Known, *key: str) -> None:
@@ -294,7 +294,7 @@ class _Audit:
 
     @contextmanager
     def _phase(self, name: str) -> Generator[None]:
-        """What goes on for some of the time that the verdict tells."""
+        """Time a phase of the audit for the verdict."""
         started = time.monotonic()
         try:
             yield
@@ -388,7 +388,7 @@ class _Audit:
         )
 
     def _whole(self, child: Child) -> tuple[float, float]:
-        """The median call of a series in ms: by events, and until the device was idle."""
+        """Return the median call of a series in ms: by events, and until the device was idle."""
         times, _ = self._series(child, "whole", FEWEST)
         return median(t[0] for t in times), median(t[1] for t in times)
 
@@ -409,7 +409,7 @@ class _Audit:
         return answer["times"], passed
 
     def _last(self, child: Child, run: Run, cases: Sequence[Case], count: int, name: str) -> Entry:
-        """The result of the last call of a series, with the case that it belongs to."""
+        """Return the result of the last call of a series, with the case that it belongs to."""
         slot = (count - 1) % SLOTS
         case = replace(cases[slot], name=name, drift=self.drifts[slot])
         outputs = run.answers[0].said.get("outputs", [])

@@ -10,7 +10,8 @@ NARROWEST = {"declared": 1.0, "tf32": 1.0, "f16": 2.0, "bf16": 2.0}
 
 
 def lowest(report: SolReport, precision: str) -> Bound | None:
-    """The lowest bound under any arithmetic that the policy permits, from a report of `mucc sol --json`.
+    """Return the lowest bound under any arithmetic that the policy permits, from a report of `mucc sol
+    --json`.
 
     Products of f32 may be made of several in tf32, so that what is faster than tf32 is impossible in f32
     as well. Narrower formats lower what arithmetic needs, never what memory does.

@@ -191,7 +191,7 @@ class Session:
         return {}
 
     def timed(self, number: int, whole: bool) -> None:
-        """A call by the clock, from a cold cache."""
+        """Time a call with a cold cache."""
         slot = self.drift(number)
         self.clock.flush()
         self.clock.begin()
@@ -200,24 +200,24 @@ class Session:
         self.last = leaves(result)
 
     def bare(self, number: int) -> None:
-        """A call and nothing else but new inputs."""
+        """Make a call with nothing around it but new inputs."""
         self.last = leaves(self._call(self.drift(number)))
 
     def drift(self, number: int) -> Slot:
-        """The inputs of a timed call, changed where they lie, so that no result has been computed before."""
+        """Change the inputs of a timed call in place, so that no earlier result fits them."""
         slot = self.slots[number % len(self.slots)]
         for own in slot.guarded:
             drift(own.tensor)
         return slot
 
     def over(self) -> Json:
-        """The times of the calls since they were last asked for."""
+        """Return the times of the calls since they were last asked for."""
         self.clock.wait()
         self.last = [_copy(v) for v in self.last]
         return {"times": [list(t) for t in self.clock.times()]}
 
     def signs(self) -> Json:
-        """What the process shows of having been tampered with."""
+        """Return the signs of tampering in this process."""
         return {"changed": tamper.changed(self.before), "seen": list(self.hook.seen)}
 
 
@@ -238,7 +238,7 @@ def _same(value: Any, snap: Any) -> bool:
 
 
 def _mallopt() -> Callable[[int], None]:
-    """Sets the byte that the C library fills memory with; does nothing where it has no such option."""
+    """Set the byte that the C library fills memory with; do nothing if it has no such option."""
     try:
         option = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -247,7 +247,7 @@ def _mallopt() -> Callable[[int], None]:
 
 
 def hello() -> Json:
-    """What can be audited on here."""
+    """Return the devices that can be audited on here."""
     from mucc.api.machine import no_gpu
 
     reason = no_gpu()
@@ -311,7 +311,7 @@ def serve(line: Line) -> None:
 
 
 def _told(error: BaseException, path: str) -> str:
-    """An exception in one line, with the innermost line of the candidate's file that it came through."""
+    """Return an exception in one line, with the innermost line of the candidate's file in its traceback."""
     text = (str(error).strip() or "no message").splitlines()[0][:300]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     place = f" (line {frames[-1].lineno})" if frames else ""

@@ -54,7 +54,7 @@ class Case:
 
 
 def plan(rng: random.Random, probes: bool = True) -> list[Case]:
-    """The cases of one audit, in order.
+    """Return the cases of one audit, in order.
 
     `again` has new values at the addresses of `first`; `moved` has those values elsewhere, between zeros, so
     that what is read beyond an input shows. Stated inputs come `back` after the scalings, and `same` again.
@@ -82,5 +82,5 @@ def _plan(rng: random.Random, probes: bool) -> Iterator[Case]:
 
 
 def timed_case(rng: random.Random) -> Case:
-    """The call that is compared after the timed ones, on the inputs of one of these."""
+    """Return the call that is compared after the timed ones, on the inputs of one of these."""
     return Case("timed", rng.randrange(SEEDS), sample=rng.randrange(SEEDS))

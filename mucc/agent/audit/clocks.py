@@ -29,11 +29,11 @@ class Clock(Protocol):
         ...
 
     def begin(self) -> None:
-        """A call is about to start."""
+        """Note that a call starts."""
         ...
 
     def end(self, whole: bool = False) -> None:
-        """It has returned; `whole` waits for the device, and takes the time again."""
+        """Note that a call returned; with `whole` wait for the device, and take the time again."""
         ...
 
     def wait(self) -> None:
@@ -41,12 +41,12 @@ class Clock(Protocol):
         ...
 
     def times(self) -> list[Timed]:
-        """What was timed since this was last asked."""
+        """Return the times since the last call of this method."""
         ...
 
 
 def clock(device: Any) -> Clock:
-    """The clock of a device."""
+    """Return the clock of a device."""
     return CudaClock(device) if device.type == "cuda" else CpuClock()
 
 

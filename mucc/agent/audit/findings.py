@@ -67,15 +67,15 @@ class Finding:
 
 
 def reject(detector: str, message: str, label: Label = Label.ORIGINAL_GAMING, **facts: object) -> Finding:
-    """A finding for which a solution does not count."""
+    """Make a finding for which a solution does not count."""
     return Finding(detector, Severity.REJECT, label, message, facts)
 
 
 def minor(detector: str, message: str, **facts: object) -> Finding:
-    """A finding that is told, and does not decide."""
+    """Make a finding that is reported, and does not decide."""
     return Finding(detector, Severity.MINOR, Label.MINOR_ISSUES, message, facts)
 
 
 def note(detector: str, message: str, **facts: object) -> Finding:
-    """A fact that says nothing against the solution, such as a check that could not be made."""
+    """Make a note of a fact that is not held against the solution, such as a check that could not be made."""
     return Finding(detector, Severity.NOTE, Label.NO_ISSUES, message, facts)

@@ -14,7 +14,7 @@ SECONDS = 180.0
 
 
 def imported(zygote: Zygote, request: Request) -> Answer:
-    """The answer to a request. Raises DiagnosticError."""
+    """Send a request, and return its answer. Raises DiagnosticError."""
     return Answer.from_json(_call(zygote, "import_problem", request).result())
 
 
@@ -25,7 +25,7 @@ class SolCall:
         self._call = _call(zygote, "bound_problem", request, card=card)
 
     def bound(self, precision: str) -> tuple[Bound | None, str]:
-        """The bound, or why there is none."""
+        """Return the bound, or the reason why there is none."""
         try:
             return lowest(self._call.result(), precision), ""
         except DiagnosticError as error:

@@ -27,12 +27,12 @@ DRIFT = 1 + 2.0**-6
 
 
 def leaves(values: Any) -> list[Any]:
-    """The tensors and other values of nested arguments or results, in order."""
+    """Return the tensors and other values of nested arguments or results, in order."""
     return list(torch.utils._pytree.tree_leaves(values))
 
 
 def make_inputs(problem: OpenedProblem, case: Case, device: Any) -> tuple[Any, ...]:
-    """The arguments of a call: what `get_inputs()` gives for a seed, scaled, and probed. Raises MU7012."""
+    """Make the arguments of a call: `get_inputs()` for a seed, scaled, and probed. Raises MU7012."""
     torch.manual_seed(case.seed)
     with torch.device(device):
         made = problem.inputs()
@@ -74,7 +74,7 @@ def probed(value: Any, case: Case) -> Any:
 
 
 def sampled(flat: Any, sample: int) -> Any:
-    """The elements of a flat tensor that are compared: all, or both ends and random ones between."""
+    """Return the elements of a flat tensor that are compared: all, or both ends and random ones between."""
     if flat.numel() <= WHOLE:
         return flat
     generator = torch.Generator(flat.device).manual_seed(sample)

@@ -24,8 +24,8 @@ from mucc.api.machine import gpu
 
 
 def driver_of(path: str, problem: str, folder: str, zygote: Zygote, device: str) -> str:
-    """The Python file that runs a library, or a program, as `ModelNew` of a problem, in `folder`. The problem
-    is imported in a child of the zygote.
+    """Return the Python file that runs a library, or a program, as `ModelNew` of a problem, in `folder`. The
+    problem is imported in a child of the zygote.
 
     Raises DiagnosticError: MU5010, MU5011, MU603x for a file that is no library, MU7110 for a program that
     does not compile, MU7101 before it is compiled for nothing, MU7111 for kernels that are not the problem's,
@@ -63,7 +63,7 @@ def driver_of(path: str, problem: str, folder: str, zygote: Zygote, device: str)
 
 
 def _written(request: Request, answer: Answer, library: str) -> str:
-    """The driver's file, beside the program and the library, which is newer."""
+    """Write the driver's file beside the program and the library, newer than both, and return its path."""
     Path(request.kernels).write_text(answer.text, encoding="utf-8")
     Path(request.driver).write_text(answer.driver, encoding="utf-8")
     os.utime(library, (newest := os.stat(request.kernels).st_mtime + 1, newest))
@@ -97,12 +97,12 @@ def _kernels(library: str, shown: str) -> Sequence[KernelInfo]:
 
 
 def _name(kernels: Sequence[str]) -> str:
-    """The name that an import has to be given for its kernels to be called so, one or several."""
+    """Return the name that an import has to be given for its kernels to be called so, one or several."""
     return kernels[0] if len(kernels) == 1 else re.sub(r"_\d+$", "", kernels[0])
 
 
 def _wanted(answer: Answer) -> list[str]:
-    """The kernels of an imported program, with the names of their arguments."""
+    """Return the kernels of an imported program, with the names of their arguments."""
     found = re.findall(r"^kernel (\w+)(?:\[.*?\])?\((.*?)\)\s*->", answer.text, re.MULTILINE | re.DOTALL)
     arguments = re.compile(r"(\w+):")
     return [f"{name}({', '.join(arguments.findall(between))})" for name, between in found]

@@ -157,7 +157,7 @@ def work_from(rows: object) -> tuple[Work, ...]:
 
 
 def call_from(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Call:
-    """What the candidate's process said of a call, in order. Raises where it is not of that form."""
+    """Parse a call from the candidate's messages, in order. Raises for any other form."""
     return Call(
         case,
         comparison,

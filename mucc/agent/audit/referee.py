@@ -161,7 +161,7 @@ class Referee:
         return self.changes
 
     def _replayed(self, case: Case, asked: Json) -> tuple[list[Any], list[Any], list[Any]]:
-        """What `_expected` gives, after the calls that came before."""
+        """Return the result of `_expected`, after the calls that came before."""
         made = [(str(kind), int(count)) for kind, count in asked["made"]]
         if not self.replays:
             slots = [make_inputs(self.problem, Case(**c), self.device) for c in asked["cases"]]
@@ -220,7 +220,7 @@ class Referee:
             raise
 
     def _compared(self, got: Any, want: Any, near: Any, narrow: Any = None) -> Compared:
-        """A result against the exact one and PyTorch's own."""
+        """Return a result against the exact one and PyTorch's own."""
         noise = self.noise if self.exact is False else 0.0
         found = compared(got, want, near, self.precision, noise, narrow)
         self.noise = max(self.noise, found.noise)
@@ -238,7 +238,7 @@ class Referee:
         )
 
     def _stale(self, judged: Judged) -> str:
-        """The earlier case whose result came instead, where elements can be told apart."""
+        """Return the earlier case whose result came instead, where elements can be told apart."""
         for other in reversed(self.judged):
             comparable = other.case.sample == judged.case.sample or _whole(judged.own)
             if comparable and not other.case.probe and self._fits(judged.got, other):
@@ -246,7 +246,7 @@ class Referee:
         return ""
 
     def _repeats(self, judged: Judged) -> str:
-        """An earlier case, of other inputs, with the same result to the bit."""
+        """Return an earlier case, of other inputs, with the same result to the bit."""
         for other in self.judged:
             if other.case.seed == judged.case.seed or not _whole(judged.own) or not judged.got:
                 continue
@@ -257,7 +257,7 @@ class Referee:
         return ""
 
     def facts(self, *, known: bool) -> Json:
-        """What the reference is like: whether it is worth anything as a measure, and its operations.
+        """Measure the reference: whether it is worth anything as a measure, and its operations.
 
         `known` leaves out what is the same whatever the candidate, and takes long.
         """
@@ -283,7 +283,7 @@ class Referee:
         return found | {"notes": list(dict.fromkeys(self.notes))}
 
     def _work(self) -> list[Json]:
-        """The operations and kernels of a call."""
+        """Return the operations and kernels of a call."""
         inputs, case = self._first(), self.first
         assert case
         return watch.observed(lambda: self._run(self.model, case, inputs), self.device)[1]
@@ -312,7 +312,7 @@ class Referee:
         )
 
     def timed(self, runs: int) -> float:
-        """The median time of a call in ms, from a cold cache, on inputs that take turns."""
+        """Return the median time of a call in ms, from a cold cache, on inputs that take turns."""
         slots = [Slot() for _ in range(2)]
         for slot in slots:
             slot.fill(self._first(), 0)
@@ -354,12 +354,12 @@ def _whole(results: Sequence[Any]) -> bool:
 
 
 def _mean_like(want: Any, own: Any) -> Any:
-    """The mean of a result in every place."""
+    """Return the mean of a result in every place."""
     return torch.full_like(own, float(want.double().mean())) if own.is_floating_point() else own
 
 
 def _moved(before: Sequence[Any], after: Sequence[Any]) -> float:
-    """The root mean square of differences, each result relative to its own size."""
+    """Return the root mean square of differences, each result relative to its own size."""
     total = 0.0
     for a, b in zip(before, after, strict=True):
         size = float(rms(a.double()))
@@ -368,7 +368,7 @@ def _moved(before: Sequence[Any], after: Sequence[Any]) -> float:
 
 
 def _read(path: str, like: Any, device: Any) -> Any:
-    """The elements that the candidate's process wrote."""
+    """Return the elements that the candidate's process wrote."""
     count = min(like.numel(), WHOLE)
     with open(path, "rb") as file:
         data = file.read()

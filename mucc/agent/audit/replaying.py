@@ -25,7 +25,7 @@ class Step(NamedTuple):
 
 
 def steps(made: Iterable[tuple[str, int]]) -> Iterator[Step]:
-    """The steps of series of calls, given by kind and number; see `candidate.Session`."""
+    """Yield the steps of series of calls, given by kind and number; see `candidate.Session`."""
     for kind, count in made:
         for n in range(count):
             yield Step(n % SLOTS, kind != "warm", kind != "drift")
@@ -40,7 +40,7 @@ class Replay:
         self.last: Any = ()
 
     def until(self, made: Iterable[tuple[str, int]]) -> list[Any]:
-        """The results of the last call of these series."""
+        """Return the results of the last call of these series."""
         todo = list(steps(made))
         for step in todo[self.done :]:
             inputs = self.slots[step.slot]

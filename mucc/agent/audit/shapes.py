@@ -17,7 +17,7 @@ TRIES = 3
 
 
 def smaller(text: str) -> Iterator[str]:
-    """A problem file at smaller sizes, the largest of them first; nothing where it assigns no sizes."""
+    """Yield a problem file at smaller sizes, the largest of them first; nothing if it assigns no sizes."""
     tree = ast.parse(text)
     whole = ast.dump(tree)
     for limit, batch in reversed(LIMITS):
@@ -28,7 +28,7 @@ def smaller(text: str) -> Iterator[str]:
 
 
 def with_other_shapes(verdict: Verdict, text: str, judge: Callable[[str], Verdict]) -> Verdict:
-    """A verdict with what came of another size, which `judge` audits: to be wrong there is a fault."""
+    """Return a verdict with what came of another size, which `judge` audits: to be wrong there is a fault."""
     tried = [t for t, _ in zip(smaller(text), range(TRIES), strict=False)]
     for candidate in tried:
         try:

@@ -32,14 +32,14 @@ def is_own(work: Work) -> bool:
 
 
 def compute_ops(work: Iterable[Work]) -> set[str]:
-    """The ATen operations that compute something."""
+    """Return the ATen operations that compute something."""
     return {
         w.name for w in work if w.kind == "op" and w.name.startswith("aten::") and not CPU_FREE.match(w.name)
     }
 
 
 def kernels(seen: Observations) -> list[tuple[Work, bool]]:
-    """What ran in an observed call, the longest first, with whether it is the solution's own."""
+    """Return the kernels of an observed call, the longest first, and whether each is the solution's."""
     call = next(iter(seen.observed), None)
     if call is None:
         return []
@@ -49,7 +49,7 @@ def kernels(seen: Observations) -> list[tuple[Work, bool]]:
 
 
 def own_share(seen: Observations) -> float | None:
-    """The part of the time that the solution's own code takes; None where it cannot be told."""
+    """Return the part of the time that the solution's own code takes; None where it cannot be told."""
     shares = [s for c in seen.observed if (s := _share(c.work, seen)) is not None]
     return median(shares) if shares else None
 

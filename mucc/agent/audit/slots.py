@@ -74,7 +74,7 @@ def _layout(t: Any) -> tuple[Any, ...]:
 
 
 def _strides(t: Any) -> tuple[int, ...]:
-    """The strides that a copy gets: the same, where the tensor fills its memory without gaps."""
+    """Return the strides that a copy gets: the same, where the tensor fills its memory without gaps."""
     ordered = sorted((stride, n) for stride, n in zip(t.stride(), t.shape, strict=True) if n > 1)
     expected = 1
     for stride, n in ordered:

@@ -24,7 +24,9 @@ class Solution:
 
 
 def open_solution(path: str, problem: str, folder: str, zygote: Zygote, device: str) -> Solution:
-    """The file to load for a solution. Raises MU5010 and MU5011; what `driver_of` raises for libraries."""
+    """Return the file to load for a solution. Raises MU5010 and MU5011; what `driver_of` raises for
+    libraries.
+    """
     if path.endswith((".so", ".mcu")):
         from mucc.agent.audit.library import driver_of
 

@@ -71,7 +71,7 @@ def _members(owner: str) -> Mapping[str, Any]:
 
 
 def changed(before: Mapping[str, object]) -> list[str]:
-    """The names that stand for something else than before, and modes that were left switched on."""
+    """Return the names that stand for something else than before, and modes that were left switched on."""
     now = snapshot()
     names = [name for name, value in before.items() if not _same(now.get(name), value)]
     for what in ("torch_function", "torch_dispatch"):

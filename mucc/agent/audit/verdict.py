@@ -69,7 +69,7 @@ class Verdict:
         return self.time_ms / self.bound.ms
 
     def to_json(self) -> VerdictJson:
-        """The verdict as plain values; docs/audit.md says what they mean."""
+        """Return the verdict as plain values; docs/audit.md says what they mean."""
         return {
             "problem": self.problem,
             "solution": self.solution,
@@ -100,7 +100,7 @@ class Verdict:
         }
 
     def as_text(self) -> str:
-        """The verdict as lines for people."""
+        """Return the verdict as lines for people."""
         state = "accepted" if self.accepted else "rejected"
         lines = [f"{self.solution}: {self.label.value}, {state}"]
         if self.failure:

@@ -25,8 +25,9 @@ Results = Mapping[Policy, Sequence[Taken]]
 
 
 def grid(*, shared: bool) -> list[Policy]:
-    """The policies that are tried, the one that spends everything first. `shared`: with budgets that the
-    tasks of a set share, too."""
+    """Return the policies that are tried, the one that spends everything first. `shared`: with budgets that
+    the tasks of a set share, too.
+    """
     found = [Policy(e, w, most) for most in MOST for e in EPSILONS for w in WINDOWS]
     if shared:
         found += [Policy(e, w, None, s) for s in SHARES for e in (None, 0.1, 0.25) for w in (None, 8, 12)]
@@ -122,8 +123,9 @@ def choose(sets: Sequence[Sequence[Trace]], *, keep: float = KEEP, own: Policy |
 
 
 def recommend(measures: Mapping[Policy, Measure], keep: float) -> Policy:
-    """The cheapest policy that keeps enough; of equally cheap ones that with the largest efficiency gain,
-    then the most patient."""
+    """Return the cheapest policy that keeps enough; of equally cheap ones that with the largest efficiency
+    gain, then the most patient.
+    """
     kept = [policy for policy, found in measures.items() if found.retained >= keep]
     return min(
         kept, default=EVERYTHING, key=lambda p: (measures[p].price, -measures[p].efficiency, _impatience(p))
@@ -136,7 +138,7 @@ def _impatience(policy: Policy) -> tuple[float, float, float, float]:
 
 
 def pareto(measures: Mapping[Policy, Measure]) -> list[Policy]:
-    """The policies that no other beats in both, cheapest first; of equal ones the most patient."""
+    """Return the policies that no other beats in both, cheapest first; of equal ones the most patient."""
     order = sorted(measures, key=lambda p: (measures[p].price, -measures[p].retained, _impatience(p)))
     found: list[Policy] = []
     for policy in order:

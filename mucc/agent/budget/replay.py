@@ -99,7 +99,7 @@ class Replay:
         return taken
 
     def taken(self) -> Taken:
-        """The result of the replay."""
+        """Return the result of the replay."""
         best = self.standing.best_ms
         return Taken(best, self.trace.speedup(best), self.cost + self.trace.after, self.why)
 
@@ -192,7 +192,7 @@ def _saved(spent: float, fixed: float) -> float:
 
 
 def measure(taken: Sequence[Taken], everything: Sequence[Taken]) -> Measure:
-    """A policy's results against those of everything, of the same tasks."""
+    """Return a policy's results against those of everything, of the same tasks."""
     total, fixed = Total.of(taken), Total.of(everything)
     by = "tokens" if fixed.cost.tokens else "attempts"
     return Measure(total.speedup, total.speedup / fixed.speedup, total.cost, fixed.cost, by)

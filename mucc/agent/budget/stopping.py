@@ -47,7 +47,7 @@ class Standing:
         return self.best_ms is not None and (baseline_ms is None or self.best_ms < baseline_ms)
 
     def reason(self, budget: Budget, bound_ms: float | None, baseline_ms: float | None) -> str:
-        """The reason to stop a search; empty where it goes on. See `stop_reason`."""
+        """Return the reason to stop a search; empty if it goes on. See `stop_reason`."""
         if self.attempts >= budget.most:
             return f"{budget.most} attempts are spent"
         if self.best_ms is None or not self.beats(baseline_ms):
@@ -69,7 +69,7 @@ class Standing:
 def stop_reason(
     budget: Budget, times: Sequence[float | None], bound_ms: float | None, baseline_ms: float | None
 ) -> str:
-    """The reason to stop a search after these attempts; empty where it goes on.
+    """Return the reason to stop a search after these attempts; empty if it goes on.
 
     `times` are of the attempts in order, in ms, None where one does not count; the first is the program as
     imported. `baseline_ms` is the fastest baseline: before it is beaten only the number of attempts ends a
@@ -79,14 +79,14 @@ def stop_reason(
 
 
 def best_and_waiting(times: Sequence[float | None]) -> tuple[float | None, int]:
-    """The best time, and how many attempts there have been since the last progress."""
+    """Return the best time, and how many attempts there have been since the last progress."""
     standing = Standing.after(times)
     return standing.best_ms, standing.since
 
 
 def expected_gain(best_ms: float | None, bound_ms: float | None, since: int) -> float:
-    """What a further round at a task may gain: the logarithm of its gap, over one more than the attempts
-    since the last progress.
+    """Return what a further round at a task may gain: the logarithm of its gap, over one more than the
+    attempts since the last progress.
 
     The logarithm since a set is judged by its geometric mean; a task at the bound gains nothing. Without a
     bound, or without a time that counts, the gap is taken as 2.

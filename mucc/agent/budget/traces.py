@@ -78,8 +78,9 @@ def trace_of(
     spent_until: Sequence[tuple[int, float]],
     total: tuple[int, float],
 ) -> Trace:
-    """The trace of a task. `spent_until` has the tokens and seconds that were spent when each attempt was
-    finished, `total` all of them."""
+    """Return the trace of a task. `spent_until` has the tokens and seconds that were spent when each attempt
+    was finished, `total` all of them.
+    """
     tries: list[tuple[int, Try]] = []
     tokens, seconds = 0, 0.0
     for attempt, (tokens_now, seconds_now) in zip(attempts, spent_until, strict=True):

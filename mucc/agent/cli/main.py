@@ -39,5 +39,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def entry() -> NoReturn:
-    """The console script."""
+    """Run the console script."""
     commands.entry(TOOL)

@@ -130,7 +130,7 @@ def _told(args: Arguments, ending: Ending, reporter: Reporter) -> int:
 
 
 def asked_for(args: Arguments) -> Json:
-    """The options that were named, as `Options.to_json` has them. Raises MU5001."""
+    """Return the options that were named, as `Options.to_json` has them. Raises MU5001."""
     for name in ("attempts", "time", "tokens", "total", "jobs"):
         value: float | None = getattr(args, name)
         if value is not None and not 0 < value < float("inf"):

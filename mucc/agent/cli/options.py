@@ -11,15 +11,15 @@ _NARROWEST = f"the narrowest format for f32 products; {DECLARED} is f32"
 
 
 def precision() -> str:
-    """What products of f32 may be computed in."""
+    """Declare the format in which products of f32 may be computed."""
     return option(DECLARED, choices=PRECISIONS, help=_NARROWEST)
 
 
 def precision_if_named() -> str | None:
-    """The same, None where the command line does not say."""
+    """Declare the format of products of f32, None if the command line does not say."""
     return option(None, choices=PRECISIONS, help=f"{_NARROWEST} (default: {DECLARED})")
 
 
 def bound_card() -> str | None:
-    """The card whose speed of light solutions are compared with."""
+    """Declare the card with whose speed of light solutions are compared."""
     return options.card("the card whose bound holds (default: the one at hand)")

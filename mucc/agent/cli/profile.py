@@ -92,7 +92,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
 
 
 def _program(args: Arguments, dims: Mapping[str, int]) -> Task:
-    """A program by itself as a task: its bound is that of what it computes."""
+    """Make a task of a program by itself: its bound is that of what it computes."""
     from mucc.agent.core.tasks import Compiled, Imported, Task
     from mucc.agent.profile.classes import together
     from mucc.api.bounds import analyse_source, as_json
@@ -111,7 +111,7 @@ def _program(args: Arguments, dims: Mapping[str, int]) -> Task:
 
 
 def _problem(args: Arguments) -> Task:
-    """The task of a problem file. Raises MU7261 where nothing of it is compiled."""
+    """Make the task of a problem file. Raises MU7261 if nothing of it is compiled."""
     from pathlib import Path
 
     from mucc.agent.importing.import_tasks import PRELOADED, import_all
@@ -140,7 +140,7 @@ def _problem(args: Arguments) -> Task:
 def _built(
     task: Task, dims: Mapping[str, int], folder: str, reporter: Reporter
 ) -> tuple[str | None, Sequence[DiagnosticJson]]:
-    """The library of a task's program, None where there is no toolchain, and what the build said."""
+    """Build the library of a task's program: None without a toolchain, and what the build reported."""
     program, library = os.path.join(folder, "program.mcu"), os.path.join(folder, "program.so")
     with open(program, "w", encoding="utf-8") as file:
         file.write(task.imported.program)

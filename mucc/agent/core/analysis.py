@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 
 def levers() -> tuple[str, ...]:
-    """The names of what advice may suggest to change: settings, their parts, properties of kernels."""
+    """Return the names of what advice may suggest to change: settings, their parts, properties of kernels."""
     from mucc.api.schedules import SETTINGS
 
     settings = (name for s in SETTINGS.values() for name in (s.name, *s.parts))

@@ -47,7 +47,7 @@ class Ended:
 
 
 def python(module: str) -> tuple[list[str], dict[str, str]]:
-    """The command line that runs a module of mucc in this interpreter, and its environment.
+    """Return the command line that runs a module of mucc in this interpreter, and its environment.
 
     It finds what this process finds, and nothing that lies in the folder that it works in: a file there that
     is called like a module must not be taken for one.

@@ -35,7 +35,7 @@ class Evaluator(Protocol):
         best_ms: float | None,
         watch: Watch | None = None,
     ) -> Iterator[tuple[int, Outcome]]:
-        """The outcome of each candidate by its place in `candidates`, as they are done.
+        """Yield the outcome of each candidate by its place in `candidates`, as they are done.
 
         The fastest that beats `best_ms` (the best that counts so far) is audited; where it is rejected, the
         next. Others stay unaudited.
@@ -47,7 +47,7 @@ class Evaluator(Protocol):
         ...
 
     def library(self, task: Task, candidate: Candidate) -> str | None:
-        """The path of the library that was built of a candidate; None where there is none."""
+        """Return the path of the library that was built of a candidate; None if there is none."""
         ...
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ class Hypothesis:
 
 
 def roi(hypothesis: Hypothesis, gap: float) -> float:
-    """The return on investment by which MANTIS sorts: S^(1 + max(0, log10(g / 5))) / (R_impl R_perf).
+    """Return the return on investment by which MANTIS sorts: S^(1 + max(0, log10(g / 5))) / (R_impl R_perf).
 
     `gap` is the best time over the speed of light: far from it, boldness pays.
     """

@@ -31,8 +31,9 @@ class Lesson:
 
 
 def features_of(task: Task, analysis: Analysis | None) -> Json:
-    """What tells problems apart, in lessons: what binds them, their units and sizes, the kinds of their
-    stages."""
+    """Return the features that tell problems apart in lessons: binding units, amounts, sizes, kinds of
+    stages.
+    """
     limits = task.sol.get("limits", {})
     return {
         "precision": task.precision,

@@ -61,8 +61,9 @@ class Strategy(Protocol):
         ...
 
     def steps(self, views: Views) -> Generator[Step, Any, None]:
-        """The steps for one task. Returns when it has no more; the engine also stops it when a budget is
-        spent."""
+        """Yield the steps for one task, until there are no more; the engine also stops it when a budget is
+        spent.
+        """
         ...
 
 
@@ -70,7 +71,7 @@ class Views(Protocol):
     """The state of a task, for its strategy to read at any time."""
 
     def view(self) -> View:
-        """The task with all attempts so far."""
+        """Return the task with all attempts so far."""
         ...
 
     def hypotheses(self) -> Sequence[Hypothesis]:

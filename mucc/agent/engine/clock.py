@@ -50,11 +50,11 @@ class Clock:
         self._spent[kind] = self._spent.get(kind, 0.0) + max(seconds, 0.0)
 
     def seconds(self) -> dict[str, float]:
-        """The seconds so far, by kind."""
+        """Return the seconds so far, by kind."""
         self._pass(AGENT)
         return {kind: round(seconds, 4) for kind, seconds in self._spent.items()}
 
     def total(self) -> float:
-        """The sum of all seconds so far."""
+        """Return the sum of all seconds so far."""
         self._pass(AGENT)
         return sum(self._spent.values())

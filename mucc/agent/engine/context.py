@@ -77,6 +77,6 @@ class RunContext:
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Raises Interrupted where the run was asked to stop."""
+        """Raise Interrupted if the run was asked to stop."""
         if self.stopped.is_set():
             raise Interrupted

@@ -7,7 +7,7 @@ from mucc.api.machine import gpu
 
 
 def card_at_hand() -> str:
-    """The driver's name of the first GPU: `NVIDIA H200`. Raises MU7210 where there is none."""
+    """Return the driver's name of the first GPU: `NVIDIA H200`. Raises MU7210 if there is none."""
     found = gpu()
     if not found.found:
         helps = ("run it where the card is: attempts are run and timed",)

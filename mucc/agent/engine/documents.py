@@ -27,14 +27,14 @@ def write(context: RunContext, key: str, step: int, phase: str, markdown: str, d
 
 
 def task_folder(folder: str, key: str) -> str:
-    """The folder of a task; made if it does not exist."""
+    """Return the folder of a task; made if it does not exist."""
     path = os.path.join(folder, *key.split("/"))
     os.makedirs(path, exist_ok=True)
     return path
 
 
 def measure(task: Task, attempt: Attempt, failed: dict[str, str]) -> tuple[str, Json]:
-    """The document of the baselines and the program as imported."""
+    """Return the document of the baselines and the program as imported."""
     imported = task.imported
     lines = [
         f"# Measure: {task.key}",
@@ -66,7 +66,7 @@ def measure(task: Task, attempt: Attempt, failed: dict[str, str]) -> tuple[str, 
 
 
 def analyze(task: Task, attempt: int, analysis: Analysis) -> tuple[str, Json]:
-    """The document of a profile."""
+    """Return the document of a profile."""
     gap = f", {analysis.gap:.2f} times the bound" if analysis.gap else ""
     lines = [f"# Analyze: attempt {attempt} of {task.key}", "", f"Limited by {analysis.limit}{gap}.", ""]
     for found in analysis.advice:
@@ -78,7 +78,7 @@ def analyze(task: Task, attempt: int, analysis: Analysis) -> tuple[str, Json]:
 
 
 def nominate(task: Task, parent: int, found: Sequence[tuple[int, Hypothesis]]) -> tuple[str, Json]:
-    """The document of new hypotheses."""
+    """Return the document of new hypotheses."""
     lines = [f"# Nominate: how to make attempt {parent} of {task.key} faster", ""]
     if not found:
         lines.append("There is nothing more to try.")
@@ -97,7 +97,7 @@ def nominate(task: Task, parent: int, found: Sequence[tuple[int, Hypothesis]]) -
 
 
 def implement(task: Task, hypotheses: dict[int, Hypothesis], attempts: Sequence[Attempt]) -> tuple[str, Json]:
-    """The document of the attempts at hypotheses."""
+    """Return the document of the attempts at hypotheses."""
     lines = [f"# Implement: {task.key}", ""]
     for number, hypothesis in hypotheses.items():
         own = [a for a in attempts if a.candidate.hypothesis == number]
@@ -121,7 +121,7 @@ def implement(task: Task, hypotheses: dict[int, Hypothesis], attempts: Sequence[
 
 
 def attempt_line(attempt: Attempt) -> str:
-    """An attempt in one line."""
+    """Return an attempt in one line."""
     outcome = attempt.outcome
     time_ms = f", {outcome.ms:.4f} ms" if outcome.ms is not None else ""
     label = f", {outcome.label}" if outcome.label else ""

@@ -23,12 +23,12 @@ class History:
         self._analysed: tuple[int, Analysis | None] = -1, None
 
     def view(self) -> View:
-        """The view when the step began."""
+        """Return the view when the step began."""
         steps = self._store.steps_of_attempts(self._task.key)
         return self._view([a for a in self._store.attempts(self._task.key) if steps[a.number] < self.index])
 
     def up_to(self, number: int) -> View:
-        """The view before attempt `number` of the step."""
+        """Return the view before attempt `number` of the step."""
         return self._view([a for a in self._store.attempts(self._task.key) if a.number < number])
 
     def hypotheses(self) -> Sequence[Hypothesis]:
@@ -46,7 +46,7 @@ class History:
         )
 
     def _analysis(self) -> Analysis | None:
-        """The last analysis before the step."""
+        """Return the last analysis before the step."""
         if self._analysed[0] != self.index:
             steps = self._store.steps(self._task.key)
             found = [s for s in steps if s.kind == "Analyze" and s.index < self.index]

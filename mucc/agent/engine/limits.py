@@ -15,7 +15,7 @@ from mucc.agent.core.tasks import Task
 def reason_to_stop(
     budget: Budget, task: Task, attempts: Sequence[Attempt], calls: Sequence[Call], seconds: float
 ) -> str:
-    """The reason to stop a search; empty where it goes on."""
+    """Return the reason to stop a search; empty if it goes on."""
     for attempt in attempts:
         if attempt.outcome.label == Label.INHERITED_GAMING:
             return f"nothing can be shown: {attempt.outcome.reason}"
@@ -31,20 +31,20 @@ def reason_to_stop(
 
 
 def room(budget: Budget, task: Task, attempts: Sequence[Attempt]) -> int:
-    """The number of attempts that may begin together before the stop rules are checked again."""
+    """Return the number of attempts that may begin together before the stop rules are checked again."""
     return Standing.after(times_of(attempts)).room(budget, baseline_of(task))
 
 
 def times_of(attempts: Sequence[Attempt]) -> list[float | None]:
-    """The times of the attempts that take from the budget; None where a time does not count."""
+    """Return the times of the attempts that take from the budget; None where a time does not count."""
     return [a.ms for a in attempts if a.spent]
 
 
 def baseline_of(task: Task) -> float | None:
-    """The time of the fastest baseline in ms."""
+    """Return the time of the fastest baseline in ms."""
     return min(task.baselines.values(), default=None)
 
 
 def tokens_of(calls: Sequence[Call]) -> int:
-    """The number of tokens of prompts and answers."""
+    """Return the number of tokens of prompts and answers."""
     return sum(c.prompt_tokens + c.answer_tokens for c in calls)

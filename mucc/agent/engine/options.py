@@ -49,7 +49,7 @@ class Options:
 
 
 def resumed(stored: Options, asked: Json) -> Options:
-    """The options of a run that goes on, with those of `asked` replaced.
+    """Return the options of a run that goes on, with those of `asked` replaced.
 
     `asked` is as in `to_json`, only of what was named. Raises MU7206 where one would change the search.
     """
@@ -77,5 +77,5 @@ def resumed(stored: Options, asked: Json) -> Options:
 
 
 def names() -> tuple[str, ...]:
-    """The names of all options."""
+    """Return the names of all options."""
     return tuple(f.name for f in fields(Options))

@@ -115,7 +115,7 @@ class PursueStep:
 
     @staticmethod
     def _completed(candidate: Candidate, hypothesis: int, parent: int) -> Candidate:
-        """The candidate with the hypothesis that it tests, whatever the proposer wrote there."""
+        """Return the candidate with the hypothesis that it tests, whatever the proposer wrote there."""
         origin = parent if candidate.parent is None else candidate.parent
         return Candidate(candidate.program, candidate.change, origin, hypothesis)
 
@@ -146,13 +146,13 @@ class PursueStep:
         return [(n, c) for n, step, c in self.store.pending(self.key) if step == self.index]
 
     def _attempts(self, before: int | None = None) -> list[Attempt]:
-        """The finished attempts of the step."""
+        """Return the finished attempts of the step."""
         steps = self.store.steps_of_attempts(self.key)
         own = [a for a in self.store.attempts(self.key) if steps[a.number] == self.index]
         return own if before is None else [a for a in own if a.number < before]
 
     def _live(self, current: Round) -> list[int]:
-        """The hypotheses with attempts left when the round began, except those that ended before it."""
+        """Return the hypotheses with attempts left at the begin of the round, except ended ones."""
         made = [a.candidate.hypothesis for a in self._attempts(current.first)]
         over = {h for h in current.ended if h not in current.asked}
         return [h for h in self.step.hypotheses if h not in over and made.count(h) < self.step.attempts]
@@ -203,5 +203,5 @@ def finish(context: RunContext, task: Task, number: int, candidate: Candidate, o
 
 
 def _canonical(program: str) -> str:
-    """A program without comments, and with single spaces."""
+    """Return a program without comments, and with single spaces."""
     return " ".join(re.sub(r"//[^\n]*", "", program).split())

@@ -74,7 +74,7 @@ class StepExecutor:
         return reason_to_stop(self.context.options.budget, self.task, attempts, calls, self.clock.total())
 
     def _recall(self, record: StepRecord, step: Step) -> Any:
-        """The stored result of a finished step."""
+        """Return the stored result of a finished step."""
         if record.kind != type(step).__name__ or record.request != _request(step):
             raise DiagnosticError(
                 Diagnostic(
@@ -174,7 +174,7 @@ class StepExecutor:
 
 
 def _request(step: Step) -> Json:
-    """The fields of a step, as the store has them."""
+    """Return the fields of a step, as the store has them."""
     asked = to_json(step)
     if isinstance(step, Record):
         return {"phase": step.phase}

@@ -34,13 +34,13 @@ def ended(record: TaskRecord) -> bool:
 
 
 def missing(task: Task) -> str:
-    """The reasons why mucc compiles nothing of a problem."""
+    """Return the reasons why mucc compiles nothing of a problem."""
     reasons = dict.fromkeys(f"{row.operation}: {row.reason}" for row in task.imported.opaque)
     return f"mucc compiles nothing of it: {'; '.join(reasons) or 'it has no operations'}"
 
 
 def first_record(task: Task) -> TaskRecord:
-    """The first record of a task in the store; a task that cannot have attempts has ended already."""
+    """Return the first record of a task in the store; a task that cannot have attempts has ended already."""
     if task.imported.error is not None:
         return TaskRecord(task, TaskState.FAILED, _said(task.imported.error))
     if task.imported.compiled is Compiled.NONE:

@@ -26,8 +26,8 @@ def make(
     settings: Settings | None = None,
     zygote: Zygote | None = None,
 ) -> Evaluator:
-    """An evaluator on a device: "cuda", "cpu" or "auto". It begins to load torch at once, in another process:
-    the `zygote`, which is closed with it.
+    """Make an evaluator on a device: "cuda", "cpu" or "auto". It begins to load torch at once, in another
+    process: the `zygote`, which is closed with it.
 
     `jobs` are builds at a time, by default as many as there are cores; `folder` keeps libraries and what
     torch.compile has made, by default for as long as the evaluator lasts.

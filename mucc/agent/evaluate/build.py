@@ -41,7 +41,7 @@ class Builder:
         self.pool, self.folder, self.settings = pool, folder, settings
 
     def path(self, task: Task, candidate: Candidate) -> str:
-        """The path of a candidate's library."""
+        """Return the path of a candidate's library."""
         name = hashlib.sha256(f"{task.target}\n{candidate.program}".encode()).hexdigest()[:32]
         return os.path.join(self.folder, f"{name}.so")
 

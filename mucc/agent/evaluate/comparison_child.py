@@ -64,7 +64,7 @@ class Contenders:
         return self._add(CANDIDATE, make)
 
     def times(self, budget_ms: float, fewest: int, most: int) -> dict[str, float]:
-        """The median time of each contender in ms, in turns, each from a cold L2."""
+        """Return the median time of each contender in ms, in turns, each from a cold L2."""
         with torch.no_grad():
             found = within(self.calls, budget_ms, fewest, most, self.device) if self.calls else {}
         return {name: median(times) for name, times in found.items()}
@@ -73,7 +73,7 @@ class Contenders:
         return tensor.to(self.device)
 
     def _made(self, model: Any) -> Any:
-        """A model on the device, with the same weights for all contenders."""
+        """Make a model on the device, with the same weights for all contenders."""
         torch.manual_seed(SEED)
         with self.device:
             get_init = getattr(self.problem, "get_init_inputs", list)
@@ -87,7 +87,7 @@ class Contenders:
         return call
 
     def _add(self, name: str, make: Callable[[], Callable[[], Any]]) -> Any:
-        """The first result of a contender; None where it fails."""
+        """Add the first result of a contender; None if it fails."""
         try:
             with torch.no_grad():
                 call = make()
@@ -103,7 +103,7 @@ class Contenders:
 
 
 def _told(error: Exception) -> str:
-    """An exception in one line."""
+    """Return an exception in one line."""
     text = (str(error).strip() or "no message").splitlines()[0]
     return f"{type(error).__name__}: {text}"[:300]
 

@@ -75,7 +75,7 @@ class LocalEvaluator:
         best_ms: float | None,
         watch: Watch | None = None,
     ) -> Iterator[tuple[int, Outcome]]:
-        """The outcome of each candidate by its place, as they are done; see `core.evaluator.Evaluator`.
+        """Yield the outcome of each candidate by its place, as they are done; see `core.evaluator.Evaluator`.
 
         To beat the best a candidate has to be faster by what counts as progress. Raises DiagnosticError where
         the machine or the problem file is at fault, Cancelled where the evaluator is closed meanwhile.
@@ -108,7 +108,7 @@ class LocalEvaluator:
         return self.comparer.compare(task, self.runner.device, candidate.program, built.library)
 
     def library(self, task: Task, candidate: Candidate) -> str | None:
-        """The path of the library that was built of a candidate; None where there is none."""
+        """Return the path of the library that was built of a candidate; None if there is none."""
         path = self.builder.path(task, candidate)
         return path if os.path.exists(path) else None
 

@@ -159,7 +159,9 @@ class Runner:
 
 
 def _ask(child: Child, kind: type[T], **request: Any) -> T:
-    """The answer to a request. Raises _Failed for what the candidate did, DiagnosticError for the problem."""
+    """Send a request, and return its answer. Raises _Failed for faults of the candidate, DiagnosticError for
+    the problem.
+    """
     said = child.ask(**request)
     if "errors" in said:
         raise error_from_json(said["errors"])
@@ -171,7 +173,7 @@ def _ask(child: Child, kind: type[T], **request: Any) -> T:
 
 
 def status_of(failed: ChildFailed) -> Status:
-    """The status of a candidate whose process gave no answer."""
+    """Return the status of a candidate whose process gave no answer."""
     if failed.cause == "time":
         return Status.TIMED_OUT
     if failed.cause == "memory" or (failed.cause == "ended" and failed.status == -signal.SIGKILL):

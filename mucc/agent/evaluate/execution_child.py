@@ -81,7 +81,7 @@ class Trial:
         self.inputs: tuple[Any, ...] = ()
 
     def opened(self) -> Opened:
-        """The device; `reason` says why it is no GPU."""
+        """Open the device; `reason` says why it is not a GPU."""
         return {"device": self.device.type, "card": self.card, "reason": self.reason}
 
     def load(self, driver: str) -> Loaded:
@@ -148,7 +148,7 @@ class Trial:
         return Expected(own, narrow, exact, 0.0, seconds)
 
     def _run(self, model: Any, of: Callable[[Any], Any], seed: int) -> list[Any]:
-        """The results of a model on copies of the inputs."""
+        """Return the results of a model on copies of the inputs."""
         given = torch.utils._pytree.tree_map(of, self.inputs)
         torch.manual_seed(seed)
         with torch.no_grad():
@@ -170,7 +170,7 @@ class Trial:
             torch.cuda.synchronize(self.device)
 
     def failed(self, error: BaseException) -> Failed:
-        """The exception of a candidate, and the kind of failure."""
+        """Return the exception of a candidate, and the kind of failure."""
         kind = "raised"
         no_room = self.device.type == "cpu" and "can't allocate memory" in str(error)
         if no_room or isinstance(error, MemoryError | torch.OutOfMemoryError):
@@ -190,8 +190,9 @@ class Trial:
 
 
 def _judged(got: list[Any], expected: Expected, precision: str, seed: int) -> tuple[float, str, float]:
-    """The largest error over what is tolerated, what is wrong if anything, and PyTorch's own error over the
-    size of results."""
+    """Return the largest error over what is tolerated, what is wrong if anything, and PyTorch's own error
+    over the size of results.
+    """
     if len(got) != len(expected.own):
         return math.inf, f"{len(got)} results, {len(expected.own)} expected", 0.0
     worst, noise = 0.0, 0.0
@@ -215,7 +216,7 @@ def _judged(got: list[Any], expected: Expected, precision: str, seed: int) -> tu
 
 
 def _device(asked: str) -> tuple[Any, str, str]:
-    """The device, its card, and the reason where it is not the requested one."""
+    """Return the device, its card, and the reason if it is not the requested one."""
     from mucc.api.machine import no_gpu
 
     reason = None if asked == "cpu" else no_gpu()
@@ -229,7 +230,7 @@ def _copy(value: Any) -> Any:
 
 
 def _told(error: BaseException, path: str) -> str:
-    """An exception in one line, with the innermost line of the driver that it came through."""
+    """Return an exception in one line, with the innermost line of the driver that it came through."""
     text = (str(error).strip() or "no message").splitlines()[0][:300]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     place = f" (line {frames[-1].lineno} of the driver)" if frames else ""

@@ -32,7 +32,7 @@ Calls = Mapping[str, Callable[[], Any]]
 
 
 def interleaved_ms(calls: Calls, runs: int, device: Any, lead_us: float = 0.0) -> dict[str, list[float]]:
-    """Times in ms of `runs` calls of each contender, in turns; for `lead_us` see `interleaved_us`."""
+    """Measure `runs` calls of each contender in ms, in turns; for `lead_us` see `interleaved_us`."""
     if device.type == "cuda":
         from mucc.api.measure import interleaved_us
 
@@ -54,7 +54,7 @@ def interleaved_ms(calls: Calls, runs: int, device: Any, lead_us: float = 0.0) -
 
 
 def within(calls: Calls, budget_ms: float, fewest: int, most: int, device: Any) -> dict[str, list[float]]:
-    """The same, in as many calls as take about `budget_ms` for all; the steadiest of some series."""
+    """Measure in as many calls as take about `budget_ms` for all; return the steadiest of some series."""
     once = interleaved_ms(calls, PROBE, device)
     shortest = min(median(times) for times in once.values())
     each = max(sum(median(times) for times in once.values()), 1e-3)
@@ -70,7 +70,7 @@ def within(calls: Calls, budget_ms: float, fewest: int, most: int, device: Any) 
 
 
 def spread(times: list[float]) -> float:
-    """The distance of the quartiles; 0 for fewer than two times."""
+    """Return the distance of the quartiles; 0 for fewer than two times."""
     if len(times) < 2:
         return 0.0
     lower, _, upper = quantiles(times, n=4, method="inclusive")

@@ -35,7 +35,8 @@ def _laid_out(folder: str, task: Task, program: str, library: str | None) -> str
 
 
 def request_of(task: Task, folder: str) -> Request:
-    """The request by which children load the problem of a task from a folder; messages use the user's
-    path."""
+    """Return the request by which children load the problem of a task from a folder; messages use the user's
+    path.
+    """
     path = os.path.join(folder, PROBLEM_FILE)
     return Request(path, task.path, task.text, task.imported.name, "", "")

@@ -22,19 +22,20 @@ Narrower operands are for proposers to write."""
 
 
 def import_problem(request: Json) -> Json:
-    """The `Answer` to a `Request`. Raises DiagnosticError."""
+    """Import a problem for a `Request`, and return the `Answer`. Raises DiagnosticError."""
     return serve(Request.from_json(request)).to_json()
 
 
 def bound_problem(request: Json, card: str) -> SolReport:
-    """The report of `mucc sol` on the problem file of a `Request`. Raises DiagnosticError."""
+    """Return the report of `mucc sol` on the problem file of a `Request`. Raises DiagnosticError."""
     asked = dataclasses.replace(Request.from_json(request), whole=True, structure=True)
     return bounds.as_json(analyse_import(serve(asked), asked.name, asked.shown, get_card(card)))
 
 
 def import_task(path: str, text: str, precision: str, card: str, target: str) -> Json:
-    """What was imported of a problem file, of which the path and the text at the beginning of the run are
-    given, as `imported`, and the report of `mucc sol`, as `sol`. Raises DiagnosticError."""
+    """Import a problem file, given by its path and its text at the beginning of the run: `imported`, and the
+    report of `mucc sol` as `sol`. Raises DiagnosticError.
+    """
     compute = COMPUTE[precision]
     request = Request.of(
         PROBLEM_FILE,
@@ -69,7 +70,7 @@ def import_task(path: str, text: str, precision: str, card: str, target: str) ->
 
 
 def _bounded(answer: Answer, name: str, path: str, card: str) -> Sol | None:
-    """The speed of light of an import, None where nothing of it is known."""
+    """Return the speed of light of an import, None where nothing of it is known."""
     try:
         return analyse_import(answer, name, path, get_card(card))
     except DiagnosticError as error:
@@ -79,7 +80,7 @@ def _bounded(answer: Answer, name: str, path: str, card: str) -> Sol | None:
 
 
 def weights_of(rows: list[OperationRow], compute: str | None, card: str) -> list[float]:
-    """The bound of each operation taken alone, in seconds."""
+    """Return the bound of each operation taken alone, in seconds."""
     found = get_card(card)
     rates = Rates(found.device, found.target.facts.multiprocessor)
 
@@ -94,7 +95,7 @@ def weights_of(rows: list[OperationRow], compute: str | None, card: str) -> list
 
 
 def share(rows: list[OperationRow], weights: list[float]) -> float:
-    """The part of the operations' bounds that compiled ones have."""
+    """Return the part of the operations' bounds that compiled ones have."""
     whole = sum(weights)
     kept = sum(w for row, w in zip(rows, weights, strict=True) if row.kernel is not None)
     return kept / whole if whole else 0.0

@@ -37,12 +37,12 @@ class Problem:
         return int(found[0]) if found else None
 
     def digest(self) -> str:
-        """A hash of the contents. Raises OSError."""
+        """Return a hash of the contents. Raises OSError."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
 
 
 def find_problems(paths: Iterable[str], only: str = "") -> list[Problem]:
-    """The problem files of folders, by their numbers, and those named one by one.
+    """Return the problem files of folders, by their numbers, and those named one by one.
 
     `only` is a regular expression that keys (`level2/76_Gemm_Add_ReLU`) have to match somewhere. Raises
     DiagnosticError MU5010 for what is not there, or where nothing is left; MU5001 for two files of one key.

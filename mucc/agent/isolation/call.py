@@ -47,8 +47,9 @@ class Call:
             self._held = stack.pop_all()
 
     def result(self) -> Any:
-        """What it returns, once it has; then nothing of it is left. Raises DiagnosticError: what it raises,
-        and MU7013 to MU7015 where it does not end as it should."""
+        """Return the result once it is there, and clean up. Raises DiagnosticError: the call's own, and
+        MU7013 to MU7015 if it ends otherwise.
+        """
         with self:
             try:
                 answer = self._child.answer()

@@ -30,7 +30,9 @@ def patient_run(
 
 @contextlib.contextmanager
 def behind() -> Generator[None]:
-    """This thread, and what it starts, goes behind others meanwhile; nothing where there is no way back."""
+    """Run this thread and what it starts at low priority; do nothing if the priority could not be raised
+    again.
+    """
     with _at(BEHIND):
         yield
 

@@ -110,7 +110,7 @@ class Child:
             yield waited
 
     def ask(self, **request: Any) -> Json:
-        """The answer to a request. Raises ChildFailed."""
+        """Send a request, and return its answer. Raises ChildFailed."""
         self.tell(request)
         return self.answer()
 
@@ -126,7 +126,7 @@ class Child:
             raise self._failed("ended") from None
 
     def answer(self) -> Json:
-        """The next answer. Raises ChildFailed."""
+        """Return the next answer. Raises ChildFailed."""
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([self._in], [], [], 0.2)
             if ready:
@@ -162,7 +162,7 @@ class Child:
         return ChildFailed(reason, self.printed(), cause, status)
 
     def processor_seconds(self) -> float:
-        """The time that processors have spent on the threads of the process."""
+        """Return the time that processors have spent on the threads of the process."""
         total = 0
         with contextlib.suppress(OSError, ValueError, IndexError):
             tasks = f"/proc/{self._pid}/task"
@@ -172,7 +172,7 @@ class Child:
         return total / 1e9
 
     def printed(self) -> str:
-        """The last lines of what the process printed."""
+        """Return the last lines of what the process printed."""
         return self._printed.last_lines()
 
     def close(self) -> int:
@@ -193,7 +193,7 @@ class Child:
 
 
 def _not_started(failed: ZygoteFailed) -> DiagnosticError:
-    """The error of a process that could not be started, a fault of the machine."""
+    """Return the error of a process that could not be started, a fault of the machine."""
     if "No module named 'torch'" in failed.printed:
         helps = ("pip install torch",)
         return DiagnosticError(Diagnostic("MU7001", "running problems needs torch", helps=helps))
@@ -201,7 +201,7 @@ def _not_started(failed: ZygoteFailed) -> DiagnosticError:
 
 
 def _buried(server: Server, pid: int) -> tuple[int, int]:
-    """The status of a killed process, and its peak memory in KiB, from the server that forked it."""
+    """Return the status of a killed process, and its peak memory in KiB, from the server that forked it."""
     until, pause = time.monotonic() + BURIED, 0.0005
     while True:
         try:

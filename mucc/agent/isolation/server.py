@@ -63,7 +63,7 @@ class Server:
                 os.killpg(pid, signal.SIGKILL)
 
     def fork(self, request: Json, pipes: list[int]) -> Json:
-        """A child that answers requests on its pipes."""
+        """Fork a child that answers requests on its pipes."""
         ready, leads = os.pipe()
         try:
             pid = os.fork()
@@ -111,7 +111,7 @@ class Server:
         os._exit(0)  # whatever threads are left
 
     def reap(self, pid: int) -> Json:
-        """The status of a child, if it has ended."""
+        """Return the status of a child, if it has ended."""
         if pid not in self.children:
             return {"status": 0, "peak": 0}
         found, status, usage = os.wait4(pid, os.WNOHANG)

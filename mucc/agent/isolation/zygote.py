@@ -69,7 +69,7 @@ class Server:
         processes.watch(self._process.pid)
 
     def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> Json:
-        """The answer to a request. Raises ZygoteFailed where the process has ended, or hangs."""
+        """Send a request, and return its answer. Raises ZygoteFailed if the process has ended, or hangs."""
         with self._lock:
             try:
                 if not self._ready:
@@ -129,8 +129,8 @@ class Zygote:
     def fork(
         self, module: str, folder: str, mark: str, env: Mapping[str, str], pipes: Sequence[int]
     ) -> tuple[Server, int]:
-        """A child in a process group of its own, which runs `serve(line)` of a module; who forked it, and
-        its number.
+        """Fork a child in a process group of its own, which runs `serve(line)` of a module; return who forked
+        it, and its number.
 
         `pipes` are where it hears, where it answers, and where it prints. Raises ZygoteFailed.
         """
@@ -170,7 +170,7 @@ class Zygote:
 
 
 def environment() -> dict[str, str]:
-    """The variables of this process, without those that hold a secret."""
+    """Return the variables of this process, without those that hold a secret."""
     secret = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
     return {name: value for name, value in os.environ.items() if not any(s in name.upper() for s in secret)}
 

@@ -16,7 +16,8 @@ class Places:
             raise DiagnosticError(Diagnostic("MU5010", f"there is no folder '{root}'"))
 
     def inside(self, path: str) -> str:
-        """The path as commands that work in the folder take it. Links are followed before it is judged.
+        """Return the path as commands that work in the folder take it. Links are followed before it is
+        judged.
 
         Raises MU7251 where it leads out of the folder.
         """

@@ -60,14 +60,14 @@ class Limits:
 
 
 def card() -> str:
-    """The reference card of the language."""
+    """Return the reference card of the language."""
     from mucc.api.language import card as text
 
     return text()
 
 
 def grammar() -> str:
-    """The grammar of the language."""
+    """Return the grammar of the language."""
     from mucc.api.language import grammar as text
 
     return text()
@@ -96,7 +96,7 @@ class Service:
         self._turns = anyio.CapacityLimiter(limits.jobs)
 
     def server(self) -> Server[Any]:
-        """The SDK's server that asks this service."""
+        """Return the SDK's server that asks this service."""
         return Server(
             "mucc",
             version=__version__,
@@ -125,7 +125,7 @@ class Service:
         return _result(await self._done(ctx, tool.name, order))
 
     async def _done(self, ctx: ServerRequestContext[Any], name: str, order: Order) -> Json:
-        """The answer of a command, which ends where the call is cancelled."""
+        """Return the answer of a command, which ends when the call is cancelled."""
         stop = threading.Event()
         answer: Json = {}
         run = partial(tool_call.call, order, self._places.root, self._limits.seconds, stop)

@@ -22,7 +22,9 @@ PRINTED = 2000
 
 
 def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> Json:
-    """The answer to a tool's call: `exit_status`, `diagnostics`, and `result` (JSON), `text` or `output`."""
+    """Return the answer to a tool's call: `exit_status`, `diagnostics`, and `result` (JSON), `text` or
+    `output`.
+    """
     words, env = python(order.module)
     words += order.words
     if order.words[0] != "explain":  # its only diagnostics are about codes that do not exist
@@ -49,7 +51,7 @@ def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> Js
 
 
 def refused(diagnostics: Sequence[Diagnostic]) -> Json:
-    """The answer to a call with wrong arguments."""
+    """Return the answer to a call with wrong arguments."""
     return {"exit_status": int(ExitStatus.USAGE), "diagnostics": [to_json(d) for d in diagnostics]}
 
 
@@ -86,5 +88,5 @@ def _json(text: str) -> Any:
 
 
 def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an environment that are not named like secrets."""
+    """Return the variables of an environment that are not named like secrets."""
     return {n: v for n, v in env.items() if not any(s in n.upper() for s in SECRET_NAMES)}

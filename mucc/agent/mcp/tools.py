@@ -90,7 +90,7 @@ class Tool:
         }
 
     def command(self, given: Mapping[str, Any], places: Places) -> Order:
-        """The command for arguments. Raises MU5001 for wrong ones, MU7251 for paths that lead out."""
+        """Return the command for arguments. Raises MU5001 for wrong ones, MU7251 for paths that lead out."""
         known = {f.name: f for f in self.fields}
         for name, value in given.items():
             if name not in known:
@@ -137,7 +137,7 @@ KERNEL = Field("kernel", "string", "which kernel of the file, where it holds sev
 
 
 def _program(tool: str, given: Mapping[str, Any], places: Places) -> tuple[str, str]:
-    """The word for the program, and what goes to stdin."""
+    """Return the word for the program, and what goes to stdin."""
     if ("path" in given) == ("source" in given):
         raise usage_error(f"{tool} needs either path or source")
     if "source" in given:

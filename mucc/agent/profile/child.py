@@ -92,7 +92,7 @@ def numbers(dtype: str, rng: random.Random) -> bytes:
 
 
 def strides(arg: Arg, shape: tuple[int, ...]) -> list[int] | None:
-    """The strides in elements; None where the tensor is contiguous."""
+    """Return the strides in elements; None if the tensor is contiguous."""
     if arg.layout == "row_major":
         return None
     packed = [1] * len(shape)

@@ -15,8 +15,9 @@ kernels reach 70 to 90 % of either roof, so that a program may meet the lower ro
 
 
 def bound_of(sol: SolReport, bound_us: float | None) -> BoundJson:
-    """The bound of a report of `mucc sol --json` that steering uses: of those under its assumptions the one
-    nearest to `bound_us`, which the policy of precision decided."""
+    """Return the bound of a report of `mucc sol --json` that steering uses: of those under its assumptions
+    the one nearest to `bound_us`, which the policy of precision decided.
+    """
     if bound_us is None:
         return sol
     found: list[BoundJson] = [sol, *sol.get("assumptions", {}).values()]
@@ -24,7 +25,7 @@ def bound_of(sol: SolReport, bound_us: float | None) -> BoundJson:
 
 
 def together(reports: Sequence[SolReport]) -> SolReport:
-    """The reports of several kernels that run one after another as one: amounts, and so times, add up."""
+    """Return the reports of kernels that run one after another as one: amounts and times add up."""
     if len(reports) == 1:
         return reports[0]
     limits: dict[str, LimitJson] = {}
@@ -40,7 +41,7 @@ def together(reports: Sequence[SolReport]) -> SolReport:
 
 
 def classify(sol: SolReport, launch_us: float, bound_us: float | None = None) -> Limit | None:
-    """The class of a problem by its roofline; None where the report is empty, or of a part of the work.
+    """Return the class of a problem by its roofline; None if the report is empty, or of a part of the work.
 
     Latency: the launches that no program of it does without, `launch_us` together, take as long as the work
     would at the speed of light. Else what has most to do, memory or an arithmetic unit, or both where they

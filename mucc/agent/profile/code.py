@@ -47,7 +47,7 @@ class Code:
         return sum(self.opcodes.values())
 
     def count(self, *names: str) -> int:
-        """The number of instructions with one of these names."""
+        """Return the number of instructions with one of these names."""
         return sum(self.opcodes.get(name, 0) for name in names)
 
     @property

@@ -12,7 +12,7 @@ class CommandFailed(Exception):
 
 
 def run_mucc(arguments: Sequence[str], seconds: float, program: str) -> str:
-    """The output of a command for a program on its standard input. Raises CommandFailed."""
+    """Return the output of a command for a program on its standard input. Raises CommandFailed."""
     command = [sys.executable, "-m", "mucc", *arguments]
     what = f"mucc {' '.join(arguments)}"
     try:

@@ -57,7 +57,7 @@ class Choice:
         return self.mainloop in ("cooperative", "pingpong", "warpspecialized", "cpasync")
 
     def part(self, name: str) -> float:
-        """The share of the estimated time that one part takes, 0 to 1."""
+        """Return the share of the estimated time that one part takes, 0 to 1."""
         parts = self.estimate.get("parts", {})
         whole = sum(parts.values())
         return parts.get(name, 0.0) / whole if whole else 0.0

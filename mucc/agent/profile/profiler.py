@@ -58,7 +58,7 @@ def study(
     time_limit: float = 60.0,
     readers: Sequence[Source] | None = None,
 ) -> Study:
-    """What limits a task, and what tools say of a program for it, with the evidence.
+    """Return the limit of a task, and the findings of tools about a program for it, with the evidence.
 
     `library` is what was built of the program, None where there is none; `ms` the measured time of a call in
     milliseconds (without it, counters tell), `diagnostics` what the build said (`Outcome.diagnostics`),
@@ -118,7 +118,7 @@ analyze = _analysis_of(study)
 
 
 def _other_kernels(manifest: Manifest, reading: Reading) -> str:
-    """The reason why a library does not belong to a program; empty where it does."""
+    """Return the reason why a library does not belong to a program; empty where it does."""
     there, wanted = [k.name for k in manifest.kernels], [report.get("kernel", "") for report in reading.sol]
     if not wanted or sorted(there) == sorted(wanted):
         return ""
@@ -126,7 +126,7 @@ def _other_kernels(manifest: Manifest, reading: Reading) -> str:
 
 
 def _counted_us(reading: Reading, launch_us: float) -> float | None:
-    """The time of a call from counters, where it was not timed: kernels and launches."""
+    """Return the time of a call from counters, where it was not timed: kernels and launches."""
     times = [launch.counters[TIME] / 1e3 for launch in reading.launches if TIME in launch.counters]
     return sum(times) + len(times) * launch_us if times else None
 
@@ -134,8 +134,9 @@ def _counted_us(reading: Reading, launch_us: float) -> float | None:
 def _manifest(
     task: Task, program: str, library: str | None, seconds: float, missing: list[str]
 ) -> Manifest | None:
-    """The manifest of the library, or else of the program; where there is none, None, and the reason in
-    `missing`."""
+    """Return the manifest of the library, or else of the program; where there is none, None, and the reason
+    in `missing`.
+    """
     try:
         if library is not None:
             return read_manifest(Path(library))
@@ -147,7 +148,7 @@ def _manifest(
 
 
 def _launch_us(card: str) -> float:
-    """The overhead of a launch in microseconds, by the cost model of the card's target."""
+    """Return the overhead of a launch in microseconds, by the cost model of the card's target."""
     try:
         return float(get_card(card).target.facts.cost.get("launch", LAUNCH)) * 1e6
     except DiagnosticError:
@@ -157,7 +158,9 @@ def _launch_us(card: str) -> float:
 def _sizes(
     manifest: Manifest | None, given: Mapping[str, int], missing: list[str]
 ) -> dict[str, dict[str, int]]:
-    """The values of all dims of each kernel; kernels for which some are lacking are left out, and named."""
+    """Return the values of all dims of each kernel; kernels for which some are lacking are left out, and
+    named.
+    """
     sizes: dict[str, dict[str, int]] = {}
     for info in manifest.kernels if manifest else ():
         known = {name: value for name, value in given.items() if name in info.dims or _is_part(name, info)}

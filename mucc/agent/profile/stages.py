@@ -16,7 +16,7 @@ from mucc.api.library import Manifest
 
 
 def stages(manifest: Manifest, reading: Reading, launch_us: float) -> list[Stage]:
-    """The stages of all kernels of a program, in the order in which they run."""
+    """Return the stages of all kernels of a program, in the order in which they run."""
     entries = [
         (f"{kernel['name']}.{stage['name']}", stage)
         for kernel in manifest.json["kernels"]
@@ -62,19 +62,19 @@ def _weight(own: Sequence[Launch], choice: Choice | None, bound: BoundJson, laun
 
 
 def symbol(name: str) -> str:
-    """The prefix of the names of a stage's device kernels: `mu_mlp_h` for `mlp.h`."""
+    """Return the prefix of the names of a stage's device kernels: `mu_mlp_h` for `mlp.h`."""
     return "mu_" + re.sub(r"[\W_]+", "_", name, flags=re.ASCII).strip("_")
 
 
 def owner(kernel: str, names: Sequence[str]) -> str | None:
-    """The stage that a device kernel was made for; None for a kernel that is none of the program's."""
+    """Return the stage that a device kernel was made for; None for a kernel that is none of the program's."""
     plain = re.sub(r"_+", "_", kernel)
     fitting = [n for n in names if plain == symbol(n) or plain.startswith(f"{symbol(n)}_")]
     return max(fitting, key=len, default=None)
 
 
 def assign(names: Sequence[str], launches: Sequence[Launch]) -> dict[str, list[Launch]]:
-    """The launches of each stage.
+    """Return the launches of each stage.
 
     Stages with equal machine code share the kernels of the first of them. Launches come in the order of the
     stages, so what comes again belongs to the next stage that has no kernels of its own.
@@ -96,7 +96,7 @@ def assign(names: Sequence[str], launches: Sequence[Launch]) -> dict[str, list[L
 
 
 def merged(launches: Sequence[Launch]) -> dict[str, float]:
-    """The counters of several launches as those of one: sums, or means weighted by time."""
+    """Return the counters of several launches as those of one: sums, or means weighted by time."""
     if len(launches) == 1:
         return dict(launches[0].counters)
     found: dict[str, float] = {}
@@ -111,14 +111,14 @@ def merged(launches: Sequence[Launch]) -> dict[str, float]:
 
 
 def _built(reading: Reading) -> dict[str, Kernel]:
-    """The kernels in the library by their names."""
+    """Return the kernels in the library by their names."""
     codes = {f.name: Code.of(f.instructions) for f in reading.functions}
     given = {r.kernel: r for r in reading.resources}
     return {name: Kernel(name, given.get(name), codes.get(name)) for name in (given | codes)}
 
 
 def _choice(entry: StageJson, explained: ExplanationJson | None) -> Choice | None:
-    """The schedule of a kernel, from the manifest, and what the cost model says; None without tiles."""
+    """Return a kernel's schedule from the manifest, with its estimate; None without tiles."""
     from mucc.api.schedules import CLUSTER, EXCHANGE, MAINLOOP, PDL, SCHEDULER, SETTINGS, STAGES, TILE
 
     settings = {name: setting.from_json(entry.get(name)) for name, setting in SETTINGS.items()}

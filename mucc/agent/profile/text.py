@@ -11,7 +11,7 @@ WIDTH = 110
 
 
 def as_text(what: str, card: str, analysis: Analysis, tools: Sequence[str]) -> str:
-    """What limits a program, the findings with what to change, the tools that looked, what they lacked."""
+    """Return the limit of a program, findings with advice, the tools that ran, and what they lacked."""
     gap = f", {analysis.gap:.3g} times the bound" if analysis.gap is not None else ""
     lines = [f"{what} on {card}: limited by {analysis.limit.value}{gap}"]
     for finding in analysis.advice:

@@ -49,7 +49,7 @@ def attempt_details(run: TaskRun, attempt: Attempt, room: Room) -> Markup:
 
 
 def pending_details(run: TaskRun, number: int, candidate: Candidate, room: Room) -> Markup:
-    """An attempt without an outcome: it goes on, or the run was ended."""
+    """Return an attempt without an outcome: it goes on, or the run was ended."""
     head = h(
         "summary",
         h("span", f"#{number}", cls="num"),
@@ -61,7 +61,7 @@ def pending_details(run: TaskRun, number: int, candidate: Candidate, room: Room)
 
 
 def anchor(run: TaskRun) -> str:
-    """The id of a task's section."""
+    """Return the id of a task's section."""
     return f"task{run.place}"
 
 
@@ -165,7 +165,7 @@ def _program(run: TaskRun, candidate: Candidate, room: Room) -> Markup:
 
 
 def code(text: str, room: Room) -> Markup:
-    """A program or another file."""
+    """Return a program or another file."""
     return h("pre", room.cut(text, 60_000))
 
 
@@ -183,5 +183,5 @@ def diff(old: str, new: str, room: Room) -> Markup:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a program; of one without measure only its beginning, since diffs take their time."""
+    """Return the lines of a program; of an overlong one only its beginning, as diffs are slow."""
     return text[:200_000].splitlines()[:2000]

@@ -43,12 +43,12 @@ class Row:
         return self.best_ms / self.task.bound_ms if self.best_ms and self.task.bound_ms else None
 
     def speedup(self, baseline: str) -> float | None:
-        """The time of a baseline over the best."""
+        """Return the time of a baseline over the best."""
         theirs = self.task.baselines.get(baseline)
         return theirs / self.best_ms if theirs and self.best_ms else None
 
     def now(self) -> str:
-        """What is being done: stages of attempts, or else the phase."""
+        """Return the current activity: stages of attempts, or else the phase."""
         if not self.running:
             return " ".join(filter(None, (self.phase, self.detail)))
         if len(self.running) == 1:

@@ -28,7 +28,7 @@ class Axis:
 
     @classmethod
     def over(cls, label: str, values: Iterable[float], *, log: bool = False, whole: bool = False) -> Axis:
-        """The range of some values with a little room; of any where there are none."""
+        """Return the range of some values with a little room; of any where there are none."""
         found = [v for v in values if math.isfinite(v) and (v > 0 or not log)] or [1.0]
         low, high = min(found), max(found)
         if log:
@@ -39,7 +39,7 @@ class Axis:
 
     @classmethod
     def between(cls, label: str, low: float, high: float) -> Axis:
-        """A range that need not begin at 0, with a little room."""
+        """Return a range that need not begin at 0, with a little room."""
         room = max((high - low) * 0.05, 0.01)
         return cls(label, low - room, high + room)
 
@@ -75,7 +75,7 @@ def _round(step: float) -> float:
 
 
 def short(value: float) -> str:
-    """A number with few digits: 0.012, 3.5, 120, 15k, 2.5M."""
+    """Return a number with few digits: 0.012, 3.5, 120, 15k, 2.5M."""
     size = abs(value)
     for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= factor:
@@ -101,13 +101,13 @@ class Chart:
         return across, HEIGHT - BOTTOM - self.y.place(y) * (HEIGHT - TOP - BOTTOM)
 
     def line(self, points: Sequence[XY], cls: str, says: str = "") -> None:
-        """A line through points."""
+        """Draw a line through points."""
         if points:
             places = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.at(*point) for point in points))
             self.parts.append(_said("polyline", says, points=places, cls=f"l {cls}"))
 
     def steps(self, points: Sequence[XY], cls: str, says: str = "") -> None:
-        """A line of steps: a value holds until the next."""
+        """Draw a line of steps: a value holds until the next."""
         corners: list[XY] = []
         for x, y in points:
             if corners and corners[-1][1] != y:
@@ -118,19 +118,19 @@ class Chart:
         self.line(kept, cls, says)
 
     def dot(self, x: float, y: float, cls: str, says: str = "", radius: float = 3.0) -> None:
-        """A point."""
+        """Draw a point."""
         across, down = self.at(x, y)
         self.parts.append(
             _said("circle", says, cx=round(across, 1), cy=round(down, 1), r=radius, cls=f"d {cls}")
         )
 
     def level(self, y: float, cls: str, says: str) -> None:
-        """A line across at a value."""
+        """Draw a line across at a value."""
         if self.y.low <= y <= self.y.high:
             self.line([(self.x.low, y), (self.x.high, y)], f"dash {cls}", says)
 
     def svg(self) -> Markup:
-        """The drawing with its axes, and a legend below."""
+        """Return the drawing with its axes, and a legend below."""
         drawing = h(
             "svg",
             h("title", self.title),

@@ -28,7 +28,7 @@ MOST_TASKS = 60
 
 
 def trajectory(row: Row, points: Sequence[Point], measure: str) -> Markup | None:
-    """The best time of a task against what was spent, with every attempt that was timed."""
+    """Return the best time of a task against what was spent, with every attempt that was timed."""
     timed = [p for p in points if p.ms]
     if not timed:
         return None
@@ -62,7 +62,9 @@ def trajectory(row: Row, points: Sequence[Point], measure: str) -> Markup | None
 def speedups(
     rows: Sequence[Row], trajectories: Sequence[Sequence[Point]], measure: str, baseline: str
 ) -> Markup | None:
-    """The geometric mean of speedups over a baseline against what each task had spent, and each task's."""
+    """Return the geometric mean of speedups over a baseline against what each task had spent, and each
+    task's.
+    """
     of = MEASURES[measure]
     found = [(row, points) for row, points in zip(rows, trajectories, strict=True) if row.judged]
     ends = [of(points[-1]) for _, points in found if points]
@@ -93,7 +95,7 @@ def _speedups(row: Row, points: Sequence[Point], of: Callable[[Point], float], b
 
 
 def _value(line: Sequence[XY], x: float) -> float:
-    """The height of a line of steps, 1 before it begins."""
+    """Return the height of a line of steps, 1 before it begins."""
     return next((y for at, y in reversed(line) if at <= x), 1.0)
 
 
@@ -109,7 +111,7 @@ DRAM = "dram"
 
 
 def limits_of(sol: SolReport, bound_ms: float | None) -> list[Limit]:
-    """The limits in a report of `mucc sol --json`: those of the assumption whose bound is in use."""
+    """Return the limits in a report of `mucc sol --json`: those of the assumption whose bound is in use."""
     versions: list[BoundJson] = [sol, *sol.get("assumptions", {}).values()]
 
     def distance(version: BoundJson) -> float:

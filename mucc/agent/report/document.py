@@ -11,7 +11,7 @@ from mucc.agent.report.style import SCRIPT, STYLE
 
 
 def document(title: str, body: Sequence[Markup]) -> str:
-    """A page with the style and the script of reports."""
+    """Return a page with the style and the script of reports."""
     script = Markup(SCRIPT)
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     # Should a text slip through unescaped after all, the page may still load and run nothing.

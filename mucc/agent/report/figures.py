@@ -58,12 +58,12 @@ class Row:
         return self.ms is not None or self.state not in (TaskState.WAITING, TaskState.RUNNING)
 
     def speedup(self, baseline: str) -> float:
-        """The baseline's time over the best, 1 where the task falls back to it."""
+        """Return the baseline's time over the best, 1 where the task falls back to it."""
         theirs = self.baselines.get(baseline)
         return theirs / self.ms if theirs and self.ms else 1.0
 
     def to_json(self) -> Json:
-        """The row as plain values."""
+        """Return the row as plain values."""
         return {
             "task": self.task,
             "state": self.state.value,
@@ -88,7 +88,7 @@ class Row:
 
 
 def row_of(run: TaskRun) -> Row:
-    """The row of a task."""
+    """Return the row of a task."""
     record, task, best = run.record, run.record.task, run.best
     compared = numbers(record.result.get("ms"))
     ms = compared.get(OURS) if best is not None else None
@@ -114,12 +114,12 @@ def row_of(run: TaskRun) -> Row:
 
 
 def spent(run: TaskRun) -> int:
-    """Attempts that took from the budget: not the imported program, and no repeated one."""
+    """Count the attempts that took from the budget: not the imported program, and no repeated one."""
     return sum(attempt.spent and attempt.number > 0 for attempt in run.attempts)
 
 
 def tokens(call: Call) -> int:
-    """What was read and written by a model."""
+    """Count the tokens that a model read and wrote."""
     return call.prompt_tokens + call.answer_tokens
 
 
@@ -130,7 +130,7 @@ def cost(calls: Iterable[Call]) -> float | None:
 
 
 def numbers(value: Any) -> dict[str, float]:
-    """The positive numbers of what should be a map from names to times."""
+    """Return the positive numbers of what should be a map from names to times."""
     if not isinstance(value, Mapping):
         return {}
     found = cast("Mapping[Any, Any]", value)
@@ -138,7 +138,7 @@ def numbers(value: Any) -> dict[str, float]:
 
 
 def _problems(run: TaskRun) -> str:
-    """The problems of a task: why it was not imported, what PyTorch runs, which baselines failed."""
+    """Return the problems of a task: why it was not imported, what PyTorch runs, which baselines failed."""
     imported = run.record.task.imported
     parts: list[str] = []
     if imported.error:
@@ -153,12 +153,12 @@ def _problems(run: TaskRun) -> str:
 
 
 def geomean(values: Sequence[float]) -> float:
-    """The geometric mean; 1 of nothing."""
+    """Return the geometric mean; 1 of nothing."""
     return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else 1.0
 
 
 def group_of(row: Row) -> str:
-    """The folder of a problem: `gemm` of `gemm/square`, empty where there is none."""
+    """Return the folder of a problem: `gemm` of `gemm/square`, empty where there is none."""
     return row.task.rpartition("/")[0]
 
 
@@ -206,6 +206,6 @@ def seconds(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def overhead(spent_s: Mapping[str, float]) -> float | None:
-    """The agent's own part of all seconds; None where nothing was noted."""
+    """Return the agent's own part of all seconds; None where nothing was noted."""
     total = math.fsum(spent_s.values())
     return spent_s.get("agent", 0.0) / total if total > 0 else None

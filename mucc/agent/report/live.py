@@ -30,7 +30,8 @@ WIDTHS = {"": 7, "tried": 5, "best ms": 7, "gap": 5, "default": 7, "tf32": 5, "c
 
 
 def make(stream: TextIO, *, quiet: bool = False) -> Progress:
-    """The watcher that suits a stream: nobody with `quiet`, live on a terminal, else a line for each event.
+    """Return the watcher that suits a stream: nobody with `quiet`, live on a terminal, else a line for each
+    event.
 
     Whatever goes wrong in it never reaches the run: a display that fails is dropped.
     """
@@ -218,7 +219,7 @@ class Live:
             self._live.start()
 
     def render(self) -> RenderableType:
-        """What is drawn now. Never raises: it runs on a thread of rich's."""
+        """Return what to draw now. Never raises: it runs on a thread of rich's."""
         try:
             return self._render()
         except Exception:
@@ -256,7 +257,7 @@ class Live:
 
 
 def _shown(rows: Sequence[Row], most: int) -> tuple[list[Row], int]:
-    """The rows for which there is room, those that run first, and how many are left out."""
+    """Return the rows for which there is room, those that run first, and how many are left out."""
     if len(rows) <= most:
         return list(rows), 0
     order = {TaskState.RUNNING: 0, TaskState.WAITING: 2}
@@ -298,7 +299,7 @@ def _totals(board: Board) -> RenderableType:
 
 
 def _geomean(board: Board) -> list[str]:
-    """The mean speedup of tasks with a best; the final table counts the others too."""
+    """Return the mean speedup of tasks with a best; the final table counts the others too."""
     found = [s for row in list(board.rows.values()) if (s := row.speedup("default"))]
     if not found:
         return []

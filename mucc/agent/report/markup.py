@@ -33,7 +33,7 @@ Child = str | Markup | None
 
 
 def escape(text: str) -> Markup:
-    """A text of whatever origin, for the inside of an element or of an attribute in quotes."""
+    """Return a text of whatever origin, for the inside of an element or of an attribute in quotes."""
     return Markup(html.escape(CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)))
 
 
@@ -43,8 +43,9 @@ def join(children: Iterable[Child], between: str = "") -> Markup:
 
 
 def h(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
-    """An element. `cls` is its class; other names have - for _; True stands for an attribute without a
-    value, and None or False for none."""
+    """Return an element. `cls` is its class; other names have - for _; True stands for an attribute without a
+    value, and None or False for none.
+    """
     parts = [f"<{name}"]
     for key, value in attributes.items():
         if value is None or value is False:

@@ -40,7 +40,7 @@ COLOUR = {TaskState.DONE: "good", TaskState.FAILED: "bad", TaskState.RUNNING: "w
 
 
 def page(run: Run) -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = [row_of(task) for task in run.tasks]
     found = [points(task) for task in run.tasks]
     room = Room(run.tasks)
@@ -87,7 +87,7 @@ def _head(run: Run, rows: Sequence[Row]) -> list[Markup]:
 
 
 def budget_line(info: RunInfo) -> str:
-    """What a task might spend at the most, and when its search was to stop before."""
+    """Return the budget of a task, and the rules that were to stop its search, in a line."""
     budget = budget_of(info)
     if budget is None:
         return ""
@@ -179,7 +179,9 @@ def _time(rows: Sequence[Row]) -> list[Markup]:
 
 
 def _lessons(run: Run, room: Room) -> list[Markup]:
-    """The memory across problems: the kinds of changes that helped, by how much, and those that did not."""
+    """Return the memory across problems: the kinds of changes that helped, by how much, and those that did
+    not.
+    """
     if not run.lessons:
         return []
     head = h("tr", h("th", "problem"), h("th", "kind"), h("th", "change"), h("th", "speedup", cls="n"))

@@ -9,7 +9,7 @@ from mucc.api.json_types import Json, to_json
 
 
 def as_json(run: Run) -> Json:
-    """The run for programs: docs/agent/report.md says what is in it."""
+    """Return the run for programs: docs/agent/report.md says what is in it."""
     rows = [row_of(task) for task in run.tasks]
     spent_s = seconds(rows)
     return {

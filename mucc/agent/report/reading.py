@@ -80,7 +80,7 @@ class Run:
 
 
 def budget_of(info: RunInfo | None) -> Budget | None:
-    """The budget of each task; None where the run does not say."""
+    """Return the budget of each task; None if the run does not say."""
     said: Any = info.options.get("budget") if info is not None else None
     try:
         return from_json(Budget, said)
@@ -89,12 +89,12 @@ def budget_of(info: RunInfo | None) -> Budget | None:
 
 
 def database_of(path: str) -> str:
-    """The database of a run: of its folder, or the database itself."""
+    """Return the database of a run: of its folder, or the database itself."""
     return os.path.join(path, DATABASE) if os.path.isdir(path) else path
 
 
 def read_run(path: str) -> Run:
-    """The run in a folder, or in a database.
+    """Return the run in a folder, or in a database.
 
     Raises DiagnosticError: MU7201 to MU7204 of the store.
     """
@@ -126,7 +126,7 @@ def _task(store: Store, place: int, record: TaskRecord) -> TaskRun:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Generator[Store]:
-    """The store; a copy of it where its folder takes no files, which SQLite makes beside a database."""
+    """Yield the store; a copy of it where its folder takes no files, which SQLite makes beside a database."""
     try:
         with Store(path) as store:
             store.info()

@@ -16,7 +16,7 @@ from mucc.agent.store import TaskState
 
 
 def traces_of(run: Run) -> list[Trace]:
-    """The tasks of a run that were searched; what was skipped or never begun decides nothing."""
+    """Return the tasks of a run that were searched; what was skipped or never begun decides nothing."""
     return [_trace(task) for task in run.tasks if task.attempts and task.record.state is not TaskState.FAILED]
 
 
@@ -26,7 +26,7 @@ def _trace(task: TaskRun) -> Trace:
 
 
 def policy_of(runs: Sequence[Run]) -> Policy | None:
-    """The stop rules of the runs, where they all have the same; None too where tasks shared a budget."""
+    """Return the stop rules of the runs if all have the same; None also for a shared budget."""
     found: set[Policy] = set()
     for run in runs:
         budget = budget_of(run.info)
@@ -56,7 +56,7 @@ def _cells(choice: Choice, policy: Policy) -> tuple[str, ...]:
 
 
 def _shown(choice: Choice) -> list[tuple[str, Policy]]:
-    """The policies of the table, with what each is there for."""
+    """Return the policies of the table, with what each is there for."""
     special: dict[Policy, list[str]] = {EVERYTHING: ["everything that the runs did"]}
     if choice.own is not None:
         special.setdefault(choice.own, []).append("the runs' own")
@@ -66,7 +66,7 @@ def _shown(choice: Choice) -> list[tuple[str, Policy]]:
 
 
 def text(choice: Choice) -> str:
-    """The table, the recommendation, and how it holds on problems that it was not chosen on."""
+    """Return the table, the recommendation, and how it holds on problems that it was not chosen on."""
     rows = [(*_cells(choice, policy), note) for note, policy in _shown(choice)]
     lines = [(*HEAD, ""), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -81,7 +81,7 @@ def text(choice: Choice) -> str:
 
 
 def sentences(choice: Choice) -> list[str]:
-    """The recommendation in words."""
+    """Return the recommendation in words."""
     found = choice.measures[choice.recommended]
     several = f"{choice.tasks} tasks, {choice.problems} problems, {len(choice.measures)} policies"
     lines = [f"{several}; cost is in {found.by}"]
@@ -101,7 +101,7 @@ def sentences(choice: Choice) -> list[str]:
 
 
 def as_options(choice: Choice) -> str:
-    """The recommended policy on the command line."""
+    """Return the recommended policy on the command line."""
     policy = choice.recommended
     epsilon = "none" if policy.epsilon is None else f"{policy.epsilon:g}"
     words = [f"--epsilon {epsilon}", f"--window {policy.window or 'none'}"]
@@ -128,7 +128,7 @@ def _held(held: Held, by: str) -> str:
 
 
 def plot(choice: Choice, by: str) -> Markup:
-    """The speedup that policies keep against what they spend, in attempts or tokens."""
+    """Return the speedup that policies keep against what they spend, in attempts or tokens."""
 
     def spent(found: Measure) -> float:
         return found.cost.tokens if by == "tokens" else found.cost.attempts

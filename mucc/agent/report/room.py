@@ -27,7 +27,7 @@ class Room:
         self.left = max(characters - AN_ATTEMPT * attempts, characters // 10)
 
     def cut(self, text: str, most: int) -> str:
-        """A text, or its beginning and a word on how much is missing."""
+        """Return a text, or its beginning and a word on how much is missing."""
         most = max(min(most, self.left // 40), 80)
         cut = text if len(text) <= most else f"{text[:most]} … ({len(text) - most} characters more)"
         # Some are four or five characters long once they are escaped.
@@ -40,8 +40,9 @@ class Room:
 
 
 def selection(task: TaskRun, most: int) -> set[int]:
-    """The attempts of a task to show where there is no room for all: the best with those that it was made
-    from, then those that were the best for a while, then the others in order."""
+    """Return the attempts of a task to show where there is no room for all: the best with those that it was
+    made from, then those that were the best for a while, then the others in order.
+    """
     if len(task.attempts) <= most:
         return set(task.by_number)
     order: list[int] = []

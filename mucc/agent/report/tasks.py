@@ -26,7 +26,7 @@ from mucc.agent.store import Document, TaskState
 
 
 def task_section(run: TaskRun, row: Row, points: Sequence[Point], room: Room) -> Markup:
-    """The section of a task."""
+    """Return the section of a task."""
     charts = [trajectory(row, points, measure) for measure in MEASURES if _moves(points, measure)]
     charts.insert(1, roofline(row, run))
     drawn = [chart for chart in charts if chart]

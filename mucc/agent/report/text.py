@@ -22,7 +22,7 @@ WIDTH = 170
 
 
 def write(run: Run, stream: TextIO) -> None:
-    """The table and the summary, as wide as the terminal where it is one."""
+    """Write the table and the summary, as wide as the terminal if the output is one."""
     from rich.console import Console
 
     if is_terminal(stream):
@@ -32,7 +32,7 @@ def write(run: Run, stream: TextIO) -> None:
 
 
 def text(run: Run, width: int = WIDTH) -> str:
-    """The same as plain text."""
+    """Return the same as plain text."""
     from rich.console import Console
 
     file = io.StringIO()
@@ -66,7 +66,7 @@ def _print(run: Run, console: Console) -> None:
 
 
 def head_lines(run: Run) -> list[str]:
-    """What was run, and on what."""
+    """Return the lines on what was run, and on what."""
     info = run.info
     if info is None:
         return [f"{run.name}: the run was ended before it began"]
@@ -77,8 +77,9 @@ def head_lines(run: Run) -> list[str]:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A line of the table. A baseline's column has its time over ours, 1 in brackets where the task falls
-    back to it; `~` marks a time that was not compared in the end."""
+    """Return a line of the table. A baseline's column has its time over ours, 1 in brackets where the task
+    falls back to it; `~` marks a time that was not compared in the end.
+    """
     return (
         one_line(row.task, 48),
         str(row.state),
@@ -91,7 +92,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def measured(row: Row) -> tuple[str, ...]:
-    """The cells of a line from the time to the attempts."""
+    """Return the cells of a line from the time to the attempts."""
     return (
         number(row.ms, ".4f") + ("~" if row.provisional else ""),
         *(ratio(row, name) for name in BASELINES),
@@ -102,7 +103,7 @@ def measured(row: Row) -> tuple[str, ...]:
 
 
 def ratio(row: Row, baseline: str) -> str:
-    """The speedup over a baseline, as a cell."""
+    """Return the speedup over a baseline, as a cell."""
     if not row.judged:
         return "-"
     if row.ms is None or baseline not in row.baselines:
@@ -111,12 +112,12 @@ def ratio(row: Row, baseline: str) -> str:
 
 
 def number(value: float | None, form: str) -> str:
-    """A number in a form, `-` where there is none."""
+    """Return a number in a form, `-` where there is none."""
     return "-" if value is None else format(value, form)
 
 
 def summary_lines(run: Run, rows: Sequence[Row]) -> list[str]:
-    """What all tasks come to."""
+    """Return the lines on the results of all tasks."""
     if not rows:
         return ["no task was begun"]
     found = figures(rows)

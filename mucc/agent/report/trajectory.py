@@ -50,11 +50,11 @@ def points(run: TaskRun) -> list[Point]:
 
 
 def evaluated(attempt: Attempt) -> float:
-    """The seconds of an evaluation, without those in which it waited for others."""
+    """Return the seconds of an evaluation, without those in which it waited for others."""
     return math.fsum(s for stage, s in attempt.outcome.seconds.items() if stage != "wait")
 
 
 def totals(run: TaskRun) -> tuple[int, float]:
-    """The tokens and seconds of all evaluations and model calls of a task."""
+    """Return the tokens and seconds of all evaluations and model calls of a task."""
     seconds = math.fsum(map(evaluated, run.attempts))
     return sum(map(tokens, run.calls)), seconds + math.fsum(call.seconds for call in run.calls)

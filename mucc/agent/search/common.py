@@ -13,18 +13,20 @@ UNKNOWN_GAP = 5.0
 
 
 def parent_of(view: View) -> Attempt:
-    """The attempt to continue from: the best that counts, else the program as imported."""
+    """Return the attempt to continue from: the best that counts, else the program as imported."""
     return view.best or view.attempts[0]
 
 
 def gap_of(view: View) -> float:
-    """The best time over the speed of light."""
+    """Return the best time over the speed of light."""
     best, bound = view.best, view.task.bound_ms
     return best.ms / bound if best is not None and best.ms and bound else UNKNOWN_GAP
 
 
 def right(attempt: Attempt) -> float | None:
-    """The time of an attempt in ms where its results are right, audited or not: good enough to steer by."""
+    """Return the time of an attempt in ms where its results are right, audited or not: good enough to steer
+    by.
+    """
     return attempt.outcome.ms if attempt.outcome.status is Status.GOOD else None
 
 
@@ -35,7 +37,7 @@ def runners_up(view: View, tried: Sequence[int]) -> list[Attempt]:
 
 
 def summary_line(number: int, hypothesis: Hypothesis, parent_ms: float | None, own: Sequence[Attempt]) -> str:
-    """The result of a hypothesis in one line of Markdown."""
+    """Return the result of a hypothesis in one line of Markdown."""
     times = [ms for a in own if (ms := right(a)) is not None]
     if not own:
         came = "no program was written"

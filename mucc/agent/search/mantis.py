@@ -40,7 +40,7 @@ class Mantis:
         self.budget, self.constants = budget, constants
 
     def steps(self, views: Views) -> Generator[Step, Any, None]:
-        """The steps for one task."""
+        """Yield the steps for one task."""
         analysed: set[int] = set()
         for iteration in range(1, self.budget.iterations + 1):
             best = parent_of(views.view())

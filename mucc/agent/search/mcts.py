@@ -75,7 +75,7 @@ class Memory:
         self._seen.setdefault(kind, []).append(gain)
 
     def expected(self, hypothesis: Hypothesis) -> Hypothesis:
-        """The hypothesis with a speedup between its own estimate and the mean of its kind."""
+        """Return the hypothesis with a speedup between its own estimate and the mean of its kind."""
         seen = self._seen.get(hypothesis.kind, [])
         own = math.log(max(hypothesis.speedup, 1e-9))
         mean = (self._weight * own + sum(seen)) / (self._weight + len(seen)) if self._weight or seen else own
@@ -92,7 +92,7 @@ class Mcts:
         self.budget, self.constants = budget, constants
 
     def steps(self, views: Views) -> Generator[Step, Any, None]:
-        """The steps for one task."""
+        """Yield the steps for one task."""
         constants = self.constants
         root = Node(views.view().attempts[0], None)
         memory = Memory(constants.memory)
@@ -125,7 +125,7 @@ class Mcts:
         yield _drawn(root)
 
     def _select(self, root: Node, view: View) -> Node | None:
-        """The node that gets the next child; None where all are dead ends."""
+        """Return the node that gets the next child; None where all are dead ends."""
         best = min((ms for a in view.attempts if (ms := right(a)) is not None), default=None)
         node = root
         if not self._open(node, best):
@@ -153,7 +153,7 @@ class Mcts:
         return not (dead or node.exhausted or node.depth >= self.constants.depth)
 
     def _most(self, node: Node, view: View) -> float:
-        """The number of children that the node may have now."""
+        """Return the number of children that the node may have now."""
         asymmetry = 1 + self.constants.asymmetry * max(reward(node.attempt, view), 0.0)
         return max(1.0, self.constants.width * max(node.visits, 1) ** self.constants.widening * asymmetry)
 
@@ -188,7 +188,7 @@ class Mcts:
 
 
 def reward(attempt: Attempt, view: View) -> float:
-    """The logarithm of the speedup over the program as imported, 1 at the speed of light."""
+    """Return the logarithm of the speedup over the program as imported, 1 at the speed of light."""
     first, ms = right(view.attempts[0]), right(attempt)
     if ms is None:
         return 0.0

@@ -30,7 +30,7 @@ class Mi:
         self.budget, self.constants = budget, constants
 
     def steps(self, views: Views) -> Generator[Step, Any, None]:
-        """The steps for one task."""
+        """Yield the steps for one task."""
         idle = 0
         left = self.budget.most
         while left > 0 and idle < max(self.constants.patience, 1):

@@ -102,7 +102,7 @@ class Store:
             db.execute("INSERT INTO run VALUES (1, ?)", (_dump(info),))
 
     def info(self) -> RunInfo | None:
-        """The request of the run; None where it has not started."""
+        """Return the request of the run; None where it has not started."""
         rows = self._rows("SELECT data FROM run")
         return self._read(RunInfo, rows[0][0]) if rows else None
 
@@ -121,7 +121,7 @@ class Store:
         return self._many(TaskRecord, "SELECT data FROM task ORDER BY place")
 
     def task(self, key: str) -> TaskRecord | None:
-        """The record of a task, None where there is none."""
+        """Return the record of a task, None where there is none."""
         found = self._many(TaskRecord, "SELECT data FROM task WHERE key = ?", key)
         return found[0] if found else None
 
@@ -134,13 +134,13 @@ class Store:
             db.execute("INSERT OR REPLACE INTO step VALUES (?, ?, ?)", (key, record.index, _dump(record)))
 
     def steps(self, key: str) -> list[StepRecord]:
-        """The finished steps of a task in order."""
+        """Return the finished steps of a task in order."""
         return self._many(StepRecord, "SELECT data FROM step WHERE task = ? ORDER BY number", key)
 
     def add_hypotheses(
         self, key: str, step: int, found: Sequence[Hypothesis], calls: Sequence[Call] = ()
     ) -> list[int]:
-        """Number hypotheses and store them with the calls of models for them, in one transaction."""
+        """Store hypotheses with their numbers and the calls of models for them, in one transaction."""
         with self._transaction() as db:
             query = "SELECT coalesce(max(number) + 1, 0) FROM hypothesis WHERE task = ?"
             first: int = db.execute(query, (key,)).fetchone()[0]
@@ -178,7 +178,7 @@ class Store:
         note: object = None,
         together: int | None = None,
     ) -> list[int]:
-        """Number candidates that will be evaluated, and keep them, all or none; with the calls that they
+        """Store candidates for evaluation with their numbers, all or none; with the calls that they
         took, and a note on how far the step is. They are evaluated together with those of attempt
         `together` and after."""
         with self._transaction() as db:
@@ -200,7 +200,7 @@ class Store:
             db.execute(query, (_dump(outcome), time.time(), key, number))
 
     def attempts(self, key: str) -> list[Attempt]:
-        """The finished attempts of a task in order."""
+        """Return the finished attempts of a task in order."""
         query = "SELECT number FROM attempt WHERE task = ? AND outcome IS NOT NULL ORDER BY number"
         return [self._attempt(key, number) for (number,) in self._rows(query, key)]
 
@@ -214,22 +214,22 @@ class Store:
         return found
 
     def pending(self, key: str) -> list[tuple[int, int, Candidate]]:
-        """Attempts without an outcome: number, step, candidate."""
+        """Return attempts without an outcome: number, step, candidate."""
         query = (
             "SELECT number, step, candidate FROM attempt WHERE task = ? AND outcome IS NULL ORDER BY number"
         )
         return [(n, s, self._read(Candidate, c)) for n, s, c in self._rows(query, key)]
 
     def steps_of_attempts(self, key: str) -> dict[int, int]:
-        """The step in which each attempt was made."""
+        """Return the step in which each attempt was made."""
         return dict(self._rows("SELECT number, step FROM attempt WHERE task = ? ORDER BY number", key))
 
     def batches_of_attempts(self, key: str) -> dict[int, int]:
-        """The first attempt of the batch that each attempt was evaluated in."""
+        """Return the first attempt of the batch that each attempt was evaluated in."""
         return dict(self._rows("SELECT number, batch FROM attempt WHERE task = ? ORDER BY number", key))
 
     def times_of_attempts(self, key: str) -> dict[int, float]:
-        """The time at which each attempt was finished, or else begun, in seconds since 1970."""
+        """Return the time at which each attempt was finished, or else begun, in seconds since 1970."""
         return dict(self._rows("SELECT number, time FROM attempt WHERE task = ? ORDER BY number", key))
 
     def put_note(self, key: str, step: int, note: object) -> None:
@@ -242,7 +242,7 @@ class Store:
         return bool(self._rows("SELECT 1 FROM note WHERE task = ? AND step = ?", key, step))
 
     def note(self, kind: type[T], key: str, step: int) -> T | None:
-        """The note of a step, which is of the given type."""
+        """Return the note of a step, which is of the given type."""
         rows = self._rows("SELECT data FROM note WHERE task = ? AND step = ?", key, step)
         return self._read(kind, rows[0][0]) if rows else None
 
@@ -256,7 +256,9 @@ class Store:
         return self._many(Call, "SELECT data FROM call WHERE task = ? ORDER BY id", key)
 
     def steps_of_calls(self, key: str) -> list[tuple[int, float]]:
-        """The step of each call of `calls`, and the time at which it was stored, in seconds since 1970."""
+        """Return the step of each call of `calls`, and the time at which it was stored, in seconds since
+        1970.
+        """
         rows = self._rows("SELECT step, time FROM call WHERE task = ? ORDER BY id", key)
         return [(step, when) for step, when in rows]
 
@@ -270,7 +272,7 @@ class Store:
             )
 
     def documents(self, key: str) -> list[Document]:
-        """The documents of a task, in order."""
+        """Return the documents of a task, in order."""
         return self._many(Document, "SELECT data FROM document WHERE task = ? ORDER BY step, id", key)
 
     def add_lessons(self, lessons: Sequence[Lesson]) -> None:

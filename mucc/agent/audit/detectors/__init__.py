@@ -18,7 +18,7 @@ class Detector(Protocol):
     """In a few words, for docs and help."""
 
     def check(self, seen: Observations) -> Iterator[Finding]:
-        """The findings; none where all is well."""
+        """Return the findings; none where all is well."""
         ...
 
 
@@ -53,6 +53,6 @@ def detectors() -> Iterator[Detector]:
 
 
 def findings(seen: Observations) -> Iterator[Finding]:
-    """What all detectors find."""
+    """Return the findings of all detectors."""
     for detector in detectors():
         yield from detector.check(seen)

@@ -27,7 +27,7 @@ class InputShortcut:
         yield from self._paths([c for c in seen.calls[1:] if not c.case.probe and c.case.name != "same"])
 
     def _paths(self, calls: list[Call]) -> Iterator[Finding]:
-        """The first call may set things up; from then on there is one way."""
+        """Yield a finding if calls after the first take different paths; the first may set things up."""
         paths = {c.lines for c in calls}
         if len(paths) < 2:
             return

@@ -29,7 +29,8 @@ def excess(times: tuple[float, float]) -> float:
 
 
 def looked_for(series: Callable[[], tuple[float, float]]) -> list[tuple[float, float]]:
-    """The times in ms of several series of calls: of the current stream, and until the device was idle.
+    """Return the times in ms of several series of calls: of the current stream, and until the device was
+    idle.
 
     Where others use the GPU, too, such as solutions that compile, one series says nothing against a solution.
     So there are more, for some seconds, until one shows no late work.

@@ -29,7 +29,7 @@ class StaleOutput:
             )
 
     def _recognised(self, seen: Observations) -> Iterator[Finding]:
-        """The same inputs at the same place, once more, have to be computed once more."""
+        """Yield a finding if equal inputs at the same place are not computed again."""
         calls = {c.case.name: c for c in seen.calls}
         back, same = calls.get("back"), calls.get("same")
         if back is None or same is None:

@@ -43,7 +43,7 @@ HELP = {
 
 
 def find_ncu() -> str | None:
-    """The path of ncu: on PATH, in CUDA_HOME, or where toolkits and Nsight lie, the newest first."""
+    """Return the path of ncu: on PATH, in CUDA_HOME, or where toolkits and Nsight lie, the newest first."""
     folders = [os.environ.get("PATH", "")]
     if home := os.environ.get("CUDA_HOME"):
         folders.append(str(Path(home, "bin")))
@@ -80,7 +80,7 @@ class Ncu:
 
 
 def command(tool: str, metrics: Sequence[str], *arguments: str) -> list[str]:
-    """The command line of ncu around our child.
+    """Return the command line of ncu around our child.
 
     Clocks stay as they are, so that times are those of real runs; caches are flushed before each pass, as
     they are when we measure.
@@ -153,12 +153,12 @@ def _came(file: Path, family: Family, until: float) -> bool:
 
 
 def _unknown(said: str) -> set[str]:
-    """The counters that this ncu does not know."""
+    """Return the counters that this ncu does not know."""
     return set(re.findall(r"[Ff]ailed to find metric (?:regex:)?([\w.]+)", said))
 
 
 def _reason(ran: _Run) -> str:
-    """The reason why there are no counters, and what to do."""
+    """Return the reason why there are no counters, and what to do."""
     for word, help in HELP.items():
         if word in ran.said:
             return f"{word}: {help}"

@@ -22,7 +22,7 @@ FIRST = '"ID",'
 
 
 def parse(text: str) -> list[Launch]:
-    """The launches in what ncu wrote; none where it profiled nothing."""
+    """Return the launches in what ncu wrote; none where it profiled nothing."""
     rows = _rows(text)
     if not rows or NAME not in (names := rows[0]):
         return []
@@ -42,7 +42,7 @@ def parse(text: str) -> list[Launch]:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """The cells of the table, as far as it is one."""
+    """Return the cells of the table, as far as it is one."""
     found: list[list[str]] = []
     with contextlib.suppress(csv.Error):
         found.extend(csv.reader(_table(text)))
@@ -50,7 +50,7 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _table(text: str) -> Iterable[str]:
-    """The lines of the table alone."""
+    """Yield the lines of the table alone."""
     inside = False
     for line in text.splitlines():
         inside = inside or line.startswith(FIRST)
@@ -59,7 +59,7 @@ def _table(text: str) -> Iterable[str]:
 
 
 def _number(text: str) -> float | None:
-    """A cell's number, None for `n/a` and for text. Digits come in groups."""
+    """Return a cell's number, None for `n/a` and for text. Digits come in groups."""
     try:
         return float(text.replace(",", ""))
     except ValueError:
@@ -67,6 +67,6 @@ def _number(text: str) -> float | None:
 
 
 def messages(text: str) -> list[str]:
-    """The errors and warnings that ncu printed."""
+    """Return the errors and warnings that ncu printed."""
     found = re.findall(r"^==(?:ERROR|WARNING)==\s*(.*?)\s*$", text, re.MULTILINE)
     return [line for line in found if line and not line.startswith("Note:")]

@@ -34,7 +34,7 @@ class Sass:
 
 
 def _functions(library: Path, tool: str, seconds: float) -> list[Function]:
-    """The functions of a library, several cubins at a time."""
+    """Return the functions of a library, several cubins at a time."""
     if (cubins := cubins_of(library)) is None:
         return disassembled(library, tool, seconds)
     with tempfile.TemporaryDirectory(prefix="mucc-") as folder, ThreadPoolExecutor(JOBS) as threads:

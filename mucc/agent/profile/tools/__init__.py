@@ -67,12 +67,12 @@ def tools() -> Iterator[Tool]:
 
 
 def tools_for(limit: Limit) -> list[Tool]:
-    """The tools of one class of problems."""
+    """Return the tools of one class of problems."""
     return [tool for tool in tools() if limit in tool.limits]
 
 
 def advice(seen: Evidence) -> list[Advice]:
-    """The findings of the tools of the problem's class: by severity, then by share of the time."""
+    """Return the findings of the tools of the problem's class: by severity, then by share of the time."""
     shares = {stage.name: stage.share for stage in seen.stages}
     found = [finding for tool in tools_for(seen.limit) for finding in tool.check(seen)]
     return sorted(found, key=lambda a: (_RANK[a.severity], -shares.get(a.stage, 1.0)))

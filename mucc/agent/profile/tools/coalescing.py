@@ -68,7 +68,7 @@ class Coalescing:
         )
 
     def _narrow(self, stage: Stage) -> Advice | None:
-        """A map or a reduction that has a kernel for 16 bytes a thread, and could not use it."""
+        """Return a map or a reduction that has a kernel for 16 bytes a thread, and could not use it."""
         names = {k.name for k in stage.kernels}
         slow = [n for n in stage.ran if "_vector" not in n and _vectored(n) in names]
         if not slow:
@@ -99,6 +99,6 @@ def _excess(counters: Mapping[str, float]) -> float | None:
 
 
 def _vectored(name: str) -> str:
-    """What the kernel for whole vectors is called, beside that for single elements."""
+    """Return the name of the kernel for whole vectors beside that for single elements."""
     stem, wide = (name.removesuffix("_wide"), "_wide") if name.endswith("_wide") else (name, "")
     return f"{stem}_vector{wide}"

@@ -42,7 +42,7 @@ class Occupancy:
                 yield self._low(stage, active)
 
     def _alone(self, stage: Stage, choice: Choice) -> Advice | None:
-        """A kernel that is made for several blocks a multiprocessor, whose stages leave room for one."""
+        """Return a kernel for several blocks a multiprocessor whose stages leave room for one."""
         room = {name: stage.counters.get(metric, 0.0) for name, metric in LIMITS.items()}
         if choice.mainloop != "warpspecialized" or room["shared memory"] != 1 or room["registers"] < 2:
             return None

@@ -34,7 +34,7 @@ add up to all warps (Nsight Compute, section WarpStateStats)."""
 
 
 def shares(counters: Mapping[str, float]) -> dict[str, float]:
-    """The part of warps' time that each reason takes, 0 to 1; empty where it was not counted."""
+    """Return the part of warps' time that each reason takes, 0 to 1; empty where it was not counted."""
     found = {name: counters[metric] for name, metric in REASONS.items() if metric in counters}
     whole = sum(found.values())
     return {name: value / whole for name, value in found.items()} if whole > 0 else {}

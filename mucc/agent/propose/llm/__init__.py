@@ -17,7 +17,7 @@ NAMES = ("openai", "anthropic", "command")
 
 
 def make(name: str, options: Options | Mapping[str, Any]) -> ModelProposer:
-    """A proposer by its name in `NAMES`; options may also be given by name, among others.
+    """Return a proposer by its name in `NAMES`; options may also be given by name, among others.
 
     Raises DiagnosticError: MU5001 for options that do not fit, MU7235 where a package is missing, MU7236
     where the environment holds no key, MU7239 for a base URL that is none, MU7248 for a command that is none,

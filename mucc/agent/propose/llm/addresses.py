@@ -9,7 +9,7 @@ from mucc.api.diagnostics import Diagnostic, DiagnosticError
 
 
 def checked_address(url: str) -> str:
-    """A base URL as it is. Raises MU7239 where it is none, or may hold a secret."""
+    """Return a base URL as it is. Raises MU7239 where it is none, or may hold a secret."""
     shown = redact(url)
     try:
         parts = urlsplit(url)

@@ -120,7 +120,7 @@ def programs(answer: Answer, most: int) -> list[tuple[str, str]]:
 
 
 def _items(answer: Answer, tool: str, field: str, needed: Sequence[str]) -> list[Any] | None:
-    """The list in a tool call, or in JSON within a text; None where there is no such thing."""
+    """Return the list in a tool call, or in JSON within a text; None where there is no such thing."""
     if answer.arguments:
         data = _load(answer.arguments, f'the arguments of the tool "{tool}"')
         items = _list_in(data, field, needed)
@@ -151,7 +151,7 @@ def _load(text: str, what: str) -> Any:
 
 
 def _list_in(data: Any, field: str, needed: Sequence[str]) -> list[Any] | None:
-    """The list called `field`, or what can only be meant as such; None where there is none."""
+    """Return the list called `field`, or what can only be meant as such; None if there is none."""
     if isinstance(data, dict):
         found = cast("Json", data)
         inner = found.get(field)
@@ -219,7 +219,7 @@ def _candidate(item: Json) -> tuple[str, str]:
 
 
 def _unfenced(program: str) -> str:
-    """A program without the fence that some models put around it even in JSON."""
+    """Return a program without the fence that some models put around it even in JSON."""
     fence = _FENCE.search(program)
     text = fence[3] if fence is not None and _KERNEL.search(fence[3]) else program
     return text.strip("\n").rstrip() + "\n"
@@ -248,7 +248,7 @@ def _short(text: str) -> str:
 
 
 def _number(item: Json, name: str, default: float, least: float, most: float) -> float:
-    """A number within bounds; models write 1.3, "1.3x" or "1.2-1.5"."""
+    """Return a number within bounds; models write 1.3, "1.3x" or "1.2-1.5"."""
     value = item.get(name)
     if isinstance(value, str):
         found = re.search(r"\d+(?:\.\d+)?", value)

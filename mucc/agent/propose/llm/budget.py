@@ -35,7 +35,7 @@ class TooLong(ValueError):
 
 
 def fitted(pieces: Sequence[Piece], room: int) -> list[str]:
-    """The texts that fit into `room` tokens, in order. Of equal worth the earlier goes first.
+    """Return the texts that fit into `room` tokens, in order. Of equal worth the earlier goes first.
 
     Raises TooLong.
     """

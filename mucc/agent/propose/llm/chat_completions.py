@@ -106,7 +106,7 @@ class ChatCompletions:
 
 
 def _unwanted(error: Any, without: set[str]) -> str | None:
-    """The part of a request to leave out that a rejection names; None where it names none."""
+    """Return the part of a request to leave out that a rejection names; None where it names none."""
     if error.status_code not in REJECTED:
         return None
     said = f"{error.body} {error.message}".lower()
@@ -145,7 +145,7 @@ def _brings_tokens(chunk: Any) -> bool:
 
 
 def _take(said: Any, partial: Partial) -> None:
-    """A message, or a piece of one."""
+    """Take a message, or a piece of one."""
     if said is None:
         return
     partial.say(said.content)
@@ -160,7 +160,7 @@ def _take(said: Any, partial: Partial) -> None:
 
 
 def _whole(response: Any, kind: str, partial: Partial) -> None:
-    """A completion that came in one piece."""
+    """Take a completion that came in one piece."""
     data = response.read()
     try:
         found: Any = json.loads(data)

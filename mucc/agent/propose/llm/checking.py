@@ -74,7 +74,7 @@ _examined = lru_cache(maxsize=64)(_examine)
 
 
 def schedules(program: str, target: str, *, seconds: float = SECONDS) -> str:
-    """The schedules of a program in short lines, also those that the compiler chose.
+    """Return the schedules of a program in short lines, also those that the compiler chose.
 
     Empty where it does not compile.
     """
@@ -94,7 +94,7 @@ def _schedules(manifest: ManifestJson) -> str:
 
 
 def signatures(manifest: ManifestJson) -> dict[str, Signature]:
-    """The kernels of a manifest. Open dims go by the order in which they come, whatever their names."""
+    """Return the kernels of a manifest; open dims are numbered in order, without names."""
     return {kernel["name"]: _signature(kernel) for kernel in manifest["kernels"]}
 
 
@@ -120,7 +120,7 @@ def _signature(kernel: KernelJson) -> Signature:
 
 
 def difference(expected: Mapping[str, Signature], found: Mapping[str, Signature]) -> str:
-    """The differences from the imported kernels; empty where there are none."""
+    """Return the differences from the imported kernels; empty where there are none."""
     faults = [f"there is no kernel '{name}'" for name in expected if name not in found]
     faults += [f"there must be no kernel '{name}'" for name in found if name not in expected]
     for name, (each, *args) in expected.items():

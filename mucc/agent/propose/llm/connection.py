@@ -35,7 +35,7 @@ CERTAIN = 5.0
 
 
 def package(name: str) -> ModuleType:
-    """A package of the extra `mucc[agent]`. Raises MU7235 where it is missing."""
+    """Return a package of the extra `mucc[agent]`. Raises MU7235 where it is missing."""
     from importlib import import_module
 
     try:
@@ -46,7 +46,7 @@ def package(name: str) -> ModuleType:
 
 
 def key_of(options: Options, variable: str, *, needed: bool) -> str | None:
-    """The key, from the environment. Raises MU7236 where there is none though one is needed."""
+    """Return the key, from the environment. Raises MU7236 where there is none though one is needed."""
     name = options.key_env or variable
     key = os.environ.get(name, "").strip()
     if key and not (key.isascii() and key.isprintable()):
@@ -58,7 +58,7 @@ def key_of(options: Options, variable: str, *, needed: bool) -> str | None:
 
 
 def address_of(options: Options, variable: str, default: str) -> str:
-    """The base URL: as given, from the environment, or the provider's own. Raises MU7239."""
+    """Return the base URL: as given, from the environment, or the provider's own. Raises MU7239."""
     return checked_address(options.base_url or os.environ.get(variable, "").strip() or default)
 
 
@@ -130,7 +130,7 @@ class Watch:
 
 @contextmanager
 def http_client(options: Options) -> Generator[tuple[httpx2.Client, Watch]]:
-    """A client for one call, which is watched.
+    """Yield a client for one call, which is watched.
 
     Redirects are errors: they would carry the key to wherever an endpoint says.
     """
@@ -153,7 +153,7 @@ def http_client(options: Options) -> Generator[tuple[httpx2.Client, Watch]]:
 
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
-    """The TLS context of all calls: reading the certificates takes longest."""
+    """Return the TLS context of all calls: reading the certificates takes longest."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -217,7 +217,7 @@ def _status(error: Any, model: str, key: str | None) -> EndpointError:
 
 
 def said_by(error: Any) -> str:
-    """The message within a provider's error."""
+    """Return the message within a provider's error."""
     body = error.body
     if isinstance(body, dict):
         inner: Any = body.get("error", body)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -241,6 +241,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _quoted(text: str, key: str | None) -> str:
-    """The message of an endpoint, short, on one line, and without keys."""
+    """Return the message of an endpoint, short, on one line, and without keys."""
     line = " ".join(redact(text, *([key] if key else [])).split())
     return line if len(line) <= QUOTED else f"{line[:QUOTED]}…"

@@ -28,7 +28,7 @@ class Prompt:
     messages: Sequence[Message]
 
     def and_then(self, *messages: Message) -> Prompt:
-        """The conversation with further turns."""
+        """Return the conversation with further turns."""
         return Prompt(self.system, self.task, (*self.messages, *messages))
 
     @property
@@ -96,12 +96,13 @@ class Partial:
         (self.arguments if argument else self.text).append(text)
 
     def answer(self) -> Answer:
-        """The answer so far as a value."""
+        """Return the answer so far as a value."""
         return Answer("".join(self.text), "".join(self.arguments), self.stop, self.usage)
 
     def whole(self, fault: str) -> Answer:
-        """The answer, now that its stream has ended. Raises EndpointError where a fault or the endpoint broke
-        it off."""
+        """Return the answer, now that its stream has ended. Raises EndpointError where a fault or the
+        endpoint broke it off.
+        """
         if fault:
             raise EndpointError("MU7241", fault, partial=self.answer())
         if not self.ended:
@@ -146,5 +147,5 @@ class Endpoint(Protocol):
         ...
 
     def ask(self, prompt: Prompt, tool: Tool, limit: int) -> Answer:
-        """The answer to a prompt, of at most `limit` tokens. Raises EndpointError."""
+        """Return the answer to a prompt, of at most `limit` tokens. Raises EndpointError."""
         ...

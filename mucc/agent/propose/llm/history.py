@@ -21,7 +21,7 @@ DETAILS = 3
 
 
 def result(attempt: Attempt) -> str:
-    """The outcome of an attempt in a few words."""
+    """Return the outcome of an attempt in a few words."""
     outcome = attempt.outcome
     if outcome.status is Status.GOOD and outcome.ms is not None:
         return f"{outcome.ms:.4g} ms{'' if outcome.audited else ' (not audited)'}"
@@ -55,7 +55,7 @@ def pieces(view: View, parent: Attempt, earlier: Sequence[Attempt]) -> Iterator[
 
 
 def reasons(attempt: Attempt) -> str:
-    """The reason why an attempt did not count; empty where it did."""
+    """Return the reason why an attempt did not count; empty where it did."""
     outcome = attempt.outcome
     lines: list[str] = []
     if outcome.reason:
@@ -81,7 +81,7 @@ def _program(title: str, attempt: Attempt) -> str:
 
 
 def _diff(attempt: Attempt, numbers: Mapping[int, Attempt]) -> str:
-    """The diff of an attempt to its parent."""
+    """Return the diff of an attempt to its parent."""
     parent = numbers.get(attempt.candidate.parent or 0)
     if parent is None:
         return ""

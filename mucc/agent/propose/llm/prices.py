@@ -42,7 +42,7 @@ class Price:
 
 
 def price_of(model: str, given: str | None = None, path: str | None = None) -> Price | None:
-    """The price of a model: as given, of the list in a file, or of mucc's; None where it is in none.
+    """Return the price of a model: as given, of the list in a file, or of mucc's; None where it is in none.
 
     `given` is `IN,OUT` or `IN,OUT,CACHED`. Raises MU7250 where prices cannot be read.
     """

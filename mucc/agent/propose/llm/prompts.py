@@ -75,7 +75,7 @@ SEVERITIES = {Severity.CRITICAL: 70, Severity.WARNING: 55, Severity.INFO: 25}
 
 @lru_cache(maxsize=1)
 def system() -> str:
-    """The part of prompts that is the same for all tasks."""
+    """Return the part of prompts that is the same for all tasks."""
     from mucc.api.language import card
 
     return f"{ROLE}\n{card()}"
@@ -91,7 +91,7 @@ def nominate(view: View, count: int, parent: Attempt, context: int, schedules: s
 
 
 def parent_of(view: View, hypothesis: Hypothesis) -> Attempt:
-    """The attempt that a hypothesis is about."""
+    """Return the attempt that a hypothesis is about."""
     return next((a for a in view.attempts if a.number == hypothesis.parent), view.attempts[0])
 
 
@@ -142,7 +142,7 @@ def _prompt(
 
 
 def task_text(task: Task) -> str:
-    """The part of prompts that is the same for all questions on a task."""
+    """Return the part of prompts that is the same for all questions on a task."""
     parts = [
         f"# Task {task.key}: {task.imported.name}, on {_card(task)}",
         f"Precision policy `{task.precision}`: {POLICIES.get(task.precision, task.precision)}.",
@@ -165,7 +165,7 @@ def task_text(task: Task) -> str:
 
 
 def _card(task: Task) -> str:
-    """The card in words, with what schedules are weighed against."""
+    """Return the card in words, with what schedules are weighed against."""
     from mucc.api.machine import get_card
 
     try:

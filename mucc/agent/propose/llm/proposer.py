@@ -152,11 +152,11 @@ class ModelProposer:
         return Reply(good, talk.calls)
 
     def _shown(self, view: View, parent: Attempt) -> str:
-        """The schedules of an attempt."""
+        """Return the schedules of an attempt."""
         return self._schedules(parent.candidate.program, view.task.target)
 
     def _fault(self, program: str, view: View, tried: dict[str, int]) -> str:
-        """The faults of a program, in words for a model; empty where there are none."""
+        """Return the faults of a program, in words for a model; empty where there are none."""
         if (before := tried.get(_normal(program))) is not None:
             return f"It is that of attempt #{before}." if before >= 0 else "It is given twice."
         return self._check(program, view.task.imported.program, view.task.target).fault
@@ -172,7 +172,7 @@ class ModelProposer:
         return Talk(prompt, tool, purpose, self._options.answer_tokens, self._options.repairs)
 
     def _read(self, talk: Talk, parse: Callable[[Answer], T]) -> tuple[T | None, tuple[str, str]]:
-        """The first answer that can be read, or None with the code and message of the last fault."""
+        """Return the first answer that can be read, or None with the code and message of the last fault."""
         while True:
             answer = self._ask(talk)
             if answer.stop is Stop.REFUSED:
@@ -275,6 +275,6 @@ def _failed(talk: Talk, code: str, message: str) -> tuple[str, str]:
 
 
 def _normal(program: str) -> str:
-    """A program without what does not matter: comments and space."""
+    """Return a program without what does not matter: comments and space."""
     lines = (line.partition("//")[0].split() for line in program.splitlines())
     return "\n".join(" ".join(words) for words in lines if words)

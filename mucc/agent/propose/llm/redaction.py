@@ -36,8 +36,9 @@ _USERINFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.\-]{0,20}://)[^/\s@\"']{1,99
 
 
 def redact(text: str, *known: str) -> str:
-    """The text without anything that looks like a key, and without `known` secrets and those of the
-    environment."""
+    """Return the text without anything that looks like a key, and without `known` secrets and those of the
+    environment.
+    """
     for secret in sorted({*known, *_secrets()}, key=len, reverse=True):
         if len(secret) >= SHORTEST:
             text = text.replace(secret, REDACTED)

@@ -11,7 +11,7 @@ STAGES = 12
 
 
 def report(sol: SolReport) -> str:
-    """The text; empty for an empty report. What a report lacks is left out."""
+    """Return the text; empty for an empty report. What a report lacks is left out."""
     return "\n".join(_lines(sol)) if sol.get("bound_us") else ""
 
 

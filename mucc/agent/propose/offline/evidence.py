@@ -54,8 +54,9 @@ class Known:
     """By mainloop and problem how many programs failed and how many worked."""
 
     def works(self, version: Version) -> float:
-        """The probability that a program builds and runs right, from outcomes of others with its
-        mainloops."""
+        """Return the probability that a program builds and runs right, from outcomes of others with its
+        mainloops.
+        """
         found = 1.0
         for term in set(_loops(version)):
             bad, good = self.failures.get(term, (0, 0))
@@ -90,12 +91,12 @@ def known(surveys: Surveys, view: View) -> Known:
 
 
 def point_of(version: Version) -> Point:
-    """A program as the surrogate sees it."""
+    """Return a program as the surrogate sees it."""
     return Point(math.log(expected_us(version)), version.terms)
 
 
 def _time(attempt: Attempt) -> float | None:
-    """The logarithm of microseconds that an attempt took, whether it was audited or not."""
+    """Return the logarithm of microseconds that an attempt took, whether it was audited or not."""
     ms = attempt.outcome.ms
     return math.log(ms * 1e3) if ms and attempt.outcome.status is Status.GOOD else None
 
@@ -144,8 +145,9 @@ def _is_number(x: object) -> TypeGuard[float]:
 def learnt(
     lessons: Sequence[Lesson], kind: str, features: Mapping[str, Any], chance: float, gain: float
 ) -> tuple[float, float, int]:
-    """The chance that a kind of change helps and the gain where it does (a logarithm), by what is believed
-    and by lessons of problems that are alike; with the number of these."""
+    """Return the chance that a kind of change helps and the gain where it does (a logarithm), by what is
+    believed and by lessons of problems that are alike; with the number of these.
+    """
     alike = [(likeness(lesson.features, features), lesson) for lesson in lessons if lesson.kind == kind]
     weight = TRUST + sum(w for w, _ in alike)
     helped = [(w, x.speedup) for w, x in alike if x.speedup is not None and x.speedup > HELPED]
@@ -159,7 +161,7 @@ def learnt(
 
 
 def advised(advice: Sequence[Advice], family: Family) -> Advice | None:
-    """The gravest finding that names a lever of a family, for its stage or for the whole program."""
+    """Return the gravest finding that names a lever of a family, for its stage or for the whole program."""
     found = [
         a
         for a in advice

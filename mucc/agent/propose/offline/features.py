@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(settings: Mapping[str, str]) -> Shape:
-    """The settings that the compiler wrote, read again."""
+    """Return the settings that the compiler wrote, read again."""
     return _shape(tuple(settings.items()))
 
 
@@ -79,13 +79,13 @@ def _shape(texts: tuple[tuple[str, str], ...]) -> Shape:
 
 
 def expected_us(version: Version) -> float:
-    """The model's time, less what overlaps between kernels."""
+    """Return the model's time, less what overlaps between kernels."""
     saved = sum(LAUNCH * m.launch_us for m in version.choice.values() if m.settings.get("pdl") == "on")
     return max(version.us - saved, 1e-3)
 
 
 def terms_of(version: Version) -> dict[int, float]:
-    """The terms of a program."""
+    """Return the terms of a program."""
     total = expected_us(version)
     found = {_number("all"): ALL, _number(("body", version.sketch.body)): BODY}
     for place, move in version.choice.items():
@@ -115,7 +115,7 @@ def _numbered(
 
 
 def _of_schedule(here: str, compute: str, shape: Shape) -> Iterator[tuple[object, float]]:
-    """The terms of a schedule for a problem."""
+    """Yield the terms of a schedule for a problem."""
     loop = (shape.mainloop, shape.scheduler)
     tile = (shape.mainloop, shape.rows, shape.columns)
     yield (here,), PROBLEM
@@ -134,13 +134,13 @@ def _of_schedule(here: str, compute: str, shape: Shape) -> Iterator[tuple[object
 def _shared(
     here: str, compute: str, term: tuple[object, ...], deviation: float
 ) -> Iterator[tuple[object, float]]:
-    """A term that holds partly for other problems of the same format."""
+    """Yield a term that holds partly for other problems of the same format."""
     yield (here, *term), deviation * (1 - EVERYWHERE) ** 0.5
     yield (compute, *term), deviation * EVERYWHERE**0.5
 
 
 def dot(a: Terms, b: Terms) -> float:
-    """The covariance of the model's errors for two programs."""
+    """Return the covariance of the model's errors for two programs."""
     if len(a) > len(b):
         a, b = b, a
     return sum(value * b[term] for term, value in a.items() if term in b)

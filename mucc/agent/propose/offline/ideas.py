@@ -57,7 +57,7 @@ def families(surveys: Surveys, task: Task, parent: Version) -> list[Family]:
 
 
 def groups(sketch: Sketch) -> list[tuple[Place, ...]]:
-    """Groups of contractions with equal problems and epilogues, which get the same schedule."""
+    """Yield groups of contractions with equal problems and epilogues, which get the same schedule."""
     found: dict[object, list[Place]] = {}
     for place, c in sketch.contractions.items():
         found.setdefault((c.signature, c.body, c.first), []).append(place)
@@ -150,7 +150,7 @@ _WORDS: Mapping[str, tuple[str, str, frozenset[str]]] = {
 
 
 def _kind(was: Shape, new: Shape) -> str:
-    """The most important of what differs."""
+    """Return the most important of what differs."""
     if was.mainloop != new.mainloop:
         return "mainloop"
     if was.scheduler != new.scheduler or (new.scheduler != "persistent" and was.walk != new.walk):

@@ -28,12 +28,12 @@ class Split:
     pinned: Mapping[Place, Settings]
 
     def settings(self, kernel: str, stage: str) -> dict[str, str]:
-        """The settings that are pinned for a contraction."""
+        """Return the settings that are pinned for a contraction."""
         return {**self.pinned.get((kernel, ""), {}), **self.pinned.get((kernel, stage), {})}
 
 
 def split(text: str, target: str) -> Split:
-    """A program without its schedules, and these. Raises DiagnosticError on syntax errors."""
+    """Return a program without its schedules, and these. Raises DiagnosticError on syntax errors."""
     source = Source(NAME, text)
     program, sink = language.parse(source)
     sink.raise_if_errors()
@@ -50,7 +50,7 @@ def split(text: str, target: str) -> Split:
 
 
 def join(body: str, surveys: Iterable[Survey], choice: Mapping[Place, Settings]) -> str:
-    """A program with a schedule for each contraction that is chosen for."""
+    """Return a program with a schedule for each contraction that is chosen for."""
     blocks: list[str] = []
     for kernel in surveys:
         own = {stage: settings for (name, stage), settings in choice.items() if name == kernel.kernel}

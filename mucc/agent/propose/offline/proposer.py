@@ -67,7 +67,7 @@ class Entrant:
     jitter: float
 
     def worth(self, surrogate: Surrogate, best: float, built: AbstractSet[str]) -> float:
-        """The gain to expect of an attempt, more where nothing is left to compile."""
+        """Return the gain to expect of an attempt, more where nothing is left to compile."""
         gain = surrogate.tell(self.point).gain(best) * self.works
         return gain * (FREE if self.idea.version.skeletons <= built else 1.0) * self.jitter
 
@@ -194,8 +194,9 @@ class Offline:
     def _hypothesis(
         self, view: View, number: int, pool: Pool, facts: Known, surrogate: Surrogate
     ) -> tuple[float, Hypothesis | None]:
-        """A family by its best program, after those that were chosen already, with the gain to expect; None
-        where it should not help."""
+        """Return a family by its best program, after those that were chosen already, with the gain to expect;
+        None where it should not help.
+        """
         best = _best(facts, pool.entrants)
         if not pool.entrants:
             return 0.0, None
@@ -244,14 +245,14 @@ class Offline:
                 yield Candidate(mended[0], mended[1], attempt.number, number)
 
     def _left(self, view: View, hypothesis: Hypothesis, facts: Known) -> Iterator[Idea]:
-        """The programs that a hypothesis names and that are legal and new."""
+        """Yield the programs that a hypothesis names and that are legal and new."""
         for move in hypothesis.moves:
             idea = self._restored(view, move)
             if idea is not None and idea.version.key not in facts.tried:
                 yield idea
 
     def _restored(self, view: View, move: Mapping[str, Any]) -> Idea | None:
-        """The idea that `_stored` wrote down; None for what another proposer wrote."""
+        """Return the idea that `_stored` wrote down; None for what another proposer wrote."""
         body, schedules, change = move.get("body"), move.get("schedules"), move.get("change")
         if not isinstance(body, str) or not isinstance(schedules, list) or not isinstance(change, str):
             return None
@@ -273,7 +274,7 @@ class Offline:
         return Idea(Version(sketch, choice, frozenset(explicit)), change)
 
     def _helped(self, view: View, hypothesis: Hypothesis, earlier: Sequence[Attempt]) -> list[Attempt]:
-        """The attempts at a hypothesis that were faster than what it began with, the fastest first."""
+        """Return the attempts at a hypothesis that were faster than what it began with, the fastest first."""
         times = {a.number: a.outcome.ms for a in view.attempts}
         start = times.get(hypothesis.parent)
         good = [a for a in earlier if a.ms is not None or (a.outcome.ms and a.outcome.status == "good")]
@@ -283,7 +284,7 @@ class Offline:
 
 
 def entrants_of(view: View, ideas: Sequence[Idea], facts: Known) -> list[Entrant]:
-    """The ideas that were not tried, each program once."""
+    """Return the ideas that were not tried, each program once."""
     fresh = {i.version.key: i for i in ideas if i.version.key not in facts.tried}
     return [
         Entrant(i, point_of(i.version), facts.works(i.version), 1 + 1e-6 * _jitter(view.seed, i))
@@ -312,14 +313,14 @@ def batch(entrants: Sequence[Entrant], surrogate: Surrogate, facts: Known, count
 
 
 def _best(facts: Known, entrants: Sequence[Entrant]) -> float:
-    """The least time so far; where there is none, what the model expects of the best."""
+    """Return the least time so far; where there is none, what the model expects of the best."""
     if facts.best is not None:
         return facts.best
     return min((e.point.expected for e in entrants), default=0.0)
 
 
 def _without(pool: Pool, keys: AbstractSet[object]) -> Pool:
-    """A pool less the programs that are taken."""
+    """Return a pool less the programs that are taken."""
     return replace(pool, entrants=[e for e in pool.entrants if e.idea.version.key not in keys])
 
 
@@ -332,7 +333,7 @@ def _changed(start: Version | None, version: Version) -> list[Place]:
 
 
 def _stored(idea: Idea) -> Json:
-    """An idea as plain data: kernels, and the schedules that its text has."""
+    """Return an idea as plain data: kernels, and the schedules that its text has."""
     version = idea.version
     schedules = [
         [kernel, stage, dict(version.choice[kernel, stage].settings)]
@@ -343,6 +344,6 @@ def _stored(idea: Idea) -> Json:
 
 
 def _jitter(seed: int, idea: Idea) -> float:
-    """A number from 0 to 1 that orders equal candidates."""
+    """Return a number from 0 to 1 that orders equal candidates."""
     text = f"{seed} {idea.version.key!r}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) / 2**32

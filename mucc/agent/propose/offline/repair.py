@@ -7,7 +7,8 @@ from mucc.api.diagnostics import Fix, from_json
 
 
 def repaired(attempt: Attempt) -> tuple[str, str] | None:
-    """The program of an attempt that mucc rejected with its diagnostics' fixes applied, and what they say.
+    """Return the program of an attempt that mucc rejected with its diagnostics' fixes applied, and what they
+    say.
 
     Fixes that may be incorrect are taken too: the result is judged like every other candidate.
     None where there are none, or where they are not of this text.

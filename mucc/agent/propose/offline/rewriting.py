@@ -63,7 +63,7 @@ def _formatted(text: str) -> str:
 
 
 def _children(expr: ast.Expr) -> tuple[ast.Expr, ...]:
-    """What an expression is made of."""
+    """Return the parts of an expression."""
     match expr:
         case ast.Unary() | ast.Transpose() | ast.Index():
             return (expr.operand,)
@@ -76,7 +76,7 @@ def _children(expr: ast.Expr) -> tuple[ast.Expr, ...]:
 
 
 def _parts(expr: ast.Expr) -> Iterator[ast.Expr]:
-    """An expression and all within it, outermost first."""
+    """Yield an expression and all within it, outermost first."""
     yield expr
     for child in _children(expr):
         yield from _parts(child)
@@ -158,7 +158,8 @@ def _columns_summed(body: str, kernel: ast.Kernel) -> Iterator[Rewriting]:
 
 
 def _boundaries_pinned(body: str, kernel: ast.Kernel) -> Iterator[Rewriting]:
-    """What a reduction takes, or one of two products of the same operand, kept as a stage of its own.
+    """Yield programs with the operand of a reduction, or one of two products of an operand, as a stage of its
+    own.
 
     Any other product is kept where the compiler would keep it anyhow, or would need a kernel more.
     """
@@ -196,7 +197,7 @@ def _boundaries_pinned(body: str, kernel: ast.Kernel) -> Iterator[Rewriting]:
 
 
 def _boundaries_opened(body: str, kernel: ast.Kernel) -> Iterator[Rewriting]:
-    """A stage that the program pins, left to the compiler."""
+    """Yield a stage that the program pins, left to the compiler."""
     for statement in kernel.body:
         if not statement.is_stage:
             continue
@@ -288,7 +289,7 @@ def _outermost_products(expr: ast.Expr) -> Iterator[ast.Expr]:
 
 
 def _rounded(expr: ast.Expr, format: str) -> ast.Expr:
-    """An expression with the operands of all its products rounded."""
+    """Return an expression with the operands of all its products rounded."""
     if (operands := _operands(expr)) is not None:
         a, b = (_rounded_operand(o, format) for o in operands)
         return _cast(ast.Binary(expr.span, "@", a, b, expr.span), "f32")
@@ -315,7 +316,7 @@ def _rounded_in(argument: ast.Argument, format: str) -> ast.Argument:
 
 
 def _rounded_operand(expr: ast.Expr, format: str) -> ast.Expr:
-    """An operand of a product in `format`; one that is turned is turned afterwards."""
+    """Return an operand of a product in `format`; one that is turned is turned afterwards."""
     if isinstance(expr, ast.Transpose):
         return ast.Transpose(expr.span, _cast(_rounded(expr.operand, format), format))
     return _cast(_rounded(expr, format), format)

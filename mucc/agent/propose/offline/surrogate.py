@@ -29,7 +29,7 @@ class Belief(NamedTuple):
         return (best - self.mean) * _below(z) + self.deviation * _density(z)
 
     def chance(self, best: float) -> float:
-        """The probability that the time lies below `best`."""
+        """Return the probability that the time lies below `best`."""
         return _below((best - self.mean) / self.deviation)
 
 
@@ -66,7 +66,7 @@ class Surrogate:
         self._seen.append(point)
 
     def copy(self) -> Surrogate:
-        """An independent copy."""
+        """Return an independent copy."""
         made = Surrogate()
         made._seen, made._scale, made._residue = list(self._seen), list(self._scale), list(self._residue)
         return made

@@ -56,7 +56,7 @@ class Sketch:
         )
 
     def chosen(self) -> dict[Place, Move]:
-        """The choice of the model where nothing is pinned."""
+        """Return the choice of the model where nothing is pinned."""
         return {place: c.chosen for place, c in self.contractions.items()}
 
     def us(self, choice: Choice) -> float:
@@ -104,7 +104,7 @@ class Version:
         return frozenset(m.skeleton for m in self.choice.values())
 
     def with_moves(self, moves: Mapping[Place, Move]) -> Version:
-        """The same kernels with other schedules for some contractions."""
+        """Return the same kernels with other schedules for some contractions."""
         return Version(self.sketch, {**self.choice, **moves}, self.explicit | frozenset(moves))
 
 
@@ -117,7 +117,7 @@ class Surveys:
         self._versions: OrderedDict[tuple[str, ...], Version | None] = OrderedDict()
 
     def sketch(self, task: Task, body: str) -> Sketch | None:
-        """The survey of kernels; None where they do not compile."""
+        """Return the survey of kernels; None where they do not compile."""
         dims = dims_of(task)
         key = (task.target, task.card, tuple(sorted(dims.items())), body)
         with self._lock:
@@ -129,7 +129,7 @@ class Surveys:
             return self._sketches[key]
 
     def version(self, task: Task, text: str) -> Version | None:
-        """The version of a program; None where it does not compile."""
+        """Return the version of a program; None where it does not compile."""
         key = (task.target, task.card, text)
         if key not in self._versions:
             found = self._taken_apart(task, text)
