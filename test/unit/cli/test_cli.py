@@ -235,7 +235,8 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
         (
             ["k.mcu", "--explain=x"],
             "MU5001",
-            "there is no option '--explain'\n  = help: did you mean '--explain-",
+            "there is no option '--explain'\n  = help: options are not abbreviated: it may be"
+            " --explain-fusion or --explain-schedule",
         ),
         (["device", "show", "h200", "more"], "MU5001", "unexpected argument 'more'"),
         (["--", "-x.mcu"], "MU5010", "there is no file '-x.mcu'"),
