@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import Indexed, view_of
-from mucc.dialects.mu.ops.views import RegroupOp
+from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
 CUTLASS_TYPES = {
@@ -82,20 +82,33 @@ def product(factors: Sequence[Product]) -> Product:
 
 
 @dataclass(frozen=True)
+class Window:
+    """Indices along an axis that have elements: `count` from `low` on."""
+
+    axis: int
+    low: Product
+    count: Product
+
+
+@dataclass(frozen=True)
 class Memory:
     """A tensor in memory: an argument, or a slot of the workspace.
 
-    `strides` are in elements, one per axis. `pointer` has the C++ element type left open.
+    `strides` are in elements, one per axis. `pointer` has the C++ element type left open; the first element
+    is `offset` elements behind it. Where `windows` limit an axis, there are no elements elsewhere.
     """
 
     type: TensorType
     name: str
     pointer: str
     strides: tuple[Product, ...]
+    offset: tuple[Product, ...] = ()
+    windows: tuple[Window, ...] = ()
 
     def data(self, element: str) -> str:
         """Emit the pointer to the first element."""
-        return self.pointer.replace("<>", f"<{element}>")
+        pointer = self.pointer.replace("<>", f"<{element}>")
+        return " + ".join([pointer, *map(str, self.offset)])
 
 
 @dataclass(frozen=True)
@@ -186,7 +199,37 @@ class Places:
             memory = self.find(op.operand)
             assert isinstance(memory, Memory) and isinstance(value.type, TensorType)
             return replace(memory, type=value.type, strides=self._strides(value.type, None))
+        if isinstance(op := value.owner, IndexMapOp):
+            return self._mapped(op)
         raise EmissionError(f"{value} is neither an argument of the program nor workspace")
+
+    def _mapped(self, op: IndexMapOp) -> Memory:
+        """Return the memory of an index map: that of its operand from another element on, in other steps."""
+        view = view_of(op.operand)
+        memory = self.find(view.base)
+        assert isinstance(memory, Memory) and isinstance(op.result.type, TensorType)
+        if view.rows is not None or any(isinstance(axis, Indexed) for axis in view.axes):
+            raise EmissionError(f"{op.name} of gathered rows")
+        strides = [ZERO if a is None else memory.strides[a] for a in view.axes if not isinstance(a, Indexed)]
+        windows = [replace(w, axis=view.axes.index(w.axis)) for w in memory.windows if w.axis in view.axes]
+        offset = list(memory.offset)
+        for move in op.moves:
+            stride = strides[move.axis]
+            if any(w.axis == move.axis for w in windows):
+                raise EmissionError(f"{op.name} of a part of an axis")
+            for factor, extent in move.start:
+                if not (term := stride * self.extent(extent) * Product(factor)).is_zero:
+                    offset.append(term)
+            strides[move.axis] = stride * Product(move.step)
+            if move.bounds is not None:
+                windows.append(Window(move.axis, *map(self.extent, move.bounds)))
+        return replace(
+            memory,
+            type=op.result.type,
+            strides=tuple(strides),
+            offset=tuple(offset),
+            windows=tuple(windows),
+        )
 
     def _strides(self, type: TensorType, index: int | None) -> tuple[Product, ...]:
         rank = type.rank

@@ -23,9 +23,20 @@ from mucc.codegen.memory import (
 )
 from mucc.codegen.names import Namer, comment_text, string_literal, words
 from mucc.codegen.texts import Entry, Texts, used_locals
-from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp, ScatterNode, StoreNode, StoreOp, are_bits
+from mucc.dialects.cutlass.nodes import (
+    ComputeOp,
+    IndexOp,
+    InsideOp,
+    LoadNode,
+    LoadOp,
+    ScatterNode,
+    StoreNode,
+    StoreOp,
+    are_bits,
+)
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.cutlass.views import Indexed, View, view_of
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.types import PACKED, Dims, TensorType, dtype_bytes
 
 THREADS = 256
@@ -35,7 +46,7 @@ THREADS = 256
 _MEMBERS = words(
     """
     Op Work Kind Kinds V P c p v kRank kKept kVector kThreads kRows kDense run fits store values fill shared
-    result count extents total rows length chunk codes
+    result count extents total rows length chunk codes inside index
     """
 )
 
@@ -50,11 +61,22 @@ class Operand:
     rows: Rows | None = None
     is_copied: bool = False
     """Whether elements are moved as bits in an f32, because f32 cannot represent every s32."""
+    bounds: tuple[Bound, ...] = ()
+    """Limits of the indices for which there are elements."""
 
     @property
     def element(self) -> str:
         """The C++ type of accesses."""
         return "float" if self.is_copied else VIEW_TYPES[self.memory.type.dtype]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Indices along an axis of the space: `count` from `low` on. `index` is the member that counts them."""
+
+    index: str
+    low: Product
+    count: Product
 
 
 @dataclass(frozen=True)
@@ -138,6 +160,9 @@ class Pointwise(ABC):
         self.lanes: dict[SSAValue, str] = {}
         self.loads: list[Operand] = []
         self.scalars: list[tuple[str, Scalar]] = []
+        self.ranges: list[tuple[str, Bound]] = []
+        """Ranges of indices, by member."""
+        self._counters: dict[int, str] = {}
         self.outputs: list[Operand] = []
         self.results: list[str] = []
         """The values stored to each output."""
@@ -149,6 +174,11 @@ class Pointwise(ABC):
         match node:
             case LoadOp():
                 self._load(node, is_copied=are_bits(node.result))
+            case IndexOp():
+                member = self.counter(node.axis.value.data)
+                self._lanes(node.result, member, f"mucc::indices<V>({member}, p)")
+            case InsideOp():
+                self._inside(node)
             case ComputeOp():
                 self._compute(node)
             case StoreOp():
@@ -181,15 +211,49 @@ class Pointwise(ABC):
         member = self.namer(memory.name)
         view = view_of(node.source)
         if view.rows is None:
-            self.loads.append(Operand(member, memory, self._strides(axes), is_copied=is_copied))
+            bounds = self._bounds(memory, view)
+            self.loads.append(
+                Operand(member, memory, self._strides(axes), is_copied=is_copied, bounds=bounds)
+            )
             self._lanes(node.result, member, f"mucc::load<V>({member}, p)")
             return
+        if memory.windows:
+            raise EmissionError(f"rows of a part of {memory.name}")
         index = self.index(view.rows, self._indexed_axes(view))
         axis = view.row_axis
         stride = ZERO if axis is None else memory.strides[axis]
         rows = Rows(stride, ONE if axis is None else self.places.extent(memory.type.dims[axis]), index)
         self.loads.append(Operand(member, memory, self._strides(axes), rows, is_copied))
         self._lanes(node.result, member, f"mucc::load_rows<V>({member}, {index}, p)")
+
+    def counter(self, axis: int) -> str:
+        """Return the member whose place is the index along an axis of the space."""
+        if axis not in self._counters:
+            member = self._counters[axis] = self.namer(f"i{axis}")
+            strides = [ONE if a == axis else ZERO for a in range(len(self.space))]
+            type = TensorType.of(self.space[axis : axis + 1], S32)
+            self.loads.append(Operand(member, Memory(type, "index", "nullptr", (ONE,)), strides))
+        return self._counters[axis]
+
+    def _inside(self, node: InsideOp) -> None:
+        low, count = map(self.places.extent, node.range)
+        if node.axis is None:
+            inside = f"{low} <= 0 && 0 < {low} + {count} ? 1.0f : 0.0f"
+            self._lanes(node.result, "inside", f"mucc::Lanes<V>({inside})")
+            return
+        index = self.counter(node.axis.value.data)
+        member = self.namer("inside")
+        self.ranges.append((member, Bound(index, low, count)))
+        self._lanes(node.result, member, f"mucc::inside<V>({member}, {index}, p)")
+
+    def _bounds(self, memory: Memory, view: View) -> tuple[Bound, ...]:
+        """Return the limits of a tensor's elements, by axes of the space."""
+        first = len(self.space) - len(view.axes)
+        return tuple(
+            Bound(self.counter(first + view.axes.index(w.axis)), w.low, w.count)
+            for w in memory.windows
+            if not self.places.extent(self.space[first + view.axes.index(w.axis)]).is_one
+        )
 
     def _indexed_axes(self, view: View) -> dict[int, int]:
         """Map the axes of an index tensor to axes of the space."""
@@ -309,22 +373,31 @@ class Pointwise(ABC):
         members: list[str] = []
         values: list[str] = []
         fitting: list[str] = []
+        types: dict[str, str] = {}
         for operand in (*self.loads, *self.outputs):
             strides = self._merged_strides(operand, axes)
             free = free_outputs and operand in self.outputs
             packed = operand.memory.type.dtype in PACKED
             lanes = "kAny" if free or packed else _lane_kind(strides[fast])
             view = self._view_type(operand, len(axes), fast, lanes)
-            members.append(
-                f"{f'mucc::Rows<{view}>' if operand.rows else view} {operand.member};"
-                f"  // {comment_text(f'{operand.memory.name}: {operand.memory.type}')}"
-            )
             data = operand.memory.data(operand.element)
             value = f"{{{data}, {{{', '.join(map(str, strides))}}}}}"
-            named = operand.rows
-            values.append(f"{{{value}, {named.stride}, {named.count}}}" if named else value)
+            if named := operand.rows:
+                view, value = f"mucc::Rows<{view}>", f"{{{value}, {named.stride}, {named.count}}}"
+            for bound in operand.bounds:
+                counter = next(o for o in self.loads if o.member == bound.index)
+                index = [str(s) for s in self._merged_strides(counter, axes)]
+                view = f"mucc::Within<{view}, {types[bound.index]}>"
+                value = f"{{{value}, {{nullptr, {{{', '.join(index)}}}}}, {{{bound.low}, {bound.count}}}}}"
+            types[operand.member] = view
+            described = f"{operand.memory.name}: {operand.memory.type}"
+            members.append(f"{view} {operand.member};  // {comment_text(described)}")
+            values.append(value)
             if lanes == "kUnit":
                 fitting.append(f"mucc::fits(op.{operand.member}, Op::kVector)")
+        for member, bound in self.ranges:
+            members.append(f"mucc::Range {member};")
+            values.append(f"{{{bound.low}, {bound.count}}}")
         for member, scalar in self.scalars:
             members.append(f"float {member};")
             values.append(scalar.expression)

@@ -25,6 +25,8 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.nodes import (
     BitsOp,
     ComputeOp,
+    IndexOp,
+    InsideOp,
     LoadOp,
     ReductionNode,
     ScatterNode,
@@ -40,8 +42,10 @@ from mucc.dialects.mu.interpreter import (
     scattered,
     sizes_of,
 )
+from mucc.dialects.mu.meanings import MEANINGS
+from mucc.dialects.mu.meanings.base import along
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.interface import Meaning
 from mucc.kernels.registry import kind_of, kinds
@@ -75,6 +79,14 @@ def _run_kernel(
     return OpImplResult((), None)
 
 
+def _run_view(
+    functions: CutlassFunctions, interpreter: Interpreter, op: Operation, args: PythonValues
+) -> Any:
+    from xdsl.interpreter import OpImplResult
+
+    return OpImplResult((MEANINGS[type(op)](functions, op, tuple(map(functions.read, args))),), None)
+
+
 def _run_node(meaning: Meaning) -> Any:
     def run(functions: CutlassFunctions, interpreter: Interpreter, op: Operation, args: PythonValues) -> Any:
         from xdsl.interpreter import OpImplResult
@@ -96,7 +108,8 @@ class CutlassFunctions(MuFunctions):
 
     @classmethod
     def _impls(cls) -> Iterable[Any]:
-        yield from super()._impls()
+        for op, run in super()._impls():
+            yield op, _run_view if issubclass(op, IndexMapOp) else run
         for kind in kinds():
             yield kind.op, _run_kernel
             for node, meaning in kind.meanings().items():
@@ -154,6 +167,21 @@ class CutlassFunctions(MuFunctions):
     @impl(LoadOp)
     def load(self, interpreter: Interpreter, op: LoadOp, args: PythonValues) -> PythonValues:
         return (self.read(args[0]),)
+
+    @impl(IndexOp)
+    def index(self, interpreter: Interpreter, op: IndexOp, args: PythonValues) -> PythonValues:
+        return (self._indices(op.axis.value.data),)
+
+    @impl(InsideOp)
+    def inside(self, interpreter: Interpreter, op: InsideOp, args: PythonValues) -> PythonValues:
+        low, count = self.extents(op.range)
+        index = self.arrays.full((), 0.0) if op.axis is None else self._indices(op.axis.value.data)
+        return (self.arrays.xp.where((index >= low) & (index < low + count), 1.0, 0.0),)
+
+    def _indices(self, axis: int) -> Any:
+        """Return the indices along an axis of the launch's space."""
+        extent, rank = self.launch.space[axis], len(self.launch.space)
+        return along(extent, axis, rank, self.arrays.float64(list(range(extent))))
 
     @impl(BitsOp)
     def bits(self, interpreter: Interpreter, op: BitsOp, args: PythonValues) -> PythonValues:

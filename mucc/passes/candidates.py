@@ -9,6 +9,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.views import GeneratedOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.traffic import Traffic
 from mucc.passes.forming import Candidate, Needs, Place, Stage, added, joins, refused, wait
@@ -35,7 +36,10 @@ def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) ->
     needs = elsewhere(values, stage, op)
     if wait(needs, stage):
         return refused(stage, WAITS)
-    stored = integers(values, stage, op)
+    try:
+        stored = integers(values, stage, op)
+    except ComparedIntegersError:
+        return refused(stage, f"{stage.kind.name} kernels compare no integers")
     maps = Traffic.sum(Traffic.of(root.type) * 2 for root in stored)
     return joins(stage, alone - added(needs, stage) - maps, 1 - len(stored))
 
@@ -49,8 +53,15 @@ def elsewhere(values: Values, stage: Stage, op: ElementwiseOp) -> Needs:
     return needs
 
 
+class ComparedIntegersError(Exception):
+    """A bool that is computed from integers: a kernel without integers cannot, and no map can store it."""
+
+
 def integers(values: Values, stage: Stage, op: ElementwiseOp) -> list[SSAValue]:
-    """Return the integers behind operands that maps have to store for a kernel without integers."""
+    """Return the integers behind operands that maps have to store for a kernel without integers.
+
+    Raises ComparedIntegersError for a bool that depends on integers.
+    """
     if stage.kind.takes_integers:
         return []
     found: list[SSAValue] = []
@@ -58,13 +69,17 @@ def integers(values: Values, stage: Stage, op: ElementwiseOp) -> list[SSAValue]:
     seen = set[SSAValue]()
     while pending:
         root = values.root(pending.pop())
-        if root in seen or values.writer(root) is not None or not isinstance(root.owner, ElementwiseOp):
+        if root in seen or values.writer(root) is not None:
             continue
         seen.add(root)
-        if root.owner.computes_integers and Shaped.of(root.type).element_type != i1:
+        if not isinstance(owner := root.owner, ElementwiseOp | GeneratedOp):
+            continue
+        if isinstance(owner, GeneratedOp) or owner.computes_integers:
+            if Shaped.of(root.type).element_type == i1:
+                raise ComparedIntegersError
             found.append(root)
         else:
-            pending += root.owner.operands
+            pending += owner.operands
     return found
 
 

@@ -19,8 +19,6 @@ from mucc.passes.levels import PRIMITIVES
 
 _INSTEAD: dict[str, str] = {
     "attention": "without `causal`, and with the mask as a parameter, it has kernels",
-    "tril": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
-    "triu": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
 }
 """What can be written instead of some functions."""
 

@@ -21,7 +21,7 @@ from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import RegroupOp
+from mucc.dialects.mu.ops.views import GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
@@ -69,7 +69,7 @@ class Partition(Values):
                     self._anchor(op, known.get(op))
                 case GatherOp():
                     self._gather(op)
-                case RegroupOp():
+                case RegroupOp() | IndexMapOp():
                     self._materialise(op.operand)
                 case PinOp():
                     self._pin(op)
@@ -181,7 +181,8 @@ class Partition(Values):
         """See to it that the value behind views will be in memory."""
         root = self.root(value)
         forms = self.forms.of(root)
-        if isinstance(root.owner, ElementwiseOp) and all(self.writer(form) is None for form in forms):
+        is_computed = isinstance(root.owner, ElementwiseOp | GeneratedOp)
+        if is_computed and all(self.writer(form) is None for form in forms):
             self._map(forms)
 
     def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:

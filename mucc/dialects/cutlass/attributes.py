@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 
-from mucc.dialects.mu.types import Dim, Dims, parse_extent
+from mucc.dialects.mu.types import Dim, Dims, dim_attr, parse_extent
 
 if TYPE_CHECKING:
     from xdsl.parser import AttrParser
@@ -23,7 +23,7 @@ def dims_of(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
 
 def dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
     """Convert extents to an attribute."""
-    return ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
+    return ArrayAttr([dim_attr(d) for d in dims])
 
 
 def parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:

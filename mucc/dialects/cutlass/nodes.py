@@ -13,6 +13,9 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     Float32Type,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
     f32,
 )
 from xdsl.ir import Attribute, Operation, Region, SSAValue
@@ -20,6 +23,7 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -29,11 +33,12 @@ from xdsl.irdl import (
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from mucc.dialects.mu.ops.base import integer
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import S32, ElementwiseOp, ValueConstraint
 from mucc.dialects.mu.ops.reduction import ReductionAttr
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Dim, TensorType, dim_attr
 
 
 class LoadNode(FormattedOp, ABC):
@@ -53,6 +58,8 @@ class LoadNode(FormattedOp, ABC):
 def are_bits(value: SSAValue) -> bool:
     """Whether a stored f32 holds the bits of an s32 (see `BitsOp`)."""
     match op := value.owner:
+        case IndexOp():
+            return True
         case LoadOp():
             return isinstance(op.source.type, TensorType) and op.source.type.dtype == "s32"
         case ComputeOp():
@@ -94,6 +101,48 @@ class LoadOp(LoadNode):
     """Load the element of a tensor that broadcasts to each point of the space of a map or reduce kernel."""
 
     name = "cutlass.load"
+
+
+@irdl_op_definition
+class IndexOp(ValueNode):
+    """The index of an element along an axis of the kernel's space: the bits of an s32."""
+
+    name = "cutlass.index"
+
+    axis = prop_def(IntegerAttr)
+
+    FORMAT: ClassVar[str] = "$axis attr-dict"
+
+    def __init__(self, axis: int):
+        super().__init__(result_types=[f32], properties={"axis": integer(axis)})
+
+
+@irdl_op_definition
+class InsideOp(ValueNode):
+    """1 where the index along an axis is one of `count` from `low` on, else 0; without an axis it is 0."""
+
+    name = "cutlass.inside"
+
+    axis = opt_prop_def(IntegerAttr)
+    low = prop_def(IntAttr | StringAttr)
+    count = prop_def(IntAttr | StringAttr)
+
+    FORMAT: ClassVar[str] = "(`axis` $axis^)? `from` $low `count` $count attr-dict"
+
+    def __init__(self, axis: int | None, low: Dim, count: Dim):
+        super().__init__(
+            result_types=[f32],
+            properties={
+                "axis": None if axis is None else integer(axis),
+                "low": dim_attr(low),
+                "count": dim_attr(count),
+            },
+        )
+
+    @property
+    def range(self) -> tuple[Dim, Dim]:
+        """The first index, and the number of indices."""
+        return self.low.data, self.count.data
 
 
 @irdl_op_definition
@@ -189,5 +238,8 @@ class ReductionNode(StoreNode, ABC):
         IRDLOperation.__init__(self, operands=[value, destination], properties={"kind": kind})
 
 
-NODES = (LoadOp, StoreOp, ComputeOp, BitsOp, YieldOp)
+READS = (LoadOp, IndexOp, InsideOp)
+"""The nodes by which kernels over a space of elements get the values of each element."""
+
+NODES = (*READS, StoreOp, ComputeOp, BitsOp, YieldOp)
 """The nodes that several kinds of kernels use."""

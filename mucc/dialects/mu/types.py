@@ -119,6 +119,11 @@ def quotient_name(dim: str, divisor: int) -> str:
     return f"{dim}_per_{divisor}"
 
 
+def dim_attr(dim: Dim) -> IntAttr | StringAttr:
+    """Wrap an extent."""
+    return IntAttr(dim) if isinstance(dim, int) else StringAttr(dim)
+
+
 def parse_extent(parser: AttrParser) -> IntAttr | StringAttr:
     if (value := parser.parse_optional_integer(allow_boolean=False)) is not None:
         return IntAttr(value)
@@ -379,7 +384,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 
 @cache
 def _tensor_type(dims: Dims, element_type: Attribute, layout: LayoutAttr) -> TensorType:
-    shape = ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
+    shape = ArrayAttr([dim_attr(d) for d in dims])
     return TensorType(shape, element_type, layout)
 
 

@@ -16,7 +16,15 @@ from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import (
+    BroadcastOp,
+    ExpandOp,
+    GeneratedOp,
+    IndexMapOp,
+    PermuteOp,
+    RegroupOp,
+    TransposeOp,
+)
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.walk import postorder
 
@@ -40,12 +48,22 @@ class Access(NamedTuple):
         return isinstance(self.base.owner, GatherOp)
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether elements of the tensor are read at other indices, as in slices and flips."""
+        return isinstance(self.base.owner, IndexMapOp)
+
+    @property
+    def type(self) -> TensorType | None:
+        """The type of the tensor, with the layout that its elements have in memory; None for a scalar."""
+        return in_memory(self.base) if isinstance(self.base.type, TensorType) else None
+
+    @property
     def unit_axis(self) -> int | None:
         """The axis of the space along which the tensor's elements are adjacent.
 
         Axes of extent 1 do not count: `[M, 1]` in row-major order is adjacent along M.
         """
-        if not isinstance(type := self.base.type, TensorType):
+        if (type := self.type) is None:
             return None
         order = list(range(type.rank))
         match type.layout.kind.data:
@@ -60,10 +78,17 @@ class Access(NamedTuple):
 
     def is_contiguous(self, axis: int) -> bool:
         """Whether the tensor's elements are adjacent along an axis of the space."""
-        type = self.base.type
-        return (
-            isinstance(type, TensorType) and axis in self.axes and type.is_contiguous(self.axes.index(axis))
-        )
+        type = self.type
+        return type is not None and axis in self.axes and type.is_contiguous(self.axes.index(axis))
+
+
+def in_memory(tensor: SSAValue) -> TensorType:
+    """Return the type of a tensor with the layout that its elements have in memory."""
+    type = tensor.type
+    assert isinstance(type, TensorType)
+    if isinstance(owner := tensor.owner, IndexMapOp):
+        return TensorType.of(type.dims, type.element_type, owner.layout)
+    return type
 
 
 def identity(dims: Dims, first: int = 0) -> Axes:
@@ -126,12 +151,12 @@ def accesses(stage: StageOp) -> list[Access]:
     def operands(key: tuple[SSAValue, Axes]) -> Iterator[tuple[SSAValue, Axes]]:
         value, axes = key
         owner = value.owner
-        if not is_inside(value, stage) or isinstance(owner, RegroupOp | GatherOp):
+        if not is_inside(value, stage) or isinstance(owner, RegroupOp | GatherOp | IndexMapOp):
             found[Access(value, axes)] = None
         elif isinstance(owner, ElementwiseOp | TransposeOp | PermuteOp | ExpandOp | BroadcastOp):
             yield from ((operand, operand_axes(owner, operand, axes)) for operand in owner.operands)
         else:
-            assert isinstance(owner, ConstantOp | AnchorOp), owner
+            assert isinstance(owner, ConstantOp | GeneratedOp | AnchorOp), owner
 
     for root in pointwise_roots(stage):
         seen.update(postorder((root, root_axes(root, stage)), operands, seen))

@@ -19,7 +19,15 @@ from mucc.dialects.mu.ops.elementwise import (
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.pointwise import S32, types_of
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import (
+    BroadcastOp,
+    ExpandOp,
+    GeneratedOp,
+    IndexMapOp,
+    PermuteOp,
+    RegroupOp,
+    TransposeOp,
+)
 from mucc.dialects.mu.types import TensorType
 from mucc.dialects.walk import postorder
 from mucc.kernels.lowering.access import Access, Axes, is_inside, operand_axes
@@ -76,8 +84,10 @@ class Body:
             case ConstantOp():
                 self.block.add_op(constant := ConstantOp(op.value))
                 return constant.result
-            case RegroupOp():
+            case RegroupOp() | IndexMapOp():
                 return self.load(self.program.at(Access(value, axes)))
+            case GeneratedOp():
+                return self.generated(op, axes)
             case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp():
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case CastOp() | StoredOp():
@@ -92,6 +102,12 @@ class Body:
                 return new.results[0]
             case _:
                 raise AssertionError(f"{op} in a stage")
+
+    def generated(self, op: GeneratedOp, axes: Axes) -> SSAValue:
+        """One element of a tensor that is computed from indices."""
+        from mucc.kernels.lowering.generated import generate
+
+        return generate(self, op, axes)
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
         """One element of what an anchor of the stage computes."""

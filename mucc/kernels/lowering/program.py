@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.rewriter import Rewriter
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, TransposeOp
 from mucc.dialects.mu.types import TensorType
 from mucc.kernels.lowering.access import (
     Access,
     Axes,
+    in_memory,
     transposed,
 )
 
@@ -133,11 +135,14 @@ class ProgramBuilder:
     def outside(self, value: SSAValue) -> SSAValue:
         """Return the program's value for a tensor or for a view of one."""
         if value not in self.memory and isinstance(
-            view := value.owner, TransposeOp | PermuteOp | ExpandOp | GatherOp | RegroupOp
+            view := value.owner, TransposeOp | PermuteOp | ExpandOp | GatherOp | RegroupOp | IndexMapOp
         ):
             operands = {v: self.outside(v) for v in view.operands}
             self.block.add_op(clone := view.clone(operands))
-            self.memory[value] = clone.results[0]
+            result = clone.results[0]
+            if isinstance(clone, IndexMapOp):
+                result = Rewriter.replace_value_with_new_type(result, in_memory(result))
+            self.memory[value] = result
         return self.memory.get(value, value)
 
     def helper(self, stage: StageOp, what: str) -> str:

@@ -17,7 +17,7 @@ from xdsl.irdl import (
 )
 
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
-from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
+from mucc.dialects.cutlass.nodes import READS, StoreOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.kernels.map.nodes import ScatterStoreOp, StorePartsOp
@@ -41,4 +41,4 @@ class MapOp(DeviceKernelOp):
         return dims_of(self.space)
 
     def verify_(self) -> None:
-        self.verify_nodes((LoadOp, StoreOp, ScatterStoreOp, StorePartsOp))
+        self.verify_nodes((*READS, StoreOp, ScatterStoreOp, StorePartsOp))

@@ -43,6 +43,8 @@ def move_of(op: MapOp, places: Places) -> Move | None:
     if is_packed(target.element_type):
         return None
     memory, axes = places.view(load.source, op.extents)
+    if memory.windows or any(stride.factor < 0 for stride in memory.strides):
+        return None
     given = [ZERO if axis.extent == 1 else axis.stride for axis in axes]
     parts: tuple[Part, ...] = ()
     if isinstance(store, StorePartsOp):

@@ -19,7 +19,7 @@ from xdsl.irdl import (
 )
 
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
-from mucc.dialects.cutlass.nodes import LoadOp, ReductionNode
+from mucc.dialects.cutlass.nodes import READS, ReductionNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.types import Dim, Dims
 
@@ -57,4 +57,4 @@ class ReduceKernelOp(DeviceKernelOp):
         return dims_of(self.space)
 
     def verify_(self) -> None:
-        self.verify_nodes((LoadOp, ReduceStoreOp))
+        self.verify_nodes((*READS, ReduceStoreOp))

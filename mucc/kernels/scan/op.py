@@ -11,7 +11,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
-from mucc.dialects.cutlass.nodes import LoadOp, StoreOp, ValueNode
+from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.ops.scan import Scan, ScanAttr
 from mucc.dialects.mu.types import Dim, Dims
@@ -84,7 +84,7 @@ class ScanKernelOp(DeviceKernelOp):
         return next(op for op in self.nodes if isinstance(op, RunningOp))
 
     def verify_(self) -> None:
-        self.verify_nodes((LoadOp, RunningOp, StoreOp))
+        self.verify_nodes((*READS, RunningOp, StoreOp))
         if (count := sum(isinstance(op, RunningOp) for op in self.nodes)) != 1:
             raise VerifyException(f"a {self.name} has one {RunningOp.name}, not {count}")
         if not 0 <= self.axis.value.data < len(self.extents):

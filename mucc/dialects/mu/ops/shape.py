@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import FloatAttr, IntAttr, IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
@@ -14,7 +14,7 @@ from xdsl.utils.str_enum import StrEnum
 from mucc.dialects.mu import rules, shape_rules
 from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
 from mucc.dialects.mu.ops.pointwise import ValueConstraint, number
-from mucc.dialects.mu.ops.views import BroadcastOp, PermuteOp
+from mucc.dialects.mu.ops.views import BroadcastOp, GeneratedOp, IndexMapOp, Move, PermuteOp
 from mucc.dialects.mu.surface import (
     AXES,
     EXTENTS,
@@ -33,7 +33,17 @@ from mucc.dialects.mu.surface import (
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.surface import number as real
 from mucc.dialects.mu.syntax import WordAttr
-from mucc.dialects.mu.types import DTYPES, PACKED, STORABLE, Dims, ElementType, Shaped, TensorType
+from mucc.dialects.mu.types import (
+    DTYPES,
+    PACKED,
+    STORABLE,
+    Dim,
+    Dims,
+    ElementType,
+    Shaped,
+    TensorType,
+    dim_attr,
+)
 
 
 @irdl_op_definition
@@ -55,14 +65,13 @@ class ReshapeOp(InferredOp):
 
 
 @irdl_op_definition
-class SliceOp(InferredOp):
+class SliceOp(IndexMapOp):
     """Elements `start`, `start + step`, ... before `stop` along one axis."""
 
     name = "mu.slice"
 
     axis = prop_def(IntegerAttr)
     bounds = prop_def(Ints)
-    operand = operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
         "$operand `axis` $axis `bounds` $bounds attr-dict `:` functional-type(operands, results)"
@@ -83,10 +92,52 @@ class SliceOp(InferredOp):
         start, stop, step = self.bounds.get_values()
         return start, stop, step
 
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        start, _, step = self.range
+        return (Move(self.axis.value.data, ((1, start),), step),)
+
     def inferred(self) -> Attribute:
         if len(self.bounds) != 3 or self.axis.value.data < 0:
             raise VerifyException("mu.slice: an axis from the front, and start, stop and step")
         return shape_rules.slice_(self.operand.type, self.axis.value.data, *self.range)
+
+
+@irdl_op_definition
+class PlaceOp(IndexMapOp):
+    """The operand as a part of a longer axis, from index `low` on; the other elements have no value.
+
+    `decompose` writes concatenation as a choice between operands that are placed in the result's shape.
+    """
+
+    name = "mu.place"
+
+    axis = prop_def(IntegerAttr)
+    low = prop_def(IntAttr | StringAttr)
+
+    FORMAT: ClassVar[str] = "$operand `axis` $axis `at` $low attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, operand: SSAValue | Operation, axis: int, low: Dim, extent: Dim):
+        value = SSAValue.get(operand)
+        dims, element = Shaped.of(value.type)
+        dims = (*dims[:axis], extent, *dims[axis + 1 :])
+        super().__init__(
+            operands=[value],
+            result_types=[TensorType.of(dims, element)],
+            properties={"axis": integer(axis), "low": dim_attr(low)},
+        )
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        axis, low = self.axis.value.data, self.low.data
+        return (Move(axis, ((-1, low),), bounds=(low, Shaped.of(self.operand.type).dims[axis])),)
+
+    def inferred(self) -> Attribute:
+        axis, (dims, element) = self.axis.value.data, Shaped.of(self.operand.type)
+        if not 0 <= axis < len(dims):
+            raise VerifyException(f"mu.place: no axis {axis}")
+        extent = Shaped.of(self.result.type).dims[axis]
+        return TensorType.of((*dims[:axis], extent, *dims[axis + 1 :]), element)
 
 
 @irdl_op_definition
@@ -172,13 +223,12 @@ class PadOp(InferredOp):
 
 
 @irdl_op_definition
-class FlipOp(InferredOp):
+class FlipOp(IndexMapOp):
     """The elements along some axes in reverse order."""
 
     name = "mu.flip"
 
     axes = prop_def(Ints)
-    operand = operand_def(TensorType)
 
     FORMAT: ClassVar[str] = "$operand `axes` $axes attr-dict `:` functional-type(operands, results)"
 
@@ -193,6 +243,11 @@ class FlipOp(InferredOp):
         if tuple(self.axes.get_values()) != rules.normalise_axes(self.axes.get_values(), result.rank):
             raise VerifyException("mu.flip: axes must be sorted and counted from the front")
         return result
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        dims = Shaped.of(self.operand.type).dims
+        return tuple(Move(axis, ((1, dims[axis]), (-1, 1)), -1) for axis in self.axes.get_values())
 
 
 @irdl_op_definition
@@ -271,7 +326,7 @@ class TriangleOp(InferredOp):
 
 
 @irdl_op_definition
-class IotaOp(InferredOp):
+class IotaOp(GeneratedOp):
     """Each element's number along one axis, from 0, as s32."""
 
     name = "mu.iota"
@@ -288,6 +343,37 @@ class IotaOp(InferredOp):
         if self.axis.value.data < 0:
             raise VerifyException("mu.iota: the axis must be counted from the front")
         return shape_rules.iota(Shaped.of(self.result.type).dims, self.axis.value.data)
+
+
+@irdl_op_definition
+class InsideOp(GeneratedOp):
+    """Whether the index along an axis is one of `count` from `low` on, with extent 1 along other axes."""
+
+    name = "mu.inside"
+
+    axis = prop_def(IntegerAttr)
+    low = prop_def(IntAttr | StringAttr)
+    count = prop_def(IntAttr | StringAttr)
+
+    FORMAT: ClassVar[str] = "`axis` $axis `from` $low `count` $count attr-dict `:` type($result)"
+
+    def __init__(self, rank: int, axis: int, extent: Dim, low: Dim, count: Dim):
+        dims = tuple(extent if i == axis else 1 for i in range(rank))
+        super().__init__(
+            result_types=[TensorType.of(dims, i1)],
+            properties={"axis": integer(axis), "low": dim_attr(low), "count": dim_attr(count)},
+        )
+
+    @property
+    def range(self) -> tuple[Dim, Dim]:
+        """The first index, and the number of indices."""
+        return self.low.data, self.count.data
+
+    def inferred(self) -> Attribute:
+        axis, dims = self.axis.value.data, Shaped.of(self.result.type).dims
+        if not 0 <= axis < len(dims):
+            raise VerifyException(f"mu.inside: no axis {axis}")
+        return TensorType.of([d if i == axis else 1 for i, d in enumerate(dims)], i1)
 
 
 @irdl_op_definition
@@ -313,12 +399,14 @@ class FullOp(InferredOp):
 OPERATIONS = (
     ReshapeOp,
     SliceOp,
+    PlaceOp,
     ConcatOp,
     PadOp,
     FlipOp,
     RollOp,
     TriangleOp,
     IotaOp,
+    InsideOp,
     FullOp,
 )
 ATTRIBUTES = (PaddingAttr, TriangleAttr)

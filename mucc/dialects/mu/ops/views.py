@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -24,7 +25,7 @@ from mucc.dialects.mu import rules, shape_rules
 from mucc.dialects.mu.ops.base import InferredOp, Ints, check_result, ints
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.dialects.mu.types import Dim, Dims, LayoutAttr, Shaped, TensorType
 
 
 @irdl_op_definition
@@ -152,7 +153,50 @@ class PermuteOp(InferredOp):
         return shape_rules.permute(self.operand.type, self.order.get_values())
 
 
-VIEWS = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp, RegroupOp)
+class Move(NamedTuple):
+    """How an index map reads along one axis: element i is element `start + step * i` of its operand.
+
+    `start` is a sum of multiples of extents. `bounds` are the first index that has an element, and the number
+    of such indices; None where all indices have one.
+    """
+
+    axis: int
+    start: Sequence[tuple[int, Dim]]
+    step: int = 1
+    bounds: tuple[Dim, Dim] | None = None
+
+
+class IndexMapOp(InferredOp, ABC):
+    """Base of views whose elements are some of the operand's, at other indices; read in place by kernels."""
+
+    operand = operand_def(TensorType)
+
+    @property
+    @abstractmethod
+    def moves(self) -> tuple[Move, ...]:
+        """What happens along each axis that the map changes."""
+
+    def verify_(self) -> None:
+        """Verify extents and dtype; the layout may be that of the elements in memory."""
+        expected, result = Shaped.of(self.inferred()), Shaped.of(self.result.type)
+        if expected != result:
+            raise VerifyException(f"{self.name}: result type {result} should be {expected}")
+
+    @property
+    def layout(self) -> LayoutAttr:
+        """The layout of the elements in memory, from that of the operand."""
+        type = self.operand.type
+        assert isinstance(type, TensorType)
+        stepped = {move.axis for move in self.moves if move.step != 1}
+        unit = type.unit_axis
+        return LayoutAttr.strided([1 if i == unit and i not in stepped else None for i in range(type.rank)])
+
+
+class GeneratedOp(InferredOp, ABC):
+    """Base of tensors whose elements are computed from their indices; kernels compute them where needed."""
+
+
+VIEWS = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp, RegroupOp, IndexMapOp)
 """All view operations."""
 
 
@@ -164,10 +208,10 @@ def views_alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
             break
         if type(x) is not type(y) or x.properties != y.properties:
             break
-        if isinstance(x, RegroupOp) and a.type != b.type:
+        if isinstance(x, RegroupOp | IndexMapOp) and a.type != b.type:
             break
         (a,), (b,) = x.operands, y.operands
     return a, b
 
 
-OPERATIONS = VIEWS
+OPERATIONS = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp, RegroupOp)

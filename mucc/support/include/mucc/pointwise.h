@@ -22,6 +22,11 @@ bool fits(Rows<View> const& rows, int v) {
   return fits(rows.at, v) && rows.stride * size % vector_bytes(v, size) == 0;
 }
 
+template <class View, class Index>
+bool fits(Within<View, Index> const& within, int v) {
+  return fits(within.at, v);
+}
+
 template <int R>
 int64_t product(Extents<R> const& extents) {
   int64_t result = 1;

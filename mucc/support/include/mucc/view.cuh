@@ -134,6 +134,73 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
     return load_whole<V>(view, p);
 }
 
+MUCC_DEVICE bool contains(Range const& range, int64_t index) {
+  return uint64_t(index - range.low) < uint64_t(range.count);
+}
+
+// The place of a view's first lane, in elements from its first one.
+template <class View, class P>
+MUCC_DEVICE int64_t index_of(View const& view, P const& p) {
+  int64_t index = 0;
+#pragma unroll
+  for (int a = 0; a < View::kRank; ++a) index += int64_t(p.at[a]) * view.stride[a];
+  return index;
+}
+
+// How far a view moves from one lane to the next, in elements.
+template <class View>
+MUCC_DEVICE int64_t lane_step(View const& view) {
+  return View::kAlong == Along::kUnit ? 1 : View::kAlong == Along::kSame ? 0 : view.stride[View::kAxis];
+}
+
+// The places of a view, as the bits of integers.
+template <int V, class View, class P>
+MUCC_DEVICE Lanes<V> indices(View const& view, P const& p) {
+  int64_t const first = index_of(view, p);
+  Lanes<V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.of[v] = from_bits(int(first + v * lane_step(view)));
+  return result;
+}
+
+// 1 where the place of a view is in a range, else 0.
+template <int V, class View, class P>
+MUCC_DEVICE Lanes<V> inside(Range const& range, View const& view, P const& p) {
+  int64_t const first = index_of(view, p);
+  Lanes<V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.of[v] = contains(range, first + v * lane_step(view)) ? 1.0f : 0.0f;
+  return result;
+}
+
+// The v-th of the lanes that a load would give.
+template <class View, class P>
+MUCC_DEVICE float load_lane(View const& view, P const& p, int v) {
+  return widen(place(view, p)[v * lane_step(view)]);
+}
+
+template <class View, class Index, class P>
+MUCC_DEVICE float load_lane(Within<View, Index> const& within, P const& p, int v) {
+  int64_t const index = index_of(within.index, p) + v * lane_step(within.index);
+  return contains(within.range, index) ? load_lane(within.at, p, v) : 0.0f;
+}
+
+// Zeros where the view has no element. What lies there in memory is not read.
+template <int V, class View, class Index, class P>
+MUCC_DEVICE Lanes<V> load(Within<View, Index> const& within, P const& p) {
+  int64_t const first = index_of(within.index, p);
+  bool const begins = contains(within.range, first);
+  if constexpr (V == 1 || Index::kAlong == Along::kSame) {
+    return begins ? load<V>(within.at, p) : Lanes<V>(0.0f);
+  } else {
+    if (begins && contains(within.range, first + (V - 1) * lane_step(within.index))) return load<V>(within.at, p);
+    Lanes<V> result;
+#pragma unroll
+    for (int v = 0; v < V; ++v) result.of[v] = load_lane(within, p, v);
+    return result;
+  }
+}
+
 template <int V, class View, class P>
 MUCC_DEVICE void store(View const& view, P const& p, Lanes<V> const& value) {
   using T = typename View::Element;
@@ -147,12 +214,6 @@ MUCC_DEVICE void store(View const& view, P const& p, Lanes<V> const& value) {
 #pragma unroll
     for (int v = 0; v < V; ++v) narrow(value.of[v], at[v * view.stride[View::kAxis]]);
   }
-}
-
-// How far a view moves from one lane to the next, in elements.
-template <class View>
-MUCC_DEVICE int64_t lane_step(View const& view) {
-  return View::kAlong == Along::kUnit ? 1 : View::kAlong == Along::kSame ? 0 : view.stride[View::kAxis];
 }
 
 // Rows that an index names; zeros for a row that there is not.

@@ -92,4 +92,21 @@ struct Rows {
   int64_t stride, count;
 };
 
+// Indices: `count` from `low` on.
+struct Range {
+  int64_t low, count;
+};
+
+// A view that has elements at some indices only; those are the places of `index`.
+template <class V, class Index>
+struct Within {
+  static constexpr Along kAlong = V::kAlong;
+  static constexpr int kAxis = V::kAxis;
+  static constexpr int kRank = V::kRank;
+  using Element = typename V::Element;
+  V at;
+  Index index;
+  Range range;
+};
+
 }  // namespace mucc

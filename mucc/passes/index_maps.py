@@ -1,0 +1,439 @@
+"""Rewrite patterns for operations that move elements: into views that kernels read in place, and choices.
+
+`concat`, `pad`, `roll`, `tril` and `triu` become choices (`mu.select`) between operands that are placed in
+the result's shape. Slices, flips and placed operands then sink through pointwise work and other views to what
+lies in memory, so that the kernel that needs the elements reads them where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops import shape as s
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.views import (
+    BroadcastOp,
+    ExpandOp,
+    IndexMapOp,
+    PermuteOp,
+    TransposeOp,
+)
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+from mucc.dialects.rewriting import Emit
+
+
+def _dims(value: SSAValue) -> Dims:
+    return Shaped.of(value.type).dims
+
+
+def _retyped(b: Emit, value: SSAValue, like: SSAValue) -> SSAValue:
+    wanted = Shaped.of(like.type).element_type
+    return value if Shaped.of(value.type).element_type == wanted else b(e.RetypeOp(value, wanted))
+
+
+def _choice(b: Emit, condition: SSAValue, on_true: SSAValue, on_false: SSAValue) -> SSAValue:
+    """Choose between two values of one dtype, or bools."""
+    if Shaped.of(on_true.type).element_type != i1:
+        return b(e.SelectOp(condition, on_true, on_false))
+    chosen = b(e.AndOp(condition, on_true))
+    return b(e.OrOp(chosen, b(e.AndOp(b(e.NotOp(condition)), on_false))))
+
+
+def _concat(b: Emit, parts: Sequence[SSAValue], axis: int, extent: Dim) -> SSAValue:
+    """Concatenate values of known extents along an axis, with a result of `extent`."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = [_dims(part)[axis] for part in parts]
+    assert all(isinstance(count, int) for count in counts[:-1])
+    lows = [0, *accumulate(c for c in counts[:-1] if isinstance(c, int))]
+    placed = [b(s.PlaceOp(p, axis, low, extent)) for p, low in zip(parts, lows, strict=True)]
+    result, rank = placed[-1], len(_dims(parts[0]))
+    for part, low, count in reversed(list(zip(placed, lows, counts, strict=True))[:-1]):
+        # Choices go from the first part to the last, so that an upper end is enough.
+        is_here = b(s.InsideOp(rank, axis, extent, 0, low + int(count)))
+        result = _choice(b, is_here, part, result)
+    return result
+
+
+class Concat(RewritePattern):
+    """`concat(a, b)` -> `inside ? place(a) : place(b)`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, s.ConcatOp):
+            return
+        axis, b = op.axis.value.data, Emit()
+        if any(isinstance(_dims(v)[axis], str) for v in op.inputs[:-1]):
+            return
+        parts = [_retyped(b, v, op.result) for v in op.inputs]
+        result = _retyped(b, _concat(b, parts, axis, _dims(op.result)[axis]), op.result)
+        rewriter.replace(op, b.ops, [result])
+
+
+class Roll(RewritePattern):
+    """`roll(x, n)` -> `concat(x[-n:], x[:-n])`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, s.RollOp):
+            return
+        axis, x = op.axis.value.data, op.operand
+        extent = _dims(x)[axis]
+        if not isinstance(extent, int):
+            return
+        shift = op.shift.value.data % extent
+        if not shift:
+            rewriter.replace(op, [], [x])
+            return
+        b = Emit()
+        ends = b(s.SliceOp(x, axis, extent - shift, extent)), b(s.SliceOp(x, axis, 0, extent - shift))
+        rewriter.replace(op, b.ops, [_retyped(b, _concat(b, ends, axis, extent), x)])
+
+
+class Pad(RewritePattern):
+    """`pad(x)` -> a choice between x and a number, or a concatenation of x with slices of it."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, s.PadOp):
+            return
+        b, x = Emit(), op.operand
+        for axis, (low, high) in enumerate(zip(op.low.get_values(), op.high.get_values(), strict=True)):
+            extent, whole = _dims(x)[axis], _dims(op.result)[axis]
+            if not low and not high:
+                continue
+            if op.mode.data is s.Padding.CONSTANT:
+                placed = b(s.PlaceOp(x, axis, low, whole))
+                is_here = b(s.InsideOp(len(_dims(x)), axis, whole, low, extent))
+                x = _choice(b, is_here, placed, b.number(op.value.value.data))
+            else:
+                assert isinstance(extent, int)
+                x = _concat(b, _padded(b, op.mode.data, x, axis, extent, low, high), axis, whole)
+        rewriter.replace(op, b.ops, [_retyped(b, x, op.operand)])
+
+
+def _padded(
+    b: Emit, mode: s.Padding, x: SSAValue, axis: int, extent: int, low: int, high: int
+) -> list[SSAValue]:
+    """Return the parts of an axis that is padded by what it holds."""
+
+    def part(start: int, stop: int) -> SSAValue:
+        return b(s.SliceOp(x, axis, start, stop))
+
+    def repeated(index: int, count: int) -> SSAValue:
+        dims = tuple(count if i == axis else d for i, d in enumerate(_dims(x)))
+        return b(BroadcastOp(part(index, index + 1), dims))
+
+    before = after = None
+    match mode:
+        case s.Padding.CIRCULAR:
+            before = part(extent - low, extent) if low else None
+            after = part(0, high) if high else None
+        case s.Padding.REFLECT:
+            before = b(s.FlipOp(part(1, low + 1), (axis,))) if low else None
+            after = b(s.FlipOp(part(extent - 1 - high, extent - 1), (axis,))) if high else None
+        case _:
+            before = repeated(0, low) if low else None
+            after = repeated(extent - 1, high) if high else None
+    return [p for p in (before, x, after) if p is not None]
+
+
+class Triangle(RewritePattern):
+    """`tril(x, d)` -> `row + d >= column ? x : 0`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, s.TriangleOp):
+            return
+        b, x, dims = Emit(), op.operand, _dims(op.operand)
+        rank = len(dims)
+        rows = b(s.IotaOp((*(1,) * (rank - 2), dims[-2], 1), rank - 2))
+        columns = b(s.IotaOp((*(1,) * (rank - 1), dims[-1]), rank - 1))
+        if diagonal := op.diagonal.value.data:
+            rows = b(e.AddOp(rows, b.number(diagonal)))
+        kept = b(e.CmpOp("ge" if op.kind.data is s.Triangle.LOWER else "le", rows, columns))
+        if Shaped.of(x.type).element_type == i1:
+            result = b(e.AndOp(kept, x))
+        else:
+            result = _retyped(b, b(e.SelectOp(kept, x, b.number(0.0))), x)
+        rewriter.replace(op, b.ops, [result])
+
+
+# Sinking
+
+
+def _again(op: IndexMapOp, value: SSAValue, axis: int) -> IndexMapOp:
+    """Apply an index map of one axis to another value, along one of its axes."""
+    match op:
+        case s.SliceOp():
+            return s.SliceOp(value, axis, *op.range)
+        case s.FlipOp():
+            return s.FlipOp(value, (axis,))
+        case s.PlaceOp():
+            return s.PlaceOp(value, axis, op.low.data, _dims(op.result)[op.axis.value.data])
+        case _:
+            raise AssertionError(f"{op.name} is no index map")
+
+
+def _axis(op: IndexMapOp) -> int:
+    return op.moves[0].axis
+
+
+class OneAxis(RewritePattern):
+    """`flip(x, (0, 1))` -> `flip(flip(x, 0), 1)`, and of no axis -> x."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, s.FlipOp) or len(axes := op.axes.get_values()) == 1:
+            return
+        b, value = Emit(), op.operand
+        for axis in axes:
+            value = b(s.FlipOp(value, (axis,)))
+        rewriter.replace(op, b.ops, [value])
+
+
+class WholeSlice(RewritePattern):
+    """A slice of all elements in order, or an axis of one element reversed -> x."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        match op:
+            case s.SliceOp():
+                is_whole = _dims(op.operand) == _dims(op.result) and op.range[0] == 0 and op.range[2] == 1
+            case s.FlipOp():
+                is_whole = all(_dims(op.operand)[axis] == 1 for axis in op.axes.get_values())
+            case _:
+                return
+        if is_whole:
+            rewriter.replace(op, [], [op.operand])
+
+
+class ThroughPointwise(RewritePattern):
+    """`slice(x + v)` -> `slice(x) + slice(v)`, where no kernel stores the sum anyway."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, IndexMapOp) or not isinstance(inner := op.operand.owner, e.ElementwiseOp):
+            return
+        if len(op.moves) != 1 or not _is_free(op.operand) or _is_copy(inner):
+            return
+        b, axis, rank = Emit(), _axis(op), len(_dims(op.operand))
+        operands = [_moved(b, op, v, axis - (rank - len(_dims(v)))) for v in inner.operands]
+        type = TensorType.of(_dims(op.result), Shaped.of(inner.result.type).element_type)
+        new = inner.__class__.create(
+            operands=operands, result_types=[type], properties=dict(inner.properties)
+        )
+        rewriter.replace(op, [*b.ops, new])
+
+
+def _moved(b: Emit, op: IndexMapOp, value: SSAValue, axis: int) -> SSAValue:
+    """Apply an index map to a value that broadcasts to its operand; extent 1 along the axis stays.
+
+    Where the extent of the whole operand is 1, a value is placed all the same.
+    """
+    stays = axis < 0 or (_dims(value)[axis] == 1 and _dims(op.operand)[_axis(op)] != 1)
+    return value if stays else b(_again(op, value, axis))
+
+
+def _is_copy(op: e.ElementwiseOp) -> bool:
+    """Whether an operation stands for storing its operand, as `_stored` writes it."""
+    return isinstance(op, e.RetypeOp) and op.operand.type == op.result.type
+
+
+def _is_free(value: SSAValue) -> bool:
+    """Whether a pointwise value is computed for index maps only, or from parameters alone."""
+    if all(isinstance(use.operation, IndexMapOp) for use in value.uses):
+        return True
+    pending, seen = [value], set[SSAValue]()
+    while pending:
+        if (found := pending.pop()) in seen:
+            continue
+        seen.add(found)
+        if isinstance(owner := found.owner, AnchorOp):
+            return False
+        if isinstance(owner, Operation):
+            pending += owner.operands
+    return True
+
+
+class ThroughView(RewritePattern):
+    """`slice(transpose(x))` -> `transpose(slice(x))`, and so for other views."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, IndexMapOp) or len(op.moves) != 1:
+            return
+        axis, dims = _axis(op), _dims(op.result)
+        match inner := op.operand.owner:
+            case TransposeOp():
+                rank = len(dims)
+                axis = {rank - 1: rank - 2, rank - 2: rank - 1}.get(axis, axis)
+                new = [moved := _again(op, inner.operand, axis), TransposeOp(moved)]
+            case PermuteOp():
+                order = inner.order.get_values()
+                new = [moved := _again(op, inner.operand, order[axis]), PermuteOp(moved, order)]
+            case ExpandOp() if axis not in (inserted := inner.axes.get_values()):
+                within = axis - sum(i < axis for i in inserted)
+                new = [moved := _again(op, inner.operand, within), ExpandOp(moved, inserted)]
+            case GatherOp() if not isinstance(op, s.PlaceOp):
+                count = len(_dims(inner.rows))
+                x, rows = inner.operand, inner.rows
+                moved = _again(op, rows, axis) if axis < count else _again(op, x, axis - count + 1)
+                new = [moved, GatherOp(x, moved) if axis < count else GatherOp(moved, rows)]
+            case BroadcastOp():
+                b = Emit()
+                value = _moved(b, op, inner.operand, axis - (len(dims) - len(_dims(inner.operand))))
+                new = [*b.ops, BroadcastOp(value, dims)]
+            case _:
+                return
+        rewriter.replace(op, new)
+
+
+class Combined(RewritePattern):
+    """Two index maps along one axis -> one, where their numbers are known; others are sorted by axis."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, IndexMapOp) or not isinstance(inner := op.operand.owner, IndexMapOp):
+            return
+        if len(op.moves) != 1 or len(inner.moves) != 1:
+            return
+        axis = _axis(op)
+        if axis != _axis(inner):
+            if axis > _axis(inner):
+                # Sorted by axis, so that all maps along one axis meet.
+                moved = _again(op, inner.operand, axis)
+                rewriter.replace(op, [moved, _again(inner, moved.result, _axis(inner))])
+            return
+        extents = [_dims(v)[axis] for v in (inner.operand, inner.result, op.result)]
+        if isinstance(op, s.FlipOp) and isinstance(inner, s.FlipOp):
+            rewriter.replace(op, [], [inner.operand])
+            return
+        if not all(isinstance(extent, int) for extent in extents):
+            if inner.moves[0].bounds is not None:
+                _stored(op, rewriter)
+            return
+        count, middle, outer = (int(extent) for extent in extents)
+        b = Emit()
+        match op, inner:
+            case s.SliceOp(), s.SliceOp():
+                (start, _, step), (first, _, by) = op.range, inner.range
+                begin = first + start * by
+                value = b(
+                    s.SliceOp(inner.operand, axis, begin, begin + (outer - 1) * step * by + 1, step * by)
+                )
+            case s.SliceOp(), s.FlipOp():
+                start, _, step = op.range
+                last = start + (outer - 1) * step
+                value = b(s.SliceOp(inner.operand, axis, count - 1 - last, count - start, step))
+                value = b(s.FlipOp(value, (axis,)))
+            case s.SliceOp(), s.PlaceOp():
+                value = _slice_of_placed(b, op, inner, axis, count, outer)
+            case s.FlipOp(), s.PlaceOp():
+                flipped = b(s.FlipOp(inner.operand, (axis,)))
+                value = b(s.PlaceOp(flipped, axis, middle - int(inner.low.data) - count, middle))
+            case s.PlaceOp(), s.PlaceOp():
+                value = b(s.PlaceOp(inner.operand, axis, int(op.low.data) + int(inner.low.data), outer))
+            case _:
+                return  # the others are read as they are
+        rewriter.replace(op, b.ops, [value])
+
+
+def _slice_of_placed(b: Emit, op: s.SliceOp, inner: s.PlaceOp, axis: int, count: int, outer: int) -> SSAValue:
+    start, _, step = op.range
+    low = int(inner.low.data)
+    first, end = (_clipped(-(-(edge - start) // step), outer) for edge in (low, low + count))
+    if first >= end:
+        zero = b.number(0.0)
+        return _retyped(b, b(BroadcastOp(zero, _dims(op.result))), op.result)
+    begin = start + first * step - low
+    part = b(s.SliceOp(inner.operand, axis, begin, begin + (end - 1 - first) * step + 1, step))
+    return b(s.PlaceOp(part, axis, first, outer))
+
+
+def _clipped(index: int, extent: int) -> int:
+    return max(0, min(index, extent))
+
+
+class OfGenerated(RewritePattern):
+    """`slice(iota(8))` -> `iota(...) * step + start`, and so for flips, placed values and `inside`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, IndexMapOp) or len(op.moves) != 1:
+            return
+        axis, dims, b = _axis(op), _dims(op.result), Emit()
+        source = op.operand.owner
+        extent, outer = _dims(op.operand)[axis], dims[axis]
+        match source:
+            case s.IotaOp() if source.axis.value.data != axis:
+                value = b(s.IotaOp(dims, source.axis.value.data))
+            case s.IotaOp():
+                numbers = b(s.IotaOp(dims, axis))
+                match op:
+                    case s.SliceOp():
+                        scaled = b(e.MulOp(numbers, b.number(op.range[2])))
+                        value = b(e.AddOp(scaled, b.number(op.range[0])))
+                    case s.FlipOp() if isinstance(extent, int):
+                        value = b(e.SubOp(b.number(extent - 1), numbers))
+                    case s.PlaceOp() if isinstance(low := op.low.data, int):
+                        value = b(e.SubOp(numbers, b.number(low)))
+                    case _:
+                        return
+            case s.InsideOp() if source.axis.value.data != axis:
+                value = b(BroadcastOp(source.result, dims))
+            case s.InsideOp() if isinstance(extent, int) and isinstance(outer, int):
+                low, size = source.range
+                if not isinstance(low, int) or not isinstance(size, int):
+                    return
+                first, end = _inside_of(op, low, low + size, extent, outer)
+                value = b(s.InsideOp(len(dims), axis, outer, first, end - first))
+            case _:
+                return
+        rewriter.replace(op, b.ops, [value])
+
+
+def _inside_of(op: IndexMapOp, low: int, end: int, extent: int, outer: int) -> tuple[int, int]:
+    """Return the first index whose element lies from `low` to `end`, and the one behind the last."""
+    match op:
+        case s.SliceOp():
+            start, _, step = op.range
+            ends = [-(-(edge - start) // step) for edge in (low, end)]
+        case s.FlipOp():
+            ends = [extent - end, extent - low]
+        case s.PlaceOp():
+            ends = [edge + int(op.low.data) for edge in (low, end)]
+        case _:
+            raise AssertionError(f"{op.name} is no index map")
+    first, last = (_clipped(edge, outer) for edge in ends)
+    return first, max(first, last)
+
+
+class KnownChoice(RewritePattern):
+    """`inside ? a : b` for all indices -> a, for none -> b."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, e.SelectOp) or not isinstance(inside := op.condition.owner, s.InsideOp):
+            return
+        extent = _dims(inside.result)[inside.axis.value.data]
+        low, count = inside.range
+        chosen = op.on_true if (low, count) == (0, extent) else op.on_false if count == 0 else None
+        if chosen is not None and chosen.type == op.result.type:
+            rewriter.replace(op, [], [chosen])
+
+
+class PlacedRows(RewritePattern):
+    """Gathered rows that are placed in a longer axis are stored first."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if isinstance(op, s.PlaceOp) and isinstance(op.operand.owner, GatherOp):
+            _stored(op, rewriter)
+
+
+def _stored(op: IndexMapOp, rewriter: PatternRewriter) -> None:
+    """Let an index map read a copy of its operand."""
+    copy = e.RetypeOp(op.operand, Shaped.of(op.operand.type).element_type)
+    rewriter.replace(op, [copy, op.clone({op.operand: copy.result})])
+
+
+INDEX_MAPS: tuple[RewritePattern, ...] = (
+    *(Concat(), Roll(), Pad(), Triangle(), OneAxis(), WholeSlice(), ThroughPointwise()),
+    *(ThroughView(), Combined(), OfGenerated(), KnownChoice(), PlacedRows()),
+)

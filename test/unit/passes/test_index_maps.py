@@ -1,0 +1,124 @@
+"""Operations that move elements: which kernels they need, and their C++, run on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import lowered
+from on_host import Program, run
+
+from mucc.compiler.driver import compile_text
+from mucc.diagnostics.core import Source
+from mucc.kernels.registry import kernels_of
+from mucc.passes.pipeline import pipeline
+
+PICKED = """
+kernel picked[M, T](x: f32[T, 10], rows: s32[M]) -> f32[M, 4] {
+  r = gather(x, rows)
+  placed = slice(pad(r, 1, 1), axis=1, start=0, stop=4)
+  return gather(slice(x, axis=1, start=3, stop=7), rows) + slice(r, axis=1, start=0, stop=4) + placed
+}
+"""
+
+KERNELS = """
+kernel rotary[B, S, H=3, D=16](x: bf16[B, S, H, D], c: f32[S, 8], s: f32[S, 8]) -> bf16[B, S, H, D] {
+  x1 = slice(x, axis=3, start=0, stop=8)
+  x2 = slice(x, axis=3, start=8, stop=16)
+  cc = c[:, None, :]
+  ss = s[:, None, :]
+  return concat(x1 * cc - x2 * ss, x2 * cc + x1 * ss, axis=3)
+}
+kernel interleaved[M](x: f32[M, 24], y: bf16[M, 12]) -> f32[M, 12] {
+  return slice(x, axis=1, start=1, stop=24, step=2) - y * slice(x, axis=1, start=0, stop=24, step=2)
+}
+kernel triangles[M, N](x: f32[M, N], y: s32[M, N]) -> (a: f32[M, N], b: s32[M, N]) {
+  return tril(flip(x, axis=0), diagonal=1), triu(flip(y), diagonal=-2)
+}
+kernel rolled[M](x: f16[M, 12]) -> f16[M, 12] {
+  return roll(x, 5, axis=1) - roll(roll(x, -3, axis=1), 3, axis=1)
+}
+kernel padded[N](x: f32[5, N], y: f32[N, 7])
+    -> (a: f32[9, N], b: f32[N, 17], c: f32[N, 10], d: f32[N, 11]) {
+  a = pad(x, (1, 0), (3, 0), value=-1)
+  b = pad(y, 4, 6, mode=reflect)
+  c = pad(y, 1, 2, mode=replicate)
+  d = pad(2 * y, 3, 1, mode=circular)
+  return a, b, c, d
+}
+kernel three[M](x: s8[M, 3], y: s8[M, 8], z: s8[M, 5]) -> s8[M, 16] { return concat(x, y, z, axis=1) }
+kernel rows[N](x: f32[3, N], y: f32[2, N], b: f32[N]) -> f32[5, N] { return concat(x, y, axis=0) * b }
+kernel numbers[M, N](x: f32[M, N]) -> (i: s32[M, N], y: f32[M, N]) {
+  r = iota((M, N), axis=0)
+  return r + 2 * iota((M, N), axis=1), x * r
+}
+kernel columns[M](x: f32[16, M] col_major) -> f32[16, M] {
+  return flip(slice(concat(x, 2 * x, axis=0), axis=0, start=5, stop=21))
+}
+kernel sums[M](x: f32[M, 20], y: f32[M, 4]) -> f32[M] {
+  return sum(slice(concat(x, y, axis=1), axis=1, start=1, stop=23, step=3), axis=1)
+}
+kernel running[M](x: f32[M, 9]) -> f32[M, 18] { return cumsum(concat(x, flip(x, axis=1), axis=1), axis=1) }
+kernel of_sums[M, N](x: f32[8, M, N]) -> f32[2, M] {
+  return slice(sum(x, axis=2), axis=0, start=2, stop=8, step=3)
+}
+kernel halves[M](x: f32[M, 6]) -> f32[M, 3] {
+  t = x * x
+  return slice(t, axis=1, start=0, stop=3) - slice(t, axis=1, start=3, stop=6)
+}
+kernel both[M](x: f32[4, M, 6]) -> f32[6, M, 9] { return pad(x, (1, 0, 2), (1, 0, 1), mode=replicate) }
+kernel crossed[M](x: f32[8, M]) -> f32[M, 4] {
+  return slice(x.T, axis=1, start=2, stop=6) + slice(x, axis=0, start=0, stop=4).T
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    compilation = compile_text(Source("k.mcu", KERNELS))
+    return Program.of(compilation, tmp_path_factory.mktemp("maps"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 33])
+def test_kernels_agree_with_the_interpreter(program: Program, size: int) -> None:
+    for seed, info in enumerate(program.kernels):
+        dims = {
+            name: size + i if value is None else value for i, (name, value) in enumerate(info.dims.items())
+        }
+        run(program, info, dims, seed)
+
+
+def kernels(text: str) -> list[str]:
+    module = lowered(text)
+    for step, level in pipeline("sm_90a"):
+        step.apply(None, module)
+        level.verify(module)
+    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(module)]
+
+
+def test_rows_picked_from_parts() -> None:
+    compilation = compile_text(Source("k.mcu", PICKED))
+    rng = np.random.default_rng(3)
+    given = [rng.integers(-3, 4, (6, 10)).astype(float), np.array([5.0, 0.0, 3.0])]
+    np.testing.assert_array_equal(
+        compilation.interpret_lowered("picked", given), compilation.interpret("picked", given)
+    )
+
+
+@pytest.mark.parametrize(
+    ("results", "body", "expected"),
+    [
+        # Nothing but the map, the reduction or the scan that the program ends in.
+        ("f32[16, 24]", "return concat(slice(x, axis=1, start=0, stop=8), flip(x, axis=1), axis=1)", ["map"]),
+        ("f32[16]", "return sum(pad(x, 2, 2, mode=reflect), axis=1)", ["reduce"]),
+        ("f32[16, 16]", "return cumsum(roll(x, 3, axis=1), axis=1)", ["scan"]),
+        ("f32[16, 16]", "return tril(x @ x) * iota((16, 16), axis=0)", ["gemm", "map"]),
+        # What is stored anyway is read from memory, not computed again.
+        (
+            "(a: f32[16, 16], b: f32[16, 8])",
+            "y = exp(x @ x)\nreturn y, slice(y, axis=1, start=0, stop=8)",
+            ["gemm", "map"],
+        ),
+    ],
+)
+def test_moving_elements_takes_no_kernel_of_its_own(results: str, body: str, expected: list[str]) -> None:
+    assert kernels(f"kernel k(x: f32[16, 16]) -> {results} {{ {body} }}") == expected
