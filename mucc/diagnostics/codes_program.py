@@ -93,8 +93,8 @@ _SYNTAX: dict[str, CodeInfo] = {
         "An index holds integers, slices such as `2:8`, `::2` and `:`, `None` where an axis of extent 1 is "
         "added, and `...` for the axes that are not written. Integers are arithmetic on numbers and bound "
         "dims. Rows by number are `gather(x, rows)`, elements of an axis `take_along(x, index, axis=1)`.",
-        "kernel f[M](x: bf16[M, 8]) -> bf16[M] {\n    return x[:, 0.5]\n}",
-        "kernel f[M](x: bf16[M, 8]) -> bf16[M] {\n    return x[:, 4]\n}",
+        body("return x + b[0.5]"),
+        body("return x + b[:, None]"),
     ),
     "MU0014": entry(
         "positional argument after a keyword argument",
