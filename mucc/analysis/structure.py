@@ -20,7 +20,7 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import TriangleOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
 
 
@@ -225,6 +225,7 @@ _RULES: dict[type[Operation], Callable[[Operation, list[Structure]], Structure]]
     TransposeOp: _transpose,
     BroadcastOp: _keep_constant,
     ExpandOp: _keep_constant,
+    SqueezeOp: _keep_constant,
     ReduceOp: _reduce,
 }
 
@@ -236,7 +237,7 @@ def _same(a: SSAValue, b: SSAValue) -> bool:
 
 def _origin(value: SSAValue) -> SSAValue:
     owner = value.owner
-    if isinstance(owner, BroadcastOp | ExpandOp | e.CastOp):
+    if isinstance(owner, BroadcastOp | ExpandOp | SqueezeOp | e.CastOp):
         if isinstance(owner, e.CastOp) and owner.operand.type != owner.result.type:
             return value
         return _origin(owner.operand)

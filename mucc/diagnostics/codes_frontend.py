@@ -121,8 +121,9 @@ _NAMES: dict[str, CodeInfo] = {
         body("return where(x > y, 1, 0)"),
     ),
     "MU1018": entry(
-        "wrong number of axes in an index",
-        "An index has one `:` for each axis of the value, and any number of `None`.",
+        "too many indices",
+        "An index has one integer or slice for each axis of the value at most, `...` once at most, and any "
+        "number of `None`.",
         body("return x + b[:, :, None]"),
         body("return x + b[:, None]"),
     ),
@@ -318,9 +319,9 @@ _SHAPES: dict[str, CodeInfo] = {
     "MU1091": entry(
         "extent that must be a number",
         "The extent of the result follows from the operand's by a formula, so the operand's must be a "
-        "number, written as one, or a dim that is bound to one.",
-        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, 8] {\n    return slice(x, 1, 0, 8)\n}",
-        "kernel f[M, N=64](x: bf16[M, N]) -> bf16[M, 8] {\n    return slice(x, 1, 0, 8)\n}",
+        "number, written as one, or a dim that is bound to one. So must be the bounds of a slice.",
+        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, 8] {\n    return x[:, :8]\n}",
+        "kernel f[M, N=64](x: bf16[M, N]) -> bf16[M, 8] {\n    return x[:, :8]\n}",
     ),
     "MU1092": entry(
         "operand with too few axes",
@@ -330,11 +331,19 @@ _SHAPES: dict[str, CodeInfo] = {
         "kernel f[M](x: bf16[M, M]) -> bf16[M, M] {\n    return tril(x)\n}",
     ),
     "MU1093": entry(
-        "slice that does not fit",
-        "`slice(x, axis, start, stop, step=1)` takes the elements from `start` on, before `stop`: at least "
-        "one, and none beyond the end.",
-        "kernel f[M](x: bf16[M, 8]) -> bf16[M, 6] {\n    return slice(x, 1, 4, 10)\n}",
-        "kernel f[M](x: bf16[M, 8]) -> bf16[M, 4] {\n    return slice(x, 1, 4, 8)\n}",
+        "index that does not fit",
+        "An integer is one of the extent, from 0, or from the end as -1, -2. A slice takes at least one "
+        "element: `start:stop:step` begins at `start`, ends before `stop`, and cuts off what is beyond the "
+        "ends, as in NumPy; its step is not 0.",
+        "kernel f[M](x: bf16[M, 8]) -> bf16[M] {\n    return x[:, 8]\n}",
+        "kernel f[M](x: bf16[M, 8]) -> bf16[M] {\n    return x[:, 7]\n}",
+    ),
+    "MU1097": entry(
+        "index that is a value",
+        "An index is an integer that is known at compile time. Where a tensor says what is taken, "
+        "`gather(x, rows)` takes rows by number, and `take_along(x, index, axis=1)` elements of an axis.",
+        "kernel f[M, T](x: bf16[M, 8], rows: s32[T]) -> bf16[T, 8] {\n    return x[rows]\n}",
+        "kernel f[M, T](x: bf16[M, 8], rows: s32[T]) -> bf16[T, 8] {\n    return gather(x, rows)\n}",
     ),
     "MU1094": entry(
         "tensors that cannot be concatenated",

@@ -90,9 +90,10 @@ _SYNTAX: dict[str, CodeInfo] = {
     ),
     "MU0013": entry(
         "unsupported index",
-        "An index holds one `:` for each axis, and `None` where an axis of extent 1 is added. Elements and "
-        "slices cannot be taken.",
-        body("return x + b[0]"),
+        "An index holds integers, slices such as `2:8`, `::2` and `:`, `None` where an axis of extent 1 is "
+        "added, and `...` for the axes that are not written. Integers are arithmetic on numbers and bound "
+        "dims. Rows by number are `gather(x, rows)`, elements of an axis `take_along(x, index, axis=1)`.",
+        body("return x + b[0.5]"),
         body("return x + b[:, None]"),
     ),
     "MU0014": entry(
@@ -150,9 +151,9 @@ _PROGRAM: dict[str, CodeInfo] = {
         schedule("stages = 4\n    cluster = 2x1"),
     ),
     "MU1046": entry(
-        "promise that is not affine",
-        "A promise adds dims and multiplies them by numbers; `%` and `/` have a positive number on "
-        "their right.",
+        "arithmetic on dims that is not affine",
+        "A promise or an index adds dims and multiplies them by numbers; `%` and `/` have a positive number "
+        "on their right.",
         "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N]\n    where M * N <= 4096\n{\n    return x\n}",
         "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N]\n    where M <= 64, N <= 64\n{\n    return x\n}",
     ),

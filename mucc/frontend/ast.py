@@ -110,6 +110,26 @@ class Type(Node):
     layout: Layout | None = None
 
 
+# Arithmetic on dims
+
+
+class DimBinary(Node):
+    """A binary operation on dims in a promise or an index; `op` is one of + - * / %."""
+
+    op: str
+    lhs: DimExpr
+    rhs: DimExpr
+
+
+class DimNegation(Node):
+    """A negative number or dim in a promise or an index, `-K`."""
+
+    operand: DimExpr
+
+
+DimExpr: TypeAlias = Ident | IntLit | DimBinary | DimNegation
+
+
 # Expressions
 
 
@@ -180,11 +200,30 @@ class Transpose(Node):
     operand: Expr
 
 
+class NewAxis(Node):
+    """The index `None`, which inserts an axis of extent 1."""
+
+
+class Ellipsis(Node):
+    """The index `...`, which stands for all axes that the other indices leave."""
+
+
+class Slice(Node):
+    """The index `start:stop:step`, with None for each that is left out."""
+
+    start: DimExpr | None = None
+    stop: DimExpr | None = None
+    step: DimExpr | None = None
+
+
+IndexItem: TypeAlias = NewAxis | Ellipsis | Slice | DimExpr
+
+
 class Index(Node):
-    """An index expression `x[:, None]`: `new_axes` has True for each `None`, False for each `:`."""
+    """An index expression such as `x[:, 2:8, None]`; an item that is an integer drops its axis."""
 
     operand: Expr
-    new_axes: tuple[bool, ...]
+    items: tuple[IndexItem, ...]
 
 
 class List(Node):
@@ -225,17 +264,6 @@ class Param(Node):
 
     name: Ident
     type: Type
-
-
-class DimBinary(Node):
-    """A binary operation on dims in a promise; `op` is one of + - * / %."""
-
-    op: str
-    lhs: DimExpr
-    rhs: DimExpr
-
-
-DimExpr: TypeAlias = Ident | IntLit | DimBinary
 
 
 class Promise(Node):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mucc.diagnostics.core import Source
 from mucc.frontend import ast
-from mucc.frontend.exprtext import dim_text, item_text, promise_text, type_text, value_text
+from mucc.frontend.exprtext import dim_text, index_text, item_text, promise_text, type_text, value_text
 
 
 def dump_program(program: ast.Program, source: Source) -> str:
@@ -71,8 +71,7 @@ class _Dumper:
                 self.line(depth, f"{label}transpose", expr)
                 self.expr(depth + 1, expr.operand)
             case ast.Index():
-                axes = ", ".join("None" if new else ":" for new in expr.new_axes)
-                self.line(depth, f"{label}index [{axes}]", expr)
+                self.line(depth, f"{label}index {index_text(expr.items)}", expr)
                 self.expr(depth + 1, expr.operand)
             case ast.Call():
                 self.line(depth, f"{label}call {expr.function.text}", expr)

@@ -85,14 +85,13 @@ class ExpressionParser(Stream):
     def _postfix(self) -> ast.Expr:
         """
         postfix = primary { "." "T" | "[" index { "," index } [ "," ] "]" } ;
-        index   = ":" | "None" ;
         """
         left = self._primary()
         while self.kind in (".", "["):
             height, token = self._height, self.advance()
             if token.kind == "[":
-                axes = self.items(token, self._index, empty=False)
-                left = ast.Index(self.span_from(left.span.start), left, axes)
+                indices = self.items(token, self._index, empty=False)
+                left = ast.Index(self.span_from(left.span.start), left, indices)
             else:
                 self._expect_t()
                 left = ast.Transpose(self.span_from(left.span.start), left)
@@ -117,13 +116,40 @@ class ExpressionParser(Stream):
         fixes = (safe_fix(self.token.span, "T", "write 'T'"),) if name in ("t", "mT") else ()
         return self.unexpected("'T'", helps=("the only attribute is `.T`, the transpose",), fixes=fixes)
 
-    def _index(self) -> bool:
-        if self.kind in (":", "None"):
-            return self.advance().kind == "None"
-        raise self.error(
+    def _index(self) -> ast.IndexItem:
+        """index = "None" | "..." | dimexpr | [ dimexpr ] ":" [ dimexpr ] [ ":" [ dimexpr ] ] ;"""
+        token = self.token
+        if self.accept("None"):
+            return ast.NewAxis(token.span)
+        if self.accept("..."):
+            return ast.Ellipsis(token.span)
+        bounds: list[ast.DimExpr | None] = [None if self.kind == ":" else self._bound()]
+        while self.kind == ":" and len(bounds) < 3:
+            self.advance()
+            bounds.append(None if self.kind in (":", ",", "]") else self._bound())
+        if len(bounds) == 1 and bounds[0] is not None:
+            return bounds[0]
+        return ast.Slice(self.span_from(token.start), *bounds)
+
+    def _bound(self) -> ast.DimExpr:
+        """Parse an integer of an index."""
+        if self.kind not in ("int", "name", "(", "-"):
+            raise self._no_index()
+        height = self._height
+        bound = self.dimexpr()
+        self._height = max(height, self._height)
+        if self.kind in (*PRECEDENCE, "(", "[", "."):
+            raise self._no_index()
+        return bound
+
+    def _no_index(self) -> Bail:
+        return self.error(
             "MU0013",
-            "a value can be indexed with ':' and 'None' only",
-            helps=("`v[:, None]` adds an axis; elements and slices cannot be taken",),
+            "an index is an integer, a slice such as `2:8`, 'None' or '...'",
+            helps=(
+                "integers are arithmetic on numbers and dims: `x[:, K/2:]`",
+                "`gather(x, rows)` picks rows by number, `take_along(x, index, axis=1)` elements of an axis",
+            ),
         )
 
     def _primary(self) -> ast.Expr:
@@ -237,8 +263,12 @@ class ExpressionParser(Stream):
         return left
 
     def _dimatom(self) -> ast.DimExpr:
-        """dimatom = name | integer | "(" dimexpr ")" ;"""
+        """dimatom = name | integer | "(" dimexpr ")" | "-" dimatom ;"""
         self._height = 1
+        if self.kind == "-":
+            sign = self._enter()
+            operand = self._dimatom()
+            return self._leave(ast.DimNegation(sign.span.to(operand.span), operand))
         if self.kind == "int":
             return self.integer("a number")
         if self.kind != "(":

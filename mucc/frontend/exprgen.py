@@ -14,7 +14,7 @@ from mucc.diagnostics.core import Fix, Span
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
+from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.surface import (
     AXES,
     EXTENT,
@@ -31,6 +31,7 @@ from mucc.dialects.mu.types import DTYPES, Shaped
 from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context, Labels, type_text
 from mucc.frontend.functions import FUNCTIONS, choose
+from mucc.frontend.indexing import lower_index
 
 Value = SSAValue | None
 
@@ -83,7 +84,8 @@ class ExprGen:
             case ast.Transpose():
                 return self._on(expr, expr.operand, TransposeOp)
             case ast.Index():
-                return self._index(expr)
+                value = self.lower(expr.operand)
+                return None if value is None else lower_index(self, expr, value)
             case ast.Call():
                 return self._call(expr)
 
@@ -191,23 +193,6 @@ class ExprGen:
             return _ARITHMETIC[expr.op](lhs, rhs)
 
         return self.add(expr.span, build, expr.op_span, labels, lambda: _operand_fixes(expr, lhs, rhs))
-
-    def _index(self, expr: ast.Index) -> Value:
-        value = self.lower(expr.operand)
-        if value is None:
-            return None
-        rank, kept = len(Shaped.of(value.type).dims), expr.new_axes.count(False)
-        if kept != rank:
-            wanted = ", ".join([":"] * rank + ["None"])
-            self.context.error(
-                "MU1018",
-                f"{kept} ':' for the {rank} axes of {type_text(value.type)}",
-                expr.span,
-                helps=(f"write one ':' per axis, for example `[{wanted}]`",),
-            )
-            return None
-        axes = [n for n, new in enumerate(expr.new_axes) if new]
-        return self.add(expr.span, lambda: ExpandOp(value, axes)) if axes else value
 
     # Calls
 

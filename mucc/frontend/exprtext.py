@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mucc.frontend import ast
 from mucc.frontend.expressions import COMPARISON, DIM_PRECEDENCE, NOT, POSTFIX, PRECEDENCE, UNARY
 
@@ -78,9 +80,36 @@ def _bracketed(expr: ast.Expr, binding: int) -> str:
 
 
 def _suffix(expr: ast.Transpose | ast.Index) -> str:
-    if isinstance(expr, ast.Transpose):
-        return ".T"
-    return f"[{', '.join('None' if new else ':' for new in expr.new_axes)}]"
+    return ".T" if isinstance(expr, ast.Transpose) else index_text(expr.items)
+
+
+def index_text(items: Sequence[ast.IndexItem]) -> str:
+    """Print the brackets of an index expression, such as `[:, 2:8, None]`."""
+    return f"[{', '.join(map(_index_item_text, items))}]"
+
+
+def _index_item_text(item: ast.IndexItem) -> str:
+    match item:
+        case ast.NewAxis():
+            return "None"
+        case ast.Ellipsis():
+            return "..."
+        case ast.Slice():
+            return _slice_text(item)
+        case _:
+            return dimexpr_text(item)
+
+
+def _slice_text(item: ast.Slice) -> str:
+    """Print a slice, with spaces around the colons where a bound is arithmetic: `2:8`, `: K / 2`."""
+    bounds = (item.start, item.stop, *((item.step,) if item.step is not None else ()))
+    first, *others = ("" if b is None else dimexpr_text(b) for b in bounds)
+    if not any(isinstance(b, ast.DimBinary) for b in bounds):
+        return ":".join((first, *others))
+    text = first
+    for bound in others:
+        text += (" " if text and text[-1] != ":" else "") + ":" + (f" {bound}" if bound else "")
+    return text
 
 
 def expr_lines(expr: ast.Expr, used: int, indent: int, after: int = 0, binding: int = 0) -> list[str]:
@@ -192,6 +221,8 @@ def dimexpr_text(expr: ast.DimExpr, binding: int = 0) -> str:
             binds = DIM_PRECEDENCE[expr.op]
             text = f"{dimexpr_text(expr.lhs, binds)} {expr.op} {dimexpr_text(expr.rhs, binds + 1)}"
             return f"({text})" if binds < binding else text
+        case ast.DimNegation():
+            return f"-{dimexpr_text(expr.operand, UNARY)}"
 
 
 def value_text(value: ast.Value) -> str:

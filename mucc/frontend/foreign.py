@@ -17,7 +17,7 @@ _MAXIMUM, _MINIMUM = "max(x, 0)", "min(x, 6)"
 _VIEW = "reshape(x, (M, 8, K))"
 _SWAP = "x.T` for the last two axes, else `permute(x, (1, 0))"
 _CONCAT = "concat(x, y, axis=1)"
-_SLICE = "slice(x, axis=1, start=0, stop=64)"
+_SLICE = "x[:, 0:64]"
 _CAST = "cast(x, f32)"
 _AXIS = "x[:, None]"
 _SPREAD = "broadcast(x, (M, K))"
@@ -123,11 +123,11 @@ _EXPRESSIONS: dict[str, str] = {
     **dict.fromkeys(("transpose", "t", "trans", "swapaxes", "swapdims", "matrix_transpose"), _SWAP),
     **dict.fromkeys(("movedim", "moveaxis", "permute_dims", "rearrange", "rollaxis"), "permute(x, (1, 0))"),
     **dict.fromkeys(("unsqueeze", "expand_dims"), _AXIS),
-    "squeeze": "reshape(x, (M,))",
+    **dict.fromkeys(("squeeze", "unbind", "item"), "x[:, 0]"),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to", "broadcast_in_dim", "repeat"), _SPREAD),
     **dict.fromkeys(("cat", "concatenate", "hstack", "vstack", "column_stack", "row_stack"), _CONCAT),
     "stack": "concat(x[None, :, :], y[None, :, :], axis=0)",
-    **dict.fromkeys(("split", "chunk", "narrow", "unbind", "dynamic_slice", "slice_in_dim"), _SLICE),
+    **dict.fromkeys(("slice", "split", "chunk", "narrow", "dynamic_slice", "slice_in_dim"), _SLICE),
     **dict.fromkeys(("fliplr", "rev"), "flip(x, axis=1)"),
     "flipud": "flip(x, axis=0)",
     **dict.fromkeys(("pad_sequence", "zero_pad", "zero_pad2d"), "pad(x, low=(0, 1), high=(0, 1))"),
@@ -170,7 +170,7 @@ local_response_norm bilinear embedding_bag lstm gru rnn_tanh rnn_relu multi_head
 repeat_interleave tile rot90 trapz trapezoid cov corrcoef apply_along_axis vmap scan cond while_loop map
 load store atomic_add program_id num_programs cdiv make_block_ptr associative_scan reduce
 inline_asm_elementwise isclose allclose isin isreal xor logical_xor gcd lcm clone detach copy contiguous
-item numpy sub_ zeta tensor array long new masked smm map_ sspaddmm baddbmm_out apply
+numpy sub_ zeta tensor array long new masked smm map_ sspaddmm baddbmm_out apply
 """
 _ABSENT = frozenset(_key(name) for name in _NAMES.split())
 """Functions of other frameworks that have no short equivalent in the language."""

@@ -10,7 +10,7 @@ from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticSink, Fix
 KEYWORDS = frozenset({"kernel", "schedule", "for", "where", "stage", "return", "and", "or", "not", "None"})
 """Reserved words; `where` doubles as a function in expressions."""
 
-PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : .""".split())  # noqa: SIM905
+PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : ... .""".split())  # noqa: SIM905
 MAX_INT = 2**63 - 1
 MAX_ERRORS = 100
 """The most syntax errors reported in a run; a file with more is probably not a program."""

@@ -31,10 +31,9 @@ def lower_promises(
     Each quotient adds the constraint that quotient times divisor equals the divided dim. Promises that always
     hold are dropped, promises that never hold are reported. Returns None without promises.
     """
-    positions = {name: n for n, name in enumerate(dims)}
     constraints: list[AffineConstraintExpr] = []
     for promise in kernel.promises:
-        lhs, rhs = (_affine(context, side, dims, positions) for side in (promise.lhs, promise.rhs))
+        lhs, rhs = (affine(context, side, dims, "a promise") for side in (promise.lhs, promise.rhs))
         if lhs is None or rhs is None:
             continue
         if promise.op == "<":
@@ -47,8 +46,8 @@ def lower_promises(
         else:
             constraints.append(AffineConstraintExpr(kind, lhs, rhs, canonicalize=False))
     for name, extent in quotients.items():
-        whole = AffineExpr.dimension(positions[extent.dim.text])
-        parts = AffineExpr.dimension(positions[name]) * extent.divisor.value
+        whole = AffineExpr.dimension(list(dims).index(extent.dim.text))
+        parts = AffineExpr.dimension(list(dims).index(name)) * extent.divisor.value
         constraints.append(AffineConstraintExpr(AffineConstraintKind.eq, whole, parts, canonicalize=False))
     return AffineSet(len(dims), 0, tuple(constraints)) if constraints else None
 
@@ -70,10 +69,13 @@ def _check_constant(
         )
 
 
-def _affine(
-    context: Context, expr: ast.DimExpr, dims: dict[str, int | None], positions: dict[str, int]
+def affine(
+    context: Context, expr: ast.DimExpr, dims: Mapping[str, int | None], where: str
 ) -> AffineExpr | None:
-    """Lower arithmetic on dims to an affine expression; None after an error."""
+    """Lower arithmetic on dims to an affine expression over `dims` in order; None after an error.
+
+    Bound dims are constants. `where` says in messages what the arithmetic is part of.
+    """
     match expr:
         case ast.IntLit():
             return AffineExpr.constant(expr.value)
@@ -85,14 +87,19 @@ def _affine(
             value = dims[expr.text]
             if value is not None:
                 return AffineExpr.constant(value)
-            return AffineExpr.dimension(positions[expr.text])
+            return AffineExpr.dimension(list(dims).index(expr.text))
+        case ast.DimNegation():
+            operand = affine(context, expr.operand, dims, where)
+            return None if operand is None else operand * -1
         case ast.DimBinary():
-            lhs = _affine(context, expr.lhs, dims, positions)
-            rhs = _affine(context, expr.rhs, dims, positions)
-            return None if lhs is None or rhs is None else _combined(context, expr, lhs, rhs)
+            lhs = affine(context, expr.lhs, dims, where)
+            rhs = affine(context, expr.rhs, dims, where)
+            return None if lhs is None or rhs is None else _combined(context, expr, lhs, rhs, where)
 
 
-def _combined(context: Context, expr: ast.DimBinary, lhs: AffineExpr, rhs: AffineExpr) -> AffineExpr | None:
+def _combined(
+    context: Context, expr: ast.DimBinary, lhs: AffineExpr, rhs: AffineExpr, where: str
+) -> AffineExpr | None:
     constant = rhs.value if isinstance(rhs, AffineConstantExpr) else None
     match expr.op:
         case "+":
@@ -121,8 +128,8 @@ def _combined(context: Context, expr: ast.DimBinary, lhs: AffineExpr, rhs: Affin
             )
             context.error(
                 "MU1046",
-                f"{needs} in a promise",
+                f"{needs} in {where}",
                 expr.span,
-                helps=("promises are affine: `K % 8 == 0`, `M + 2 * N <= 4096`",),
+                helps=("arithmetic on dims is affine: `K % 8`, `M + 2 * N`",),
             )
             return None

@@ -64,7 +64,8 @@ schedule mlp.h for sm_90a {
   is T), scale f32[E], bias [E, N]; it and block scales: sm_90a. `gather(x, rows)` is x[rows]; `scatter(y,
   rows, T)` the way back, other rows zero.
 * Broadcasting is NumPy's by dim names: extents agree if the same name or number, or 1. [M, N] with b [N] is
-  per column; per row write `r[:, None]`. Indexing: only `:` and `None`.
+  per column; per row write `r[:, None]`. Indexing is NumPy's: `k[:, :, None]`, `x[:, 0]`, `x[..., K/2:]`,
+  `x[::-1]`; integers known when compiling.
 * Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; numbers and scalars never
   widen; `cast(x, bf16)` rounds. Conditions: `where(x > 0 and x < 1, a, b)`.
 

@@ -28,12 +28,14 @@ from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
 from mucc.dialects.mu.ops.scan import ScanOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped, dtype_name
 from mucc.frontend import ast
 from mucc.frontend.exprgen import INFINITY
 
 NOWHERE = Span(0, 0)
+
+_WHOLE, _NEW = ast.Slice(NOWHERE), ast.NewAxis(NOWHERE)
 
 Speller = Callable[[Any, Sequence[ast.Expr]], ast.Expr]
 
@@ -137,6 +139,10 @@ def result_shape(op: Operation) -> ast.List:
     return shape(Shaped.of(op.results[0].type).dims)
 
 
+def _integer(value: int) -> ast.IntLit:
+    return ast.IntLit(NOWHERE, value)
+
+
 def given(values: dict[str, tuple[ast.Expr | ast.List, bool]]) -> dict[str, ast.Expr | ast.List]:
     """Drop options that have their default."""
     return {name: value for name, (value, is_default) in values.items() if not is_default}
@@ -167,7 +173,25 @@ def _transpose(op: TransposeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
 def _expand(op: ExpandOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     axes = op.axes.get_values()
     rank = len(Shaped.of(op.result.type).dims)
-    return ast.Index(NOWHERE, operands[0], tuple(n in axes for n in range(rank)))
+    return ast.Index(NOWHERE, operands[0], tuple(_NEW if n in axes else _WHOLE for n in range(rank)))
+
+
+def _squeeze(op: SqueezeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    """Write `x[:, 0]`, and `x[:, i]` for a slice of one element."""
+    value, items = _sliced(operands[0])
+    axes = op.axes.get_values()
+    items += [_WHOLE] * (axes[-1] + 1 - len(items))
+    for axis in axes:
+        item = items[axis]
+        items[axis] = item.start if isinstance(item, ast.Slice) and item.start else _integer(0)
+    return ast.Index(NOWHERE, value, tuple(items))
+
+
+def _sliced(expr: ast.Expr) -> tuple[ast.Expr, list[ast.IndexItem]]:
+    """Return what an expression takes slices of, and these; none for another expression."""
+    if isinstance(expr, ast.Index) and all(isinstance(item, ast.Slice) for item in expr.items):
+        return expr.operand, list(expr.items)
+    return expr, []
 
 
 def _reduce(op: ReduceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
@@ -211,11 +235,17 @@ def _permute(op: s.PermuteOp, operands: Sequence[ast.Expr]) -> ast.Expr:
 
 
 def _slice(op: s.SliceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
-    start, stop, step = op.range
-    numbers = {"axis": op.axis.value.data, "start": start, "stop": stop} | (
-        {} if step == 1 else {"step": step}
+    (start, stop, step), axis = op.range, op.axis.value.data
+    value, items = _sliced(operands[0])
+    if len(items) > axis:  # slices are taken from the first axis on
+        value, items = operands[0], []
+    part = ast.Slice(
+        NOWHERE,
+        _integer(start) if start else None,
+        _integer(stop) if stop != Shaped.of(op.operand.type).dims[axis] else None,
+        _integer(step) if step != 1 else None,
     )
-    return call("slice", *operands, **{name: number(value) for name, value in numbers.items()})
+    return ast.Index(NOWHERE, value, (*items, *[_WHOLE] * (axis - len(items)), part))
 
 
 def _concat(op: s.ConcatOp, operands: Sequence[ast.Expr]) -> ast.Expr:
@@ -363,6 +393,7 @@ SPELLERS: dict[type[Operation], Speller] = {
     MatmulOp: _matmul,
     TransposeOp: _transpose,
     ExpandOp: _expand,
+    SqueezeOp: _squeeze,
     ReduceOp: _reduce,
     DequantizeOp: _dequantize,
     GroupedMatmulOp: _grouped,

@@ -45,7 +45,7 @@ from mucc.dialects.mu.interpreter import (
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.meanings.base import along
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.interface import Meaning
 from mucc.kernels.registry import kind_of, kinds
@@ -146,6 +146,10 @@ class CutlassFunctions(MuFunctions):
     @impl(ExpandOp)
     def expand(self, interpreter: Interpreter, op: ExpandOp, args: PythonValues) -> PythonValues:
         return (self.expanded(op, self.read(args[0])),)
+
+    @impl(SqueezeOp)
+    def squeeze(self, interpreter: Interpreter, op: SqueezeOp, args: PythonValues) -> PythonValues:
+        return (self.squeezed(op, self.read(args[0])),)
 
     @impl(RegroupOp)
     def regroup(self, interpreter: Interpreter, op: RegroupOp, args: PythonValues) -> PythonValues:

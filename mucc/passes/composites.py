@@ -27,7 +27,7 @@ from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.shape_rules import elements
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.dialects.rewriting import Emit
@@ -100,7 +100,7 @@ class Variance(RewritePattern):
 def _in_order(value: SSAValue) -> bool:
     """Return whether a value's elements lie in memory in row-major order, or will."""
     match value.owner:
-        case ExpandOp() | RegroupOp() as view:
+        case ExpandOp() | SqueezeOp() | RegroupOp() as view:
             return _in_order(view.operand)
         case e.ElementwiseOp() | ReduceOp():
             return True

@@ -23,6 +23,7 @@ from mucc.dialects.mu.ops.views import (
     ExpandOp,
     IndexMapOp,
     PermuteOp,
+    SqueezeOp,
     TransposeOp,
 )
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
@@ -274,6 +275,10 @@ class ThroughView(RewritePattern):
             case ExpandOp() if axis not in (inserted := inner.axes.get_values()):
                 within = axis - sum(i < axis for i in inserted)
                 new = [moved := _again(op, inner.operand, within), ExpandOp(moved, inserted)]
+            case SqueezeOp():
+                kept = [i for i in range(len(_dims(inner.operand))) if i not in inner.axes.get_values()]
+                moved = _again(op, inner.operand, kept[axis])
+                new = [moved, SqueezeOp(moved, inner.axes.get_values())]
             case GatherOp() if not isinstance(op, s.PlaceOp):
                 count = len(_dims(inner.rows))
                 x, rows = inner.operand, inner.rows

@@ -17,19 +17,11 @@ from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp
-from mucc.dialects.mu.ops.views import (
-    BroadcastOp,
-    ExpandOp,
-    GeneratedOp,
-    IndexMapOp,
-    PermuteOp,
-    RegroupOp,
-    TransposeOp,
-)
+from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.kernels.registry import claimant, kind_of
 
-VIEWS = (TransposeOp, PermuteOp, ExpandOp, RegroupOp, IndexMapOp, GatherOp)
+VIEWS = (*AXIS_VIEWS, RegroupOp, IndexMapOp, GatherOp)
 PRIMITIVES = (ElementwiseOp, ConstantOp, GeneratedOp, *VIEWS, BroadcastOp, PinOp, ReturnOp)
 """What a `mu.kernel` may hold for its stages to become device kernels, besides anchors that a kind claims."""
 

@@ -19,7 +19,7 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.rules import TypeRuleError, broadcast
 from mucc.dialects.mu.types import DTYPES, Dim, Dims, LayoutAttr, Shaped, TensorType
 from mucc.kernels.reduce.kind import REDUCTIONS
@@ -281,6 +281,8 @@ class _Generator:
             self.add(PermuteOp(value, self.draw(st.permutations(range(len(dims))))))
         elif len(dims) >= 2 and self.coin():
             self.add(TransposeOp(value))
+        elif 1 in dims and self.coin():
+            self.add(SqueezeOp(value, [i for i, d in enumerate(dims) if d == 1][-1:]))
         elif len(dims) < 4:
             self.add(ExpandOp(value, [self.draw(st.integers(0, len(dims)))]))
 

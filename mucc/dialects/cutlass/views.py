@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped
 
 
@@ -50,6 +50,10 @@ def view_of(value: SSAValue) -> View:
             for axis in op.axes.get_values():
                 axes.insert(axis, None)
             return View(inner.base, tuple(axes), *inner[2:])
+        case SqueezeOp() as op:
+            inner, dropped = view_of(op.operand), op.axes.get_values()
+            axes = tuple(a for i, a in enumerate(inner.axes) if i not in dropped)
+            return View(inner.base, axes, *inner[2:])
         case GatherOp() as op:
             inner = view_of(op.operand)
             count = len(Shaped.of(op.rows.type).dims)

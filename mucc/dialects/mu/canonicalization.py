@@ -11,7 +11,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import VIEWS, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
 
 
@@ -38,14 +38,24 @@ class TransposedProduct(RewritePattern):
         product = op.operand.owner
         if not isinstance(product, MatmulOp) or product.scales or not product.result.has_one_use():
             return
-        if any(isinstance(use.operation, TransposeOp) for use in op.result.uses):
-            return
+        if any(isinstance(use.operation, TransposeOp | SqueezeOp) for use in op.result.uses):
+            return  # the layout of their results follows from this one's
         rhs, lhs = TransposeOp(product.rhs), TransposeOp(product.lhs)
         transposed = MatmulOp(rhs, lhs, product.compute, product.acc)
         # The view was column-major, the new product is row-major: a new value of its own type.
         rewriter.insert((rhs, lhs, transposed))
         rewriter.replace_all_uses_with(op.result, transposed.result, safe_erase=False)
         rewriter.erase(op)
+
+
+class ExpandedAxes(RewritePattern):
+    """`squeeze(expand(x))` -> `x`, where what is dropped is what was inserted."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, SqueezeOp) or not isinstance(inner := op.operand.owner, ExpandOp):
+            return
+        if op.axes == inner.axes and inner.operand.type == op.result.type:
+            rewriter.replace(op, [], [inner.operand])
 
 
 class PinnedView(RewritePattern):
@@ -155,6 +165,7 @@ class SquareOfPow(RewritePattern):
 
 PATTERNS: tuple[RewritePattern, ...] = (
     DoubleTranspose(),
+    ExpandedAxes(),
     TransposedProduct(),
     PinnedView(),
     NeutralOperand(),

@@ -33,7 +33,7 @@ from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
-from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name, is_packed
 
 Rule = Callable[[Arrays, Any, tuple[Any, ...]], Any]
@@ -272,6 +272,10 @@ class MuFunctions(InterpreterFunctions):
     def expand(self, interpreter: Interpreter, op: ExpandOp, args: PythonValues) -> PythonValues:
         return (self.expanded(op, args[0]),)
 
+    @impl(SqueezeOp)
+    def squeeze(self, interpreter: Interpreter, op: SqueezeOp, args: PythonValues) -> PythonValues:
+        return (self.squeezed(op, args[0]),)
+
     @impl(BroadcastOp)
     def broadcast(self, interpreter: Interpreter, op: BroadcastOp, args: PythonValues) -> PythonValues:
         shape = self.shape(op.result.type)
@@ -324,6 +328,12 @@ class MuFunctions(InterpreterFunctions):
         for axis in op.axes.get_values():
             shape.insert(axis, 1)
         return value.reshape(tuple(shape))
+
+    @staticmethod
+    def squeezed(op: SqueezeOp, value: Any) -> Any:
+        """Drop axes of extent 1."""
+        dropped = op.axes.get_values()
+        return value.reshape(tuple(n for axis, n in enumerate(value.shape) if axis not in dropped))
 
     def shape(self, type: Any) -> tuple[int, ...]:
         """Return the run-time extents of a tensor type."""

@@ -433,6 +433,16 @@ def expand(operand: Attribute, axes: Sequence[int]) -> TensorType:
     return TensorType.of(dims, value.element_type)
 
 
+def squeeze(operand: Attribute, axes: Sequence[int]) -> TensorType:
+    """Drop axes of extent 1 (`x[:, 0]`), given by their positions. Raises TypeRuleError MU1090 for others."""
+    value = Shaped.of(operand)
+    if long := [axis for axis in axes if value.dims[axis] != 1]:
+        raise TypeRuleError("MU1090", f"axis {long[0]} of {value} cannot be dropped: its extent is not 1")
+    layout = operand.layout.squeezed(len(value.dims), axes) if isinstance(operand, TensorType) else None
+    dims = [d for i, d in enumerate(value.dims) if i not in axes]
+    return TensorType.of(dims, value.element_type, layout)
+
+
 def broadcast_to(operand: Attribute, dims: Dims) -> TensorType:
     """Broadcast a value to the given extents. Raises TypeRuleError MU1020."""
     value = Shaped.of(operand)

@@ -151,7 +151,7 @@ def pad(operand: Attribute, low: Sequence[int], high: Sequence[int], mode: str) 
                 "MU1096",
                 f"{low[axis]} and {high[axis]} elements cannot pad axis {axis} of {value} by {mode}",
                 notes=(f"from 0 to {most}" if most is not None else "at least 0",),
-                helps=("`slice` cuts elements off",) if min(low[axis], high[axis]) < 0 else (),
+                helps=("a slice, `x[:, 1:]`, cuts off",) if min(low[axis], high[axis]) < 0 else (),
             )
         dims[axis] = low[axis] + extent + high[axis]
     return TensorType.of(dims, value.element_type)

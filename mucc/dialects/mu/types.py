@@ -241,6 +241,13 @@ class LayoutAttr(ParametrizedAttribute):
                 s = self.stride_values
                 return LayoutAttr.strided((*s[: rank - 2], s[rank - 1], s[rank - 2]))
 
+    def squeezed(self, rank: int, axes: Sequence[int]) -> LayoutAttr:
+        """Return the layout of the view without some axes of extent 1."""
+        if self.kind.data == "strides":
+            return LayoutAttr.strided([s for i, s in enumerate(self.stride_values) if i not in axes])
+        is_turned = self.unit_axis(rank) == rank - 2
+        return self.transposed(rank) if is_turned and {rank - 2, rank - 1} & set(axes) else self
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():

@@ -17,12 +17,14 @@ from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import (
+    AXIS_VIEWS,
     BroadcastOp,
     ExpandOp,
     GeneratedOp,
     IndexMapOp,
     PermuteOp,
     RegroupOp,
+    SqueezeOp,
     TransposeOp,
 )
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
@@ -113,6 +115,9 @@ def operand_axes(op: Operation, operand: SSAValue, axes: Axes) -> Axes:
         case ExpandOp():
             inserted = set(op.axes.get_values())
             return tuple(a for i, a in enumerate(axes) if i not in inserted)
+        case SqueezeOp():
+            dropped, kept = set(op.axes.get_values()), iter(axes)
+            return tuple(None if i in dropped else next(kept) for i in range(len(dims)))
         case _:
             tail = axes[len(axes) - len(dims) :]
             return tuple(None if d == 1 else a for d, a in zip(dims, tail, strict=True))
@@ -125,8 +130,7 @@ def is_inside(value: SSAValue, stage: StageOp) -> bool:
 
 def through_views(value: SSAValue, axes: Axes, stage: StageOp) -> Access:
     """Follow views inside the stage back to what they look at."""
-    views = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp)
-    while is_inside(value, stage) and isinstance(op := value.owner, views):
+    while is_inside(value, stage) and isinstance(op := value.owner, (*AXIS_VIEWS, BroadcastOp)):
         axes = operand_axes(op, op.operand, axes)
         value = op.operand
     return Access(value, axes)
@@ -153,7 +157,7 @@ def accesses(stage: StageOp) -> list[Access]:
         owner = value.owner
         if not is_inside(value, stage) or isinstance(owner, RegroupOp | GatherOp | IndexMapOp):
             found[Access(value, axes)] = None
-        elif isinstance(owner, ElementwiseOp | TransposeOp | PermuteOp | ExpandOp | BroadcastOp):
+        elif isinstance(owner, (ElementwiseOp, *AXIS_VIEWS, BroadcastOp)):
             yield from ((operand, operand_axes(owner, operand, axes)) for operand in owner.operands)
         else:
             assert isinstance(owner, ConstantOp | GeneratedOp | AnchorOp), owner

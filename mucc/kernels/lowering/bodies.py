@@ -19,15 +19,7 @@ from mucc.dialects.mu.ops.elementwise import (
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.pointwise import S32, types_of
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import (
-    BroadcastOp,
-    ExpandOp,
-    GeneratedOp,
-    IndexMapOp,
-    PermuteOp,
-    RegroupOp,
-    TransposeOp,
-)
+from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import TensorType
 from mucc.dialects.walk import postorder
 from mucc.kernels.lowering.access import Access, Axes, is_inside, operand_axes
@@ -67,16 +59,17 @@ class Body:
         value, axes = key
         if not is_inside(value, self.stage):
             return []
-        match op := value.owner:
-            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp() | ElementwiseOp():
-                return [(v, operand_axes(op, v, axes)) for v in op.operands]
-            case _:
-                return []
+        op = value.owner
+        if isinstance(op, (*AXIS_VIEWS, BroadcastOp, ElementwiseOp)):
+            return [(v, operand_axes(op, v, axes)) for v in op.operands]
+        return []
 
     def _scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
         if not is_inside(value, self.stage):
             return self.load(self.program.at(Access(value, axes)))
         match op := value.owner:
+            case _ if isinstance(op, AXIS_VIEWS):
+                return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case AnchorOp():
                 return self.anchor(op, axes)
             case GatherOp():
@@ -88,7 +81,7 @@ class Body:
                 return self.load(self.program.at(Access(value, axes)))
             case GeneratedOp():
                 return self.generated(op, axes)
-            case TransposeOp() | PermuteOp() | ExpandOp() | BroadcastOp() | RetypeOp():
+            case BroadcastOp() | RetypeOp():
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case CastOp() | StoredOp():
                 return self.cast(op, self.values[op.operand, operand_axes(op, op.operand, axes)])

@@ -10,7 +10,15 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, TransposeOp
+from mucc.dialects.mu.ops.views import (
+    AXIS_VIEWS,
+    ExpandOp,
+    IndexMapOp,
+    PermuteOp,
+    RegroupOp,
+    SqueezeOp,
+    TransposeOp,
+)
 from mucc.dialects.mu.types import TensorType
 from mucc.kernels.lowering.access import (
     Access,
@@ -66,6 +74,10 @@ def build_view(access: Access, rank: int, block: Block) -> SSAValue:
         positions, turns = _positions(axes, rank), False
         block.add_op(view := PermuteOp(value, permuted))
         value = view.result
+    if positions is None and None in axes:
+        block.add_op(view := SqueezeOp(value, [i for i, axis in enumerate(axes) if axis is None]))
+        walked = tuple(axis for axis in axes if axis is not None)
+        return build_view(Access(view.result, walked), rank, block)
     if positions is None:
         raise ViewError(f"axes {access.axes} of {access.base.type}")
     inserted = (
@@ -134,9 +146,8 @@ class ProgramBuilder:
 
     def outside(self, value: SSAValue) -> SSAValue:
         """Return the program's value for a tensor or for a view of one."""
-        if value not in self.memory and isinstance(
-            view := value.owner, TransposeOp | PermuteOp | ExpandOp | GatherOp | RegroupOp | IndexMapOp
-        ):
+        views = (*AXIS_VIEWS, GatherOp, RegroupOp, IndexMapOp)
+        if value not in self.memory and isinstance(view := value.owner, views):
             operands = {v: self.outside(v) for v in view.operands}
             self.block.add_op(clone := view.clone(operands))
             result = clone.results[0]

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name
 from mucc.dialects.rewriting import Emit
@@ -120,6 +120,7 @@ _VIEWS: dict[type[Operation], Callable[[Operation, SSAValue], Operation]] = {
     TransposeOp: lambda op, value: TransposeOp(value),
     PermuteOp: lambda op, value: PermuteOp(value, op.order.get_values()),  # type: ignore[attr-defined]
     ExpandOp: lambda op, value: ExpandOp(value, op.axes.get_values()),  # type: ignore[attr-defined]
+    SqueezeOp: lambda op, value: SqueezeOp(value, op.axes.get_values()),  # type: ignore[attr-defined]
     BroadcastOp: lambda op, value: BroadcastOp(value, Shaped.of(op.results[0].type).dims),
     GatherOp: lambda op, value: GatherOp(value, op.operands[1]),
 }

@@ -21,7 +21,7 @@ from mucc.dialects.mu.ops.shape import (
     SliceOp,
     TriangleOp,
 )
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import DTYPES
 from mucc.torch.importer.lowering import (
     EXACT,
@@ -42,9 +42,6 @@ from mucc.torch.importer.lowering import (
     aten.reshape.default,
     aten._unsafe_view.default,
     aten.flatten.using_ints,
-    aten.squeeze.dim,
-    aten.squeeze.dims,
-    aten.squeeze.default,
     aten.unflatten.int,
 )
 def reshape(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
@@ -57,6 +54,19 @@ def reshaped(b: Builder, x: Any, dims: Sequence[Any]) -> SSAValue:
     if dims_of(value) == tuple(dims):
         return value
     return b.add(ReshapeOp(value, tuple(dims)) if dims else ReduceOp("sum", value))
+
+
+@lowers(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
+def squeeze(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Built:
+    dims = dims_of(x)
+    of = range(len(dims)) if axes is None else (axes,) if isinstance(axes, int) else axes
+    return without(b, x, [axis_of(a, len(dims)) for a in of if dims and dims[a] == 1])
+
+
+def without(b: Builder, x: Any, axes: Sequence[int]) -> SSAValue:
+    """Drop axes of extent 1."""
+    value = b.value(x)
+    return b.add(SqueezeOp(value, axes)) if axes else value
 
 
 @lowers(aten.unsqueeze.default)
@@ -116,7 +126,7 @@ def slice_(
 def select(b: Builder, x: Any, axis: int, index: int) -> Built:
     axis = axis_of(axis, len(dims_of(x)))
     index %= fixed(dims_of(x)[axis])
-    return reshaped(b, sliced(b, x, axis, index, index + 1), b.result.dims)
+    return without(b, sliced(b, x, axis, index, index + 1), [axis])
 
 
 @lowers(aten.slice_scatter.default)
@@ -165,8 +175,9 @@ def split(b: Builder, x: Any, size: int, axis: int = 0) -> Built:
 @lowers(aten.unbind.int)
 def unbind(b: Builder, x: Any, axis: int = 0) -> Built:
     axis = axis_of(axis, len(dims_of(x)))
+    axis = axis_of(axis, len(dims_of(x)))
     return tuple(
-        reshaped(b, sliced(b, x, axis, n, n + 1), m.dims) for n, m in enumerate(b.results) if m is not None
+        without(b, sliced(b, x, axis, n, n + 1), [axis]) for n, m in enumerate(b.results) if m is not None
     )
 
 

@@ -14,6 +14,38 @@ mu.kernel @double_transpose(%x: !mu.tensor<[M, N], bf16, strides(1, _)>) -> !mu.
 
 // -----
 
+// Axes that are inserted and dropped again change nothing; others do.
+
+// CHECK-LABEL: @squeezed_expansion(
+// CHECK-NEXT: %[[E:[0-9]+]] = mu.expand %x axes [1]
+// CHECK-NEXT: %[[S:[0-9]+]] = mu.squeeze %[[E]] axes [0]
+// CHECK-NEXT: mu.return %x, %[[S]]
+mu.kernel @squeezed_expansion(%x: !mu.tensor<[1, N], bf16>) -> (!mu.tensor<[1, N], bf16>, !mu.tensor<[1, N], bf16>)
+    attributes {arg_names = ["x"], result_names = ["a", "b"], dims = ["N"]} {
+  %0 = mu.expand %x axes [1] : (!mu.tensor<[1, N], bf16>) -> !mu.tensor<[1, 1, N], bf16>
+  %1 = mu.squeeze %0 axes [1] : (!mu.tensor<[1, 1, N], bf16>) -> !mu.tensor<[1, N], bf16>
+  %2 = mu.squeeze %0 axes [0] : (!mu.tensor<[1, 1, N], bf16>) -> !mu.tensor<[1, N], bf16>
+  mu.return %1, %2 : !mu.tensor<[1, N], bf16>, !mu.tensor<[1, N], bf16>
+}
+
+// -----
+
+// A product that is transposed and loses an axis stays: the layout of what is left is that of the transposed one.
+
+// CHECK-LABEL: @squeezed_product(
+// CHECK-NEXT: mu.matmul bf16 %x, %w
+// CHECK-NEXT: mu.transpose
+// CHECK-NEXT: mu.squeeze {{.*}} -> !mu.tensor<[N, M], bf16, col_major>
+mu.kernel @squeezed_product(%x: !mu.tensor<[1, M, K], bf16>, %w: !mu.tensor<[1, K, N], bf16>) -> !mu.tensor<[N, M], bf16>
+    attributes {arg_names = ["x", "w"], result_names = ["out"], dims = ["M", "N", "K"]} {
+  %0 = mu.matmul bf16 %x, %w : (!mu.tensor<[1, M, K], bf16>, !mu.tensor<[1, K, N], bf16>) -> !mu.tensor<[1, M, N], bf16>
+  %1 = mu.transpose %0 : (!mu.tensor<[1, M, N], bf16>) -> !mu.tensor<[1, N, M], bf16, col_major>
+  %2 = mu.squeeze %1 axes [0] : (!mu.tensor<[1, N, M], bf16, col_major>) -> !mu.tensor<[N, M], bf16, col_major>
+  mu.return %2 : !mu.tensor<[N, M], bf16, col_major>
+}
+
+// -----
+
 // A transposed product turns into the product of the transposed factors, which are views.
 
 // CHECK-LABEL: @transposed_product(

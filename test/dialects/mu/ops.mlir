@@ -153,6 +153,9 @@ mu.kernel @tensors(%x: !mu.tensor<[B, M, K], bf16>, %w: !mu.tensor<[N, K], bf16>
   %6 = mu.expand %h axes [0, 3] : (!mu.tensor<[K, K], f16>) -> !mu.tensor<[1, K, K, 1], f16>
   // CHECK-NEXT: mu.expand %s axes [0] : (f32) -> !mu.tensor<[1], f32>
   %7 = mu.expand %s axes [0] : (f32) -> !mu.tensor<[1], f32>
+  // CHECK-NEXT: mu.squeeze %{{.*}} axes [0, 3] : (!mu.tensor<[1, K, K, 1], f16>) -> !mu.tensor<[K, K], f16>
+  // GENERIC: "mu.squeeze"(%{{.*}}) <{axes = array<i64: 0, 3>}>
+  %squeezed = mu.squeeze %6 axes [0, 3] : (!mu.tensor<[1, K, K, 1], f16>) -> !mu.tensor<[K, K], f16>
   // CHECK-NEXT: mu.broadcast %s : (f32) -> !mu.tensor<[M, 4], f32>
   %8 = mu.broadcast %s : (f32) -> !mu.tensor<[M, 4], f32>
   // CHECK-NEXT: mu.pin "h" %{{.*}} : (!mu.tensor<[B, M, N], bf16>) -> !mu.tensor<[B, M, N], bf16>

@@ -282,6 +282,31 @@
 
 // -----
 
+// CHECK: axis 0 of f32[M, 1] cannot be dropped: its extent is not 1
+%x = "test.op"() : () -> !mu.tensor<[M, 1], f32>
+%r = mu.squeeze %x axes [0] : (!mu.tensor<[M, 1], f32>) -> !mu.tensor<[M], f32>
+
+// -----
+
+// CHECK: mu.squeeze: axes must be sorted and counted from the front
+%x = "test.op"() : () -> !mu.tensor<[M, 1], f32>
+%r = mu.squeeze %x axes [-1] : (!mu.tensor<[M, 1], f32>) -> !mu.tensor<[M], f32>
+
+// -----
+
+// The layout of what is left is that of memory.
+// CHECK: mu.squeeze: result type f32[M, N] should be f32[M, N] col_major
+%x = "test.op"() : () -> !mu.tensor<[1, M, N], f32, col_major>
+%r = mu.squeeze %x axes [0] : (!mu.tensor<[1, M, N], f32, col_major>) -> !mu.tensor<[M, N], f32>
+
+// -----
+
+// CHECK: mu.squeeze: result type f32[M, N] col_major should be f32[M, N]
+%x = "test.op"() : () -> !mu.tensor<[M, 1, N], f32, col_major>
+%r = mu.squeeze %x axes [1] : (!mu.tensor<[M, 1, N], f32, col_major>) -> !mu.tensor<[M, N], f32, col_major>
+
+// -----
+
 // CHECK: f32[M] does not broadcast to [1]
 %x = "test.op"() : () -> !mu.tensor<[M], f32>
 %r = mu.broadcast %x : (!mu.tensor<[M], f32>) -> !mu.tensor<[1], f32>

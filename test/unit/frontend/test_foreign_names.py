@@ -50,7 +50,6 @@ OTHER_OPERANDS = {
     "a and b",
     "a or b",
     "not a",
-    "reshape(x, (M,))",
     "take_along(x, index, axis=1)",
 }
 """What is meant for operands of other shapes or types than those of SIGNATURE."""

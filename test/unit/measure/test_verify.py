@@ -44,7 +44,7 @@ PROGRAMS = {
 MUTATIONS = {
     "missing bias": ("+ b", "+ 0 * b"),
     "shifted index": ("+ b", "+ roll(b, 1, axis=0)"),
-    "lost k-block": ("x @ w", "x @ concat(slice(w, 0, 0, 56), 0 * slice(w, 0, 56, 64), axis=0)"),
+    "lost k-block": ("x @ w", "x @ concat(w[:56], 0 * w[56:], axis=0)"),
     "shifted rows": ("x @ w", "roll(x, 1, axis=0) @ w"),
 }
 

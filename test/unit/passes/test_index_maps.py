@@ -15,21 +15,21 @@ from mucc.passes.pipeline import pipeline
 PICKED = """
 kernel picked[M, T](x: f32[T, 10], rows: s32[M]) -> f32[M, 4] {
   r = gather(x, rows)
-  placed = slice(pad(r, 1, 1), axis=1, start=0, stop=4)
-  return gather(slice(x, axis=1, start=3, stop=7), rows) + slice(r, axis=1, start=0, stop=4) + placed
+  placed = pad(r, 1, 1)[:, :4]
+  return gather(x[:, 3:7], rows) + r[:, :4] + placed
 }
 """
 
 KERNELS = """
 kernel rotary[B, S, H=3, D=16](x: bf16[B, S, H, D], c: f32[S, 8], s: f32[S, 8]) -> bf16[B, S, H, D] {
-  x1 = slice(x, axis=3, start=0, stop=8)
-  x2 = slice(x, axis=3, start=8, stop=16)
-  cc = c[:, None, :]
-  ss = s[:, None, :]
+  x1 = x[..., :8]
+  x2 = x[..., 8:]
+  cc = c[:, None]
+  ss = s[:, None]
   return concat(x1 * cc - x2 * ss, x2 * cc + x1 * ss, axis=3)
 }
 kernel interleaved[M](x: f32[M, 24], y: bf16[M, 12]) -> f32[M, 12] {
-  return slice(x, axis=1, start=1, stop=24, step=2) - y * slice(x, axis=1, start=0, stop=24, step=2)
+  return x[:, 1::2] - y * x[:, ::2]
 }
 kernel triangles[M, N](x: f32[M, N], y: s32[M, N]) -> (a: f32[M, N], b: s32[M, N]) {
   return tril(flip(x, axis=0), diagonal=1), triu(flip(y), diagonal=-2)
@@ -52,22 +52,25 @@ kernel numbers[M, N](x: f32[M, N]) -> (i: s32[M, N], y: f32[M, N]) {
   return r + 2 * iota((M, N), axis=1), x * r
 }
 kernel columns[M](x: f32[16, M] col_major) -> f32[16, M] {
-  return flip(slice(concat(x, 2 * x, axis=0), axis=0, start=5, stop=21))
+  return flip(concat(x, 2 * x, axis=0)[5:21])
 }
 kernel sums[M](x: f32[M, 20], y: f32[M, 4]) -> f32[M] {
-  return sum(slice(concat(x, y, axis=1), axis=1, start=1, stop=23, step=3), axis=1)
+  return sum(concat(x, y, axis=1)[:, 1:-1:3], axis=1)
 }
 kernel running[M](x: f32[M, 9]) -> f32[M, 18] { return cumsum(concat(x, flip(x, axis=1), axis=1), axis=1) }
 kernel of_sums[M, N](x: f32[8, M, N]) -> f32[2, M] {
-  return slice(sum(x, axis=2), axis=0, start=2, stop=8, step=3)
+  return sum(x, axis=2)[2::3]
 }
 kernel halves[M](x: f32[M, 6]) -> f32[M, 3] {
   t = x * x
-  return slice(t, axis=1, start=0, stop=3) - slice(t, axis=1, start=3, stop=6)
+  return t[:, :3] - t[:, 3:]
 }
 kernel both[M](x: f32[4, M, 6]) -> f32[6, M, 9] { return pad(x, (1, 0, 2), (1, 0, 1), mode=replicate) }
+kernel parts[B, S](qkv: bf16[B, S, 3, 2, 8]) -> (q: bf16[B, S, 2, 8], v: f32[B, 2, S]) {
+  return qkv[:, :, 0] * qkv[:, :, 1], permute(qkv[:, :, 2, :, -1], (0, 2, 1))
+}
 kernel crossed[M](x: f32[8, M]) -> f32[M, 4] {
-  return slice(x.T, axis=1, start=2, stop=6) + slice(x, axis=0, start=0, stop=4).T
+  return x.T[:, 2:6] + x[:4].T
 }
 """
 
@@ -108,14 +111,14 @@ def test_rows_picked_from_parts() -> None:
     ("results", "body", "expected"),
     [
         # Nothing but the map, the reduction or the scan that the program ends in.
-        ("f32[16, 24]", "return concat(slice(x, axis=1, start=0, stop=8), flip(x, axis=1), axis=1)", ["map"]),
+        ("f32[16, 24]", "return concat(x[:, :8], x[:, ::-1], axis=1)", ["map"]),
         ("f32[16]", "return sum(pad(x, 2, 2, mode=reflect), axis=1)", ["reduce"]),
         ("f32[16, 16]", "return cumsum(roll(x, 3, axis=1), axis=1)", ["scan"]),
         ("f32[16, 16]", "return tril(x @ x) * iota((16, 16), axis=0)", ["gemm", "map"]),
         # What is stored anyway is read from memory, not computed again.
         (
             "(a: f32[16, 16], b: f32[16, 8])",
-            "y = exp(x @ x)\nreturn y, slice(y, axis=1, start=0, stop=8)",
+            "y = exp(x @ x)\nreturn y, y[:, :8]",
             ["gemm", "map"],
         ),
     ],

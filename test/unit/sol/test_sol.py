@@ -240,8 +240,8 @@ PICKED = {
         "gather(t, i) + sum(t)",
         4 * 100 + 2 * 50000 * 64,
     ),
-    "columns": ("x: f32[M, 512]", "f32[M, 8]", "slice(x, 1, 0, 8) * 2", 4 * 800),
-    "two columns": ("x: f32[M, 512]", "f32[M, 8]", "slice(x, 1, 0, 8) * slice(x, 1, 8, 16)", 4 * 1600),
+    "columns": ("x: f32[M, 512]", "f32[M, 8]", "x[:, :8] * 2", 4 * 800),
+    "two columns": ("x: f32[M, 512]", "f32[M, 8]", "x[:, :8] * x[:, 8:16]", 4 * 1600),
     "an element of each row": (
         "x: f32[M, 512], i: s32[M, 1]",
         "f32[M, 1]",

@@ -302,7 +302,7 @@ def _rounded(expr: ast.Expr, format: str) -> ast.Expr:
         case ast.Transpose():
             return ast.Transpose(expr.span, _rounded(expr.operand, format))
         case ast.Index():
-            return ast.Index(expr.span, _rounded(expr.operand, format), expr.new_axes)
+            return ast.Index(expr.span, _rounded(expr.operand, format), expr.items)
         case ast.Call():
             return ast.Call(expr.span, expr.function, tuple(_rounded_in(a, format) for a in expr.args))
         case _:

@@ -461,17 +461,6 @@ FUNCTIONS = (
         lambda v, o: PermuteOp(v[0], axes(o, "order") or ()),
     ),
     Function(
-        "slice",
-        (
-            X,
-            Parameter("axis", AXES),
-            *(Parameter(n, INTS) for n in ("start", "stop")),
-            Parameter("step", INTS, "1"),
-        ),
-        _first_line(SliceOp),
-        lambda v, o: SliceOp(v[0], one(o, "axis"), one(o, "start"), one(o, "stop"), one(o, "step", 1)),
-    ),
-    Function(
         "concat",
         (Parameter("x", VALUES), Parameter("axis", AXES)),
         _first_line(ConcatOp),

@@ -80,6 +80,36 @@ class ExpandOp(FormattedOp):
 
 
 @irdl_op_definition
+class SqueezeOp(FormattedOp):
+    """A view without some axes of extent 1 (`x[:, 0]`); `axes` are positions in the operand."""
+
+    name = "mu.squeeze"
+
+    axes = prop_def(DenseArrayBase.constr(i64))
+    operand = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$operand `axes` $axes attr-dict `:` functional-type(operands, results)"
+
+    traits = traits_def(Pure(), CanonicalizationTrait())
+
+    def __init__(self, operand: SSAValue | Operation, axes: Sequence[int]):
+        value = SSAValue.get(operand)
+        positions = rules.normalise_axes(axes, len(Shaped.of(value.type).dims))
+        super().__init__(
+            operands=[value],
+            result_types=[rules.squeeze(value.type, positions)],
+            properties={"axes": DenseArrayBase.from_list(i64, positions)},
+        )
+
+    def verify_(self) -> None:
+        axes = self.axes.get_values()
+        if tuple(axes) != rules.normalise_axes(axes, len(Shaped.of(self.operand.type).dims)):
+            raise VerifyException("mu.squeeze: axes must be sorted and counted from the front")
+        check_result(self, rules.squeeze(self.operand.type, axes))
+
+
+@irdl_op_definition
 class BroadcastOp(FormattedOp):
     """A value repeated to the extents of the result."""
 
@@ -196,7 +226,10 @@ class GeneratedOp(InferredOp, ABC):
     """Base of tensors whose elements are computed from their indices; kernels compute them where needed."""
 
 
-VIEWS = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp, RegroupOp, IndexMapOp)
+AXIS_VIEWS = (TransposeOp, PermuteOp, ExpandOp, SqueezeOp)
+"""Views that put axes in another order, or insert and drop axes of extent 1."""
+
+VIEWS = (*AXIS_VIEWS, BroadcastOp, RegroupOp, IndexMapOp)
 """All view operations."""
 
 
@@ -214,4 +247,4 @@ def views_alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
     return a, b
 
 
-OPERATIONS = (TransposeOp, PermuteOp, ExpandOp, BroadcastOp, RegroupOp)
+OPERATIONS = (*AXIS_VIEWS, BroadcastOp, RegroupOp)
