@@ -21,6 +21,11 @@ SPECIAL: dict[type[Operation], tuple[int, int]] = {
     e.GeluOp: (1, 8),
     e.SoftplusOp: (2, 3),
     e.PowOp: (2, 1),
+    **dict.fromkeys((e.SinOp, e.CosOp), (1, 1)),
+    e.TanOp: (3, 2),
+    e.Atan2Op: (1, 8),
+    e.FloorDivideOp: (1, 2),
+    **dict.fromkeys((e.FmodOp, e.RemainderOp), (1, 3)),
 }
 """The least special functions and further arithmetic per element."""
 

@@ -76,7 +76,10 @@ class Structure(NamedTuple):
 
 GENERAL = Structure()
 
-_ZERO_KEEPING = (e.NegOp, e.AbsOp, e.SqrtOp, e.TanhOp, e.ErfOp, e.GeluOp, e.Expm1Op, e.CastOp)
+_ZERO_KEEPING = (
+    *(e.NegOp, e.AbsOp, e.SqrtOp, e.TanhOp, e.ErfOp, e.GeluOp, e.Expm1Op, e.CastOp),
+    *(e.SignOp, e.FloorOp, e.CeilOp, e.RoundOp, e.TruncOp, e.SinOp, e.TanOp),
+)
 
 
 class Structures:
@@ -118,8 +121,9 @@ def _transfer(op: Operation, x: list[Structure]) -> Structure:
 
 _RANGES: dict[type[Operation], tuple[float, float]] = {
     **dict.fromkeys((e.AbsOp, e.SqrtOp, e.RsqrtOp, e.ExpOp, e.SoftplusOp), (0.0, math.inf)),
-    **dict.fromkeys((e.TanhOp, e.ErfOp), (-1.0, 1.0)),
+    **dict.fromkeys((e.TanhOp, e.ErfOp, e.SinOp, e.CosOp, e.SignOp), (-1.0, 1.0)),
     e.SigmoidOp: (0.0, 1.0),
+    e.Atan2Op: (-math.pi, math.pi),
     e.Expm1Op: (-1.0, math.inf),
 }
 """Bounds of the results of functions, for any operand."""

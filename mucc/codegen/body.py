@@ -13,6 +13,7 @@ from mucc.codegen.memory import EmissionError
 from mucc.codegen.names import Namer, float_literal, integer_literal
 from mucc.dialects.cutlass.nodes import BitsOp, ComputeOp, YieldOp
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.integral import RoundingOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.types import dtype_name
 
@@ -22,6 +23,12 @@ INFIX: dict[type[Operation], str] = {
     e.MulOp: "*",
     e.AndOp: "&&",
     e.OrOp: "||",
+}
+
+INTEGER_INFIX: dict[type[Operation], str] = {
+    e.BitwiseAndOp: "&",
+    e.BitwiseOrOp: "|",
+    e.BitwiseXorOp: "^",
 }
 
 RELATIONS = {
@@ -41,12 +48,30 @@ INTEGER_CALLS: dict[type[Operation], str] = {
     e.MaxOp: "mucc::max",
     e.NegOp: "mucc::neg",
     e.AbsOp: "mucc::abs",
+    e.SignOp: "mucc::sign",
+    e.FmodOp: "mucc::fmod",
+    e.RemainderOp: "mucc::remainder",
+    e.FloorDivideOp: "mucc::floor_divide",
+    e.LeftShiftOp: "mucc::left_shift",
+    e.RightShiftOp: "mucc::right_shift",
 }
 """Arithmetic on integers, which wrap around."""
 
 CALLS: dict[type[Operation], str] = {
     e.MinOp: "mucc::min",
     e.MaxOp: "mucc::max",
+    e.FmodOp: "fmodf",
+    e.RemainderOp: "mucc::remainder",
+    e.FloorDivideOp: "mucc::floor_divide",
+    e.SignOp: "mucc::sign",
+    e.FloorOp: "floorf",
+    e.CeilOp: "ceilf",
+    e.RoundOp: "rintf",
+    e.TruncOp: "truncf",
+    e.SinOp: "sinf",
+    e.CosOp: "cosf",
+    e.TanOp: "tanf",
+    e.Atan2Op: "atan2f",
     e.AbsOp: "fabsf",
     e.ExpOp: "mucc::exp",
     e.Expm1Op: "mucc::expm1",
@@ -92,8 +117,13 @@ def _is_plain_softplus(value: SSAValue) -> bool:
 
 def expression(op: Operation, x: Sequence[str]) -> str:
     """Emit a primitive operation on operands `x`. Raises EmissionError for other operations."""
-    if isinstance(op, e.ElementwiseOp) and op.computes_integers and type(op) in INTEGER_CALLS:
-        return f"{INTEGER_CALLS[type(op)]}({', '.join(x)})"
+    if isinstance(op, e.ElementwiseOp) and op.computes_integers:
+        if (call := INTEGER_CALLS.get(type(op))) is not None:
+            return f"{call}({', '.join(x)})"
+        if (sign := INTEGER_INFIX.get(type(op))) is not None:
+            return f" {sign} ".join(x)
+        if isinstance(op, RoundingOp):
+            return x[0]
     if (call := CALLS.get(type(op))) is not None:
         return f"{call}({', '.join(x)})"
     if (sign := INFIX.get(type(op))) is not None:
@@ -111,6 +141,8 @@ def expression(op: Operation, x: Sequence[str]) -> str:
             return f"mucc::softplus({x[0]}, {float_literal(op.beta.value.data)})"
         case e.GeluOp():
             return f"mucc::gelu_{'tanh' if op.uses_tanh else 'erf'}({x[0]})"
+        case e.BitwiseNotOp():
+            return f"~{x[0]}"
         case e.CmpOp():
             return f"{x[0]} {RELATIONS[op.relation.data]} {x[1]}"
         case e.NotOp():

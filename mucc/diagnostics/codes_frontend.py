@@ -423,10 +423,19 @@ _SHAPES: dict[str, CodeInfo] = {
     ),
     "MU1029": entry(
         "quotient of integers",
-        "The quotient of two integers is no integer. Where an f32 is meant, make one of either operand; "
-        "stored as an integer it is rounded to the nearest one, ties to even.",
+        "The quotient of two integers is no integer. `floor_divide(x, 2)` rounds it down. Where an f32 is "
+        "meant, make one of either operand; stored as an integer it is rounded to the nearest one, ties to "
+        "even.",
         "kernel f[M](x: s32[M]) -> s32[M] {\n    return x / 2\n}",
-        "kernel f[M](x: s32[M]) -> s32[M] {\n    return cast(x, f32) / 2\n}",
+        "kernel f[M](x: s32[M]) -> s32[M] {\n    return floor_divide(x, 2)\n}",
+    ),
+    "MU1030": entry(
+        "bits of a value that is no integer",
+        "`bitwise_and` and the other functions of bits take integers, and give s32. Floats are converted by "
+        "`cast(x, s32)`, which rounds to the nearest integer; conditions are joined by `and`, `or` and "
+        "`not`.",
+        "kernel f[M](x: f32[M]) -> s32[M] {\n    return bitwise_and(x, 7)\n}",
+        "kernel f[M](x: f32[M]) -> s32[M] {\n    return bitwise_and(cast(x, s32), 7)\n}",
     ),
 }
 

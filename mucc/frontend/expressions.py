@@ -24,7 +24,7 @@ PRECEDENCE: dict[str, int] = {
     "and": AND,
     **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), COMPARISON),
     **dict.fromkeys("+-", SUM),
-    **dict.fromkeys("*/@", PRODUCT),
+    **dict.fromkeys("*/%@", PRODUCT),
 }
 DIM_PRECEDENCE: dict[str, int] = {**dict.fromkeys("+-", SUM), **dict.fromkeys("*%/", PRODUCT)}
 
@@ -43,7 +43,7 @@ class ExpressionParser(Stream):
         and        = not { "and" not } ;
         comparison = sum [ ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum ] ;
         sum        = product { ( "+" | "-" ) product } ;
-        product    = unary { ( "*" | "/" | "@" ) unary } ;
+        product    = unary { ( "*" | "/" | "%" | "@" ) unary } ;
         """
         return self._binary(OR)
 

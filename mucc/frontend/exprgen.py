@@ -40,6 +40,7 @@ _ARITHMETIC: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
     "-": e.SubOp,
     "*": e.MulOp,
     "/": e.DivOp,
+    "%": e.RemainderOp,
     "@": MatmulOp,
     "and": e.AndOp,
     "or": e.OrOp,

@@ -56,7 +56,26 @@ _EXPRESSIONS: dict[str, str] = {
     "exp10": "exp(x * 2.302585092994046)",
     "sinh": "(exp(x) - exp(-x)) / 2",
     "cosh": "(exp(x) + exp(-x)) / 2",
-    **dict.fromkeys(("sign", "sgn", "signbit"), "where(x > 0, 1, where(x < 0, -1, 0))"),
+    "sgn": "sign(x)",
+    "signbit": "where(x < 0, 1, 0)",
+    **dict.fromkeys(("remainder", "mod"), "a % b"),
+    "rem": "fmod(a, b)",
+    "divmod": "floor_divide(a, b)` and `a % b",
+    "cdiv": "-floor_divide(-a, b)",
+    "rint": "round(x)",
+    "fix": "trunc(x)",
+    "frac": "x - trunc(x)",
+    "deg2rad": "x * 0.017453292519943295",
+    "rad2deg": "x * 57.29577951308232",
+    "radians": "x * 0.017453292519943295",
+    "degrees": "x * 57.29577951308232",
+    **dict.fromkeys(("atan", "arctan"), "atan2(x, 1)"),
+    "arctan2": "atan2(y, x)",
+    **dict.fromkeys(("asin", "arcsin"), "atan2(x, sqrt((1 - x) * (1 + x)))"),
+    **dict.fromkeys(("acos", "arccos"), "atan2(sqrt((1 - x) * (1 + x)), x)"),
+    **dict.fromkeys(("bitwise_left_shift", "shift_left"), "left_shift(a, b)"),
+    **dict.fromkeys(("bitwise_right_shift", "shift_right", "shift_right_arithmetic"), "right_shift(a, b)"),
+    "invert": "bitwise_not(x)",
     "heaviside": "where(x > 0, 1, 0)",
     "erfc": "1 - erf(x)",
     "logaddexp": "max(a, b) + softplus(-abs(a - b))",
@@ -152,13 +171,11 @@ _WRITTEN = {_key(name): text for name, text in _EXPRESSIONS.items()}
 
 
 _NAMES = """
-sin cos tan asin acos atan atan2 arcsin arccos arctan arctan2 asinh acosh atanh arcsinh arccosh arctanh
-sinc deg2rad rad2deg degrees radians angle real imag conj polar round floor ceil trunc frac fix rint
-fmod remainder mod rem floor_divide divmod modf frexp ldexp nextafter gamma lgamma digamma erfinv igamma
-i0 polygamma xlogy nan_to_num cbrt copysign float8 bitwise_and bitwise_or bitwise_xor bitwise_not
-left_shift right_shift popcount bitcast topk top_k sort argsort msort unique nonzero argwhere
-searchsorted bucketize histogram histc bincount digitize median nanmedian mode quantile percentile
-kthvalue nansum nanmean nanmax nanmin cummax cummin logcumsumexp diff dropout alpha_dropout rand randn
+asinh acosh atanh arcsinh arccosh arctanh sinc angle real imag conj polar modf frexp ldexp nextafter
+gamma lgamma digamma erfinv igamma i0 polygamma xlogy nan_to_num cbrt copysign float8 popcount bitcast
+topk top_k sort argsort msort unique nonzero argwhere searchsorted bucketize histogram histc bincount
+digitize median nanmedian mode quantile percentile kthvalue nansum nanmean nanmax nanmin cummax cummin
+logcumsumexp diff dropout alpha_dropout rand randn
 randint random normal uniform bernoulli multinomial randperm poisson gumbel_softmax sparsemax entmax
 one_hot index_add index_copy index_put index_fill masked_select masked_scatter scatter_add
 scatter_reduce put eye diag diagonal diag_embed trace tri linspace logspace meshgrid vander inv inverse
@@ -168,7 +185,7 @@ bce_loss huber_loss smooth_l1_loss ctc_loss adaptive_avg_pool1d adaptive_avg_poo
 lp_pool2d max_unpool2d interpolate upsample grid_sample affine_grid pixel_shuffle unfold fold im2col
 local_response_norm bilinear embedding_bag lstm gru rnn_tanh rnn_relu multi_head_attention_forward
 repeat_interleave tile rot90 trapz trapezoid cov corrcoef apply_along_axis vmap scan cond while_loop map
-load store atomic_add program_id num_programs cdiv make_block_ptr associative_scan reduce
+load store atomic_add program_id num_programs make_block_ptr associative_scan reduce
 inline_asm_elementwise isclose allclose isin isreal xor logical_xor gcd lcm clone detach copy contiguous
 numpy sub_ zeta tensor array long new masked smm map_ sspaddmm baddbmm_out apply
 """

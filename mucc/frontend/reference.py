@@ -53,7 +53,7 @@ schedule mlp.h for sm_90a {
   `h: f32[M, N] = expr` checks the shape and converts.
 
 ## Expressions
-* Loosest first: or, and, not, < <= > >= == != (no chains), + -, * / @, unary -, .T, [...].
+* Loosest first: or, and, not, < <= > >= == != (no chains), + -, * / % @, unary -, .T, [...].
 * `a @ b`: [.., M, K] @ [.., K, N], leading axes broadcast. A weight [N, K] is `x @ w.T`; .T (last two axes)
   is free. bf16 and f16 multiply as they are, f32 in tf32 (more precise: `matmul(a, b, compute=tf32x3)` or
   f32); sums are f32. e4m3 with e4m3 or e5m2 gives f32 (acc=fast: faster sums), s8 or u8 with either s32: K
@@ -72,7 +72,7 @@ schedule mlp.h for sm_90a {
 ## Functions (keywords show defaults; names in a row share parameters)
 {functions}
 
-min, max of two values are elementwise, of one reduce. Reductions drop axes and give f32; axis: an int or (0,
+min, max of one value reduce. Reductions drop axes and give f32; axis: an int or (0,
 1), negative from the end. A shape: (M, 4). conv, pools: x [N, C, ...], w [O, C/groups, ...]; norms have no
 weights. No kernel yet: error MU2010.
 

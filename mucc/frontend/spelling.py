@@ -44,6 +44,7 @@ _BINARY: dict[type[Operation], str] = {
     e.SubOp: "-",
     e.MulOp: "*",
     e.DivOp: "/",
+    e.RemainderOp: "%",
     e.AndOp: "and",
     e.OrOp: "or",
 }

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hostlib import INCLUDE, cuda_paths
 
-from mucc.codegen.body import compute_body
+from mucc.codegen.body import compute_body, identity_body
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp, are_bits
@@ -34,17 +34,21 @@ def _function(program: ProgramOp) -> str:
     """A C function that applies the program's body to arrays; what it stores as s32 is converted."""
     (kernel,) = program.kernels
     assert isinstance(kernel, MapOp)
-    (compute,) = [op for op in kernel.nodes if isinstance(op, ComputeOp)]
+    computes = [op for op in kernel.nodes if isinstance(op, ComputeOp)]
+    (store,) = kernel.stores
+    value = computes[0].result if computes else store.value
     arrays: list[str] = []
-    for value in compute.inputs:
-        load = value.owner
+    for value_in in computes[0].inputs if computes else (value,):
+        load = value_in.owner
         assert isinstance(load, LoadOp)
         arrays.append("xy"[program.body.block.args.index(load.source)])  # type: ignore[arg-type]
     name = program.sym_name.data
-    body = compute_body(f"Body_{name}", compute, [f"p{i}" for i in range(len(arrays))]).text
-    result = f"Body_{name}::apply({', '.join(f'{array}[i]' for array in arrays)})"
-    (store,) = kernel.stores
-    if store.destination.type.dtype == "s32" and not are_bits(compute.result):  # type: ignore[union-attr]
+    parameters = [f"p{i}" for i in range(len(arrays))]
+    struct = f"Body_{name}"
+    made = compute_body(struct, computes[0], parameters) if computes else identity_body(struct, *parameters)
+    body = made.text
+    result = f"{struct}::apply({', '.join(f'{array}[i]' for array in arrays)})"
+    if store.destination.type.dtype == "s32" and not are_bits(value):  # type: ignore[union-attr]
         result = f"mucc::from_bits(mucc::to_s32({result}))"
     return (
         f'{body}\nextern "C" void {name}(int n, float const* x, float const* y, float* out) {{\n'

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -60,6 +60,10 @@ class Arrays(Protocol):
         ...
 
     def erf(self, value: Any) -> Any: ...
+
+    def erfc(self, value: Any) -> Any:
+        """Compute 1 - erf, accurate where that is small."""
+        ...
 
     def whole(self, value: Any) -> Any:
         """Convert to int64; bools stay bools."""
@@ -126,10 +130,17 @@ class NumpyArrays:
 
     def _integer(self, value: Any, dtype: str) -> Any:
         np = self.xp
-        return np.clip(np.rint(np.where(np.isnan(value), 0.0, value)), *INTEGERS[dtype])
+        whole = np.clip(np.rint(np.where(np.isnan(value), 0.0, value)), *INTEGERS[dtype])
+        return whole + 0.0  # no integer is -0
 
     def erf(self, value: Any) -> Any:
-        return self.xp.asarray(self.xp.frompyfunc(math.erf, 1, 1)(value), dtype=self.xp.float64)
+        return self._each(math.erf, value)
+
+    def erfc(self, value: Any) -> Any:
+        return self._each(math.erfc, value)
+
+    def _each(self, function: Callable[[float], float], value: Any) -> Any:
+        return self.xp.asarray(self.xp.frompyfunc(function, 1, 1)(value), dtype=self.xp.float64)
 
     def whole(self, value: Any) -> Any:
         value = self.xp.asarray(value)
@@ -167,7 +178,7 @@ class TorchArrays:
         torch = self.xp
         if dtype in INTEGERS:
             exact = value.to(torch.float64 if dtype == "s32" else torch.float32).to(torch.float64)
-            return torch.round(torch.where(torch.isnan(exact), 0.0, exact)).clamp(*INTEGERS[dtype])
+            return torch.round(torch.where(torch.isnan(exact), 0.0, exact)).clamp(*INTEGERS[dtype]) + 0.0
         single = value.to(torch.float32)
         if format := NARROW_FLOATS.get(dtype):
             single = single.clamp(-format.largest, format.largest)
@@ -182,6 +193,9 @@ class TorchArrays:
 
     def erf(self, value: Any) -> Any:
         return self.xp.erf(value)
+
+    def erfc(self, value: Any) -> Any:
+        return self.xp.erfc(value)
 
     def whole(self, value: Any) -> Any:
         return value if value.dtype == self.xp.bool else value.to(self.xp.int64)

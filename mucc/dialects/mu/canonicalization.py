@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from xdsl.dialects.builtin import f32
@@ -10,6 +11,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.integral import RoundingOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
@@ -90,11 +92,24 @@ class NeutralOperand(RewritePattern):
 
 
 class DoubleNegation(RewritePattern):
-    """`-(-x)` -> `x`, and `not not c` -> `c`."""
+    """`-(-x)` -> `x`, `not not c` -> `c`, and `bitwise_not(bitwise_not(n))` -> `n`."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if isinstance(op, e.NegOp | e.NotOp) and isinstance(inner := op.operand.owner, type(op)):
+        if not isinstance(op, e.NegOp | e.NotOp | e.BitwiseNotOp):
+            return
+        if isinstance(inner := op.operand.owner, type(op)) and _keeps_type(op, inner.operand):
             rewriter.replace(op, [], [inner.operand])
+
+
+class RoundedTwice(RewritePattern):
+    """`floor(round(x))` -> `round(x)`, and `floor(n)` -> `n` for integers."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, RoundingOp):
+            return
+        is_whole = isinstance(op.operand.owner, RoundingOp) or op.computes_integers
+        if is_whole and _keeps_type(op, op.operand):
+            rewriter.replace(op, [], [op.operand])
 
 
 class SameCast(RewritePattern):
@@ -119,6 +134,11 @@ class CastOfRetype(RewritePattern):
             rewriter.replace(op, e.CastOp(inner.operand, op.element_type))
 
 
+def _remainder(a: float, b: float) -> float:
+    """Compute `a % b`; a zero has the sign of a, unlike Python's."""
+    return math.copysign(0.0, a) if a % b == 0 else a % b
+
+
 class FoldConstants(RewritePattern):
     """Arithmetic on two constants -> one constant."""
 
@@ -126,22 +146,25 @@ class FoldConstants(RewritePattern):
         e.AddOp: lambda a, b: a + b,
         e.SubOp: lambda a, b: a - b,
         e.MulOp: lambda a, b: a * b,
+        e.DivOp: lambda a, b: a / b,
+        e.RemainderOp: _remainder,
+        e.FmodOp: math.fmod,
+        e.FloorDivideOp: lambda a, b: a // b,
     }
+    QUOTIENTS = (e.DivOp, e.RemainderOp, e.FmodOp, e.FloorDivideOp)
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         match op:
             case e.NegOp():
                 if (value := _constant(op.operand)) is not None:
                     rewriter.replace(op, e.ConstantOp(-value))
-            case e.AddOp() | e.SubOp() | e.MulOp() | e.DivOp():
+            case e.BinaryOp() if (fold := self.FOLDS.get(type(op))) is not None:
                 lhs, rhs = _constant(op.lhs), _constant(op.rhs)
                 if lhs is None or rhs is None or op.result.type != f32:
                     return
-                if isinstance(op, e.DivOp):
-                    if rhs != 0.0:
-                        rewriter.replace(op, e.ConstantOp(lhs / rhs))
-                else:
-                    rewriter.replace(op, e.ConstantOp(self.FOLDS[type(op)](lhs, rhs)))
+                is_quotient = isinstance(op, self.QUOTIENTS)
+                if not is_quotient or (rhs != 0.0 and math.isfinite(lhs) and math.isfinite(rhs)):
+                    rewriter.replace(op, e.ConstantOp(fold(lhs, rhs)))
             case _:
                 return
 
@@ -170,6 +193,7 @@ PATTERNS: tuple[RewritePattern, ...] = (
     PinnedView(),
     NeutralOperand(),
     DoubleNegation(),
+    RoundedTwice(),
     SameCast(),
     CastOfRetype(),
     FoldConstants(),

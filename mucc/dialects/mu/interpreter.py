@@ -44,8 +44,9 @@ def _number(a: Arrays, value: float) -> Any:
 
 
 def _sigmoid(a: Arrays, x: Any) -> Any:
-    # tanh saturates instead of overflowing, unlike exp.
-    return 0.5 * a.xp.tanh(0.5 * x) + 0.5
+    # The exponential does not overflow, and a small result keeps its digits.
+    raised = a.xp.exp(-a.xp.abs(x))
+    return a.xp.where(x < 0, raised, _number(a, 1.0)) / (1 + raised)
 
 
 def _softplus(a: Arrays, x: Any, beta: float) -> Any:
@@ -55,10 +56,10 @@ def _softplus(a: Arrays, x: Any, beta: float) -> Any:
 
 def _gelu(a: Arrays, op: e.GeluOp, x: Any) -> Any:
     if op.uses_tanh:
-        return 0.5 * x * (1 + a.xp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+        return x * _sigmoid(a, 1.5957691216057308 * (x + 0.044715 * x * x * x))
     # Below -40 the distribution function is 0 in float64, and the product at -inf its limit.
     lower = a.xp.maximum(x, _number(a, -40.0))
-    return 0.5 * lower * (1 + a.erf(x * 0.7071067811865476))
+    return 0.5 * lower * a.erfc(x * -0.7071067811865476)
 
 
 def _clip(a: Arrays, x: Any, lo: float, hi: float) -> Any:
@@ -79,6 +80,39 @@ def _power(a: Arrays, op: e.PowOp, x: Any, y: Any) -> Any:
             return 1 / a.xp.sqrt(x)
         case _:
             return x**y
+
+
+def _sign(a: Arrays, x: Any) -> Any:
+    one, zero = _number(a, 1.0), _number(a, 0.0)
+    return a.xp.where(x > 0, one, a.xp.where(x < 0, -one, zero))
+
+
+def _fmod(a: Arrays, op: e.ElementwiseOp, x: Any, y: Any) -> Any:
+    """Compute the remainder of the quotient towards zero; of integers by zero it is 0."""
+    if not op.computes_integers:
+        return a.xp.fmod(x, y)
+    return a.xp.where(y == 0, 0, a.xp.fmod(x, a.xp.where(y == 0, 1, y)))
+
+
+def _remainder(a: Arrays, op: e.RemainderOp, x: Any, y: Any) -> Any:
+    """Compute the remainder with the sign of the divisor; of integers by zero it is 0."""
+    rest = _fmod(a, op, x, y)
+    return a.xp.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+
+
+def _floor_divide(a: Arrays, op: e.FloorDivideOp, x: Any, y: Any) -> Any:
+    """Compute the quotient, rounded down; of integers by zero it is 0."""
+    if not op.computes_integers:
+        return a.xp.floor_divide(x, y)
+    return a.xp.where(y == 0, 0, a.xp.floor_divide(x, a.xp.where(y == 0, 1, y)))
+
+
+def _left_shift(a: Arrays, x: Any, y: Any) -> Any:
+    return a.xp.where((y >= 0) & (y < 32), x << a.xp.clip(y, 0, 31), 0)
+
+
+def _right_shift(a: Arrays, x: Any, y: Any) -> Any:
+    return x >> a.xp.where((y >= 0) & (y < 32), y, 31)
 
 
 def _compare(op: e.CmpOp, x: Any, y: Any) -> Any:
@@ -112,13 +146,25 @@ _RULES: dict[type[Operation], Rule] = {
     e.MinOp: lambda a, op, v: a.xp.minimum(v[0], v[1]),
     e.MaxOp: lambda a, op, v: a.xp.maximum(v[0], v[1]),
     e.PowOp: lambda a, op, v: _power(a, op, v[0], v[1]),
+    e.RemainderOp: lambda a, op, v: _remainder(a, op, v[0], v[1]),
+    e.FmodOp: lambda a, op, v: _fmod(a, op, v[0], v[1]),
+    e.FloorDivideOp: lambda a, op, v: _floor_divide(a, op, v[0], v[1]),
     e.NegOp: lambda a, op, v: -v[0],
     e.AbsOp: lambda a, op, v: a.xp.abs(v[0]),
+    e.SignOp: lambda a, op, v: _sign(a, v[0]),
+    e.FloorOp: lambda a, op, v: a.xp.floor(v[0]),
+    e.CeilOp: lambda a, op, v: a.xp.ceil(v[0]),
+    e.RoundOp: lambda a, op, v: a.xp.round(v[0]),
+    e.TruncOp: lambda a, op, v: a.xp.trunc(v[0]),
     e.ExpOp: lambda a, op, v: a.xp.exp(v[0]),
     e.Expm1Op: lambda a, op, v: a.xp.expm1(v[0]),
     e.LogOp: lambda a, op, v: a.xp.log(v[0]),
     e.SqrtOp: lambda a, op, v: a.xp.sqrt(v[0]),
     e.RsqrtOp: lambda a, op, v: 1 / a.xp.sqrt(v[0]),
+    e.SinOp: lambda a, op, v: a.xp.sin(v[0]),
+    e.CosOp: lambda a, op, v: a.xp.cos(v[0]),
+    e.TanOp: lambda a, op, v: a.xp.tan(v[0]),
+    e.Atan2Op: lambda a, op, v: a.xp.arctan2(v[0], v[1]),
     e.TanhOp: lambda a, op, v: a.xp.tanh(v[0]),
     e.ErfOp: lambda a, op, v: a.erf(v[0]),
     e.SigmoidOp: lambda a, op, v: _sigmoid(a, v[0]),
@@ -140,6 +186,12 @@ _RULES: dict[type[Operation], Rule] = {
     e.OrOp: lambda a, op, v: v[0] | v[1],
     e.NotOp: lambda a, op, v: ~v[0],
     e.SelectOp: lambda a, op, v: a.xp.where(v[0], v[1], v[2]),
+    e.BitwiseAndOp: lambda a, op, v: v[0] & v[1],
+    e.BitwiseOrOp: lambda a, op, v: v[0] | v[1],
+    e.BitwiseXorOp: lambda a, op, v: v[0] ^ v[1],
+    e.BitwiseNotOp: lambda a, op, v: ~v[0],
+    e.LeftShiftOp: lambda a, op, v: _left_shift(a, v[0], v[1]),
+    e.RightShiftOp: lambda a, op, v: _right_shift(a, v[0], v[1]),
     e.CastOp: lambda a, op, v: _cast(a, op, v[0]),
     e.RetypeOp: lambda a, op, v: v[0],
     e.StoredOp: lambda a, op, v: _cast(a, op, v[0]),
@@ -262,7 +314,7 @@ class MuFunctions(InterpreterFunctions):
 
     def broadcast_full(self, value: Any, type: Any) -> Any:
         """Broadcast a value to the full shape of its type."""
-        return value + self.arrays.full(self.shape(type), 0.0)
+        return broadcast_full(self.arrays, value, self.shape(type))
 
     @impl(TransposeOp)
     def transpose(self, interpreter: Interpreter, op: TransposeOp, args: PythonValues) -> PythonValues:
@@ -342,6 +394,11 @@ class MuFunctions(InterpreterFunctions):
     def stored(self, value: Any, type: Any) -> Any:
         """Round a value as a store with this type does."""
         return self.arrays.round_to(value, dtype_name(Shaped.of(type).element_type))
+
+
+def broadcast_full(arrays: Arrays, value: Any, shape: Sequence[int]) -> Any:
+    """Broadcast a value to a shape, as a new float64 array."""
+    return value + arrays.full(shape, -0.0)  # a sum with 0.0 would lose the sign of -0.0
 
 
 def is_parameter(value: SSAValue) -> bool:
@@ -454,6 +511,5 @@ def interpret_kernel(
     functions = meaning(arrays, sizes)
     interpreter.register_implementations(functions)
     results = interpreter.run_ssacfg_region(kernel.body, tuple(values), kernel.sym_name.data)
-    return [
-        r + arrays.full(functions.shape(t), 0.0) for r, t in zip(results, kernel.output_types, strict=True)
-    ]
+    types = kernel.output_types
+    return [broadcast_full(arrays, r, functions.shape(t)) for r, t in zip(results, types, strict=True)]

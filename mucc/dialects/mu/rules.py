@@ -98,9 +98,25 @@ def quotient(operands: Sequence[Attribute]) -> Attribute:
         raise TypeRuleError(
             "MU1029",
             "`/` of integers: the quotient of two integers is no integer",
-            helps=("divide floats: `cast(a, f32) / b`, which is rounded where it is stored as an integer",),
+            helps=("write `floor_divide(a, b)` to round it down, or divide floats: `cast(a, f32) / b`",),
         )
     return elementwise(operands)
+
+
+def bitwise(operands: Sequence[Attribute]) -> Attribute:
+    """Infer the type of an operation on bits: an s32 of the broadcast shape.
+
+    Raises TypeRuleError MU1030 for operands other than integers.
+    """
+    values = [Shaped.of(t) for t in operands]
+    for value in values:
+        if value.element_type not in INTEGERS:
+            helps = ("write `cast(x, s32)`, which rounds to the nearest integer",)
+            if value.element_type == i1:
+                helps = ("write `and`, `or` and `not` for bools",)
+            notes = (f"literals are whole numbers from {-(2**31)} to {2**31 - 1}",)
+            raise TypeRuleError("MU1030", f"expected integers, got {value}", notes, helps)
+    return as_type(broadcast([v.dims for v in values]), DTYPES["s32"], operands)
 
 
 def compare(lhs: Attribute, rhs: Attribute) -> Attribute:

@@ -17,7 +17,7 @@ from mucc.dialects.mu.ops.elementwise import (
     StoredOp,
 )
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.pointwise import S32, types_of
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import TensorType
@@ -88,7 +88,7 @@ class Body:
             case ElementwiseOp():
                 operands = [self.scalar(v, operand_axes(op, v, axes)) for v in op.operands]
                 operands = [self.number(v, op) for v in operands]
-                types = [op.infer(types_of(operands))]
+                types = [op.result_type(operands)]
                 new = type(op).create(operands=operands, result_types=types, properties=dict(op.properties))
                 new.location = op.location
                 self.block.add_op(new)

@@ -51,6 +51,9 @@ OTHER_OPERANDS = {
     "a or b",
     "not a",
     "take_along(x, index, axis=1)",
+    "left_shift(a, b)",
+    "right_shift(a, b)",
+    "bitwise_not(x)",
 }
 """What is meant for operands of other shapes or types than those of SIGNATURE."""
 
@@ -68,7 +71,7 @@ def test_what_is_written_instead_is_of_the_language(name: str):
 
 
 @pytest.mark.parametrize(
-    "name", ["sin", "round", "einsum", "transpose", "topk", "permute_dims", "tan", "sort"]
+    "name", ["sinc", "nextafter", "einsum", "transpose", "sinh", "permute_dims", "cosh", "divmod"]
 )
 def test_a_function_of_another_framework_gets_help_and_no_edit(name: str):
     (found,) = diagnose(saying(f"{name}(x)"))
@@ -85,7 +88,7 @@ def test_no_name_of_torch_or_numpy_is_taken_for_a_misspelt_one():
     assert len(known) > 250
     guesses = {n: g for n in names - known if (g := near_spelling(n, FUNCTIONS))}
     same = {n for n, g in guesses.items() if n.replace("_", "").lower() == g.replace("_", "")}
-    assert set(guesses) - same <= {"Softmax2d", "ma"}
+    assert set(guesses) - same <= {"Softmax2d", "Tag", "ma"}
     assert {"LayerNorm", "GELU", "relu_"} <= same
 
 
@@ -104,7 +107,7 @@ def test_names_of_types_are_exact():
 @pytest.mark.parametrize(
     ("expression", "help_"),
     [
-        ("torch.sin(x)", "there is no `sin` yet"),
+        ("torch.lgamma(x)", "there is no `lgamma` yet"),
         ("F.linear(x, w)", "write `x @ w.T + b`"),
         ("np.exp(x)", "functions are called by their names alone: `exp(x)`"),
         ("x.sum(1)", "functions are called by their names alone: `sum(x, ...)`"),

@@ -209,7 +209,10 @@ def test_one_mistake_gives_one_error() -> None:
         ("kernel f(x: f32[2, 2] colmajor) -> f32[] { return x }", "did you mean 'col_major'?"),
         ("kernel f(x: f32) -> f32[] { return x ** 2 }", "write pow(x, y) for a power"),
         ("kernel f(x: f32) -> f32[] { x += 2 return x }", "values are named once: write `new = x + ...`"),
-        ("kernel f(x: f32) -> f32[] { return x && x }", "write 'and' for a logical and"),
+        (
+            "kernel f(x: f32) -> f32[] { return x && x }",
+            "write 'and' for a logical and, bitwise_and(a, b) for bits",
+        ),
         ("# note\nkernel f(x: f32) -> f32[] { return x }", "comments begin with '//'"),
     ],
 )

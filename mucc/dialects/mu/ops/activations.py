@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from mucc.dialects.mu.ops.pointwise import ElementwiseOp, UnaryOp, ValueConstraint, types_of
+from mucc.dialects.mu.ops.pointwise import ElementwiseOp, UnaryOp, ValueConstraint
 
 # Klambauer et al., Self-Normalizing Neural Networks, 2017.
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -128,4 +128,4 @@ class ClampOp(ElementwiseOp):
 
     def __init__(self, operand: SSAValue | Operation, lo: SSAValue | Operation, hi: SSAValue | Operation):
         values = [SSAValue.get(v) for v in (operand, lo, hi)]
-        super().__init__(operands=values, result_types=[self.infer(types_of(values))])
+        super().__init__(operands=values, result_types=[self.result_type(values)])

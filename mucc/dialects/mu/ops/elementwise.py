@@ -37,13 +37,28 @@ from mucc.dialects.mu.ops.activations import (
     SoftsignOp,
 )
 from mucc.dialects.mu.ops.base import check_result
+from mucc.dialects.mu.ops.integral import (
+    BitwiseAndOp,
+    BitwiseNotOp,
+    BitwiseOrOp,
+    BitwiseXorOp,
+    CeilOp,
+    FloorDivideOp,
+    FloorOp,
+    FmodOp,
+    LeftShiftOp,
+    RemainderOp,
+    RightShiftOp,
+    RoundOp,
+    SignOp,
+    TruncOp,
+)
 from mucc.dialects.mu.ops.pointwise import (
     BinaryOp,
     ConstantOp,
     ElementwiseOp,
     UnaryOp,
     ValueConstraint,
-    types_of,
 )
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import TensorType
@@ -178,6 +193,45 @@ class RsqrtOp(UnaryOp):
 
 
 @irdl_op_definition
+class SinOp(UnaryOp):
+    """Sine of an angle in radians."""
+
+    name = "mu.sin"
+    SURFACE: ClassVar[str | None] = "sin"
+
+
+@irdl_op_definition
+class CosOp(UnaryOp):
+    """Cosine of an angle in radians."""
+
+    name = "mu.cos"
+    SURFACE: ClassVar[str | None] = "cos"
+
+
+@irdl_op_definition
+class TanOp(UnaryOp):
+    """Tangent of an angle in radians."""
+
+    name = "mu.tan"
+    SURFACE: ClassVar[str | None] = "tan"
+
+
+@irdl_op_definition
+class Atan2Op(ElementwiseOp):
+    """The angle of the point (x, y) in radians, from -pi to pi."""
+
+    name = "mu.atan2"
+    SURFACE: ClassVar[str | None] = "atan2"
+
+    y = operand_def(ValueConstraint)
+    x = operand_def(ValueConstraint)
+
+    def __init__(self, y: SSAValue | Operation, x: SSAValue | Operation):
+        values = [SSAValue.get(v) for v in (y, x)]
+        super().__init__(operands=values, result_types=[self.result_type(values)])
+
+
+@irdl_op_definition
 class TanhOp(UnaryOp):
     """Hyperbolic tangent."""
 
@@ -279,7 +333,7 @@ class CmpOp(ElementwiseOp):
             relation = RelationAttr(Relation(relation))
         super().__init__(
             operands=[a, b],
-            result_types=[self.infer(types_of([a, b]))],
+            result_types=[self.result_type([a, b])],
             properties={"relation": relation},
         )
 
@@ -347,7 +401,7 @@ class SelectOp(ElementwiseOp):
         on_false: SSAValue | Operation,
     ):
         values = [SSAValue.get(v) for v in (condition, on_true, on_false)]
-        super().__init__(operands=values, result_types=[self.infer(types_of(values))])
+        super().__init__(operands=values, result_types=[self.result_type(values)])
 
     @classmethod
     def infer(cls, operands: list[Attribute]) -> Attribute:
@@ -410,13 +464,25 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
     MinOp,
     MaxOp,
     PowOp,
+    RemainderOp,
+    FmodOp,
+    FloorDivideOp,
     NegOp,
     AbsOp,
+    SignOp,
+    FloorOp,
+    CeilOp,
+    RoundOp,
+    TruncOp,
     ExpOp,
     Expm1Op,
     LogOp,
     SqrtOp,
     RsqrtOp,
+    SinOp,
+    CosOp,
+    TanOp,
+    Atan2Op,
     TanhOp,
     ErfOp,
     SigmoidOp,
@@ -438,6 +504,12 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
     OrOp,
     NotOp,
     SelectOp,
+    BitwiseAndOp,
+    BitwiseOrOp,
+    BitwiseXorOp,
+    BitwiseNotOp,
+    LeftShiftOp,
+    RightShiftOp,
     CastOp,
     RetypeOp,
     StoredOp,

@@ -64,10 +64,11 @@ def types_of(values: Sequence[SSAValue]) -> list[Attribute]:
     types: list[Attribute] = [v.type for v in values]
     if not any(Shaped.of(t).element_type == S32 for t in types):
         return types
-    return [S32 if _is_whole(v) else t for v, t in zip(values, types, strict=True)]
+    return [S32 if is_whole(v) else t for v, t in zip(values, types, strict=True)]
 
 
-def _is_whole(value: SSAValue) -> bool:
+def is_whole(value: SSAValue) -> bool:
+    """Whether a value is a literal that an s32 holds."""
     if not isinstance(op := value.owner, ConstantOp):
         return False
     number = op.value.value.data
@@ -108,6 +109,11 @@ class ElementwiseOp(IRDLOperation, ABC):
         """Infer the result type from operand types. Raises TypeRuleError where the operands do not fit."""
         return rules.elementwise(operands, integers=cls.INTEGER)
 
+    @classmethod
+    def result_type(cls, values: Sequence[SSAValue]) -> Attribute:
+        """Infer the result type from operands. Raises TypeRuleError where they do not fit."""
+        return cls.infer(types_of(values))
+
     @property
     def computes_integers(self) -> bool:
         """Whether the operation computes with 32-bit integers, which wrap around."""
@@ -135,7 +141,7 @@ class ElementwiseOp(IRDLOperation, ABC):
         printer.print_operation_type(self)
 
     def verify_(self) -> None:
-        check_result(self, self.infer(types_of(self.operands)))
+        check_result(self, self.result_type(self.operands))
 
 
 @irdl_op_definition
@@ -163,9 +169,7 @@ class UnaryOp(ElementwiseOp, ABC):
     def __init__(self, operand: SSAValue | Operation, **params: float | FloatAttr):
         value = SSAValue.get(operand)
         properties = {k: number(params.get(k, default)) for k, default in self.PARAMS.items()}
-        super().__init__(
-            operands=[value], result_types=[self.infer(types_of([value]))], properties=properties
-        )
+        super().__init__(operands=[value], result_types=[self.result_type([value])], properties=properties)
 
 
 class BinaryOp(ElementwiseOp, ABC):
@@ -176,4 +180,4 @@ class BinaryOp(ElementwiseOp, ABC):
 
     def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
         a, b = SSAValue.get(lhs), SSAValue.get(rhs)
-        super().__init__(operands=[a, b], result_types=[self.infer(types_of([a, b]))])
+        super().__init__(operands=[a, b], result_types=[self.result_type([a, b])])

@@ -190,7 +190,7 @@ MUCC_DEVICE float round_e5m2(float x) { return from_e5m2(to_e5m2(x)); }
 
 // Integers, to nearest, ties to even; what is too large becomes the largest or smallest one, NaN becomes 0.
 MUCC_DEVICE float round_integer(float x, float least, float most) {
-  return x != x ? 0.0f : fminf(fmaxf(rintf(x), least), most);
+  return x != x ? 0.0f : fminf(fmaxf(rintf(x), least), most) + 0.0f;  // no integer is -0
 }
 MUCC_DEVICE float round_s8(float x) { return round_integer(x, -128.0f, 127.0f); }
 MUCC_DEVICE float round_u8(float x) { return round_integer(x, 0.0f, 255.0f); }
@@ -213,6 +213,23 @@ MUCC_DEVICE int sub(int a, int b) { return int(unsigned(a) - unsigned(b)); }
 MUCC_DEVICE int mul(int a, int b) { return int(unsigned(a) * unsigned(b)); }
 MUCC_DEVICE int neg(int a) { return int(0u - unsigned(a)); }
 MUCC_DEVICE int abs(int a) { return a < 0 ? neg(a) : a; }
+MUCC_DEVICE int sign(int a) { return (a > 0) - (a < 0); }
+
+// Quotients and remainders by zero are 0, and the quotient of the least integer by -1, which C++ leaves open, wraps
+// around. `fmod` has the sign of `a`, `remainder` that of `b`; the quotient of the latter is rounded down.
+MUCC_DEVICE int fmod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
+MUCC_DEVICE int remainder(int a, int b) {
+  int const r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+MUCC_DEVICE int floor_divide(int a, int b) {
+  if (b == 0) return 0;
+  if (b == -1) return neg(a);
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+// Shifts by fewer than 0 or more than 31 places leave nothing of `a`, or its sign.
+MUCC_DEVICE int left_shift(int a, int b) { return unsigned(b) < 32u ? int(unsigned(a) << b) : 0; }
+MUCC_DEVICE int right_shift(int a, int b) { return a >> (unsigned(b) < 32u ? b : 31); }
 
 // Adds 2^31, mod 2^32: unsigned integers then compare as the signed ones did.
 MUCC_DEVICE unsigned shifted(int a) {
@@ -267,6 +284,23 @@ MUCC_DEVICE float expm1(float x) { return ::expm1f(x); }
 MUCC_DEVICE float log(float x) { return ::logf(x); }
 MUCC_DEVICE float tanh(float x) { return ::tanhf(x); }
 MUCC_DEVICE float erf(float x) { return ::erff(x); }
+MUCC_DEVICE float sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f; }
+
+// a - b floor(a / b), with the sign of `b`; a zero has the sign of `a`, as PyTorch's.
+MUCC_DEVICE float remainder(float a, float b) {
+  float const r = fmodf(a, b);
+  return r != 0.0f && (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+
+// The quotient of which `remainder` is the remainder. a - r is a multiple of b, so that the IEEE quotient is off an
+// integer by rounding alone.
+MUCC_DEVICE float floor_divide(float a, float b) {
+  float const quotient = a / b;
+  if (b == 0.0f) return quotient;
+  float const r = fmodf(a, b);
+  float const whole = rintf((a - r) / b) - (r != 0.0f && (r < 0.0f) != (b < 0.0f) ? 1.0f : 0.0f);
+  return whole != 0.0f ? whole : copysignf(0.0f, quotient);
+}
 
 // 1 / (1 + exp(-x)). For very negative x exp(-x) is infinite, and the quotient is 0 as it should be.
 MUCC_DEVICE float sigmoid(float x) { return fast_div(1.0f, 1.0f + fast_exp(-x)); }
