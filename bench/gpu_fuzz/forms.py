@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.gpu_fuzz import contractions, maps
+from bench.gpu_fuzz import contractions, maps, parts
 from bench.gpu_fuzz.drafts import Draft
 
 
@@ -44,6 +44,7 @@ FORMS = {
     "norms": Form(maps.norms, 7),
     "rows": Form(maps.rows, 5),
     "views": Form(maps.views, 5),
+    "parts": Form(parts.parts, 8),
     "integers": Form(maps.integers, 6),
     "widened": Form(contractions.widened, 2),
     "broadcast": Form(contractions.broadcast, 3),

@@ -110,6 +110,14 @@ class Memory:
         pointer = self.pointer.replace("<>", f"<{element}>")
         return " + ".join([pointer, *map(str, self.offset)])
 
+    @property
+    def address(self) -> str:
+        """Emit the address of the first element, as a pointer to anything."""
+        if not self.offset:
+            return self.pointer.replace("<>", "")
+        size = dtype_bytes(self.type.element_type)
+        return f"{self.pointer.replace('<>', '<char>')} + ({' + '.join(map(str, self.offset))}) * {size}"
+
 
 @dataclass(frozen=True)
 class Scalar:

@@ -37,7 +37,7 @@ from mucc.dialects.cutlass.nodes import (
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.cutlass.views import Indexed, View, view_of
 from mucc.dialects.mu.ops.pointwise import S32
-from mucc.dialects.mu.types import PACKED, Dims, TensorType, dtype_bytes
+from mucc.dialects.mu.types import PACKED, Dims, Shaped, TensorType, dtype_bytes
 
 THREADS = 256
 """Threads per block of a map or reduction kernel."""
@@ -211,7 +211,7 @@ class Pointwise(ABC):
         member = self.namer(memory.name)
         view = view_of(node.source)
         if view.rows is None:
-            bounds = self._bounds(memory, view)
+            bounds = self._bounds(memory, view, Shaped.of(node.source.type).dims)
             self.loads.append(
                 Operand(member, memory, self._strides(axes), is_copied=is_copied, bounds=bounds)
             )
@@ -246,13 +246,17 @@ class Pointwise(ABC):
         self.ranges.append((member, Bound(index, low, count)))
         self._lanes(node.result, member, f"mucc::inside<V>({member}, {index}, p)")
 
-    def _bounds(self, memory: Memory, view: View) -> tuple[Bound, ...]:
-        """Return the limits of a tensor's elements, by axes of the space."""
-        first = len(self.space) - len(view.axes)
+    def _bounds(self, memory: Memory, view: View, dims: Dims) -> tuple[Bound, ...]:
+        """Return the limits of a tensor's elements, by axes of the space.
+
+        Along an axis of one element, which it has, the tensor is repeated.
+        """
+        first = len(self.space) - len(dims)
+        axes = [(view.axes.index(window.axis), window) for window in memory.windows]
         return tuple(
-            Bound(self.counter(first + view.axes.index(w.axis)), w.low, w.count)
-            for w in memory.windows
-            if not self.places.extent(self.space[first + view.axes.index(w.axis)]).is_one
+            Bound(self.counter(first + axis), window.low, window.count)
+            for axis, window in axes
+            if not self.places.extent(dims[axis]).is_one
         )
 
     def _indexed_axes(self, view: View) -> dict[int, int]:

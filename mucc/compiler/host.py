@@ -10,7 +10,7 @@ from mucc.codegen.memory import Places, workspace_name
 from mucc.codegen.names import comment_text, string_literal
 from mucc.codegen.texts import dim_locals, used_locals
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
-from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.cutlass.views import source_of
 from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
 from mucc.dialects.promises import constraint_text
 from mucc.kernels.indices import index_uses
@@ -31,7 +31,7 @@ def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
     result = [dtype_bytes(a.type.element_type) if isinstance(a.type, TensorType) else 1 for a in args]
     for op in program.kernels:
         for value, bytes in kind_of(op).alignments(op, granule):
-            base = view_of(value).base
+            base = source_of(value)
             if base in args:
                 result[args.index(base)] = max(result[args.index(base)], bytes)
     return tuple(result)

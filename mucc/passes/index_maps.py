@@ -7,8 +7,9 @@ lies in memory, so that the kernel that needs the elements reads them where they
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Operation, SSAValue
@@ -17,6 +18,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops import shape as s
 from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.views import (
     BroadcastOp,
@@ -26,7 +28,7 @@ from mucc.dialects.mu.ops.views import (
     SqueezeOp,
     TransposeOp,
 )
-from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
 from mucc.dialects.rewriting import Emit
 
 
@@ -196,12 +198,14 @@ class OneAxis(RewritePattern):
 
 
 class WholeSlice(RewritePattern):
-    """A slice of all elements in order, or an axis of one element reversed -> x."""
+    """All elements in order, or an axis of one element reversed -> x."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         match op:
             case s.SliceOp():
                 is_whole = _dims(op.operand) == _dims(op.result) and op.range[0] == 0 and op.range[2] == 1
+            case s.PlaceOp():
+                is_whole = _dims(op.operand) == _dims(op.result)
             case s.FlipOp():
                 is_whole = all(_dims(op.operand)[axis] == 1 for axis in op.axes.get_values())
             case _:
@@ -424,6 +428,48 @@ class KnownChoice(RewritePattern):
             rewriter.replace(op, [], [chosen])
 
 
+_MOST_PARTS = 4
+
+
+class ThroughProduct(RewritePattern):
+    """`(x @ w)[:, a:b]` -> `x @ w[:, a:b]`, where a product is only used by a few parts of its columns.
+
+    Each part then has a kernel that computes what follows it, and two of them that meet are one kernel. The
+    parts of w are such as kernels read in place: rows of its transpose, or columns from multiples of 16 bytes
+    on.
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, s.SliceOp) or not isinstance(product := op.operand.owner, MatmulOp):
+            return
+        if product.scales or product.mixed is not None or not _is_divided(product):
+            return
+        right = product.rhs
+        part = s.SliceOp(right, len(_dims(right)) - 1, *op.range)
+        rewriter.replace(op, [part, MatmulOp(product.lhs, part, product.compute, product.acc)])
+
+
+def _is_divided(product: MatmulOp) -> bool:
+    """Whether a product is used by at most a few parts of its columns, which do not overlap."""
+    axis, right = len(_dims(product.result)) - 1, product.rhs.type
+    parts = [use.operation for use in product.result.uses]
+    if len(parts) > _MOST_PARTS or not isinstance(right, TensorType) or right.is_sparse:
+        return False
+    unit = right.unit_axis == right.rank - 1
+    granule = 128 // math.gcd(128, dtype_bits(right.element_type))
+    ranges: list[tuple[int, int]] = []
+    for part in parts:
+        if not isinstance(part, s.SliceOp) or part.axis.value.data != axis or part.range[2] != 1:
+            return False
+        start, stop, _ = part.range
+        numbers = (start, stop, _dims(product.result)[axis])
+        if unit and any(not isinstance(n, int) or n % granule for n in numbers):
+            return False
+        ranges.append((start, stop))
+    ranges.sort()
+    return all(stop <= start for (_, stop), (start, _) in pairwise(ranges))
+
+
 class PlacedRows(RewritePattern):
     """Gathered rows that are placed in a longer axis are stored first."""
 
@@ -440,5 +486,5 @@ def _stored(op: IndexMapOp, rewriter: PatternRewriter) -> None:
 
 INDEX_MAPS: tuple[RewritePattern, ...] = (
     *(Concat(), Roll(), Pad(), Triangle(), OneAxis(), WholeSlice(), ThroughPointwise()),
-    *(ThroughView(), Combined(), OfGenerated(), KnownChoice(), PlacedRows()),
+    *(ThroughView(), Combined(), OfGenerated(), KnownChoice(), ThroughProduct(), PlacedRows()),
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped
 
 
@@ -32,6 +32,14 @@ class View(NamedTuple):
     @property
     def base_dims(self) -> tuple[Dim, ...]:
         return Shaped.of(self.base.type).dims
+
+
+def source_of(value: SSAValue) -> SSAValue:
+    """Return the argument or workspace tensor in which the elements of a view lie."""
+    base = view_of(value).base
+    while isinstance(base.owner, IndexMapOp | RegroupOp):
+        base = view_of(base.owner.operand).base
+    return base
 
 
 def view_of(value: SSAValue) -> View:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from math import gcd
 from typing import NamedTuple
 
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
-from mucc.kernels.lowering.access import Access, Axes, accesses, through_views
+from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits
+from mucc.kernels.lowering.access import Access, Axes, accesses, in_memory, through_views
+from mucc.target.facts import WIDEST_ACCESS
 
 
 class Pattern(Enum):
@@ -28,7 +31,7 @@ def classify(access: Access, space: Dims, folded: int = 0) -> Pattern | None:
     those of one element do not count.
     """
     rank = len(space)
-    if access.is_gathered or is_turned(access, rank):
+    if access.is_gathered or is_turned(access, rank) or not is_in_reach(access):
         return None
     m, n = rank - 2, rank - 1
     batch = frozenset(axis for axis in range(rank - 2 - folded) if space[axis] != 1)
@@ -47,6 +50,12 @@ def classify(access: Access, space: Dims, folded: int = 0) -> Pattern | None:
             return Pattern.SCALAR
 
 
+def multiple_of(type: TensorType, granule: int) -> int:
+    """Return the number by which the contiguous extent must be divisible for rows of whole granules."""
+    stored = 8 * granule // gcd(8 * granule, dtype_bits(type.element_type))
+    return 2 * stored if type.is_sparse else stored
+
+
 def is_turned(access: Access, rank: int) -> bool:
     """Whether a tensor's axes lie in another order than the space's, but for its last two: no kernel of a
     contraction reads that."""
@@ -56,20 +65,37 @@ def is_turned(access: Access, rank: int) -> bool:
 
 def _packed(access: Access) -> bool:
     """Whether the tensor lies contiguously, in the order of the space's axes."""
-    type = access.base.type
+    type = access.type
     order = [a for a in access.axes if a is not None]
-    return (
-        not access.is_gathered
-        and isinstance(type, TensorType)
-        and type.layout.is_row_major
-        and order == sorted(order)
-    )
+    return not access.is_gathered and type is not None and type.layout.is_row_major and order == sorted(order)
 
 
 def _folds(access: Access) -> bool:
     """Whether the batch axes, which the access walks in order, count through memory as one axis would."""
-    type = access.base.type
-    return isinstance(type, TensorType) and type.layout.kind.data != "strides"
+    return access.type is not None and access.type.layout.kind.data != "strides"
+
+
+def is_in_reach(access: Access) -> bool:
+    """Whether a kernel that copies 16 bytes at a time can read a tensor where it lies, if it can read all of
+    the tensor that it is a part of.
+
+    A part begins at a multiple of 16 bytes of its rows, which are such multiples themselves.
+    """
+    value = access.base
+    while isinstance(op := value.owner, IndexMapOp):
+        type = op.operand.type
+        assert isinstance(type, TensorType)
+        granule = multiple_of(type, WIDEST_ACCESS)
+        for move in op.moves:
+            if move.bounds is not None or move.step < 1:
+                return False
+            if move.axis != in_memory(op.operand).unit_axis:
+                continue
+            numbers = [type.dims[move.axis], *(extent for _, extent in move.start)]
+            if move.step != 1 or any(not isinstance(n, int) or n % granule for n in numbers):
+                return False
+        value = op.operand
+    return value is access.base or not isinstance(value.owner, RegroupOp)
 
 
 class MatmulDims(NamedTuple):
@@ -163,7 +189,7 @@ def operand_fits(
     `single`, where the operand has one element, may be missing: a vector is a matrix of one row.
     """
     rank = len(space)
-    if access.is_gathered or is_turned(access, rank):
+    if access.is_gathered or is_turned(access, rank) or not is_in_reach(access):
         return False
     axes = range(rank - 2 if batch_axes is None else batch_axes)
     batch = tuple(axis for axis in axes if space[axis] != 1)

@@ -12,6 +12,7 @@ from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.dialects.promises import may_be_multiple, promised_multiple
+from mucc.kernels.gemm.axes import multiple_of
 from mucc.kernels.gemm.op import GemmOp
 from mucc.target.facts import WIDEST_ACCESS
 
@@ -55,12 +56,6 @@ def fixed_step(type: Attribute) -> int:
         return 0
     strides = zip(type.layout.stride_values, type.dims, strict=True)
     return gcd(*(s for s, extent in strides if s is not None and s != 1 and extent != 1))
-
-
-def multiple_of(type: TensorType, granule: int) -> int:
-    """Return the number by which the contiguous extent must be divisible for rows of whole granules."""
-    stored = 8 * granule // gcd(8 * granule, dtype_bits(type.element_type))
-    return 2 * stored if type.is_sparse else stored
 
 
 def may_be_wide(entry: EntryOp, type: Attribute, unit: int | None = None) -> bool:

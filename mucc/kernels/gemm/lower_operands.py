@@ -6,6 +6,7 @@ from xdsl.ir import SSAValue
 
 from mucc.dialects.cutlass.views import Indexed, view_of
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
 from mucc.kernels.gemm.axes import MatmulDims, operand_fits
 from mucc.kernels.lowering.access import Access, identity, through_views
@@ -54,7 +55,7 @@ def operand(
 def _is_picked(access: Access, rank: int) -> bool:
     """Whether an access is to whole rows, each contiguous, that a vector names."""
     view = view_of(access.base)
-    if view.rows is None or access.axes != (rank - 2, rank - 1):
+    if view.rows is None or isinstance(view.base.owner, IndexMapOp) or access.axes != (rank - 2, rank - 1):
         return False
     rows, matrix = view_of(view.rows), view.base.type
     return (
@@ -71,7 +72,9 @@ def _is_picked(access: Access, rank: int) -> bool:
 
 def block_scale(builder: ProgramBuilder, stage: StageOp, value: SSAValue) -> SSAValue:
     """Return where the scales of blocks lie."""
-    access = through_views(value, identity(Shaped.of(value.type).dims), stage)
+    access = through_views(value, identity(dims := Shaped.of(value.type).dims), stage)
+    if access.is_mapped:
+        access = copy(builder, stage, builder.at(access), len(dims), dims)
     return builder.outside(access.base)
 
 
@@ -79,6 +82,6 @@ def group_scale(builder: ProgramBuilder, stage: StageOp, value: SSAValue) -> SSA
     """Return scales or zeros of groups as a view; the kernel reads them with any strides."""
     dims = Shaped.of(value.type).dims
     access = builder.at(through_views(value, identity(dims), stage))
-    if access.is_gathered:
+    if access.is_gathered or access.is_mapped:
         access = copy(builder, stage, access, len(dims), dims)
     return build_view(access, len(dims), builder.block)

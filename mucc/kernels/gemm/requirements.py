@@ -8,20 +8,21 @@ from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.cutlass.views import source_of
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.dialects.promises import promised_multiple
 from mucc.dialects.rewriting import Finding
+from mucc.kernels.gemm.axes import multiple_of
 from mucc.kernels.gemm.description import config_of, problem_of
-from mucc.kernels.gemm.granules import fixed_step, held, may_be_wide, multiple_of, unit_axis
+from mucc.kernels.gemm.granules import fixed_step, held, may_be_wide, unit_axis
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target, multistage
 from mucc.kernels.gemm.settings import settings_in
 
 
 def _name(program: c.ProgramOp, value: SSAValue) -> str:
-    base = view_of(value).base
+    base = source_of(value)
     for arg, name in zip(program.body.block.args, program.arg_names, strict=True):
         if arg is base:
             return f"'{name.data}'"

@@ -40,7 +40,7 @@ def contiguous_vector(builder: ProgramBuilder, stage: StageOp, value: SSAValue) 
     """Return where a tensor of one axis lies with adjacent elements, copying it if they are not adjacent."""
     access = builder.at(through_views(value, (0,), stage))
     dims = Shaped.of(value.type).dims
-    if access.is_gathered or (dims != (1,) and access.unit_axis != 0):
+    if access.is_gathered or access.is_mapped or (dims != (1,) and access.unit_axis != 0):
         access = copy(builder, stage, access, 1, dims)
     return access.base
 
@@ -50,7 +50,7 @@ def contiguous_rows(builder: ProgramBuilder, stage: StageOp, value: SSAValue) ->
     dims = Shaped.of(value.type).dims
     rank = len(dims)
     access = builder.at(through_views(value, identity(dims), stage))
-    if access.is_gathered or (dims[-1] != 1 and access.unit_axis != rank - 1):
+    if access.is_gathered or access.is_mapped or (dims[-1] != 1 and access.unit_axis != rank - 1):
         access = copy(builder, stage, access, rank, dims)
     return build_view(access, rank, builder.block)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from builders import lowered
@@ -75,6 +77,23 @@ kernel crossed[M](x: f32[8, M]) -> f32[M, 4] {
 """
 
 
+PRODUCTS = """
+kernel half[M, N](x: bf16[M, 128], w: bf16[N, 64]) -> bf16[M, N] where N % 8 == 0 { return x[:, 64:] @ w.T }
+kernel odd[M, N](x: bf16[M, 72], w: bf16[N, 40]) -> bf16[M, N] where N % 8 == 0 { return x[:, 5:45] @ w.T }
+kernel turned[M](x: bf16[M, 64], w: f32[64, 96]) -> f32[M, 32] { return cast(x, f32) @ w[::-1, 64:] }
+kernel beside[M](x: bf16[M, 64], w: bf16[48, 64], r: bf16[M, 128], b: f32[300]) -> bf16[M, 48] {
+  return x @ w.T + r[:, 80:] * b[3:51] + r[:, 1:49]
+}
+kernel split[M](x: bf16[M, 64], w: bf16[96, 64], b: bf16[96])
+    -> (q: bf16[M, 32], k: f32[M, 32], v: bf16[M, 32]) {
+  qkv = x @ w.T + b
+  return qkv[:, :32], 2 * qkv[:, 32:64], qkv[:, 64:]
+}
+kernel last[M](x: bf16[3, M, 64], w: bf16[64, 24]) -> bf16[M, 24] { return x[-1] @ w }
+kernel every(x: bf16[200, 64], w: bf16[24, 64]) -> bf16[100, 24] { return x[1::2] @ w.T }
+"""
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     compilation = compile_text(Source("k.mcu", KERNELS))
@@ -88,6 +107,13 @@ def test_kernels_agree_with_the_interpreter(program: Program, size: int) -> None
             name: size + i if value is None else value for i, (name, value) in enumerate(info.dims.items())
         }
         run(program, info, dims, seed)
+
+
+@pytest.mark.parametrize("size", [8, 24])
+def test_products_read_parts_in_place(size: int, tmp_path: Path) -> None:
+    products = Program.of(compile_text(Source("k.mcu", PRODUCTS)), tmp_path)
+    for seed, info in enumerate(products.kernels):
+        run(products, info, {n: size if v is None else v for n, v in info.dims.items()}, seed)
 
 
 def kernels(text: str) -> list[str]:
@@ -115,6 +141,10 @@ def test_rows_picked_from_parts() -> None:
         ("f32[16]", "return sum(pad(x, 2, 2, mode=reflect), axis=1)", ["reduce"]),
         ("f32[16, 16]", "return cumsum(roll(x, 3, axis=1), axis=1)", ["scan"]),
         ("f32[16, 16]", "return tril(x @ x) * iota((16, 16), axis=0)", ["gemm", "map"]),
+        # Parts of a product that meet are a pair, operands are read where they lie.
+        ("f32[16, 8]", "y = x @ x.T\nreturn y[:, :8] * silu(y[:, 8:])", ["gemm"]),
+        ("f32[16, 16]", "return x[:, 8:] @ x.T[8:]", ["gemm"]),
+        ("f32[16, 16]", "return x[:, 1:9] @ x.T[8:]", ["map", "gemm"]),
         # What is stored anyway is read from memory, not computed again.
         (
             "(a: f32[16, 16], b: f32[16, 8])",

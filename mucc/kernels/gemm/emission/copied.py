@@ -62,7 +62,7 @@ class CopiedGemm(Sm90Gemm):
         stage = string_literal(self.op.stage.data)
         return [
             *lines,
-            f"  p.picked = {{{rows.pointer.replace('<>', '')}}};",
+            f"  p.picked = {{{rows.address}}};",
             f'  if (mucc::gemm::extent(c, {stage}, "rows of A", {count}, p.picked_count)) return 1;',
         ]
 

@@ -84,7 +84,7 @@ def stride_parts(strides: Sequence[Product], unit: int | None) -> list[str]:
 
 def operand_value(memory: Memory, strides: Sequence[Product], unit: int | None) -> str:
     """Return a C++ initializer of a `mucc::gemm::Operand`; strides fixed by its type are left out."""
-    data = memory.pointer.replace("<>", "")
+    data = memory.address
     if all(i == unit or s.is_zero for i, s in enumerate(strides)):
         return f"{{{data}}}"
     return f"{{{data}, {{{', '.join('1' if i == unit else str(s) for i, s in enumerate(strides))}}}}}"

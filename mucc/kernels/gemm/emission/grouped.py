@@ -85,4 +85,4 @@ class GroupedGemm(Sm90Gemm):
         """Where a contiguous vector lies, as a C++ initializer of a `mucc::gemm::Operand`."""
         memory = self.places.find(value)
         assert isinstance(memory, Memory)
-        return "{" + memory.pointer.replace("<>", "") + "}"
+        return "{" + memory.address + "}"

@@ -27,7 +27,7 @@ class MixedGemm(Sm90Gemm):
         for value in self.op.scales:
             memory, (row, group) = self.places.view(value, Shaped.of(value.type).dims)
             strides = f"{{{row.stride}, {group.stride}, 0}}"
-            place = epilogue.operand(f"{{{memory.pointer.replace('<>', '')}, {strides}}}")
+            place = epilogue.operand(f"{{{memory.address}, {strides}}}")
             self.group_scales.append((VIEW_TYPES[memory.type.dtype], place))
         return epilogue
 

@@ -276,7 +276,7 @@ class SkinnyGemm(Gemm):
 
 def _operand(matrix: Matrix) -> str:
     """Return a C++ initializer of a `mucc::skinny::Operand`."""
-    return f"{{{matrix.memory.pointer.replace('<>', '')}, {', '.join(map(str, matrix.strides))}}}"
+    return f"{{{matrix.memory.address}, {', '.join(map(str, matrix.strides))}}}"
 
 
 def _bool(value: bool) -> str:

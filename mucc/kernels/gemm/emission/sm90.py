@@ -78,9 +78,7 @@ class Sm90Gemm(Gemm):
         epilogue = self._built_epilogue()
         values = self.op.scales[::-1] if self.exchanged else self.op.scales
         found = [self.places.find(view_of(value).base) for value in values]
-        self.scales = [
-            epilogue.operand(f"{{{m.pointer.replace('<>', '')}}}") for m in found if isinstance(m, Memory)
-        ]
+        self.scales = [epilogue.operand(f"{{{m.address}}}") for m in found if isinstance(m, Memory)]
         return epilogue
 
     def _built_epilogue(self) -> Epilogue:
