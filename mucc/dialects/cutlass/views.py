@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped
 
 
