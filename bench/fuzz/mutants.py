@@ -34,9 +34,21 @@ _WORDS = (
 )
 _ODD = ("\\", "\u00d7", "\u1d40", "\0", "\r", "\ufeff")
 _SIGNS = (*"()[]{}<>=+-*/@%.,:;_", "->", "==", "!=", "<=", ">=", *_ODD)
+_INDICES = (
+    "...",
+    "::",
+    "[0]",
+    "[-1]",
+    "[..., 0]",
+    "[::-1]",
+    "[:, 1:]",
+    "[..., : K / 2]",
+    "[None, ...]",
+    "[x]",
+)
 VOCABULARY = (
     *(*KEYWORDS, *DTYPES, *FUNCTIONS, *foreign.written(), *_WORDS),
-    *(*_NUMBERS, *_SHAPES, *_SIGNS),
+    *(*_NUMBERS, *_SHAPES, *_SIGNS, *_INDICES),
 )
 MOST = 20_000
 """Characters that a mutant has at most, so that a run is about many programs and not about long ones."""

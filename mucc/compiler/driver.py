@@ -11,7 +11,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.diagnostics import (
@@ -24,6 +24,7 @@ from mucc.diagnostics import (
     Source,
     Span,
 )
+from mucc.dialects.locations import place_of, places_of
 from mucc.dialects.mu.settings import SETTINGS
 from mucc.dialects.rewriting import Finding, PassError
 from mucc.library.manifest_json import ManifestJson
@@ -293,9 +294,9 @@ class _Compiler:
 
     def span(self, location: Attribute | None) -> Span | None:
         """Convert an op's location to a source span: the word that starts there."""
-        if not isinstance(location, FileLineColLoc):
+        if (place := place_of(location)) is None:
             return None
-        start = self.source.offset(location.line.data, location.column.data)
+        start = self.source.offset(place.line.data, place.column.data)
         end = start + 1
         text = self.source.text
         while end < len(text) and (text[end].isalnum() or text[end] in "_."):
@@ -317,10 +318,12 @@ class _Compiler:
         message = finding.message
         if finding.function and span and (called := self.called_at(span)):
             message = message.replace(f"`{finding.function}`", f"`{called}`")
+        calls = list(map(self.span, places_of(finding.location)))[1:] if setting is None else []
         return Diagnostic(
             finding.code,
             message,
             span=span,
+            labels=tuple((call, "in this call") for call in calls if call is not None),
             notes=(*finding.notes, *self.unwritten(finding)),
             helps=helps,
             fixes=fixes,

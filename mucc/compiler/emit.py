@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from mucc.codegen.kernel_code import KernelCode, Skeleton, SkeletonCode
@@ -19,6 +19,7 @@ from mucc.codegen.texts import Texts
 from mucc.compiler.host import host_side, launches_lists, workspace_struct
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
+from mucc.dialects.locations import places_of
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.kernels.registry import kind_of
 
@@ -272,11 +273,8 @@ def _namespace(name: str, lines: list[str]) -> str:
 
 def _quotes(op: Operation, source: Source | None) -> Iterator[str]:
     """Yield comments that quote the source lines of a kernel."""
-    lines = sorted({(loc.filename.data, loc.line.data) for inner in op.walk() if (loc := _location(inner))})
+    places = (place for inner in op.walk() for place in places_of(inner.location))
+    lines = sorted({(place.filename.data, place.line.data) for place in places})
     for file, line in lines:
         quoted = source.line_text(line).strip() if source is not None and source.name == file else ""
         yield comment_text(f"//   {file}:{line}: {quoted}" if quoted else f"//   {file}:{line}")
-
-
-def _location(op: Operation) -> FileLineColLoc | None:
-    return op.location if isinstance(op.location, FileLineColLoc) else None

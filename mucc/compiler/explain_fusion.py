@@ -10,11 +10,11 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation
 
 from mucc.compiler.fusion_traffic import Apart, apart, moved, shares
 from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.locations import place_of
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.kernels.interface import Joins, Refused
 from mucc.kernels.registry import kernels_of, kind_of
@@ -41,8 +41,8 @@ class Spot(NamedTuple):
     @staticmethod
     def of(op: Operation, source: Source) -> Spot:
         """Return the spot of an operation of `mu`."""
-        location, name = op.location, word(op)
-        if not isinstance(location, FileLineColLoc):
+        location, name = place_of(op.location), word(op)
+        if location is None:
             return Spot(name, None, None, None)
         line, column = location.line.data, location.column.data
         called = re.compile(r"[A-Za-z_]\w*(?=\()").match(source.text, source.offset(line, column))

@@ -11,21 +11,22 @@ from mucc.diagnostics.examples import GOOD, body, entry
 _NAMES: dict[str, CodeInfo] = {
     "MU1001": entry(
         "unknown name",
-        "The name is neither a parameter nor a value that was named earlier in the kernel.",
+        "The name is neither a parameter nor a value that was named earlier in the kernel. A function sees "
+        "its own parameters and values only.",
         body("return z"),
         body("return x"),
     ),
     "MU1002": entry(
         "unknown function",
-        "There is no function of this name; `mucc docs --card` lists them all.",
+        "There is no function of this name in the language, which `mucc docs --card` lists, and the program "
+        "defines none (`fn`).",
         body("return swish(x)"),
         body("return silu(x)"),
     ),
     "MU1003": entry(
         "name defined twice",
         "Dims, parameters and values of a kernel share one set of names, and each is defined once; so "
-        "are the "
-        "kernels of a program.",
+        "are the kernels and functions of a program.",
         body("x = relu(x)\nreturn x"),
         body("h = relu(x)\nreturn h"),
     ),
@@ -128,8 +129,9 @@ _NAMES: dict[str, CodeInfo] = {
         body("return x + b[:, None]"),
     ),
     "MU1019": entry(
-        "name of a type",
-        "`bf16`, `f16`, `f32` and `bool` are types and cannot name a dim, a parameter or a value.",
+        "name of a type or function",
+        "`bf16`, `f16`, `f32` and the others are types and cannot name a dim, a parameter or a value. A "
+        "function that a program defines has a name that no function of the language has.",
         body("f32 = relu(x)\nreturn f32"),
         body("h = relu(x)\nreturn h"),
     ),

@@ -1,4 +1,4 @@
-"""The codes of programs as texts: MU0 syntax; MU1040 to MU1050 schedules, promises, what a file holds.
+"""The codes of programs as texts: MU0 syntax; MU1040 to MU1053 schedules, promises, functions.
 
 Every explanation holds a program that triggers its code and a mended one; the tests run both.
 """
@@ -6,7 +6,7 @@ Every explanation holds a program that triggers its code and a mended one; the t
 from __future__ import annotations
 
 from mucc.diagnostics.code_info import CodeInfo
-from mucc.diagnostics.examples import GOOD, body, entry, schedule
+from mucc.diagnostics.examples import GOOD, body, entry, functions, schedule
 
 _SYNTAX: dict[str, CodeInfo] = {
     "MU0001": entry(
@@ -107,7 +107,22 @@ _SYNTAX: dict[str, CodeInfo] = {
         "A hundred problems are reported at a time: mend these, or the one that the others follow from, and "
         "run mucc again.\n",
     ),
+    "MU0016": entry(
+        "type, stage or second result in a function",
+        "A function `fn name(x, y) { ... }` has lines `name = expression` and returns one value. It has no "
+        "types, because it is typed anew at each call, by its arguments. Stages are pinned in kernels.",
+        functions("fn double(x) {\n    stage y = 2 * x\n    return y\n}", "double(x)"),
+        functions("fn double(x) {\n    y = 2 * x\n    return y\n}", "double(x)"),
+    ),
 }
+
+
+def _fourfold(body: str) -> str:
+    """Build eight functions, each but the first with a body that calls the one before (`f`)."""
+    steps = (body.replace("f(", f"{called}(") for called in "abcdegh")
+    bodies = zip("abcdeghi", ("return x * x", *steps), strict=True)
+    return functions("\n\n".join(f"fn {name}(x) {{\n    {text}\n}}" for name, text in bodies), "i(x)")
+
 
 _PROGRAM: dict[str, CodeInfo] = {
     "MU1040": entry(
@@ -181,6 +196,27 @@ _PROGRAM: dict[str, CodeInfo] = {
         "`mucc_manifest`. The name of this kernel would give one of these symbols a second meaning.",
         "kernel manifest[M](x: bf16[M]) -> bf16[M] {\n    return x\n}",
         GOOD,
+    ),
+    "MU1051": entry(
+        "recursive function",
+        "Each call of a function is replaced by its body, so that no function can call itself, nor one that "
+        "calls it. The message shows the way round.",
+        functions("fn power(x) {\n    return x * power(x)\n}", "power(x)"),
+        functions("fn power(x) {\n    return x * x\n}", "power(power(x))"),
+    ),
+    "MU1052": entry(
+        "function that is never called",
+        "No kernel calls the function, and no other function does. A name that begins with `_` says that "
+        "this is meant. It is a warning.",
+        functions("fn double(x) {\n    return 2 * x\n}", "relu(x)"),
+        functions("fn double(x) {\n    return 2 * x\n}", "relu(double(x))"),
+    ),
+    "MU1053": entry(
+        "calls that expand to too much",
+        "Each call of a function is replaced by its body. Functions that call each other several times "
+        "multiply what a program has at each step; 20,000 operations and calls are the most.",
+        _fourfold("return f(x) + f(x) + f(x) + f(x)"),
+        _fourfold("y = f(x)\n    return y + y + y + y"),
     ),
 }
 

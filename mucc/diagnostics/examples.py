@@ -22,6 +22,11 @@ def body(text: str) -> str:
 GOOD = "kernel f[M](x: bf16[M]) -> bf16[M] {\n    return x\n}"
 
 
+def functions(text: str, call: str) -> str:
+    """Build a program of functions and a kernel with x: bf16[M] that returns a call."""
+    return f"{text}\n\nkernel f[M](x: bf16[M]) -> bf16[M] {{\n    return {call}\n}}"
+
+
 def schedule(setting: str, head: str = "schedule f for sm_90a") -> str:
     """Build a program without contractions, with one schedule setting."""
     return f"{GOOD}\n{head} {{\n    {setting}\n}}"

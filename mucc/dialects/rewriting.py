@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.traits import Pure
 
+from mucc.dialects.locations import place_of
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 
 
@@ -64,7 +65,7 @@ class PassError(Exception):
 
 
 def _place(finding: Finding) -> str:
-    if isinstance(loc := finding.location, FileLineColLoc):
+    if (loc := place_of(finding.location)) is not None:
         return f" ({loc.filename.data}:{loc.line.data}:{loc.column.data})"
     return ""
 
@@ -72,7 +73,7 @@ def _place(finding: Finding) -> str:
 def locate(op: Operation, origin: Operation) -> None:
     """Give the location of `origin` to `op` and to all ops inside `op` that have none."""
     for inner in op.walk():
-        if not isinstance(inner.location, FileLineColLoc):
+        if place_of(inner.location) is None:
             inner.location = origin.location
 
 
@@ -105,7 +106,7 @@ class _LocationKeepingPattern(RewritePattern):
         finally:
             handlers.remove(inserted.append)
         for new in inserted:
-            if not isinstance(new.location, FileLineColLoc):
+            if place_of(new.location) is None:
                 new.location = location
 
 

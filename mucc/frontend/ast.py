@@ -314,6 +314,21 @@ class Kernel(Node):
         return (name,)
 
 
+class Function(Node):
+    """A function `fn name(x, y) { ... }`, whose body takes the place of each call.
+
+    `returns` has one value in a program that is right; spans are those of a kernel.
+    """
+
+    name: Ident
+    params: tuple[Ident, ...]
+    body: tuple[Statement, ...]
+    returns: tuple[Expr, ...]
+    params_span: Span
+    open: Span
+    return_span: Span
+
+
 # Schedules
 
 
@@ -363,7 +378,11 @@ class Schedule(Node):
 class Program(Node):
     """The AST of a source file, its items in the order of the text."""
 
-    items: tuple[Kernel | Schedule, ...]
+    items: tuple[Kernel | Function | Schedule, ...]
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        return tuple(i for i in self.items if isinstance(i, Function))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
+from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, IntAttr, LocationAttr, StringAttr
 from xdsl.ir import Attribute
 
 from mucc.diagnostics.core import (
@@ -29,10 +30,37 @@ class Context:
     def __init__(self, sink: DiagnosticSink):
         self.sink = sink
         self.source = sink.source or Source("<string>", "")
+        self.errors = 0
         self._name = StringAttr(self.source.name)
+        self._calls: list[tuple[Span, str]] = []  # the calls being inlined, and the functions that they call
+        self._inlined: set[tuple[str, str, Span]] = set()
 
-    def location(self, span: Span) -> FileLineColLoc:
-        """Convert the start of a span to the location attribute of an operation."""
+    @contextmanager
+    def called(self, span: Span, function: str) -> Generator[None]:
+        """Report errors, and locate operations, as those of a function that is called at `span`."""
+        self._calls.append((span, function))
+        try:
+            yield
+        finally:
+            self._calls.pop()
+
+    @property
+    def is_inlined(self) -> bool:
+        """Whether the body of a function is generated in place of a call."""
+        return bool(self._calls)
+
+    def follow_up(self) -> None:
+        """Count an error that follows from one that is reported already."""
+        self.errors += 1
+
+    def location(self, span: Span) -> LocationAttr:
+        """Convert the start of a span to the location of an operation, with the calls that lead there."""
+        place: LocationAttr = self._place(self._calls[0][0]) if self._calls else self._place(span)
+        for inner in (*(call for call, _ in self._calls[1:]), *([span] if self._calls else [])):
+            place = CallSiteLoc(self._place(inner), place)
+        return place
+
+    def _place(self, span: Span) -> FileLineColLoc:
         line, column = self.source.line_col(span.start)
         return FileLineColLoc(self._name, IntAttr(line), IntAttr(column))
 
@@ -48,6 +76,13 @@ class Context:
         fixes: tuple[Fix, ...] = (),
         severity: Severity = Severity.ERROR,
     ) -> None:
+        self.errors += severity is Severity.ERROR
+        if self._calls:
+            # What is wrong with a body whatever it is called with is said once.
+            if (problem := (code, message, span)) in self._inlined:
+                return
+            self._inlined.add(problem)
+            labels = (*labels, *((call, f"in this call of '{name}'") for call, name in reversed(self._calls)))
         self.sink.emit(
             Diagnostic(
                 code,

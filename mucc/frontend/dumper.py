@@ -12,10 +12,13 @@ def dump_program(program: ast.Program, source: Source) -> str:
     dumper = _Dumper(source)
     dumper.line(0, "program", program)
     for item in program.items:
-        if isinstance(item, ast.Kernel):
-            dumper.kernel(item)
-        else:
-            dumper.schedule(item)
+        match item:
+            case ast.Kernel():
+                dumper.kernel(item)
+            case ast.Function():
+                dumper.function(item)
+            case ast.Schedule():
+                dumper.schedule(item)
     return "".join(line + "\n" for line in dumper.lines)
 
 
@@ -41,12 +44,21 @@ class _Dumper:
                 self.line(2, f"result {result.name.text}: {type_text(result.type)}", result)
         for promise in kernel.promises:
             self.line(2, f"promise {promise_text(promise)}", promise)
-        for statement in kernel.body:
+        self.block(kernel)
+
+    def function(self, function: ast.Function) -> None:
+        self.line(1, f"fn {function.name.text}", function)
+        for param in function.params:
+            self.line(2, f"param {param.text}", param)
+        self.block(function)
+
+    def block(self, item: ast.Kernel | ast.Function) -> None:
+        for statement in item.body:
             word = "stage" if statement.is_stage else "let"
             type_ = f": {type_text(statement.type)}" if statement.type else ""
             self.line(2, f"{word} {statement.name.text}{type_}", statement)
             self.expr(3, statement.value)
-        for value in kernel.returns:
+        for value in item.returns:
             self.line(2, "return", value)
             self.expr(3, value)
 

@@ -30,8 +30,10 @@ from mucc.dialects.mu.surface import (
 from mucc.dialects.mu.types import DTYPES, Shaped
 from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context, Labels, type_text
+from mucc.frontend.expressions import MAX_HEIGHT
 from mucc.frontend.functions import FUNCTIONS, choose
 from mucc.frontend.indexing import lower_index
+from mucc.frontend.inlining import Inliner
 
 Value = SSAValue | None
 
@@ -48,6 +50,9 @@ _ARITHMETIC: dict[str, Callable[[SSAValue, SSAValue], Operation]] = {
 INFINITY = "inf"
 """The name of infinity, unless the program defines this name."""
 
+MAX_DEPTH = MAX_HEIGHT + 32
+"""The most expressions in each other, those of the functions that are called among them."""
+
 _MOST_LISTED = 12
 _FUNCTIONS_LISTED = "`mucc docs --card` lists the functions of the language"
 
@@ -56,39 +61,68 @@ _RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "n
 
 @dataclass
 class Scope:
-    """The dims and values of a kernel by name. `used` collects names that are read."""
+    """The dims and values of a kernel, or of a function, by name. `used` collects names that are read."""
 
     dims: dict[str, int | None]
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     used: set[str] = field(default_factory=set[str])
+    what: str = "kernel"
+
+    def constant(self, name: str) -> float | None:
+        """Return the number that a name stands for; None for all others."""
+        value = self.values.get(name)
+        if value is not None and isinstance(value.owner, e.ConstantOp):
+            return value.owner.value.value.data
+        return float(name) if name == INFINITY and name not in self.values and name not in self.dims else None
+
+    def integer(self, name: str) -> int | None:
+        """Return the integer that a name stands for; None for all others."""
+        number = self.constant(name)
+        is_exact = number is not None and number.is_integer() and abs(number) < 2**53
+        return int(number) if number is not None and is_exact else None
+
+    def is_open(self, name: str) -> bool:
+        """Whether a name is a value of which no more is known: after an error, or a parameter of a function
+        that is checked by itself.
+        """
+        return name in self.values and self.values[name] is None
 
 
 class ExprGen:
     """Generator that appends the operations of expressions to `block`."""
 
-    def __init__(self, context: Context, scope: Scope, block: Block):
+    def __init__(self, context: Context, scope: Scope, block: Block, inliner: Inliner, depth: int = 0):
         self.context = context
         self.scope = scope
         self.block = block
+        self.inliner = inliner
+        self.depth = depth
 
     def lower(self, expr: ast.Expr) -> Value:
         """Generate an expression; returns its value, or None after reporting an error."""
-        match expr:
-            case ast.Number():
-                return self.add(expr.span, lambda: e.ConstantOp(expr.value))
-            case ast.Name():
-                return self._name(expr)
-            case ast.Unary():
-                return self._unary(expr)
-            case ast.Binary():
-                return self._binary(expr)
-            case ast.Transpose():
-                return self._on(expr, expr.operand, TransposeOp)
-            case ast.Index():
-                value = self.lower(expr.operand)
-                return None if value is None else lower_index(self, expr, value)
-            case ast.Call():
-                return self._call(expr)
+        if self.depth >= MAX_DEPTH:
+            message = "calls of functions nest too deeply"
+            self.context.error("MU0010", message, expr.span, helps=("give parts names: `part = ...`",))
+            return None
+        self.depth += 1
+        try:  # here, as a method of its own would be a frame more for each level
+            match expr:
+                case ast.Number():
+                    return self.add(expr.span, lambda: e.ConstantOp(expr.value))
+                case ast.Name():
+                    return self._name(expr)
+                case ast.Unary():
+                    return self._unary(expr)
+                case ast.Binary():
+                    return self._binary(expr)
+                case ast.Transpose():
+                    return self._on(expr, expr.operand, TransposeOp)
+                case ast.Index():
+                    return lower_index(self, expr, self.lower(expr.operand))
+                case ast.Call():
+                    return self._call(expr)
+        finally:
+            self.depth -= 1
 
     def add(
         self,
@@ -99,6 +133,8 @@ class ExprGen:
         fixes: Callable[[], tuple[Fix, ...]] = tuple,
     ) -> Value:
         """Append operations with the location of `span`; report a broken type rule at `at` or `span`."""
+        if self.context.is_inlined and not self.inliner.spend(span):
+            return None
         try:
             built = build()
             ops = (built,) if isinstance(built, Operation) else built
@@ -150,7 +186,7 @@ class ExprGen:
         if (help_ := foreign.value_help(name)) is not None:
             return help_
         if not self.scope.values:
-            return f"add a parameter `{name}` to the kernel, or define it: `{name} = ...`"
+            return f"add a parameter `{name}` to the {self.scope.what}, or define it: `{name} = ...`"
         listed = ", ".join(list(self.scope.values)[:_MOST_LISTED])
         more = ", ..." if len(self.scope.values) > _MOST_LISTED else ""
         return f"define `{name} = ...` first, or use what is defined here: {listed}{more}"
@@ -199,10 +235,10 @@ class ExprGen:
 
     def _call(self, call: ast.Call) -> Value:
         name = call.function.text
+        if name in self.inliner.functions:
+            return self._inlined(call, self.inliner.functions[name])
         if (overloads := FUNCTIONS.get(name)) is None:
-            for argument in call.args:  # for their own errors, and as uses
-                if not isinstance(argument.value, ast.List) and not argument.name:
-                    self.lower(argument.value)
+            self._arguments(call)
             self._unknown_function(call.function)
             return None
         keywords = [a.name.text for a in call.args if a.name]
@@ -231,6 +267,27 @@ class ExprGen:
             return None
         return self.add(call.span, lambda: function.build(known, options), call.function.span, tuple(labels))
 
+    def _arguments(self, call: ast.Call) -> None:
+        """Generate the arguments of a call that has no value, for their own errors and as uses."""
+        for argument in call.args:
+            if not isinstance(argument.value, ast.List) and not argument.name:
+                self.lower(argument.value)
+
+    def _inlined(self, call: ast.Call, function: ast.Function) -> Value:
+        """Generate a call of a function that the program defines."""
+        self.inliner.calls(call.function)
+        if self.inliner.is_broken(function.name.text):
+            self._arguments(call)
+            return None
+        params = tuple(Parameter(p.text, VALUE) for p in function.params)
+        signature = Function(function.name.text, params, "", lambda values, options: [])
+        bound = self._bind(call, signature)
+        values = {p.name: self._value(bound[p.name], p) for p in params if p.name in bound}
+        known = {name: value for name, value in values.items() if value is not None}
+        if len(known) != len(params) or len(bound) != len(call.args):
+            return None
+        return self.inliner.inline(self, call, known)
+
     def _unknown_function(self, function: ast.Ident) -> None:
         name = function.text
         if name in self.scope.values:
@@ -238,7 +295,7 @@ class ExprGen:
             self.context.error("MU1002", f"unknown function '{name}'", function.span, helps=helps)
             return
         helps = (help_,) if (help_ := foreign.function_help(name)) else (_FUNCTIONS_LISTED,)
-        known = () if foreign.is_foreign(name) else FUNCTIONS
+        known = () if foreign.is_foreign(name) else (*self.inliner.functions, *FUNCTIONS)
         message = f"unknown function '{name}'"
         self.context.unknown("MU1002", message, function.span, name, known, helps=helps)
 
@@ -293,9 +350,12 @@ class ExprGen:
     def _option(self, argument: ast.Argument, param: Parameter) -> Option:
         expr = argument.value
         option: Option = None
+        if any(self.scope.is_open(name) for name in _names(expr)):
+            self.scope.used.update(_names(expr))
+            return None
         match param.kind:
             case _ if param.kind is NUMBER:
-                option = None if isinstance(expr, ast.List) else constant(expr)
+                option = None if isinstance(expr, ast.List) else self._number(expr)
                 if option is None:
                     self._misfit(argument, param, "a number known at compile time")
             case _ if param.kind is WORD:
@@ -343,55 +403,75 @@ class ExprGen:
         items: Sequence[int | str | None]
         if isinstance(expr, ast.List):
             items = [self._dim(i.text) if isinstance(i, ast.Ident) else i for i in expr.values]
-        elif isinstance(expr, ast.Name):
-            items = [self._dim(expr.text)]
         else:
-            return _axis(expr)
+            items = [self._integer(expr)]
         numbers = [i for i in items if isinstance(i, int)]
         return tuple(numbers) if len(numbers) == len(items) else None
 
+    def _integer(self, expr: ast.Expr) -> int | None:
+        """Evaluate an integer, a name of one, or its negative; None for others."""
+        match expr:
+            case ast.Number():
+                return int(expr.text) if expr.is_int else None
+            case ast.Name():
+                number = self._dim(expr.text)
+                return number if isinstance(number, int) else None
+            case ast.Unary(op="-"):
+                operand = self._integer(expr.operand)
+                return None if operand is None else -operand
+            case _:
+                return None
+
+    def _number(self, expr: ast.Expr) -> float | None:
+        """Evaluate a number, a name of one, its negative, or a quotient of numbers; None for others."""
+        match expr:
+            case ast.Number():
+                return expr.value
+            case ast.Name():
+                self.scope.used.add(expr.text)
+                return self.scope.constant(expr.text)
+            case ast.Unary(op="-"):
+                operand = self._number(expr.operand)
+                return None if operand is None else -operand
+            case ast.Binary():
+                first, chain = expr.spine
+                value = self._number(first)
+                for binary in chain:
+                    divisor = self._number(binary.rhs) if binary.op == "/" else None
+                    value = value / divisor if value is not None and divisor else None
+                return value
+            case _:
+                return None
+
     def _dim(self, name: str) -> int | str | None:
-        """Return the value of a bound dim, the name of another dim, or None for a name that is no dim."""
-        if name not in self.scope.dims:
-            return None
+        """Return the value of a bound dim or an integer, the name of another dim, None for other names."""
         self.scope.used.add(name)
+        if name not in self.scope.dims:
+            return self.scope.integer(name)
         return self.scope.dims[name] or name
 
     def _extent(self, expr: ast.Expr | ast.List) -> int | str | None:
         """Read an extent: a dim or a positive integer; None for other expressions."""
         if isinstance(expr, ast.Number) and expr.is_int and int(expr.text) > 0:
             return int(expr.text)
-        return self._dim(expr.text) if isinstance(expr, ast.Name) else None
+        extent = self._dim(expr.text) if isinstance(expr, ast.Name) else None
+        return None if isinstance(extent, int) and extent < 1 else extent
 
     def _misfit(self, argument: ast.Argument, param: Parameter, wanted: str) -> None:
         self.context.error("MU1010", f"'{param.name}' must be {wanted}", argument.value.span)
 
 
-def constant(expr: ast.Expr) -> float | None:
-    """Evaluate a literal expression; None for other expressions."""
+def _names(expr: ast.Expr | ast.List) -> tuple[str, ...]:
+    """Return the names in an option: of itself, of its items, or behind a sign."""
     match expr:
-        case ast.Number():
-            return expr.value
-        case ast.Name(text=text) if text == INFINITY:
-            return float(text)
-        case ast.Unary(op="-"):
-            operand = constant(expr.operand)
-            return None if operand is None else -operand
-        case ast.Binary():
-            first, chain = expr.spine
-            value = constant(first)
-            for binary in chain:
-                divisor = constant(binary.rhs) if binary.op == "/" else None
-                value = value / divisor if value is not None and divisor else None
-            return value
+        case ast.Name():
+            return (expr.text,)
+        case ast.Unary():
+            return _names(expr.operand)
+        case ast.List():
+            return tuple(item.text for item in expr.values if isinstance(item, ast.Ident))
         case _:
-            return None
-
-
-def _axis(expr: ast.Expr) -> tuple[int, ...] | None:
-    sign = -1 if isinstance(expr, ast.Unary) and expr.op == "-" else 1
-    number = expr.operand if isinstance(expr, ast.Unary) else expr
-    return (sign * int(number.text),) if isinstance(number, ast.Number) and number.is_int else None
+            return ()
 
 
 def _operand_fixes(expr: ast.Binary, lhs: SSAValue, rhs: SSAValue) -> tuple[Fix, ...]:

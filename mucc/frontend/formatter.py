@@ -47,10 +47,13 @@ class Formatter:
 
     def program(self, program: ast.Program) -> str:
         for item in program.items:
-            if isinstance(item, ast.Kernel):
-                self._kernel(item)
-            else:
-                self._schedule(item)
+            match item:
+                case ast.Kernel():
+                    self._kernel(item)
+                case ast.Function():
+                    self._function(item)
+                case ast.Schedule():
+                    self._schedule(item)
             self._comments_before(item.span.end, INDENT)
             self._write(["}"], item.span.end)
             self.gap = True
@@ -71,13 +74,30 @@ class Formatter:
             start = span.end
         self._begin(kernel.span.start, "", outside)
         self._header(kernel, where)
-        self._opened(kernel.open)
-        for statement in kernel.body:
+        self._body(kernel)
+
+    def _function(self, function: ast.Function) -> None:
+        start, span = function.span.start, function.params_span
+        outside = self._take(start, span.start) + self._take(span.end, function.open.start)
+        self._begin(start, "", outside)
+        head, params = f"fn {function.name.text}(", ", ".join(p.text for p in function.params)
+        if self._has_comments(span) or (params and len(f"{head}{params}) {{") > WIDTH):
+            self.lines.append(head)
+            self._items([(p.span, p.text) for p in function.params], span, INDENT)
+            self.lines.append(") {")
+        else:
+            self.lines.append(f"{head}{params}) {{")
+        self._body(function)
+
+    def _body(self, item: ast.Kernel | ast.Function) -> None:
+        """Write the statements of a block, from its opening brace on."""
+        self._opened(item.open)
+        for statement in item.body:
             self._begin(statement.span.start, INDENT, self._take(statement.span.start, statement.span.end))
             self._write(_statement_lines(statement), statement.span.end)
-        returns = kernel.return_span
+        returns = item.return_span
         self._begin(returns.start, INDENT, self._take(returns.start, returns.end))
-        self._write(_return_lines(kernel.returns), returns.end)
+        self._write(_return_lines(item.returns), returns.end)
 
     def _header(self, kernel: ast.Kernel, where: Span) -> None:
         """Write everything up to the opening brace; lists with comments or too long for a line are broken."""

@@ -74,10 +74,11 @@ def resolve_index(index: int, extent: Dim) -> Range:
     return resolve(index, index + 1 or None, None, extent)
 
 
-def lower_index(gen: ExprGen, expr: ast.Index, value: SSAValue) -> Value:
+def lower_index(gen: ExprGen, expr: ast.Index, value: Value) -> Value:
     """Generate `value[...]`: slices, then the axes dropped, then those inserted; None after an error."""
-    items = _of_axes(gen, expr, value)
-    if items is None:
+    gen.scope.used.update(name.text for item in expr.items for name in _names(item))
+    items = _of_axes(gen, expr, value) if value is not None else None
+    if value is None or items is None:
         return None
     extents = Shaped.of(value.type).dims
     label = (expr.operand.span, f"this is {type_text(value.type)}")
@@ -151,9 +152,13 @@ def _range(gen: ExprGen, item: ast.IndexItem, extent: Dim) -> Range:
 
 def _number(gen: ExprGen, expr: ast.DimExpr) -> int:
     """Evaluate an integer of an index. Raises _Reported after an error."""
+    dims = gen.scope.dims
     for name in _names(expr):
-        gen.scope.used.add(name.text)
-        if name.text in gen.scope.values:
+        if (known := gen.scope.integer(name.text)) is not None:
+            dims = {**dims, name.text: known}
+        elif gen.scope.is_open(name.text):
+            raise _Reported
+        elif name.text in gen.scope.values:
             gen.context.error(
                 "MU1097",
                 f"the value '{name.text}' is not an integer that is known at compile time",
@@ -164,11 +169,11 @@ def _number(gen: ExprGen, expr: ast.DimExpr) -> int:
                 ),
             )
             raise _Reported
-    number = affine(gen.context, expr, gen.scope.dims, "an index")
+    number = affine(gen.context, expr, dims, "an index")
     if number is None:
         raise _Reported
     if not isinstance(number, AffineConstantExpr):
-        names = " and ".join(sorted({n.text for n in _names(expr) if gen.scope.dims[n.text] is None}))
+        names = " and ".join(sorted({n.text for n in _names(expr) if dims[n.text] is None}))
         gen.context.error(
             "MU1091",
             f"`{dimexpr_text(expr)}` must be a number, and {names} is known at run time only",
@@ -179,12 +184,17 @@ def _number(gen: ExprGen, expr: ast.DimExpr) -> int:
     return number.value
 
 
-def _names(expr: ast.DimExpr) -> Iterator[ast.Ident]:
+def _names(expr: ast.IndexItem) -> Iterator[ast.Ident]:
+    """Yield the names in an index."""
     match expr:
         case ast.Ident():
             yield expr
-        case ast.IntLit():
+        case ast.IntLit() | ast.NewAxis() | ast.Ellipsis():
             return
+        case ast.Slice():
+            for bound in (expr.start, expr.stop, expr.step):
+                if bound is not None:
+                    yield from _names(bound)
         case ast.DimNegation():
             yield from _names(expr.operand)
         case ast.DimBinary():

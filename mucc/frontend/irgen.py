@@ -26,8 +26,10 @@ from mucc.dialects.mu.types import (
 )
 from mucc.frontend import ast
 from mucc.frontend.context import Context, type_text
+from mucc.frontend.definitions import Definitions, defined_twice
 from mucc.frontend.exprgen import ExprGen, Scope, Value
 from mucc.frontend.exprtext import extent_text
+from mucc.frontend.inlining import Inliner
 from mucc.frontend.promises import lower_promises
 from mucc.frontend.schedules import lower_schedules
 
@@ -54,15 +56,18 @@ def _lower(program: ast.Program, context: Context) -> ModuleOp:
             Span(0, 0),
             helps=("begin with `kernel name[M](x: bf16[M]) -> bf16[M] { return x }`",),
         )
+    inliner = Inliner(context, program)
+    inliner.check()
     for kernel in program.kernels:
         name = kernel.name.text
         if name in seen:
-            _defined_twice(context, "kernel", kernel.name, seen[name].name)
+            defined_twice(context, "kernel", kernel.name, seen[name].name)
         elif name in RESERVED_KERNELS or _workspace_clash(name, seen):
             _symbol_clash(context, kernel)
         seen.setdefault(name, kernel)
-        if op := KernelGen(context, kernel).lower():
+        if op := KernelGen(context, kernel, inliner).lower():
             ops.append(op)
+    inliner.warn_unused()
     ops += lower_schedules(context, program)
     return ModuleOp(ops)
 
@@ -82,29 +87,20 @@ def _symbol_clash(context: Context, kernel: ast.Kernel) -> None:
     )
 
 
-def _defined_twice(context: Context, what: str, name: ast.Ident, first: ast.Ident) -> None:
-    context.error(
-        "MU1003",
-        f"the {what} '{name.text}' is defined twice",
-        name.span,
-        labels=((first.span, "first defined here"),),
-        helps=("give each its own name",),
-    )
-
-
 class KernelGen:
     """Generator of one kernel: dims, signature, body and returns."""
 
-    def __init__(self, context: Context, kernel: ast.Kernel):
+    def __init__(self, context: Context, kernel: ast.Kernel, inliner: Inliner):
         self.context = context
+        self.inliner = inliner
         self.kernel = kernel
         self.scope = Scope({})
-        self.names: dict[str, ast.Ident] = {}  # the definition of each dim, parameter and binding
+        self.definitions = Definitions(context)
         self.quotients: dict[str, ast.Quotient] = {}  # by the name of the dim generated for each
 
     def lower(self) -> KernelOp | None:
         """Generate the kernel; None if it has errors."""
-        errors = self._errors()
+        errors = self.context.errors
         kernel = self.kernel
         self._dims()
         params = [(p, self._param_type(p)) for p in kernel.params]
@@ -121,13 +117,14 @@ class KernelGen:
             if type_ is None:
                 self.scope.values[param.name.text] = None
 
-        gen = ExprGen(self.context, self.scope, block)
+        gen = ExprGen(self.context, self.scope, block, self.inliner)
         for statement in kernel.body:
             self._statement(gen, statement)
         returned = self._returns(gen, results)
-        if self._errors() != errors:
+        if self.context.errors != errors:
             return None
-        self._warn_unused()
+        params, values = {p.name.text for p in kernel.params}, {s.name.text for s in kernel.body}
+        self.definitions.warn_unused(self.scope.used, params, values)
         end = ReturnOp(returned)
         end.location = self.context.location(kernel.return_span)
         block.add_op(end)
@@ -145,26 +142,11 @@ class KernelGen:
         op.location = self.context.location(kernel.span)
         return op
 
-    def _errors(self) -> int:
-        return sum(d.severity == "error" for d in self.context.sink.diagnostics)
-
     # Signature
-
-    def _define(self, what: str, name: ast.Ident) -> None:
-        first = self.names.setdefault(name.text, name)
-        if first is not name:
-            _defined_twice(self.context, what, name, first)
-        elif name.text in DTYPES:
-            self.context.error(
-                "MU1019",
-                f"'{name.text}' is a type and cannot name a {what}",
-                name.span,
-                helps=("choose another name",),
-            )
 
     def _dims(self) -> None:
         for dim in self.kernel.dims:
-            self._define("dim", dim.name)
+            self.definitions.add("dim", dim.name)
             if dim.value and dim.value.value < 1:
                 self._zero_extent(dim.value)
             self.scope.dims.setdefault(dim.name.text, max(dim.value.value, 1) if dim.value else None)
@@ -173,7 +155,7 @@ class KernelGen:
         self.context.error("MU1049", "an extent must be at least 1", extent.span)
 
     def _param_type(self, param: ast.Param) -> Attribute | None:
-        self._define("parameter", param.name)
+        self.definitions.add("parameter", param.name)
         type_ = self._type(param.type, is_parameter=True)
         if type_ is None or isinstance(type_, TensorType | Float32Type):
             return type_
@@ -195,7 +177,7 @@ class KernelGen:
         checked: list[tuple[str, TensorType | None, Span]] = []
         for result in results:
             if first.setdefault(result.name.text, result.name) is not result.name:
-                _defined_twice(self.context, "result", result.name, first[result.name.text])
+                defined_twice(self.context, "result", result.name, first[result.name.text])
             checked.append((result.name.text, self._result_type(result.type), result.span))
         return checked
 
@@ -328,7 +310,7 @@ class KernelGen:
         }
         for dim in self.kernel.dims:
             name = dim.name.text
-            if dim.value is None and name not in mentioned and self.names[name] is dim.name:
+            if dim.value is None and name not in mentioned and self.definitions.names[name] is dim.name:
                 self.context.error(
                     "MU1006",
                     f"no parameter has the dim '{name}', so its value is not known",
@@ -358,7 +340,7 @@ class KernelGen:
             value = self._annotated(gen, statement, statement.type, value)
         if statement.is_stage and value is not None:
             value = self._pin(gen, statement, value)
-        self._define("value", statement.name)
+        self.definitions.add("value", statement.name)
         name = statement.name.text
         if value is not None and not value.name_hint:
             value.name_hint = name
@@ -443,20 +425,6 @@ class KernelGen:
         if value.type == wanted:
             return value
         return gen.add(span, lambda: CastOp(value, _element(wanted)))
-
-    # Warnings
-
-    def _warn_unused(self) -> None:
-        bindings = {s.name.text for s in self.kernel.body}
-        params = {p.name.text for p in self.kernel.params}
-        for name, ident in self.names.items():
-            if name in self.scope.used or name.startswith("_"):
-                continue
-            help_ = f"remove it, or call it '_{name}' to keep it"
-            if name in params:
-                self.context.warn("MU1013", f"the parameter '{name}' is never used", ident.span, help_)
-            elif name in bindings:
-                self.context.warn("MU1014", f"the value '{name}' is never used", ident.span, help_)
 
 
 def _count(n: int, noun: str) -> str:

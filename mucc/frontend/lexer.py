@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticSink, Fix, Source, Span
 
-KEYWORDS = frozenset({"kernel", "schedule", "for", "where", "stage", "return", "and", "or", "not", "None"})
+KEYWORDS = frozenset(
+    {"kernel", "fn", "schedule", "for", "where", "stage", "return", "and", "or", "not", "None"}
+)
 """Reserved words; `where` doubles as a function in expressions."""
 
 PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : ... .""".split())  # noqa: SIM905

@@ -25,12 +25,13 @@ class Parser(ExpressionParser):
     """The parser of one source; `program()` parses it all and never raises."""
 
     def program(self) -> ast.Program:
-        """program = { kernel | schedule } ;"""
-        items: list[ast.Kernel | ast.Schedule] = []
+        """program = { kernel | function | schedule } ;"""
+        parse = {"kernel": self.kernel, "fn": self.function, "schedule": self.schedule}
+        items: list[ast.Kernel | ast.Function | ast.Schedule] = []
         while self.kind != "eof":
             try:
                 word = self.kind if self.kind in ITEM_WORDS else self._misspelt_item()
-                items.append(self.kernel() if word == "kernel" else self.schedule())
+                items.append(parse[word]())
             except Bail:
                 self.reset_nesting()
                 while self.kind not in (*ITEM_WORDS, "eof"):
@@ -40,7 +41,10 @@ class Parser(ExpressionParser):
     def _misspelt_item(self) -> str:
         """Report a token that begins no item; return the keyword it is a misspelling of, or bail."""
         helps, fixes = self.did_you_mean(ITEM_WORDS)
-        bail = self.unexpected("'kernel' or 'schedule'", helps=helps, fixes=fixes)
+        if self.token.text in ("def", "func", "function"):
+            helps = ("a function reads `fn name(x, y) { return x + y }`",)
+            fixes = (safe_fix(self.token.span, "fn", "write 'fn'"),)
+        bail = self.unexpected("'kernel', 'fn' or 'schedule'", helps=helps, fixes=fixes)
         if not fixes:
             raise bail
         return fixes[0].replacement
@@ -92,6 +96,35 @@ class Parser(ExpressionParser):
             return_span,
             each,
         )
+
+    def function(self) -> ast.Function:
+        """function = "fn" name "(" [ name { "," name } [ "," ] ] ")" block ;"""
+        start = self.advance().start
+        try:
+            name = self.name("the name of a function")
+            bracket = self.expect("(")
+            params = self.items(bracket, self._function_param)
+            params_span = self.span_from(bracket.start)
+            opener = self.expect("{")
+        except Bail:
+            self.reset_nesting()
+            if self.to_brace():  # parse the body all the same, to report its errors
+                self.block(self.advance(), "function")
+            raise
+        body, returns, return_span = self.block(opener, "function")
+        return ast.Function(
+            self.span_from(start), name, params, body, returns, params_span, opener.span, return_span
+        )
+
+    def _function_param(self) -> ast.Ident:
+        name = self.name("a parameter")
+        if self.kind == ":":
+            raise self.error(
+                "MU0016",
+                "a parameter of a function has no type",
+                helps=("it has that of the value it is called with: leave the type out",),
+            )
+        return name
 
     def dims(self) -> tuple[ast.Dim, ...]:
         """dims = "[" dim { "," dim } [ "," ] "]" ;"""
@@ -202,7 +235,9 @@ class Parser(ExpressionParser):
             raise self.chained()
         return ast.Promise(lhs.span.to(rhs.span), op, lhs, rhs)
 
-    def block(self, opener: Token) -> tuple[tuple[ast.Statement, ...], tuple[ast.Expr, ...], Span]:
+    def block(
+        self, opener: Token, what: str = "kernel"
+    ) -> tuple[tuple[ast.Statement, ...], tuple[ast.Expr, ...], Span]:
         """block = "{" { statement } "return" expr { "," expr } "}" ;"""
         body: list[ast.Statement] = []
         returns: tuple[ast.Expr, ...] = ()
@@ -210,15 +245,19 @@ class Parser(ExpressionParser):
         while self.kind not in ("}", "eof", *ITEM_WORDS):
             before = self.position
             if return_span is not None:
-                self._after_return(return_span)
+                self._after_return(return_span, what)
             try:
                 if self.kind == "return":
                     start = self.token
                     return_span = return_span or start.span
                     returns = self._return()
                     return_span = self.span_from(start.start)
+                    if what == "function" and len(returns) > 1:
+                        self._unfit(return_span, "a function returns one value", "write a function for each")
                 else:
-                    body.append(self.statement())
+                    body.append(statement := self.statement())
+                    if what == "function":
+                        self._check_line(statement)
             except Bail:
                 self.reset_nesting()
                 if self.position == before:
@@ -226,10 +265,23 @@ class Parser(ExpressionParser):
                 self.to_statement()
         if return_span is None and self.kind == "}":
             self.error(
-                "MU0008", "the kernel does not return a value", helps=("end it with `return` and the result",)
+                "MU0008",
+                f"the {what} does not return a value",
+                helps=("end it with `return` and the result",),
             )
         self.close(opener)
         return tuple(body), returns, return_span or self.tokens[self.position - 1].span
+
+    def _check_line(self, statement: ast.Statement) -> None:
+        """Report what a statement of a function cannot have."""
+        if statement.is_stage:
+            self._unfit(statement.span, "a stage in a function", "pin the result of the call in the kernel")
+        elif statement.type:
+            message = "a value of a function has no declared type"
+            self._unfit(statement.type.span, message, "leave the type out, or convert with `cast(x, f32)`")
+
+    def _unfit(self, span: Span, message: str, help_: str) -> None:
+        self.error("MU0016", message, span, helps=(help_,))
 
     def _return(self) -> tuple[ast.Expr, ...]:
         self.advance()
@@ -240,12 +292,13 @@ class Parser(ExpressionParser):
             raise self.unexpected("an operator, ',' or '}'")
         return tuple(values)
 
-    def _after_return(self, span: Span) -> None:
+    def _after_return(self, span: Span, what: str) -> None:
+        several = "; several results are separated by commas" if what == "kernel" else ""
         self.error(
             "MU0011",
             "a statement after 'return'",
-            labels=((span, "the kernel ends here"),),
-            helps=("a kernel has one `return`, its last statement; several results are separated by commas",),
+            labels=((span, f"the {what} ends here"),),
+            helps=(f"a {what} has one `return`, its last statement{several}",),
         )
 
     def statement(self) -> ast.Statement:

@@ -49,6 +49,7 @@ schedule mlp.h for sm_90a {
   Results: row-major.
 * `kernel each NAME`: callers give lists, an item per problem.
 * A result must have the declared shape; its dtype is converted.
+* `fn f(x, a) { return x * sigmoid(a * x) }` beside kernels: untyped, inlined at calls `f(y, 2)`.
 * `stage h = expr` stores and names a stage; without it the compiler cuts where one contraction feeds another.
   `h: f32[M, N] = expr` checks the shape and converts.
 
@@ -64,8 +65,8 @@ schedule mlp.h for sm_90a {
   is T), scale f32[E], bias [E, N]; it and block scales: sm_90a. `gather(x, rows)` is x[rows]; `scatter(y,
   rows, T)` the way back, other rows zero.
 * Broadcasting is NumPy's by dim names: extents agree if the same name or number, or 1. [M, N] with b [N] is
-  per column; per row write `r[:, None]`. Indexing is NumPy's: `k[:, :, None]`, `x[:, 0]`, `x[..., K/2:]`,
-  `x[::-1]`; integers known when compiling.
+  per column; per row write `r[:, None]`. Indexing is NumPy's, by constant integers: `x[:, 0]`,
+  `x[..., K/2:]`.
 * Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; numbers and scalars never
   widen; `cast(x, bf16)` rounds. Conditions: `where(x > 0 and x < 1, a, b)`.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 CLOSERS = {"(": ")", "[": "]", "{": "}"}
-ITEM_WORDS = ("kernel", "schedule")
+ITEM_WORDS = ("kernel", "fn", "schedule")
 STATEMENT_WORDS = ("return", "stage", *ITEM_WORDS)
 
 

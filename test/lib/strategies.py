@@ -29,6 +29,8 @@ OPERANDS = tuple(d for d in DTYPES if d != "s32")
 def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> str:
     """One kernel that type-checks: a contraction in a random layout and a random epilogue.
 
+    Part of the epilogue may be a function.
+
     `stages` allows a second contraction, pinned or not; `reductions` allows a second, reduced result.
     """
     sizes = {d: draw(st.one_of(st.none(), st.sampled_from(SIZES))) for d in "MNK"}
@@ -57,6 +59,12 @@ def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> s
         params.append(f"b2: {dtype}[{'N, K' if b_transposed else 'K, N'}]")
         lines.append(lines[0].replace("acc", "other").replace("b", "b2"))
         leaves.append("other")
+    functions = ""
+    if draw(st.booleans()):
+        functions = f"fn part(p, q) {{\nr = {draw(epilogues(['p', 'q']))}\nreturn r + p * q\n}}\n"
+        leaves.append(f"part({draw(st.sampled_from(leaves))}, q={draw(st.sampled_from(leaves))})")
+        lines.append("used = part(acc, 0.5)")
+        leaves.append("used")
     head = f"{draw(epilogues(leaves))} + acc"  # so that the shape is [M, N], whatever the leaves are
     result = f"{draw(st.sampled_from(DTYPES))}[M, N]"
     if stages and draw(st.booleans()):
@@ -74,7 +82,8 @@ def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> s
     if sizes["K"] is not None or sizes["N"] is not None:
         promises = ""  # with bound dims it might never hold
     body = "\n".join(lines)
-    return f"kernel f[{dims}]({', '.join(params)}) -> {results} {promises}{{\n{body}\nreturn {returned}\n}}\n"
+    head = f"kernel f[{dims}]({', '.join(params)}) -> {results} {promises}"
+    return f"{functions}{head}{{\n{body}\nreturn {returned}\n}}\n"
 
 
 def epilogues(leaves: list[str]) -> st.SearchStrategy[str]:
