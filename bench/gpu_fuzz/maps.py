@@ -186,6 +186,12 @@ INTEGER_BINARY = (
     Function("({} * {})", "x * y"),
     Function("max({}, {})", "torch.maximum(x, y)"),
     Function("min({}, {})", "torch.minimum(x, y)"),
+    Function("bitwise_and({}, {})", "x & y"),
+    Function("bitwise_or({}, {})", "x | y"),
+    Function("bitwise_xor({}, {})", "x ^ y"),
+    Function("{} % (bitwise_and({}, 1023) + 1)", "x % ((y & 1023) + 1)"),
+    Function("left_shift({}, {})", "torch.bitwise_left_shift(x, y)"),
+    Function("right_shift({}, {})", "torch.bitwise_right_shift(x, y)"),
 )
 
 
@@ -194,6 +200,11 @@ INTEGER_UNARY = (
     Function("abs({})", "torch.abs(x)"),
     Function("relu({})", "torch.relu(x)"),
     Function("clamp({}, -7, 100000)", "x.clamp(-7, 100000)"),
+    Function("bitwise_not({})", "~x"),
+    Function("sign({})", "torch.sign(x)"),
+    Function("({} % -7)", "x % -7"),
+    Function("fmod({}, 1000)", "torch.fmod(x, 1000)"),
+    Function("floor_divide({}, -3)", "torch.floor_divide(x, -3)"),
 )
 
 

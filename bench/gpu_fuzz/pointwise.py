@@ -50,6 +50,13 @@ FUNCTIONS = (
     Function("sqrt(abs({}) + 1)", "torch.sqrt(x.abs() + 1)"),
     Function("rsqrt(abs({}) + 1)", "torch.rsqrt(x.abs() + 1)"),
     Function("clamp({}, -0.5, 1.5)", "x.clamp(-0.5, 1.5)"),
+    Function("sin({})", "torch.sin(x)"),
+    Function("cos({})", "torch.cos(x)"),
+    Function("atan2({}, 1.5)", "torch.atan2(x, torch.full_like(x, 1.5))"),
+    Function("floor({} + 0.31789235)", "torch.floor(x + 0.31789235)"),
+    Function("round(3 * {} - 0.1317)", "torch.round(3 * x - 0.1317)"),
+    Function("trunc({} * 1.37)", "torch.trunc(x * 1.37)"),
+    Function("sign({} - 0.2113)", "torch.sign(x - 0.2113)"),
 )
 
 RELATIVE, ABSOLUTE = 1e-5, 2e-6
@@ -87,6 +94,7 @@ BINARY = (
     Function("max({}, {})", "torch.maximum(x, y)"),
     Function("min({}, {})", "torch.minimum(x, y)"),
     Function("({} / (abs({}) + 1))", "x / (y.abs() + 1)"),
+    Function("atan2({}, abs({}) + 1)", "torch.atan2(x, y.abs() + 1)"),
 )
 
 

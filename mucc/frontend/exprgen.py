@@ -12,6 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.diagnostics.core import Fix, Span
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.folding import folded
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.views import TransposeOp
@@ -143,6 +144,9 @@ class ExprGen:
         except rules.TypeRuleError as error:
             self.context.rule_error(error, at or span, labels, fixes())
             return None
+        if (number := folded(ops[-1])) is not None:  # so that `K - 1` is a number, as K is
+            ops[-1].erase()
+            ops = (e.ConstantOp(number),)
         for op in ops:
             op.location = self.context.location(span)
             self.block.add_op(op)

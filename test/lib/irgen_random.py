@@ -82,9 +82,11 @@ class Sample:
 _ANY: tuple[Callable[[SSAValue], Operation], ...] = (
     *(e.ReluOp, e.GeluOp, e.TanhOp, e.SigmoidOp, e.NegOp, e.AbsOp, e.SiluOp, e.SoftplusOp, e.HardswishOp),
     *(e.HardtanhOp, e.EluOp, e.SeluOp, e.LeakyReluOp, e.SoftsignOp, e.MishOp, e.HardsigmoidOp, e.ErfOp),
+    *(e.SinOp, e.CosOp),
 )
 _POSITIVE = (e.ReluOp, e.AbsOp, e.SqrtOp, e.SigmoidOp, e.TanhOp, e.SoftplusOp, e.SiluOp, e.HardswishOp)
 _BINARY = (e.AddOp, e.MulOp, e.MinOp, e.MaxOp)
+_SIGNED_BINARY = (*_BINARY, e.SubOp, e.Atan2Op)
 
 
 @dataclass
@@ -235,7 +237,7 @@ class _Generator:
             # A divisor that keeps away from zero.
             self.add(e.DivOp(a, self.add(e.AddOp(self.add(e.AbsOp(b)), self.number()))))
         else:
-            self.add(self.choose((*_BINARY, e.SubOp))(a, b))
+            self.add(self.choose(_SIGNED_BINARY)(a, b))
 
     def condition(self) -> None:
         value = self.value()

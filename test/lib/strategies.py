@@ -11,8 +11,22 @@ from mucc.dialects.mu.types import PACKED, STORABLE
 from mucc.frontend.grammar import rules
 from mucc.frontend.lexer import KEYWORDS, lex
 
-UNARY = ("relu", "gelu", "silu", "sigmoid", "tanh", "exp", "abs", "neg", "hardswish", "mish", "softsign")
-BINARY = ("+", "-", "*", "/")
+UNARY = (
+    "relu",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "abs",
+    "neg",
+    "hardswish",
+    "mish",
+    "softsign",
+    "sin",
+    "floor",
+)
+BINARY = ("+", "-", "*", "/", "%")
 SIZES = (8, 16, 24, 64, 128)
 
 
@@ -96,7 +110,9 @@ def epilogues(leaves: list[str]) -> st.SearchStrategy[str]:
         return st.one_of(
             st.tuples(st.sampled_from(UNARY), inner).map(lambda t: f"{t[0]}({t[1]})"),
             st.tuples(pair, st.sampled_from(BINARY)).map(lambda t: f"({t[0][0]} {t[1]} {t[0][1]})"),
-            st.tuples(pair, st.sampled_from(("min", "max"))).map(lambda t: f"{t[1]}({t[0][0]}, {t[0][1]})"),
+            st.tuples(pair, st.sampled_from(("min", "max", "fmod", "atan2"))).map(
+                lambda t: f"{t[1]}({t[0][0]}, {t[0][1]})"
+            ),
             st.tuples(pair, pair).map(
                 lambda t: f"where({t[0][0]} < {t[0][1]} or not {t[1][0]} >= 0, {t[1][0]}, {t[1][1]})"
             ),

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
+from mucc.dialects.mu.folding import folded, literal
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.integral import RoundingOp
+from mucc.dialects.mu.ops.pointwise import S32, is_whole
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
-
-
-def _constant(value: SSAValue) -> float | None:
-    return value.owner.value.value.data if isinstance(value.owner, e.ConstantOp) else None
 
 
 class DoubleTranspose(RewritePattern):
@@ -85,9 +80,9 @@ class NeutralOperand(RewritePattern):
         if not isinstance(op, e.AddOp | e.SubOp | e.MulOp | e.DivOp):
             return
         neutral = self.NEUTRAL[type(op)]
-        if _constant(op.rhs) == neutral and _keeps_type(op, op.lhs):
+        if literal(op.rhs) == neutral and _keeps_type(op, op.lhs):
             rewriter.replace(op, [], [op.lhs])
-        elif isinstance(op, e.AddOp | e.MulOp) and _constant(op.lhs) == neutral and _keeps_type(op, op.rhs):
+        elif isinstance(op, e.AddOp | e.MulOp) and literal(op.lhs) == neutral and _keeps_type(op, op.rhs):
             rewriter.replace(op, [], [op.rhs])
 
 
@@ -134,39 +129,20 @@ class CastOfRetype(RewritePattern):
             rewriter.replace(op, e.CastOp(inner.operand, op.element_type))
 
 
-def _remainder(a: float, b: float) -> float:
-    """Compute `a % b`; a zero has the sign of a, unlike Python's."""
-    return math.copysign(0.0, a) if a % b == 0 else a % b
-
-
 class FoldConstants(RewritePattern):
-    """Arithmetic on two constants -> one constant."""
-
-    FOLDS: dict[type[Operation], Callable[[float, float], float]] = {
-        e.AddOp: lambda a, b: a + b,
-        e.SubOp: lambda a, b: a - b,
-        e.MulOp: lambda a, b: a * b,
-        e.DivOp: lambda a, b: a / b,
-        e.RemainderOp: _remainder,
-        e.FmodOp: math.fmod,
-        e.FloorDivideOp: lambda a, b: a // b,
-    }
-    QUOTIENTS = (e.DivOp, e.RemainderOp, e.FmodOp, e.FloorDivideOp)
+    """Arithmetic on literals -> a literal, except where an integer would take a whole literal for its own."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        match op:
-            case e.NegOp():
-                if (value := _constant(op.operand)) is not None:
-                    rewriter.replace(op, e.ConstantOp(-value))
-            case e.BinaryOp() if (fold := self.FOLDS.get(type(op))) is not None:
-                lhs, rhs = _constant(op.lhs), _constant(op.rhs)
-                if lhs is None or rhs is None or op.result.type != f32:
-                    return
-                is_quotient = isinstance(op, self.QUOTIENTS)
-                if not is_quotient or (rhs != 0.0 and math.isfinite(lhs) and math.isfinite(rhs)):
-                    rewriter.replace(op, e.ConstantOp(fold(lhs, rhs)))
-            case _:
-                return
+        if (number := folded(op)) is None:
+            return
+        constant = e.ConstantOp(number)
+        users = (use.operation for use in op.results[0].uses)
+        if not is_whole(constant.result) or not any(_takes_integers(user) for user in users):
+            rewriter.replace(op, constant)
+
+
+def _takes_integers(op: Operation) -> bool:
+    return any(Shaped.of(v.type).element_type == S32 for v in op.operands)
 
 
 class SquareOfPow(RewritePattern):
@@ -175,7 +151,7 @@ class SquareOfPow(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, e.PowOp) or not _keeps_type(op, op.lhs):
             return
-        match _constant(op.rhs):
+        match literal(op.rhs):
             case 1.0:
                 rewriter.replace(op, [], [op.lhs])
             case 2.0:

@@ -24,21 +24,29 @@ from mucc.torch.importer.lowering import (
 
 _UNARY: dict[str, Callable[..., Operation]] = {
     "abs": e.AbsOp,
+    "ceil": e.CeilOp,
+    "cos": e.CosOp,
     "erf": e.ErfOp,
     "exp": e.ExpOp,
     "expm1": e.Expm1Op,
+    "floor": e.FloorOp,
     "hardsigmoid": e.HardsigmoidOp,
     "hardswish": e.HardswishOp,
     "log": e.LogOp,
     "mish": e.MishOp,
     "neg": e.NegOp,
     "relu": e.ReluOp,
+    "round": e.RoundOp,
     "rsqrt": e.RsqrtOp,
     "selu": e.SeluOp,
     "sigmoid": e.SigmoidOp,
+    "sign": e.SignOp,
     "silu": e.SiluOp,
+    "sin": e.SinOp,
     "sqrt": e.SqrtOp,
+    "tan": e.TanOp,
     "tanh": e.TanhOp,
+    "trunc": e.TruncOp,
 }
 
 
@@ -66,6 +74,7 @@ for _overload, _cls in (
     (aten.maximum.default, e.MaxOp),
     (aten.minimum.default, e.MinOp),
     (aten.pow.Tensor_Tensor, e.PowOp),
+    (aten.atan2.default, e.Atan2Op),
 ):
     LOWERINGS[_overload] = _binary(_cls)
 
@@ -101,10 +110,30 @@ def reciprocal(b: Builder, x: Any) -> Built:
     return quotient(b, 1.0, x)
 
 
-@lowers(aten.sign.default)
-def sign(b: Builder, x: Any) -> Built:
-    positive, negative = (b.add(e.CmpOp(relation, x, b.number(0))) for relation in ("gt", "lt"))
-    return b.call(e.SelectOp, positive, 1.0, b.call(e.SelectOp, negative, -1.0, 0.0))  # torch's of NaN is 0
+@lowers(aten.atan.default)
+def atan(b: Builder, x: Any) -> Built:
+    return b.call(e.Atan2Op, x, 1.0)
+
+
+@lowers(aten.asin.default)
+def asin(b: Builder, x: Any) -> Built:
+    return b.call(e.Atan2Op, x, _other_leg(b, x))
+
+
+@lowers(aten.acos.default)
+def acos(b: Builder, x: Any) -> Built:
+    return b.call(e.Atan2Op, _other_leg(b, x), x)
+
+
+def _other_leg(b: Builder, x: Any) -> SSAValue:
+    """`sqrt(1 - x²)`, accurate near 1; NaN outside of [-1, 1]."""
+    square = b.call(e.MulOp, b.call(e.SubOp, 1.0, x), b.call(e.AddOp, 1.0, x))
+    return b.call(e.SqrtOp, square)
+
+
+@lowers(aten.frac.default)
+def frac(b: Builder, x: Any) -> Built:
+    return b.call(e.SubOp, x, b.call(e.TruncOp, x))
 
 
 @lowers(aten.pow.Tensor_Scalar)
@@ -203,27 +232,25 @@ def as_bool(b: Builder, x: Any) -> SSAValue:
     return b.add(e.CmpOp("ne", value, b.number(0)))
 
 
-@lowers(aten.logical_not.default, aten.bitwise_not.default)
+@lowers(aten.logical_not.default)
 def logical_not(b: Builder, x: Any) -> Built:
-    _only_bool(b)
     return b.call(e.NotOp, as_bool(b, x))
 
 
-@lowers(aten.logical_and.default, aten.bitwise_and.Tensor)
+@lowers(aten.logical_and.default)
 def logical_and(b: Builder, x: Any, y: Any) -> Built:
-    _only_bool(b)
     return b.call(e.AndOp, as_bool(b, x), as_bool(b, y))
 
 
-@lowers(aten.logical_or.default, aten.bitwise_or.Tensor)
+@lowers(aten.logical_or.default)
 def logical_or(b: Builder, x: Any, y: Any) -> Built:
-    _only_bool(b)
     return b.call(e.OrOp, as_bool(b, x), as_bool(b, y))
 
 
-def _only_bool(b: Builder) -> None:
-    if b.result.dtype != "bool":
-        raise Unsupported("bits of integers")
+@lowers(aten.logical_xor.default)
+def logical_xor(b: Builder, x: Any, y: Any) -> Built:
+    p, q = as_bool(b, x), as_bool(b, y)
+    return b.call(e.AndOp, b.call(e.OrOp, p, q), b.call(e.NotOp, b.call(e.AndOp, p, q)))
 
 
 @lowers(aten.where.self)
@@ -256,7 +283,9 @@ def convert(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
     if dtype == "bool":
         return as_bool(b, value)
     if dtype not in FLOATS and dtype_of(value) not in ("bool", MU_DTYPES[dtype]):
-        raise Unsupported(f"a conversion to {dtype}, which torch rounds towards zero")
+        if dtype != "int32" or dtype_of(value) not in FLOATS.values():
+            raise Unsupported(f"a conversion to {dtype}, which torch rounds towards zero")
+        value = b.call(e.TruncOp, value)
     return b.cast(value, MU_DTYPES[dtype])
 
 

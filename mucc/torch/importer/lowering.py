@@ -31,11 +31,12 @@ EXACT = 1 << 24
 
 UNROUNDED = (
     *(e.NegOp, e.AbsOp, e.ReluOp, e.MinOp, e.MaxOp, e.SelectOp, e.CmpOp, e.CastOp),
+    *(e.SignOp, e.FloorOp, e.CeilOp, e.RoundOp, e.TruncOp, e.FmodOp),
     *(o for o in shape.OPERATIONS if o not in (shape.FullOp, shape.PadOp)),
     *views.OPERATIONS,
     *indexed.OPERATIONS,
 )
-"""Operations whose results are among their operands' values, or rounded by themselves."""
+"""Operations whose results are exact in the dtype of their operands, or rounded by themselves."""
 
 Value = SSAValue
 Built = Value | tuple[Value | None, ...]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from importlib import import_module
 
-AREAS = ("pointwise", "contraction", "reduction", "views", "convolution", "normalisation", "indexed")
+AREAS = (
+    "pointwise",
+    "integral",
+    "contraction",
+    "reduction",
+    "views",
+    "convolution",
+    "normalisation",
+    "indexed",
+)
 
 
 def load() -> None:

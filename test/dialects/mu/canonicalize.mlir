@@ -299,3 +299,72 @@ mu.kernel @pinned_view(%x: !mu.tensor<[M, 2, 8], bf16>) -> !mu.tensor<[M, 16], b
   %2 = mu.pin "h" %1 : (!mu.tensor<[M, 16], bf16>) -> !mu.tensor<[M, 16], bf16>
   mu.return %2 : !mu.tensor<[M, 16], bf16>
 }
+
+// -----
+
+// What is an integer already is not rounded again; the bits of a narrower integer are those of s32.
+
+// CHECK-LABEL: @rounded(
+// CHECK-NEXT: %[[F:[0-9]+]] = mu.floor %x
+// CHECK-NEXT: %[[U:[0-9]+]] = mu.bitwise_not %u
+// CHECK-NEXT: %[[V:[0-9]+]] = mu.bitwise_not %[[U]]
+// CHECK-NEXT: mu.return %[[F]], %n, %n, %[[V]]
+mu.kernel @rounded(%x: !mu.tensor<[M], f32>, %n: !mu.tensor<[M], si32>, %u: !mu.tensor<[M], ui8>)
+    -> (!mu.tensor<[M], f32>, !mu.tensor<[M], si32>, !mu.tensor<[M], si32>, !mu.tensor<[M], si32>)
+    attributes {arg_names = ["x", "n", "u"], result_names = ["a", "b", "c", "d"], dims = ["M"]} {
+  %0 = mu.floor %x : (!mu.tensor<[M], f32>) -> !mu.tensor<[M], f32>
+  %1 = mu.round %0 : (!mu.tensor<[M], f32>) -> !mu.tensor<[M], f32>
+  %2 = mu.ceil %n : (!mu.tensor<[M], si32>) -> !mu.tensor<[M], si32>
+  %3 = mu.bitwise_not %n : (!mu.tensor<[M], si32>) -> !mu.tensor<[M], si32>
+  %4 = mu.bitwise_not %3 : (!mu.tensor<[M], si32>) -> !mu.tensor<[M], si32>
+  %5 = mu.bitwise_not %u : (!mu.tensor<[M], ui8>) -> !mu.tensor<[M], si32>
+  %6 = mu.bitwise_not %5 : (!mu.tensor<[M], si32>) -> !mu.tensor<[M], si32>
+  mu.return %1, %2, %4, %6 : !mu.tensor<[M], f32>, !mu.tensor<[M], si32>, !mu.tensor<[M], si32>, !mu.tensor<[M], si32>
+}
+
+// -----
+
+// Remainders and quotients of literals are computed, but not by zero.
+
+// CHECK-LABEL: @literal_remainders(
+// CHECK-DAG: %[[A:[0-9a-z]+]] = mu.constant 2.0{{0*}}e+00
+// CHECK-DAG: mu.mul %x, %[[A]]
+// CHECK-DAG: %[[B:[0-9a-z]+]] = mu.constant -1.0{{0*}}e+00
+// CHECK-DAG: mu.mul %{{[0-9]+}}, %[[B]]
+// CHECK-DAG: %[[C:[0-9a-z]+]] = mu.constant -3.0{{0*}}e+00
+// CHECK-DAG: mu.mul %{{[0-9]+}}, %[[C]]
+// CHECK-NOT: mu.fmod
+// CHECK-NOT: mu.floor_divide
+// CHECK: mu.remainder
+// CHECK-NOT: mu.remainder
+mu.kernel @literal_remainders(%x: !mu.tensor<[M], f32>) -> !mu.tensor<[M], f32>
+    attributes {arg_names = ["x"], result_names = ["a"], dims = ["M"]} {
+  %a = mu.constant -7.0
+  %b = mu.constant 3.0
+  %zero = mu.constant 0.0
+  %0 = mu.remainder %a, %b : (f32, f32) -> f32
+  %1 = mu.mul %x, %0 : (!mu.tensor<[M], f32>, f32) -> !mu.tensor<[M], f32>
+  %2 = mu.fmod %a, %b : (f32, f32) -> f32
+  %3 = mu.mul %1, %2 : (!mu.tensor<[M], f32>, f32) -> !mu.tensor<[M], f32>
+  %4 = mu.floor_divide %a, %b : (f32, f32) -> f32
+  %5 = mu.mul %3, %4 : (!mu.tensor<[M], f32>, f32) -> !mu.tensor<[M], f32>
+  %6 = mu.remainder %a, %zero : (f32, f32) -> f32
+  %7 = mu.mul %5, %6 : (!mu.tensor<[M], f32>, f32) -> !mu.tensor<[M], f32>
+  mu.return %7 : !mu.tensor<[M], f32>
+}
+
+// -----
+
+// A sum of literals is a float. Next to an integer a whole literal would be an integer: the result would be one.
+
+// CHECK-LABEL: @float_sum(
+// CHECK: %[[S:[0-9]+]] = mu.sub
+// CHECK: mu.mul %n, %[[S]] : (!mu.tensor<[M], si32>, f32) -> !mu.tensor<[M], f32>
+mu.kernel @float_sum(%n: !mu.tensor<[M], si32>) -> !mu.tensor<[M], f32>
+    attributes {arg_names = ["n"], result_names = ["a"], dims = ["M"]} {
+  %a = mu.constant 4.0
+  %b = mu.constant 1.0
+  %0 = mu.sub %a, %b : (f32, f32) -> f32
+  %1 = mu.mul %n, %0 : (!mu.tensor<[M], si32>, f32) -> !mu.tensor<[M], f32>
+  mu.return %1 : !mu.tensor<[M], f32>
+}

@@ -587,3 +587,21 @@ mu.kernel @f(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], bf16, sparse>)
   %0 = mu.matmul bf16 %x, %w : (!mu.tensor<[M, K], bf16>, !mu.tensor<[K, N], bf16, sparse>) -> !mu.tensor<[M, N], bf16>
   mu.return %0 : !mu.tensor<[M, N], bf16>
 }
+
+// -----
+
+// CHECK: mu.bitwise_and: result type u8[M] should be s32[M]
+mu.kernel @k(%u: !mu.tensor<[M], ui8>) -> !mu.tensor<[M], ui8>
+    attributes {arg_names = ["u"], result_names = ["out"], dims = ["M"]} {
+  %0 = mu.bitwise_and %u, %u : (!mu.tensor<[M], ui8>, !mu.tensor<[M], ui8>) -> !mu.tensor<[M], ui8>
+  mu.return %0 : !mu.tensor<[M], ui8>
+}
+
+// -----
+
+// CHECK: expected integers, got f32[M]
+mu.kernel @k(%x: !mu.tensor<[M], f32>) -> !mu.tensor<[M], si32>
+    attributes {arg_names = ["x"], result_names = ["out"], dims = ["M"]} {
+  %0 = mu.bitwise_not %x : (!mu.tensor<[M], f32>) -> !mu.tensor<[M], si32>
+  mu.return %0 : !mu.tensor<[M], si32>
+}

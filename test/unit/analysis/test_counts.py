@@ -56,6 +56,15 @@ def test_products_of_f32_by_arithmetic() -> None:
     assert flops(found) == {"tensor.tf32": [[6, "M", "N", "K"]], "fp32": [[2, "M", "N", "K"]]}
 
 
+@pytest.mark.parametrize(
+    ("expression", "special", "plain"),
+    [("sin(x)", 1, 1), ("tan(x)", 3, 2), ("atan2(x, x)", 1, 8), ("floor(x)", 0, 1), ("x % 3", 1, 3)],
+)
+def test_functions_of_elements(expression: str, special: int, plain: int) -> None:
+    found = counted(kernel(f"kernel k[N](x: f32[N]) -> f32[N] {{ return {expression} }}"))
+    assert found == {unit: [[n, "N"]] for unit, n in (("special", special), ("fp32", plain)) if n}
+
+
 def test_what_is_not_used_is_not_read() -> None:
     found = kernel(
         "kernel k[M](x: f32[M], y: f32[M], s: f32) -> (a: f32[M], b: f32[]) { return x * s, amax(x) }"

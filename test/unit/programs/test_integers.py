@@ -132,6 +132,45 @@ def test_the_quotient_of_integers_is_refused() -> None:
         assert caught.value.diagnostics[0].code == "MU1029"
 
 
+def test_arithmetic_on_numbers_is_a_number() -> None:
+    text = """kernel f[N, K=100](x: s32[N]) -> (a: s32[N], b: s32[N], c: f32[N]) {
+        groups = floor_divide(K, 7)
+        return x * (K - 1) + 2 * 8, x % -(K % 7) + groups, x * (K / 8)
+    }"""
+    compilation = compile_text(Source("f.mcu", text))
+    x = np.array([3, -8, 2**30], np.int32)
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        a, b, c = interpret("f", [x])
+        assert a.tolist() == [3 * 99 + 16, -8 * 99 + 16, -(2**30) + 16]
+        assert b.tolist() == [3 % -2 + 14, -8 % -2 + 14, 2**30 % -2 + 14]
+        assert c.tolist() == [37.5, -100, 12.5 * 2**30]
+
+
+def test_bits_of_narrow_integers_are_those_of_s32() -> None:
+    text = """kernel f[N](u: u8[N], s: s8[N]) -> (a: u8[N], b: s32[N], c: s8[N], d: f32[N]) {
+        return bitwise_and(u, 15), bitwise_not(u), right_shift(s, 4), bitwise_xor(u, s) * 0.5
+    }"""
+    compilation = compile_text(Source("f.mcu", text))
+    u, s = np.array([0, 255, 170], np.uint8), np.array([-128, 127, -1], np.int8)
+    wide, signed = u.astype(np.int32), s.astype(np.int32)
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        a, b, c, d = interpret("f", [u, s])
+        assert np.array_equal(a, wide & 15)
+        assert np.array_equal(b, ~wide)
+        assert np.array_equal(c, signed >> 4)
+        assert np.array_equal(d, (wide ^ signed) * 0.5)
+
+
+def test_bits_after_a_product_of_integers() -> None:
+    text = """kernel f[M, N, K](x: s8[M, K], w: s8[N, K]) -> s32[M, N] where K % 16 == 0, N % 4 == 0
+    { return bitwise_and(right_shift(x @ w.T, 2), 255) % 7 }"""
+    compilation = compile_text(Source("f.mcu", text))
+    random = np.random.default_rng(4)
+    x, w = random.integers(-128, 128, (5, 32)), random.integers(-128, 128, (8, 32))
+    (got,) = compilation.interpret_lowered("f", [x, w])
+    assert np.array_equal(got, ((x @ w.T) >> 2 & 255) % 7)
+
+
 def test_a_number_with_a_fraction_makes_floats_of_integers() -> None:
     text = "kernel f[N](x: s32[N]) -> (a: f32[N], b: f32[N]) { return x * 0.5, softsign(x) }"
     compilation = compile_text(Source("f.mcu", text))

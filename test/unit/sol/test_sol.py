@@ -214,6 +214,9 @@ ZEROS = {
     "a product with zeros": "(x - x) @ x.T @ x",
     "a clamp whose limits meet": "clamp(min(x, 0), 0, 1)",
     "a clamp beyond a range": "max(tanh(x), 1)",
+    "a clamp beyond sines": "max(sin(x), 1) * min(cos(x), -1)",
+    "a clamp beyond angles": "max(atan2(x, x), 3.2)",
+    "zeros through rounding": "trunc(round(floor(sin(tan(sign(x - x))))))",
     "the mean of a range that is a point": "mean(min(relu(x), 0), axis=-1)[:, None] + 0 * x",
 }
 

@@ -37,6 +37,10 @@ mucc::min(a, b) + mucc::max(a, b) + mucc::div(a, b) + mucc::sqrt(a) + mucc::rsqr
   + mucc::round_f16(b) + mucc::from_bool(a < b) + mucc::powi<3>(a) + mucc::powi<-2>(b) + mucc::pow(a, b)
   + mucc::exp(a) + mucc::expm1(a) + mucc::log(a) + mucc::tanh(a) + mucc::erf(a) + mucc::sigmoid(a)
   + mucc::gelu_erf(a) + mucc::gelu_tanh(a) + mucc::softplus(a) + mucc::softplus(a, 2.5f)
+  + sinf(a) + cosf(a) + tanf(a) + atan2f(a, b) + floorf(a) + ceilf(a) + rintf(a) + truncf(a) + fmodf(a, b)
+  + mucc::sign(a) + mucc::remainder(a, b) + mucc::floor_divide(a, b)
+  + float(mucc::remainder(int(a), int(b)) + mucc::floor_divide(int(a), int(b)) + mucc::fmod(int(a), int(b)))
+  + float(mucc::left_shift(int(a), int(b)) + mucc::right_shift(int(a), int(b)))
   + mucc::tanh_softplus(a) + (a < INFINITY ? mucc::Max::first(a) : NAN) + mucc::Min::identity"""
 
 

@@ -21,6 +21,8 @@ LIBRARY = {
     "pow": "y0 = powf(x0, x1);",
     "log1p": "y0 = log1pf(x0);",
     "sin": "y0 = sinf(x0) + cosf(x1);",
+    "tan": "y0 = tanf(x0) * atan2f(x0, x1);",
+    "fmod": "y0 = fmodf(x0, x1) + rintf(x0);",
     "double": "y0 = float(exp(double(x0)));",
     "loop": "y0 = 0; for (int i = 0; i < int(x0); ++i) y0 = y0 * x1 + 1.f;",
     "returns": "y0 = early(x0, x1);",

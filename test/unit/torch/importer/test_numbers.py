@@ -123,6 +123,63 @@ def test_signs(dtype: Any):
     assert torch.equal(made.interpreted()(x), torch.sign(x))
 
 
+INTEGRAL: dict[str, Callable[..., Any]] = {
+    "angles": lambda x, y, n, m: [x.sin(), x.cos(), x.tan(), torch.atan2(x, y), x.atan()],
+    "arcs": lambda x, y, n, m: [x.clamp(-1, 1).asin(), x.clamp(-1, 1).acos(), (x + 9).asin()],
+    "rounding": lambda x, y, n, m: [x.floor(), x.ceil(), x.round(), x.trunc(), x.frac(), n.floor(), x.int()],
+    "remainders": lambda x, y, n, m: [
+        x % y,
+        x.fmod(y),
+        x % 2,
+        torch.remainder(5, y),
+        n % m,
+        n.fmod(m),
+        n % 7,
+    ],
+    "quotients": lambda x, y, n, m: [x // y, x // 0.1, n // m, n // 3, -7 // m],
+    "modes": lambda x, y, n, m: [
+        torch.div(a, b, rounding_mode=mode)
+        for a, b in ((x, y), (n, m), (n, -3))
+        for mode in ("floor", "trunc")
+    ],
+    "bits": lambda x, y, n, m: [n & m, n | 0x7FFFFFFF, n ^ m, ~n, n & 255, torch.bitwise_xor(3, n)],
+    "shifts": lambda x, y, n, m: [n << 3, n >> m, n << m, 1 << m, torch.bitwise_right_shift(n, 2)],
+    "bools": lambda x, y, n, m: [(n > 0) ^ (m > 0), torch.logical_xor(n, m > 2), ~(n > m), (n > 0) & n],
+}
+
+
+@pytest.mark.parametrize("name", INTEGRAL)
+def test_what_rounds_or_takes_bits_is_in_kernels(name: str):
+    torch.manual_seed(2)
+    x = torch.cat([torch.randn(20) * 3, torch.tensor([0.5, 1.5, 2.5, -0.5, -0.0, 1e6, INFINITY, math.nan])])
+    y = torch.cat([torch.randn(20) + 4, torch.tensor([2.0, -3.0, 0.25, INFINITY, 1.0, 7.0, 2.0, 1.0])])
+    if name == "rounding":
+        x = x[:-2]
+    n, m = (
+        torch.randint(-(2**31), 2**31, (28,), dtype=torch.int32),
+        torch.randint(1, 31, (28,), dtype=torch.int32),
+    )
+    args = (x, y, n, m)
+    made = from_torch(Applied(INTEGRAL[name]), args, whole=True)
+    assert all(row.kernel for row in made.rows), made.rows
+    agrees(made, *args)
+    for got, want in zip(made.interpreted()(*args), INTEGRAL[name](*args), strict=True):
+        if not want.is_floating_point():
+            assert torch.equal(got, want)
+
+
+def test_bits_of_narrow_integers():
+    def bits(u: Any, s: Any) -> Any:
+        return u & 15, ~u, u << 3, u >> 9, u ^ 255, s & 15, ~s, s >> 2, s | -128
+
+    u = torch.arange(256, dtype=torch.uint8)
+    args = (u, u.view(torch.int8))
+    made = from_torch(Applied(bits), args, whole=True)
+    assert all(row.kernel for row in made.rows), made.rows
+    for got, want in zip(made.interpreted()(*args), bits(*args), strict=True):
+        assert got.dtype == want.dtype and torch.equal(got, want)
+
+
 # Rounding
 
 
