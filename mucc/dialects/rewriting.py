@@ -13,7 +13,8 @@ from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.traits import Pure
 
-from mucc.dialects.mu.ops.elementwise import ConstantOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, DivOp, ExtentOp, MulOp
+from mucc.library.extents import Dim
 
 
 class Pass(ABC):
@@ -137,3 +138,11 @@ class Emit:
 
     def number(self, value: float) -> SSAValue:
         return self(ConstantOp(value))
+
+    def divided(self, value: SSAValue, count: Dim) -> SSAValue:
+        """Divide by an extent: multiply by its reciprocal, which a thread computes once for several."""
+        if isinstance(count, int):
+            share = self.number(1 / count)
+        else:
+            share = self(DivOp(self.number(1.0), self(ExtentOp(count))))
+        return self(MulOp(value, share))

@@ -33,7 +33,7 @@ from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import S32, ElementwiseOp, ValueConstraint
 from mucc.dialects.mu.ops.reduction import ReductionAttr
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Shaped, TensorType
 
 
 class LoadNode(FormattedOp, ABC):
@@ -54,7 +54,7 @@ def are_bits(value: SSAValue) -> bool:
     """Whether a stored f32 holds the bits of an s32 (see `BitsOp`)."""
     match op := value.owner:
         case LoadOp():
-            return isinstance(op.source.type, TensorType) and op.source.type.dtype == "s32"
+            return Shaped.of(op.source.type).element_type == S32
         case ComputeOp():
             last = op.body.block.last_op
             return isinstance(last, YieldOp) and isinstance(last.value.owner, BitsOp)

@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Block, SSAValue
 
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.ops.elementwise import ExtentOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -114,6 +115,7 @@ class ProgramBuilder:
             zip(kernel.body.block.args, self.block.args[: len(inputs)], strict=True)
         )
         self.outputs = self.block.args[len(inputs) :]
+        self.extents: dict[tuple[str, Attribute], SSAValue] = {}
         self.copies = 0
 
     def destinations(self, value: SSAValue) -> list[SSAValue]:
@@ -139,6 +141,13 @@ class ProgramBuilder:
             self.block.add_op(clone := view.clone(operands))
             self.memory[value] = clone.results[0]
         return self.memory.get(value, value)
+
+    def extent(self, extent: str, type: Attribute) -> SSAValue:
+        """Return the program's value for an extent as a number, an f32 or an s32."""
+        if (extent, type) not in self.extents:
+            self.block.add_op(op := ExtentOp(extent, type))
+            self.extents[extent, type] = op.result
+        return self.extents[extent, type]
 
     def helper(self, stage: StageOp, what: str) -> str:
         """Return a new name for an auxiliary kernel of a stage, such as a copy."""

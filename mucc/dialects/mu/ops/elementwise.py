@@ -41,6 +41,7 @@ from mucc.dialects.mu.ops.pointwise import (
     BinaryOp,
     ConstantOp,
     ElementwiseOp,
+    ExtentOp,
     UnaryOp,
     ValueConstraint,
     types_of,
@@ -444,5 +445,5 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
 )
 
 
-OPERATIONS = (*ELEMENTWISE, ConstantOp)
+OPERATIONS = (*ELEMENTWISE, ConstantOp, ExtentOp)
 ATTRIBUTES = (ApproximationAttr, RelationAttr)
