@@ -8,11 +8,15 @@ from itertools import pairwise
 
 from xdsl.ir import BlockArgument, SSAValue
 
+from mucc.codegen.names import identifier
 from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import Indexed, view_of
+from mucc.dialects.mu.ops.elementwise import ExtentOp
+from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
+from mucc.library.extents import polynomial
 
 CUTLASS_TYPES = {
     "bf16": "cutlass::bfloat16_t",
@@ -190,6 +194,8 @@ class Places:
 
     def find(self, value: SSAValue) -> Memory | Scalar:
         """Return the memory of a value that is no view."""
+        if isinstance(op := value.owner, ExtentOp):
+            return self._number(op)
         index = self.index(value)
         if index is not None:
             name = self.program.arg_names.data[index].data
@@ -238,6 +244,14 @@ class Places:
             offset=tuple(offset),
             windows=tuple(windows),
         )
+
+    def _number(self, op: ExtentOp) -> Scalar:
+        """Return an extent as a number for kernels; an s32 as an f32 of the same bits."""
+        extent = op.extent.data
+        dims = {name: f"c.dims[{i}]" for i, name in enumerate(self.program.dim_names)}
+        code = polynomial(extent).text(dims, " ")
+        number = f"mucc::bits_of({code})" if op.result.type == S32 else f"float({code})"
+        return Scalar(identifier(f"extent_{extent}"), number)
 
     def _strides(self, type: TensorType, index: int | None) -> tuple[Product, ...]:
         rank = type.rank

@@ -30,13 +30,6 @@ _NAMES: dict[str, CodeInfo] = {
         body("x = relu(x)\nreturn x"),
         body("h = relu(x)\nreturn h"),
     ),
-    "MU1004": entry(
-        "dim used as a value",
-        "A dim is known at run time only, and expressions compute with values. A bound dim may be used as a "
-        "number; otherwise pass the number as a scalar parameter.",
-        "kernel f[M, N](x: f32[M, N]) -> f32[M] {\n    return sum(x, axis=1) / N\n}",
-        "kernel f[M, N=1024](x: f32[M, N]) -> f32[M] {\n    return sum(x, axis=1) / N\n}",
-    ),
     "MU1005": entry(
         "undeclared dim",
         "Every dim stands in the list behind the kernel's name.",

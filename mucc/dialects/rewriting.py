@@ -14,7 +14,8 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 from xdsl.traits import Pure
 
 from mucc.dialects.locations import place_of
-from mucc.dialects.mu.ops.elementwise import ConstantOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, DivOp, ExtentOp, MulOp
+from mucc.library.extents import Dim
 
 
 class Pass(ABC):
@@ -138,3 +139,11 @@ class Emit:
 
     def number(self, value: float) -> SSAValue:
         return self(ConstantOp(value))
+
+    def divided(self, value: SSAValue, count: Dim) -> SSAValue:
+        """Divide by an extent: multiply by its reciprocal, which a thread computes once for several."""
+        if isinstance(count, int):
+            share = self.number(1 / count)
+        else:
+            share = self(DivOp(self.number(1.0), self(ExtentOp(count))))
+        return self(MulOp(value, share))

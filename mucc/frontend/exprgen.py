@@ -15,6 +15,7 @@ from mucc.dialects.mu import rules
 from mucc.dialects.mu.folding import folded
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.pointwise import extent_number
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.surface import (
     AXES,
@@ -167,15 +168,7 @@ class ExprGen:
         if name == INFINITY and not self._is_defined(name):
             return self.add(expr.span, lambda: e.ConstantOp(float(name)))
         if name in scope.dims:
-            if (extent := scope.dims[name]) is not None:
-                return self.add(expr.span, lambda: e.ConstantOp(extent))
-            self.context.error(
-                "MU1004",
-                f"the dim '{name}' is not a value",
-                expr.span,
-                helps=(f"bind it (`[{name}=4096]`), or pass the number as a parameter of type f32",),
-            )
-            return None
+            return self.add(expr.span, lambda: extent_number(scope.dims[name] or name))
         known = () if name in DTYPES or name in FUNCTIONS or foreign.value_help(name) else scope.values
         helps = (self._name_help(name),)
         self.context.unknown("MU1001", f"unknown name '{name}'", expr.span, name, known, helps=helps)

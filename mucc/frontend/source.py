@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.diagnostics.core import Source
-from mucc.dialects.mu.ops.elementwise import ConstantOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ExtentOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import TransposeOp
@@ -104,7 +104,7 @@ class _KernelPrinter:
 
     def _stays(self, op: Operation, expr: ast.Expr, depth: int) -> bool:
         """Whether a value is printed inside the expression that uses it."""
-        if isinstance(op, ConstantOp):
+        if isinstance(op, ConstantOp | ExtentOp):
             return True
         uses = list(op.results[0].uses)
         if len(uses) != 1 or depth > DEEPEST:

@@ -32,6 +32,7 @@ from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, Transpo
 from mucc.dialects.mu.types import Dim, Shaped, dtype_name
 from mucc.frontend import ast
 from mucc.frontend.exprgen import INFINITY
+from mucc.library.extents import polynomial
 
 NOWHERE = Span(0, 0)
 
@@ -154,6 +155,30 @@ def given(values: dict[str, tuple[ast.Expr | ast.List, bool]]) -> dict[str, ast.
 
 def _constant(op: e.ConstantOp, _: Sequence[ast.Expr]) -> ast.Expr:
     return number(op.value.value.data)
+
+
+def _extent(op: e.ExtentOp, _: Sequence[ast.Expr]) -> ast.Expr:
+    return arithmetic(op.extent.data)
+
+
+def arithmetic(extent: Dim) -> ast.Expr:
+    """Build the expression of an extent's value: `K`, `2 * N - 1`."""
+    form = polynomial(extent)
+    terms = [(factor, _product(abs(factor), names)) for names, factor in form.terms]
+    (first, total), *others = terms
+    if first < 0:
+        total = ast.Unary(NOWHERE, "-", total)
+    for factor, term in others:
+        total = _binary("-" if factor < 0 else "+", total, term)
+    return total if form.divisor == 1 else _binary("/", total, number(form.divisor))
+
+
+def _product(factor: int, names: Sequence[str]) -> ast.Expr:
+    factors = [*([number(factor)] if factor != 1 or not names else []), *map(word, names)]
+    result = factors[0]
+    for other in factors[1:]:
+        result = _binary("*", result, other)
+    return result
 
 
 def _matmul(op: MatmulOp, operands: Sequence[ast.Expr]) -> ast.Expr:
@@ -391,6 +416,7 @@ def _take_along(op: TakeAlongOp, operands: Sequence[ast.Expr]) -> ast.Expr:
 
 SPELLERS: dict[type[Operation], Speller] = {
     e.ConstantOp: _constant,
+    e.ExtentOp: _extent,
     MatmulOp: _matmul,
     TransposeOp: _transpose,
     ExpandOp: _expand,

@@ -49,6 +49,7 @@ from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupO
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.interface import Meaning
 from mucc.kernels.registry import kind_of, kinds
+from mucc.library import extents
 
 
 @dataclass
@@ -125,7 +126,7 @@ class CutlassFunctions(MuFunctions):
         return value.value
 
     def extents(self, dims: Dims) -> tuple[int, ...]:
-        return tuple(self.sizes[d] if isinstance(d, str) else d for d in dims)
+        return extents.values(dims, self.sizes)
 
     def over_space(self, value: Any) -> Any:
         """Return a value broadcast to the launch's space."""

@@ -1,1 +1,1 @@
-"""What loading and calling a library needs: signatures, dims, checksum, packed operands."""
+"""What loading and calling a library needs: signatures, extents, dims, checksum, packed operands."""

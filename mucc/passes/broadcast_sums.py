@@ -17,6 +17,7 @@ from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, Transpo
 from mucc.dialects.mu.shape_rules import elements
 from mucc.dialects.mu.types import WIDE, Dim, Dims, Shaped, dtype_name
 from mucc.dialects.rewriting import Emit
+from mucc.library.extents import multiply
 
 FLOATS = ("bf16", "f16", "f32", "e4m3", "e5m2")
 
@@ -154,7 +155,6 @@ class BroadcastSum:
             chain(*(f.axes for f in (*self.outer, *self.divisors)), self.left.axes, self.right.axes)
         )
         whole = all(dim == 1 or axis in axes for axis, dim in enumerate(self.dims))
-        whole &= self.op.kind.data is Reduction.SUM or self.count is not None
         inner = [self.dims[axis] for axis in self.inner]
         fixed = len(inner) == 1 or elements(inner) is not None
         return whole and fixed and all((self.inner, self.rows, self.columns))
@@ -164,9 +164,9 @@ class BroadcastSum:
         return frozenset(self.op.axes.get_values())
 
     @property
-    def count(self) -> int | None:
-        """The number of products that are summed; None if it is known at run time only."""
-        return elements([self.dims[axis] for axis in self.summed])
+    def count(self) -> Dim:
+        """The number of products that are summed."""
+        return multiply([self.dims[axis] for axis in self.summed])
 
     @property
     def inner(self) -> list[int]:
@@ -214,8 +214,7 @@ class BroadcastSum:
         for factor in self.divisors:
             value = emit(e.DivOp(value, factor.arranged(emit, kept)))
         if self.op.kind.data is Reduction.MEAN:
-            assert self.count is not None
-            value = emit(e.MulOp(value, emit.number(1 / self.count)))
+            value = emit.divided(value, self.count)
         if value.type != self.op.result.type:
             value = emit(e.CastOp(value, f32))  # the view of a product is no row-major result
         return emit

@@ -10,9 +10,7 @@ from xdsl.ir import Operation
 
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
-from mucc.dialects.mu.shape_rules import whole
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
 from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.registry import claimant
 from mucc.passes.levels import PRIMITIVES
@@ -67,20 +65,9 @@ class CheckLowering(Pass):
 
 def _instead(name: str, op: Operation) -> str:
     """Return advice on what to write instead of an operation."""
-    from mucc.dialects.mu.ops.normalisation import NormalizeOp  # programs without one need not load it
-
-    if not isinstance(op, VarianceOp | NormalizeOp) and not _is_mean(op):
-        return _INSTEAD.get(name, _ELSE)
-    assert isinstance(op, ReduceOp | VarianceOp | NormalizeOp)
-    dims = Shaped.of(op.operand.type).dims
-    extents = (dims[axis] for axis in op.axes.get_values())
-    if names := dict.fromkeys(whole(extent) for extent in extents if isinstance(extent, str)):
-        return f"bind the dims that it goes over: `[{', '.join(f'{n}=4096' for n in names)}]`"
-    return "write `correction=0`: the variance of so few elements is 0 / 0 else"
-
-
-def _is_mean(op: Operation) -> bool:
-    return isinstance(op, ReduceOp) and op.kind.data is Reduction.MEAN
+    if isinstance(op, VarianceOp):
+        return "write `correction=0`: the variance of so few elements is 0 / 0 else"
+    return _INSTEAD.get(name, _ELSE)
 
 
 def _finding(name: str, instead: str, op: Operation) -> Finding:

@@ -1,7 +1,6 @@
 """Rewrite patterns for composite operations on whole tensors, for `decompose`.
 
-What a pattern cannot rewrite stays as it is, and `check-lowering` says so: a mean over a run-time extent, for
-example, which no kernel divides by.
+What a pattern cannot rewrite stays as it is, and `check-lowering` says so.
 """
 
 from __future__ import annotations
@@ -28,23 +27,24 @@ from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.shape_rules import elements
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.dialects.rewriting import Emit
+from mucc.library.extents import multiply
 
 
-def count_over(value: SSAValue, axes: Sequence[int]) -> int | None:
-    """Return how many elements a reduction combines; None if an extent is known at run time only."""
+def count_over(value: SSAValue, axes: Sequence[int]) -> Dim:
+    """Return how many elements a reduction combines, as an extent."""
     dims = Shaped.of(value.type).dims
-    return elements([dims[axis] for axis in axes])
+    return multiply([dims[axis] for axis in axes])
 
 
-def mean(b: Emit, x: SSAValue, axes: Sequence[int], count: float) -> SSAValue:
+def mean(b: Emit, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """Compute the mean over axes, which stay with extent 1."""
+    count = count_over(x, axes)
     if Shaped.of(x.type).element_type == S32:
         x = b(e.CastOp(x, f32))
     total = b(ExpandOp(b(ReduceOp("sum", x, axes)), axes)) if axes else x
-    return b(e.MulOp(total, b.number(1 / count)))
+    return b.divided(total, count)
 
 
 def converted(b: Emit, value: SSAValue, like: SSAValue) -> SSAValue:
@@ -59,13 +59,11 @@ class Mean(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, ReduceOp) or op.kind.data is not Reduction.MEAN:
             return
-        if (count := count_over(op.operand, op.axes.get_values())) is None:
-            return
         b = Emit()
         is_integer = Shaped.of(op.operand.type).element_type == S32
         value = b(e.CastOp(op.operand, f32)) if is_integer else op.operand
         total = b(ReduceOp("sum", value, op.axes.get_values()))
-        result = b(e.MulOp(total, b.number(1 / count)))
+        result = b.divided(total, count_over(op.operand, op.axes.get_values()))
         rewriter.replace(op, b.ops, [result])
 
 
@@ -88,12 +86,19 @@ class Variance(RewritePattern):
         if not isinstance(op, VarianceOp):
             return
         axes, correction = op.axes.get_values(), op.correction.value.data
-        if (count := count_over(op.operand, axes)) is None or count <= correction:
+        count = count_over(op.operand, axes)
+        if isinstance(count, int) and count <= correction:
             return
         b = Emit()
-        distance = b(e.SubOp(op.operand, mean(b, op.operand, axes, count)))
+        distance = b(e.SubOp(op.operand, mean(b, op.operand, axes)))
         squares = b(ReduceOp("sum", b(e.MulOp(distance, distance)), axes))
-        result = b(e.MulOp(squares, b.number(1 / (count - correction))))
+        if isinstance(count, int):
+            result = b(e.MulOp(squares, b.number(1 / (count - correction))))
+        else:
+            # As in torch, the variance of too few elements is 0 / 0, or infinite.
+            less = b(e.SubOp(b(e.ExtentOp(count)), b.number(correction)))
+            share = b(e.DivOp(b.number(1.0), b(e.MaxOp(less, b.number(0.0)))))
+            result = b(e.MulOp(squares, share))
         rewriter.replace(op, b.ops, [result])
 
 
@@ -201,14 +206,12 @@ class Normalize(RewritePattern):
         if not isinstance(op, NormalizeOp):
             return
         axes = op.axes.get_values()
-        if (count := count_over(op.operand, axes)) is None:
-            return
         b, x = Emit(), op.operand
         if op.kind.data is Normalisation.STANDARD:
-            x = b(e.SubOp(x, mean(b, x, axes, count)))
+            x = b(e.SubOp(x, mean(b, x, axes)))
         if Shaped.of(x.type).element_type != f32:
             x = b(e.CastOp(x, f32))
-        spread = b(e.AddOp(mean(b, b(e.MulOp(x, x)), axes, count), b.number(op.eps.value.data)))
+        spread = b(e.AddOp(mean(b, b(e.MulOp(x, x)), axes), b.number(op.eps.value.data)))
         result = converted(b, b(e.MulOp(x, b(e.RsqrtOp(spread)))), op.result)
         rewriter.replace(op, b.ops, [result])
 

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.nodes import ComputeOp
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
-from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp, ExtentOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
@@ -22,7 +22,7 @@ from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.kernels.registry import claimant, kind_of
 
 VIEWS = (*AXIS_VIEWS, RegroupOp, IndexMapOp, GatherOp)
-PRIMITIVES = (ElementwiseOp, ConstantOp, GeneratedOp, *VIEWS, BroadcastOp, PinOp, ReturnOp)
+PRIMITIVES = (ElementwiseOp, ConstantOp, ExtentOp, GeneratedOp, *VIEWS, BroadcastOp, PinOp, ReturnOp)
 """What a `mu.kernel` may hold for its stages to become device kernels, besides anchors that a kind claims."""
 
 COMPOSITE = (DequantizeOp, InferredOp)
@@ -97,7 +97,7 @@ def _planned(op: Operation) -> str | None:
     return _resolved(op)
 
 
-_PROGRAM = (c.WorkspaceOp, c.DeviceKernelOp, *VIEWS)
+_PROGRAM = (c.WorkspaceOp, c.DeviceKernelOp, ExtentOp, *VIEWS)
 
 MU = Level("mu", (KernelOp, ScheduleOp), (*PRIMITIVES, AnchorOp, *COMPOSITE))
 DECOMPOSED = Level("decomposed", MU.top, MU.inner, _primitive)

@@ -38,7 +38,7 @@ from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import S32, ElementwiseOp, ValueConstraint
 from mucc.dialects.mu.ops.reduction import ReductionAttr
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import Dim, TensorType, dim_attr
+from mucc.dialects.mu.types import Dim, Shaped, TensorType, dim_attr
 
 
 class LoadNode(FormattedOp, ABC):
@@ -61,7 +61,7 @@ def are_bits(value: SSAValue) -> bool:
         case IndexOp():
             return True
         case LoadOp():
-            return isinstance(op.source.type, TensorType) and op.source.type.dtype == "s32"
+            return Shaped.of(op.source.type).element_type == S32
         case ComputeOp():
             last = op.body.block.last_op
             return isinstance(last, YieldOp) and isinstance(last.value.owner, BitsOp)

@@ -6,14 +6,16 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
+from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.folding import folded, literal
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.integral import RoundingOp
-from mucc.dialects.mu.ops.pointwise import S32, is_whole
+from mucc.dialects.mu.ops.pointwise import S32, extent_number, is_whole
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
+from mucc.library.extents import polynomial
 
 
 class DoubleTranspose(RewritePattern):
@@ -145,6 +147,17 @@ def _takes_integers(op: Operation) -> bool:
     return any(Shaped.of(v.type).element_type == S32 for v in op.operands)
 
 
+class BoundExtent(RewritePattern):
+    """`extent "K"` in a kernel that binds K -> its value."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, e.ExtentOp) or not isinstance(entry := op.parent_op(), EntryOp):
+            return
+        form = polynomial(op.extent.data).with_values(entry.bound_dims)
+        if op.result.type == f32 and form.dim != op.extent.data:
+            rewriter.replace(op, extent_number(form.dim))
+
+
 class SquareOfPow(RewritePattern):
     """`pow(x, 2)` -> `x * x`, `pow(x, 1)` -> `x`, `pow(x, 0.5)` -> `sqrt(x)`."""
 
@@ -173,5 +186,6 @@ PATTERNS: tuple[RewritePattern, ...] = (
     SameCast(),
     CastOfRetype(),
     FoldConstants(),
+    BoundExtent(),
     SquareOfPow(),
 )

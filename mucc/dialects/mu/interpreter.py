@@ -35,6 +35,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name, is_packed
+from mucc.library import extents
 
 Rule = Callable[[Arrays, Any, tuple[Any, ...]], Any]
 
@@ -257,6 +258,10 @@ class MuFunctions(InterpreterFunctions):
     def constant(self, interpreter: Interpreter, op: e.ConstantOp, args: PythonValues) -> PythonValues:
         return (self.arrays.full((), op.value.value.data),)
 
+    @impl(e.ExtentOp)
+    def extent(self, interpreter: Interpreter, op: e.ExtentOp, args: PythonValues) -> PythonValues:
+        return (self.arrays.full((), float(extents.value(op.extent.data, self.sizes))),)
+
     @impl(MatmulOp)
     def matmul(self, interpreter: Interpreter, op: MatmulOp, args: PythonValues) -> PythonValues:
         args = (*(self.factor(op, v, x) for v, x in zip(op.operands[:2], args[:2], strict=True)), *args[2:])
@@ -389,7 +394,7 @@ class MuFunctions(InterpreterFunctions):
 
     def shape(self, type: Any) -> tuple[int, ...]:
         """Return the run-time extents of a tensor type."""
-        return tuple(self.sizes[d] if isinstance(d, str) else d for d in Shaped.of(type).dims)
+        return extents.values(Shaped.of(type).dims, self.sizes)
 
     def stored(self, value: Any, type: Any) -> Any:
         """Round a value as a store with this type does."""

@@ -26,12 +26,11 @@ from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.utils.exceptions import VerifyException
 
+from mucc.library.extents import Dim as Dim
+
 if TYPE_CHECKING:
     from xdsl.parser import AttrParser
     from xdsl.printer import Printer
-
-Dim = int | str
-"""An extent: a fixed number, or the name of a run-time dim."""
 
 Dims = tuple[Dim, ...]
 

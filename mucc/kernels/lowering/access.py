@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp, ExtentOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -160,7 +160,7 @@ def accesses(stage: StageOp) -> list[Access]:
         elif isinstance(owner, (ElementwiseOp, *AXIS_VIEWS, BroadcastOp)):
             yield from ((operand, operand_axes(owner, operand, axes)) for operand in owner.operands)
         else:
-            assert isinstance(owner, ConstantOp | GeneratedOp | AnchorOp), owner
+            assert isinstance(owner, ConstantOp | ExtentOp | GeneratedOp | AnchorOp), owner
 
     for root in pointwise_roots(stage):
         seen.update(postorder((root, root_axes(root, stage)), operands, seen))

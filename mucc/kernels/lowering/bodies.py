@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import f32, i1
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from mucc.dialects.cutlass.nodes import BitsOp, LoadOp, are_bits
+from mucc.dialects.cutlass.nodes import BitsOp, LoadNode, LoadOp, are_bits
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import (
     CastOp,
     ConstantOp,
     ElementwiseOp,
+    ExtentOp,
     RetypeOp,
     StoredOp,
 )
@@ -77,6 +78,8 @@ class Body:
             case ConstantOp():
                 self.block.add_op(constant := ConstantOp(op.value))
                 return constant.result
+            case ExtentOp():
+                return self.extent(op.extent.data, f32)
             case RegroupOp() | IndexMapOp():
                 return self.load(self.program.at(Access(value, axes)))
             case GeneratedOp():
@@ -113,6 +116,8 @@ class Body:
         wanted = S32 if op.computes_integers else f32
         if value.type == wanted:
             return value
+        if extent := _extent_of(value):
+            return self.extent(extent, wanted)
         assert self.takes_integers or wanted == f32, f"{op.name} of integers in a kernel without them"
         self.block.add_op(cast := CastOp(value, wanted))
         cast.location = op.location
@@ -122,6 +127,8 @@ class Body:
         """Round to a narrower dtype and come back to f32; to f32 there is nothing to do."""
         if value.type == op.element_type and value.type in (f32, S32):
             return value
+        if op.element_type == S32 and self.takes_integers and (extent := _extent_of(value)):
+            return self.extent(extent, S32)
         if self.takes_integers and op.element_type == S32:
             self.block.add_op(whole := CastOp(value, S32))
             whole.location = op.location
@@ -158,6 +165,10 @@ class Body:
         self.block.add_op(bits := BitsOp(value))
         return bits.result
 
+    def extent(self, extent: str, type: Attribute) -> SSAValue:
+        """Load the value of an extent, an f32 or an s32, which the kernel gets as a run-time scalar."""
+        return self.load(Access(self.program.extent(extent, type), ()))
+
     def load(self, access: Access) -> SSAValue:
         rank = len(self.stage.space)
         if access not in self.loads:
@@ -170,3 +181,9 @@ class Body:
             return node.result
         self.block.add_op(number := BitsOp(node.result))
         return number.result
+
+
+def _extent_of(value: SSAValue) -> str | None:
+    """Return the extent whose value a node loads; None for other values."""
+    source = load.source.owner if isinstance(load := value.owner, LoadNode) else None
+    return source.extent.data if isinstance(source, ExtentOp) else None

@@ -7,6 +7,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import Rewriter
 
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu.ops.elementwise import ExtentOp
 from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -128,6 +129,7 @@ class ProgramBuilder:
             zip(kernel.body.block.args, self.block.args[: len(inputs)], strict=True)
         )
         self.outputs = self.block.args[len(inputs) :]
+        self.extents: dict[tuple[str, Attribute], SSAValue] = {}
         self.copies = 0
 
     def destinations(self, value: SSAValue) -> list[SSAValue]:
@@ -155,6 +157,13 @@ class ProgramBuilder:
                 result = Rewriter.replace_value_with_new_type(result, in_memory(result))
             self.memory[value] = result
         return self.memory.get(value, value)
+
+    def extent(self, extent: str, type: Attribute) -> SSAValue:
+        """Return the program's value for an extent as a number, an f32 or an s32."""
+        if (extent, type) not in self.extents:
+            self.block.add_op(op := ExtentOp(extent, type))
+            self.extents[extent, type] = op.result
+        return self.extents[extent, type]
 
     def helper(self, stage: StageOp, what: str) -> str:
         """Return a new name for an auxiliary kernel of a stage, such as a copy."""

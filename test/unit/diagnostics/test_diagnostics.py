@@ -58,7 +58,7 @@ help: did you mean 'gelu'?
 
 def test_labels_and_tabs():
     diagnostic = Diagnostic(
-        "MU1004",
+        "MU1005",
         "K is not bound",
         span("M, K"),
         label="here",
@@ -67,7 +67,7 @@ def test_labels_and_tabs():
     assert (
         shown(diagnostic)
         == """
-error[MU1004]: K is not bound
+error[MU1005]: K is not bound
   --> k.mcu:2:10
    |
  2 |     x: bf16[M, K],

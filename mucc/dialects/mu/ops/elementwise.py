@@ -57,6 +57,7 @@ from mucc.dialects.mu.ops.pointwise import (
     BinaryOp,
     ConstantOp,
     ElementwiseOp,
+    ExtentOp,
     UnaryOp,
     ValueConstraint,
 )
@@ -516,5 +517,5 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
 )
 
 
-OPERATIONS = (*ELEMENTWISE, ConstantOp)
+OPERATIONS = (*ELEMENTWISE, ConstantOp, ExtentOp)
 ATTRIBUTES = (ApproximationAttr, RelationAttr)

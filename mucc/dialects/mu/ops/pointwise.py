@@ -14,12 +14,14 @@ from xdsl.dialects.builtin import (
     Float32Type,
     FloatAttr,
     IntegerType,
+    StringAttr,
     f64,
     i1,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     BaseAttr,
+    EqAttrConstraint,
     IRDLOperation,
     irdl_op_definition,
     operand_def,
@@ -28,11 +30,13 @@ from xdsl.irdl import (
     traits_def,
 )
 from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
+from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import DTYPES, Shaped, TensorType
+from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType
+from mucc.library.extents import ExtentError, canonical
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -60,7 +64,7 @@ S32 = DTYPES["s32"]
 
 
 def types_of(values: Sequence[SSAValue]) -> list[Attribute]:
-    """Return the types of operands; a literal that is a whole number is an s32 next to an s32 operand."""
+    """Return the types of operands; an extent, or a literal without a fraction, is an s32 next to one."""
     types: list[Attribute] = [v.type for v in values]
     if not any(Shaped.of(t).element_type == S32 for t in types):
         return types
@@ -70,7 +74,7 @@ def types_of(values: Sequence[SSAValue]) -> list[Attribute]:
 def is_whole(value: SSAValue) -> bool:
     """Whether a value is a literal that an s32 holds."""
     if not isinstance(op := value.owner, ConstantOp):
-        return False
+        return isinstance(op, ExtentOp)
     number = op.value.value.data
     return number.is_integer() and -(2**31) <= number < 2**31
 
@@ -159,6 +163,40 @@ class ConstantOp(FormattedOp):
 
     def __init__(self, value: float | FloatAttr):
         super().__init__(result_types=[DTYPES["f32"]], properties={"value": number(value)})
+
+
+@irdl_op_definition
+class ExtentOp(FormattedOp):
+    """The value of an extent that is known at run time, as a number: `K` in `x / K`.
+
+    `extent` is the canonical text of an extent (`mucc.library.extents`), such as `K` or `M*N-1`. The number
+    is an f32; where a kernel computes with integers, it is an s32.
+    """
+
+    name = "mu.extent"
+
+    extent = prop_def(StringAttr)
+    result = result_def(BaseAttr(Float32Type) | EqAttrConstraint(S32))
+
+    FORMAT: ClassVar[str] = "$extent attr-dict `:` type($result)"
+
+    traits = traits_def(Pure(), CanonicalizationTrait())
+
+    def __init__(self, extent: str, type: Attribute = DTYPES["f32"]):
+        super().__init__(result_types=[type], properties={"extent": StringAttr(extent)})
+
+    def verify_(self) -> None:
+        try:
+            form = canonical(self.extent.data)
+        except ExtentError as error:
+            raise VerifyException(f"mu.extent: {error}") from None
+        if form != self.extent.data:
+            raise VerifyException(f"mu.extent: '{self.extent.data}' is written {form}")
+
+
+def extent_number(extent: Dim) -> ConstantOp | ExtentOp:
+    """Build the operation whose value is an extent: a constant where it is a number."""
+    return ConstantOp(extent) if isinstance(extent, int) else ExtentOp(extent)
 
 
 class UnaryOp(ElementwiseOp, ABC):

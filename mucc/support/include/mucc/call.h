@@ -101,6 +101,14 @@ constexpr int64_t largest(std::initializer_list<int64_t> of) {
   return result;
 }
 
+// An integer as an f32 of the same bits, the form in which kernels take it.
+inline float bits_of(int64_t value) {
+  int32_t const integer = int32_t(value);
+  float bits;
+  std::memcpy(&bits, &integer, sizeof(bits));
+  return bits;
+}
+
 // A place in the workspace, `offset` bytes from its start.
 template <class T = void>
 T* at(Call const& c, int64_t offset) {
