@@ -48,6 +48,18 @@ def gathered(d: Draft, x: Expr, dims: Dims) -> Expr:
     return Expr(f"gather({x.text}, {rows})", x.dtype, (*dims, *x.dims[1:]), compute)
 
 
+def taken_along(d: Draft, x: Expr, dims: Dims, axis: int) -> Expr:
+    """Take elements along an axis by an index of the given dims."""
+    index = d.name("index")
+    d.add(Param(index, f"{index}: s32[{', '.join(map(str, dims))}]", "s32", "index"))
+
+    def compute(env: Env) -> Bounded:
+        numbers = env.inputs[index].value.long()
+        return env.passed(Bounded(*(t.gather(axis, numbers) for t in x.value(env))), x.dtype)
+
+    return Expr(f"take_along({x.text}, {index}, axis={axis})", x.dtype, dims, compute)
+
+
 def scattered(d: Draft, y: Expr, rows: Dim) -> None:
     """Return a value whose rows are stored where an index says, in more rows."""
     total = d.dim("U", (600, 513, 1000), may_be_number=False)

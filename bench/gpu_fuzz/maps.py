@@ -14,6 +14,7 @@ from bench.gpu_fuzz.composites import (
     scattered,
     softmax,
     swapped,
+    taken_along,
     with_axis,
 )
 from bench.gpu_fuzz.drafts import EXTENTS, FEW, Dims, Draft, Env, Expr, shape_of
@@ -99,7 +100,11 @@ def rows(d: Draft) -> None:
     t, m, n = d.dim("T"), d.dim("M"), d.dim("N")
     dtype = d.c.pick(("bf16", "f16", "f32"))
     x = d.tensor((t, n), dtype, stem="x")
-    match d.c.pick(("gather", "combine", "scatter")):
+    match d.c.pick(("gather", "combine", "scatter", "take_along")):
+        case "take_along":
+            axis = d.c.number(2)
+            dims = (d.dim("J", FEW), n) if axis == 0 else (t, d.dim("J", FEW))
+            results(d, chain(d, taken_along(d, chain(d, x, 2), dims, axis), 1))
         case "gather":
             results(d, chain(d, gathered(d, x, (m,)), 2))
         case "combine":

@@ -10,7 +10,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
-from mucc.dialects.cutlass.views import Indexed, view_of
+from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bytes
 
@@ -229,7 +229,7 @@ class Places:
                 continue
             base_axis = view.axes[position]
             wanted = space[position - leading]
-            if base_axis is None or isinstance(base_axis, Indexed) or (dim == 1 and wanted != 1):
+            if base_axis is None or (dim == 1 and wanted != 1):
                 axes.append(Axis(1, ZERO))
             else:
                 axes.append(Axis(dim, memory.strides[base_axis]))

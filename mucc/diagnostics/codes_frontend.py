@@ -251,7 +251,8 @@ _SHAPES: dict[str, CodeInfo] = {
     ),
     "MU1073": entry(
         "no rows to gather or to scatter",
-        "gather and scatter move what lies along the first axis of a tensor of numbers.",
+        "gather and scatter move what lies along the first axis of a tensor of numbers, take_along elements "
+        "along any axis.",
         "kernel f[T, M, N](x: bf16[T, N], rows: s32[M]) -> bf16[M, N] {\n"
         "    return cast(gather(x > 0, rows), bf16)\n}",
         "kernel f[T, M, N](x: bf16[T, N], rows: s32[M]) -> bf16[M, N] {\n"

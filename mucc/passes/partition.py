@@ -18,7 +18,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import RegroupOp
@@ -67,8 +67,8 @@ class Partition(Values):
             match op:
                 case AnchorOp():
                     self._anchor(op, known.get(op))
-                case GatherOp():
-                    self._gather(op)
+                case PickOp():
+                    self._pick(op)
                 case RegroupOp():
                     self._materialise(op.operand)
                 case PinOp():
@@ -120,13 +120,13 @@ class Partition(Values):
             more = {c.stage: c for c in others if c is not None and c.stage not in known | {chosen.stage}}
             self.decisions.append(Decision(op, chosen, [*candidates, *more.values()]))
 
-    def _gather(self, op: GatherOp) -> None:
-        """Rows are picked as they are read, from memory: what is computed, or gathered itself, goes there."""
+    def _pick(self, op: PickOp) -> None:
+        """Elements are picked as they are read from memory: what is computed or picked itself goes there."""
         self._materialise(op.rows)
         self._materialise(op.operand)
         value = self.behind_pins(op.operand)
         while isinstance(view := value.owner, VIEWS) and value not in self.written:
-            if isinstance(view, GatherOp):
+            if isinstance(view, PickOp):
                 self._map([value])
                 return
             value = self.behind_pins(view.operand)

@@ -75,8 +75,15 @@ def _mask(mask: Attribute, scores: TensorType) -> None:
 
 
 def take_along(operand: Attribute, index: Attribute, axis: int) -> TensorType:
-    """Return the index's shape with the operand's dtype. Raises TypeRuleError MU1028, MU1072, MU1104."""
+    """Return the index's shape with the operand's dtype.
+
+    Raises TypeRuleError MU1028, MU1072, MU1073 for bools, MU1104.
+    """
     value, numbers = tensor("take_along", operand), Shaped.of(index)
+    if value.element_type == i1:
+        raise TypeRuleError(
+            "MU1073", f"take_along needs a tensor of numbers, got {value}", helps=("compare what it takes",)
+        )
     axis = one_axis(axis, len(value.dims))
     if numbers.element_type != DTYPES["s32"] or not isinstance(index, TensorType):
         raise TypeRuleError("MU1072", f"the index must be a tensor of s32, got {numbers}")

@@ -16,7 +16,7 @@ from mucc.dialects.mu.ops.elementwise import (
     RetypeOp,
     StoredOp,
 )
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.pointwise import S32, types_of
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, TransposeOp
@@ -71,7 +71,7 @@ class Body:
         match op := value.owner:
             case AnchorOp():
                 return self.anchor(op, axes)
-            case GatherOp():
+            case PickOp():
                 return self.load(self.program.at(Access(value, axes)))
             case ConstantOp():
                 self.block.add_op(constant := ConstantOp(op.value))

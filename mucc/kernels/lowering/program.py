@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Block, SSAValue
 
 from mucc.dialects.cutlass import ops as c
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, TransposeOp
@@ -133,7 +133,7 @@ class ProgramBuilder:
     def outside(self, value: SSAValue) -> SSAValue:
         """Return the program's value for a tensor or for a view of one."""
         if value not in self.memory and isinstance(
-            view := value.owner, TransposeOp | PermuteOp | ExpandOp | GatherOp | RegroupOp
+            view := value.owner, TransposeOp | PermuteOp | ExpandOp | PickOp | RegroupOp
         ):
             operands = {v: self.outside(v) for v in view.operands}
             self.block.add_op(clone := view.clone(operands))

@@ -80,9 +80,11 @@ def cross_entropy(
     # Any class will do where a target does not count. s32 below the number of classes is exact in f32.
     place = b.cast(b.call(e.SelectOp, counts, target, 0), "s32")
     chosen = b.add(TakeAlongOp(logs, b.add(ExpandOp(place, [axis])), axis))
-    losses = b.call(e.SelectOp, counts, b.call(e.NegOp, reshaped(b, chosen, dims_of(target))), 0)
-    if reduction != MEAN:
-        return loss(b, losses, reduction)
+    if reduction not in (MEAN, SUM):
+        return b.call(e.SelectOp, counts, b.call(e.NegOp, reshaped(b, chosen, dims_of(target))), 0)
+    losses = b.call(e.SelectOp, b.add(ExpandOp(counts, [axis])), b.call(e.NegOp, chosen), 0)
+    if reduction == SUM:
+        return loss(b, losses, SUM)
     return b.call(e.DivOp, loss(b, losses, SUM), reduced(b, "sum", counts))
 
 
