@@ -1,4 +1,4 @@
-"""Forms without a GEMM: pointwise operations, reductions, norms, gathers and scatters, views, integers."""
+"""Forms without a GEMM: pointwise operations, reductions, scans, sorts, norms, gathers, views, integers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bench.gpu_fuzz.composites import (
     FLOATS,
     floating,
     gathered,
+    in_order,
     norm,
     scattered,
     softmax,
@@ -52,6 +53,7 @@ def pointwise(d: Draft) -> None:
     results(d, y)
 
 
+SORTED = (16, 2, 3, 32, 33, 64, 129, 500, 1000, 2049, 4096)
 LONG = (16, 1, 2, 33, 64, 129, 500, 1000, 2049, 4096, 5003)
 
 
@@ -63,6 +65,19 @@ def scans(d: Draft) -> None:
     x = d.tensor(dims, d.c.pick(FLOATS), stem="x")
     y = chain(d, scanned(d, chain(d, x, 2)), 3)
     results(d, y)
+
+
+def sorts(d: Draft) -> None:
+    """Draft sorted rows, or their largest elements, with pointwise work behind, and where they come from."""
+    names = ("B", "M", "N")[-(1 + d.c.number(3)) :]
+    axis = d.c.number(len(names))
+    dims = tuple(d.dim(n, SORTED if i == axis else FEW) for i, n in enumerate(names))
+    x = d.tensor(dims, d.c.pick(FLOATS), stem="x")
+    count = d.c.pick((None, None, 1, 2))
+    y = in_order(d, x, axis, count)
+    results(d, chain(d, y, 2))
+    if d.c.chance(1, 2):
+        d.result(in_order(d, x, axis, count, positions=True), "s32")
 
 
 def reductions(d: Draft) -> None:

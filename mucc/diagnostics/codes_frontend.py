@@ -395,6 +395,12 @@ _SHAPES: dict[str, CodeInfo] = {
         "kernel f[M](x: f32[M, 8], i: s32[M]) -> f32[M, 1] {\n"
         "    return take_along(x, i[:, None], axis=1)\n}",
     ),
+    "MU1105": entry(
+        "topk of more elements than there are",
+        "`topk(x, k, axis)` and `argtopk` take at least 1 element, and at most all along the axis.",
+        "kernel f[M](x: f32[M, 8]) -> f32[M, 9] {\n    return topk(x, 9)\n}",
+        "kernel f[M](x: f32[M, 8]) -> f32[M, 8] {\n    return topk(x, 8)\n}",
+    ),
     "MU1026": entry(
         "batch extents of a contraction differ",
         "The axes before the last two broadcast against each other: equal, or 1.",

@@ -14,7 +14,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.shape_rules import whole
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Finding, Pass, PassError
-from mucc.kernels.registry import claimant
+from mucc.kernels.registry import claimant, kinds
 from mucc.passes.levels import PRIMITIVES
 
 _INSTEAD: dict[str, str] = {
@@ -72,7 +72,8 @@ def _instead(name: str, op: Operation) -> str:
     from mucc.dialects.mu.ops.normalisation import NormalizeOp  # programs without one need not load it
 
     if not isinstance(op, VarianceOp | NormalizeOp) and not _is_mean(op):
-        return _INSTEAD.get(name, _ELSE)
+        advice = next((a for kind in kinds() if (a := kind.instead(op))), None)
+        return advice or _INSTEAD.get(name, _ELSE)
     assert isinstance(op, ReduceOp | VarianceOp | NormalizeOp)
     dims = Shaped.of(op.operand.type).dims
     extents = (dims[axis] for axis in op.axes.get_values())

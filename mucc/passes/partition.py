@@ -27,7 +27,7 @@ from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
 from mucc.kernels.traffic import NOTHING
 from mucc.passes.candidates import computed, elsewhere, integers, taken, unreached
-from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best
+from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best, joins
 from mucc.passes.stored_forms import StoredForms
 from mucc.passes.values import VIEWS, Values, dims_of
 
@@ -90,6 +90,7 @@ class Partition(Values):
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
         candidates = [] if home is None else [taken(home, op, needs)]
+        candidates += [joins(s, added(self.needs(op.operands[0]))) for s in self._computing(op)]
         candidates.append(Candidate(Place.OPENED, None, Joins(NOTHING, 0)))
         chosen = best(candidates, NO_SIZES, earlier)
         if (stage := chosen.stage) is not None:
@@ -100,13 +101,19 @@ class Partition(Values):
                 if operand not in in_memory:
                     stage.read(self.needs(operand))
             self.stages.append(stage)
-            if kind.keeps_in_flight(op):
-                self.home[op.results[0]] = stage
+        is_computed = stage.anchor is op or stage in self._computing(op)
+        if is_computed and stage.kind.keeps_in_flight(op):
+            self.home[op.results[0]] = stage
         self._decide(op, chosen._replace(stage=stage), candidates)
         stage.read(needs)
         if op.results[0] not in self.home:
             self.written[op.results[0]] = stage
             stage.store(op.results[0])
+
+    def _computing(self, op: AnchorOp) -> list[Stage]:
+        """Return the stages whose kernel has the result of a further anchor anyway."""
+        anchored = ((stage, stage.anchor) for stage in self.stages)
+        return [s for s, anchor in anchored if anchor is not None and s.kind.computes_with(anchor, op)]
 
     def _join(self, stage: Stage, op: Operation) -> None:
         stage.members.append(op)

@@ -311,8 +311,13 @@ def _strides(layout: Any, shape: tuple[int, ...], unit: int, rng: np.random.Gene
     )
 
 
-def run(program: Program, info: KernelInfo, dims: dict[str, int], seed: int) -> None:
-    """Run a kernel on small integers and compare with the interpreter, exactly."""
+def run(
+    program: Program, info: KernelInfo, dims: dict[str, int], seed: int, floats: Sequence[float] = ()
+) -> None:
+    """Run a kernel and compare with the interpreter, exactly.
+
+    Its inputs are small integers, and floats are drawn from `floats` where these are given.
+    """
     rng = np.random.default_rng(seed)
     places: list[Place | None] = []
     given: list[Tensor] = []
@@ -330,6 +335,8 @@ def run(program: Program, info: KernelInfo, dims: dict[str, int], seed: int) -> 
         if arg in info.inputs:
             if arg.indices:
                 values = np.array(draw_indices(arg, dims, random.Random(seed))).reshape(shape)
+            elif floats and arg.dtype in ("bf16", "f16", "f32"):
+                values = rng.choice(np.array(floats), shape)
             else:
                 values = rng.integers(0 if arg.dtype == "u8" else -2, 3, shape)
             place.bits[...] = encode(values, arg.dtype)

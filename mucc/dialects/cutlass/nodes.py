@@ -58,8 +58,8 @@ def are_bits(value: SSAValue) -> bool:
         case ComputeOp():
             last = op.body.block.last_op
             return isinstance(last, YieldOp) and isinstance(last.value.owner, BitsOp)
-        case ValueNode() if op.operands:
-            return are_bits(op.operands[0])
+        case ValueNode():
+            return op.holds_bits
         case _:
             return isinstance(op, BitsOp)
 
@@ -82,6 +82,11 @@ class ValueNode(FormattedOp, ABC):
     result = result_def(Float32Type)
 
     traits = traits_def(Pure())
+
+    @property
+    def holds_bits(self) -> bool:
+        """Whether the value is the bits of an s32 (see `are_bits`): by default as the operand is."""
+        return bool(self.operands) and are_bits(self.operands[0])
 
     @property
     def number(self) -> int:
