@@ -48,6 +48,37 @@ def gathered(d: Draft, x: Expr, dims: Dims) -> Expr:
     return Expr(f"gather({x.text}, {rows})", x.dtype, (*dims, *x.dims[1:]), compute)
 
 
+def taken_along(d: Draft, x: Expr, dims: Dims, axis: int) -> Expr:
+    """Take elements along an axis by an index of the given dims."""
+    index = d.name("index")
+    d.add(Param(index, f"{index}: s32[{', '.join(map(str, dims))}]", "s32", "index"))
+
+    def compute(env: Env) -> Bounded:
+        numbers = env.inputs[index].value.long()
+        return env.passed(Bounded(*(t.gather(axis, numbers) for t in x.value(env))), x.dtype)
+
+    return Expr(f"take_along({x.text}, {index}, axis={axis})", x.dtype, dims, compute)
+
+
+def in_order(d: Draft, x: Expr, axis: int, count: int | None, *, positions: bool = False) -> Expr:
+    """Sort along an axis, or take the `count` largest elements; with `positions` say where they come from."""
+    falling = count is not None or d.c.chance(1, 2)
+    name = f"{'arg' if positions else ''}{'sort' if count is None else 'topk'}"
+    options = f", {count}" if count is not None else ", descending=on" if falling else ""
+    dims = x.dims if count is None else (*x.dims[:axis], count, *x.dims[axis + 1 :])
+
+    def compute(env: Env) -> Bounded:
+        value = x.value(env).value
+        places = torch.argsort(value, dim=axis, descending=falling, stable=True).narrow(
+            axis, 0, count or value.shape[axis]
+        )
+        if positions:
+            return ref.exact(places.double())
+        return Bounded(*(t.gather(axis, places) for t in x.value(env)))
+
+    return Expr(f"{name}({x.text}{options}, axis={axis})", "s32" if positions else x.dtype, dims, compute)
+
+
 def scattered(d: Draft, y: Expr, rows: Dim) -> None:
     """Return a value whose rows are stored where an index says, in more rows."""
     total = d.dim("U", (600, 513, 1000), may_be_number=False)

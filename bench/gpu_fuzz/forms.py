@@ -41,6 +41,7 @@ FORMS = {
     "pointwise": Form(maps.pointwise, 9),
     "reductions": Form(maps.reductions, 8),
     "scans": Form(maps.scans, 6),
+    "sorts": Form(maps.sorts, 4),
     "norms": Form(maps.norms, 7),
     "rows": Form(maps.rows, 5),
     "views": Form(maps.views, 5),

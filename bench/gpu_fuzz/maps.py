@@ -1,4 +1,4 @@
-"""Forms without a GEMM: pointwise operations, reductions, norms, gathers and scatters, views, integers."""
+"""Forms without a GEMM: pointwise operations, reductions, scans, sorts, norms, gathers, views, integers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from bench.gpu_fuzz.composites import (
     FLOATS,
     floating,
     gathered,
+    in_order,
     norm,
     scattered,
     softmax,
     swapped,
+    taken_along,
     with_axis,
 )
 from bench.gpu_fuzz.drafts import EXTENTS, FEW, Dims, Draft, Env, Expr, shape_of
@@ -51,6 +53,7 @@ def pointwise(d: Draft) -> None:
     results(d, y)
 
 
+SORTED = (16, 2, 3, 32, 33, 64, 129, 500, 1000, 2049, 4096)
 LONG = (16, 1, 2, 33, 64, 129, 500, 1000, 2049, 4096, 5003)
 
 
@@ -62,6 +65,19 @@ def scans(d: Draft) -> None:
     x = d.tensor(dims, d.c.pick(FLOATS), stem="x")
     y = chain(d, scanned(d, chain(d, x, 2)), 3)
     results(d, y)
+
+
+def sorts(d: Draft) -> None:
+    """Draft sorted rows, or their largest elements, with pointwise work behind, and where they come from."""
+    names = ("B", "M", "N")[-(1 + d.c.number(3)) :]
+    axis = d.c.number(len(names))
+    dims = tuple(d.dim(n, SORTED if i == axis else FEW) for i, n in enumerate(names))
+    x = d.tensor(dims, d.c.pick(FLOATS), stem="x")
+    count = d.c.pick((None, None, 1, 2))
+    y = in_order(d, x, axis, count)
+    results(d, chain(d, y, 2))
+    if d.c.chance(1, 2):
+        d.result(in_order(d, x, axis, count, positions=True), "s32")
 
 
 def reductions(d: Draft) -> None:
@@ -99,7 +115,11 @@ def rows(d: Draft) -> None:
     t, m, n = d.dim("T"), d.dim("M"), d.dim("N")
     dtype = d.c.pick(("bf16", "f16", "f32"))
     x = d.tensor((t, n), dtype, stem="x")
-    match d.c.pick(("gather", "combine", "scatter")):
+    match d.c.pick(("gather", "combine", "scatter", "take_along")):
+        case "take_along":
+            axis = d.c.number(2)
+            dims = (d.dim("J", FEW), n) if axis == 0 else (t, d.dim("J", FEW))
+            results(d, chain(d, taken_along(d, chain(d, x, 2), dims, axis), 1))
         case "gather":
             results(d, chain(d, gathered(d, x, (m,)), 2))
         case "combine":

@@ -11,6 +11,7 @@ from mucc.dialects.mu.ops.normalisation import NormalizeOp
 from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
 from mucc.dialects.mu.ops.scan import ScanOp
+from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.types import Shaped
 
 SPECIAL: dict[type[Operation], tuple[int, int]] = {
@@ -40,7 +41,8 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case e.ElementwiseOp():
             special, plain = (0, 0) if isinstance(op, FREE) else SPECIAL.get(type(op), (0, 1))
             dims = Shaped.of(op.result.type).dims
-        case ReduceOp() | ArgReduceOp() | ScanOp():
+        case ReduceOp() | ArgReduceOp() | ScanOp() | SortOp():
+            # Each element is combined with, or compared to, another one at least once.
             plain, dims = 1, Shaped.of(op.operand.type).dims
         case VarianceOp():
             plain, dims = 4, Shaped.of(op.operand.type).dims

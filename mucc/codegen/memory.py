@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from mucc.codegen.names import identifier
 from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
-from mucc.dialects.cutlass.views import Indexed, view_of
+from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.elementwise import ExtentOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
@@ -222,9 +222,9 @@ class Places:
         view = view_of(op.operand)
         memory = self.find(view.base)
         assert isinstance(memory, Memory) and isinstance(op.result.type, TensorType)
-        if view.rows is not None or any(isinstance(axis, Indexed) for axis in view.axes):
+        if view.rows is not None:
             raise EmissionError(f"{op.name} of gathered rows")
-        strides = [ZERO if a is None else memory.strides[a] for a in view.axes if not isinstance(a, Indexed)]
+        strides = [ZERO if axis is None else memory.strides[axis] for axis in view.axes]
         windows = [replace(w, axis=view.axes.index(w.axis)) for w in memory.windows if w.axis in view.axes]
         offset = list(memory.offset)
         for move in op.moves:
@@ -294,7 +294,7 @@ class Places:
                 continue
             base_axis = view.axes[position]
             wanted = space[position - leading]
-            if base_axis is None or isinstance(base_axis, Indexed) or (dim == 1 and wanted != 1):
+            if base_axis is None or (dim == 1 and wanted != 1):
                 axes.append(Axis(1, ZERO))
             else:
                 axes.append(Axis(dim, memory.strides[base_axis]))

@@ -35,7 +35,7 @@ from mucc.dialects.cutlass.nodes import (
     are_bits,
 )
 from mucc.dialects.cutlass.ops import DeviceKernelOp
-from mucc.dialects.cutlass.views import Indexed, View, view_of
+from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.types import PACKED, Dims, Shaped, TensorType, dtype_bytes
 
@@ -261,8 +261,8 @@ class Pointwise(ABC):
 
     def _indexed_axes(self, view: View) -> dict[int, int]:
         """Map the axes of an index tensor to axes of the space."""
-        first = len(self.space) - len(view.axes)
-        return {axis.axis: first + i for i, axis in enumerate(view.axes) if isinstance(axis, Indexed)}
+        first = len(self.space) - len(view.row_axes)
+        return {axis: first + i for i, axis in enumerate(view.row_axes) if axis is not None}
 
     def index(self, rows: SSAValue, places: dict[int, int]) -> str:
         """Add an index tensor as an operand, and return its member."""

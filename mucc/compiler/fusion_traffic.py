@@ -12,7 +12,7 @@ from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp, RetypeOp, StoredOp
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.types import Shaped, TensorType
@@ -102,7 +102,7 @@ def _root(value: SSAValue) -> SSAValue:
 def _seen(value: SSAValue) -> Iterator[tuple[SSAValue, Traffic]]:
     """Yield the tensors that are read with a value; of gathered rows as many as are read."""
     while isinstance(view := value.owner, _SEEN_THROUGH):
-        if isinstance(view, GatherOp):
+        if isinstance(view, PickOp):
             yield from _seen(view.rows)
             yield view.result, Traffic.of(view.result.type)
             return

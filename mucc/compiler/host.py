@@ -76,9 +76,8 @@ def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str
             conditions.append((constraint_text(c, names), constraint_text(c, by_index), DECLARED))
     if isinstance(program.requirements, ArrayAttr):
         for r in program.requirements:
-            condition = f"% {r.multiple.data} == 0"
-            index = names.index(r.dim.data)
-            conditions.append((f"{r.dim.data} {condition}", f"d[{index}] {condition}", r.reason.data))
+            at = by_index[names.index(r.dim.data)]
+            conditions.append((r.condition(r.dim.data), r.condition(at), r.reason.data))
     return conditions
 
 

@@ -67,7 +67,7 @@ def promises(program: EntryOp) -> list[PromiseJson]:
     derived = (program.requirements or ()) if isinstance(program, c.ProgramOp) else ()
     return [
         *({"text": constraint_text(p, program.dim_names), "why": DECLARED} for p in declared),
-        *({"text": f"{r.dim.data} % {r.multiple.data} == 0", "why": r.reason.data} for r in derived),
+        *({"text": r.condition(r.dim.data), "why": r.reason.data} for r in derived),
     ]
 
 

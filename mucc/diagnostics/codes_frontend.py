@@ -247,7 +247,8 @@ _SHAPES: dict[str, CodeInfo] = {
     ),
     "MU1073": entry(
         "no rows to gather or to scatter",
-        "gather and scatter move what lies along the first axis of a tensor of numbers.",
+        "gather and scatter move what lies along the first axis of a tensor of numbers, take_along elements "
+        "along any axis.",
         "kernel f[T, M, N](x: bf16[T, N], rows: s32[M]) -> bf16[M, N] {\n"
         "    return cast(gather(x > 0, rows), bf16)\n}",
         "kernel f[T, M, N](x: bf16[T, N], rows: s32[M]) -> bf16[M, N] {\n"
@@ -397,6 +398,12 @@ _SHAPES: dict[str, CodeInfo] = {
         "kernel f[M](x: f32[M, 8], i: s32[M]) -> f32[M, 1] {\n    return take_along(x, i, axis=1)\n}",
         "kernel f[M](x: f32[M, 8], i: s32[M]) -> f32[M, 1] {\n"
         "    return take_along(x, i[:, None], axis=1)\n}",
+    ),
+    "MU1105": entry(
+        "topk of more elements than there are",
+        "`topk(x, k, axis)` and `argtopk` take at least 1 element, and at most all along the axis.",
+        "kernel f[M](x: f32[M, 8]) -> f32[M, 9] {\n    return topk(x, 9)\n}",
+        "kernel f[M](x: f32[M, 8]) -> f32[M, 8] {\n    return topk(x, 8)\n}",
     ),
     "MU1026": entry(
         "batch extents of a contraction differ",

@@ -246,9 +246,11 @@ Checked as MU6022 is. Without the check, rows after the last group are left as t
     "MU6024": CodeInfo(
         "there is no such row",
         """
-The numbers in `gather(x, rows)` and `scatter(x, rows, T)` count rows from 0.
+The numbers in `gather(x, rows)` and `scatter(x, rows, T)` count rows from 0, those in
+`take_along(x, index, axis)` elements along the axis.
 
-Checked as MU6022 is. Without the check, gather gives zeros for such a row, and scatter leaves it out.
+Checked as MU6022 is. Without the check, gather and take_along read zeros for such a row, and scatter leaves
+it out.
 """,
     ),
     "MU6025": CodeInfo(

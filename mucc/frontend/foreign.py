@@ -152,12 +152,14 @@ _EXPRESSIONS: dict[str, str] = {
     **dict.fromkeys(("pad_sequence", "zero_pad", "zero_pad2d"), "pad(x, low=(0, 1), high=(0, 1))"),
     **dict.fromkeys(("index_select", "embedding", "take", "select"), "gather(x, rows)"),
     **dict.fromkeys(("take_along_axis", "take_along_dim"), "take_along(x, index, axis=1)"),
+    "cross_entropy": "-mean(take_along(log_softmax(x), index, axis=1))",
+    "msort": "sort(x, axis=0)",
     # tensors
     **dict.fromkeys(("zeros", "zeros_like", "full_like", "empty", "empty_like", "fill"), "full((M, K), 0)"),
     **dict.fromkeys(("ones", "ones_like"), "full((M, K), 1)"),
     **dict.fromkeys(("arange", "range", "make_range"), "iota((M, K), axis=1)"),
     **dict.fromkeys(("to", "astype", "type", "type_as", "convert_element_type"), _CAST),
-    **dict.fromkeys(("float", "half", "bfloat16", "asarray", "int"), _CAST),
+    **dict.fromkeys(("float", "half", "bfloat16", "asarray", "int", "short"), _CAST),
     **{f"conv{n}d": "conv(x, w)" for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": "conv_transpose(x, w)" for n in (1, 2, 3)},
     **{f"max_pool{n}d": "max_pool(x, size=2)" for n in (1, 2, 3)},
@@ -173,14 +175,14 @@ _WRITTEN = {_key(name): text for name, text in _EXPRESSIONS.items()}
 _NAMES = """
 asinh acosh atanh arcsinh arccosh arctanh sinc angle real imag conj polar modf frexp ldexp nextafter
 gamma lgamma digamma erfinv igamma i0 polygamma xlogy nan_to_num cbrt copysign float8 popcount bitcast
-topk top_k sort argsort msort unique nonzero argwhere searchsorted bucketize histogram histc bincount
-digitize median nanmedian mode quantile percentile kthvalue nansum nanmean nanmax nanmin cummax cummin
-logcumsumexp diff dropout alpha_dropout rand randn
+unique nonzero argwhere searchsorted bucketize histogram histc bincount digitize median nanmedian mode
+quantile percentile kthvalue nansum nanmean nanmax nanmin cummax cummin logcumsumexp diff dropout
+alpha_dropout rand randn
 randint random normal uniform bernoulli multinomial randperm poisson gumbel_softmax sparsemax entmax
 one_hot index_add index_copy index_put index_fill masked_select masked_scatter scatter_add
 scatter_reduce put eye diag diagonal diag_embed trace tri linspace logspace meshgrid vander inv inverse
 pinv solve det slogdet cholesky qr svd eig eigh lu matrix_power matrix_exp lstsq kron cdist pdist fft
-ifft rfft irfft fft2 stft convolve correlate cross cross_entropy nll_loss kl_div binary_cross_entropy
+ifft rfft irfft fft2 stft convolve correlate cross nll_loss kl_div binary_cross_entropy
 bce_loss huber_loss smooth_l1_loss ctc_loss adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d
 lp_pool2d max_unpool2d interpolate upsample grid_sample affine_grid pixel_shuffle unfold fold im2col
 local_response_norm bilinear embedding_bag lstm gru rnn_tanh rnn_relu multi_head_attention_forward

@@ -28,6 +28,7 @@ from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
 from mucc.dialects.mu.ops.scan import ScanOp
+from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped, dtype_name
 from mucc.frontend import ast
@@ -373,6 +374,17 @@ def _scan(op: ScanOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     return call(f"cum{op.kind.data.value}", *operands, axis=number(op.axis.value.data), **options)
 
 
+def _sort(op: SortOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    axis = op.axis.value.data
+    options = given({"axis": (number(axis), axis == len(Shaped.of(op.operand.type).dims) - 1)})
+    if op.taken is not None:
+        if op.descending is None:
+            raise SourceError("the smallest elements alone have no text")
+        return call(op.function, *operands, number(op.taken), **options)
+    order = given({"descending": (word("on"), op.descending is None)})
+    return call(op.function, *operands, **options, **order)
+
+
 def _along_axis(op: AlongAxisOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     axis = op.axis.value.data
     last = axis == len(Shaped.of(op.operand.type).dims) - 1
@@ -431,6 +443,7 @@ SPELLERS: dict[type[Operation], Speller] = {
     ConvTransposeOp: _convolution,
     PoolOp: _pool,
     ScanOp: _scan,
+    SortOp: _sort,
     SoftmaxOp: _along_axis,
     LogSoftmaxOp: _along_axis,
     LogSumExpOp: _log_sum,

@@ -10,7 +10,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from mucc.dialects.cutlass.nodes import LoadOp, ScatterNode, StoreOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.types import Dim, Shaped
 from mucc.kernels.registry import kind_of
 
@@ -39,8 +39,8 @@ def _uses(program: ProgramOp) -> Iterator[IndexUse]:
                 for index in kind_of(op).index_tensors(op):
                     if (i := _argument(program, index.value)) is not None:
                         yield IndexUse(i, index.kind, index.rows, index.once)
-            case GatherOp() if (i := _argument(program, op.rows)) is not None:
-                yield IndexUse(i, "rows", Shaped.of(op.operand.type).dims[0])
+            case PickOp() if (i := _argument(program, op.rows)) is not None:
+                yield IndexUse(i, "rows", Shaped.of(op.operand.type).dims[op.row_axis])
             case ScatterNode() if (i := _argument(program, op.rows)) is not None:
                 yield IndexUse(i, "rows", Shaped.of(op.destination.type).dims[0], once=True)
             case _:

@@ -126,12 +126,23 @@ class Kind(ABC, Generic[Op]):
         None as anchor stands for pointwise work alone. What a kind claims `decompose` leaves as it is.
         """
 
+    def instead(self, op: Operation) -> str | None:
+        """Return advice on what to write instead of an operation that such kernels compute in part only."""
+        return None
+
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         """Return the operands that are read from memory, in their own dtype; others are computed."""
         return ()
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         """Whether pointwise work on the result may join the stage; if not it reads the result from memory."""
+        return False
+
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+        """Whether the kernel around an anchor has the result of another one too, at no cost.
+
+        For example the positions of what it sorts.
+        """
         return False
 
     takes_integers: ClassVar[bool] = True

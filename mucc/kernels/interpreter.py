@@ -41,10 +41,11 @@ from mucc.dialects.mu.interpreter import (
     gathered,
     scattered,
     sizes_of,
+    taken_along,
 )
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.meanings.base import along
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
 from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.interface import Meaning
@@ -159,6 +160,10 @@ class CutlassFunctions(MuFunctions):
     @impl(GatherOp)
     def gather(self, interpreter: Interpreter, op: GatherOp, args: PythonValues) -> PythonValues:
         return (gathered(self.read(args[0]), self.read(args[1])),)
+
+    @impl(TakeAlongOp)
+    def take_along(self, interpreter: Interpreter, op: TakeAlongOp, args: PythonValues) -> PythonValues:
+        return (taken_along(self.arrays, self.read(args[0]), self.read(args[1]), op.row_axis),)
 
     @impl(c.WorkspaceOp)
     def workspace(self, interpreter: Interpreter, op: c.WorkspaceOp, args: PythonValues) -> PythonValues:

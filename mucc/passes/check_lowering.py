@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
 from mucc.dialects.rewriting import Finding, Pass, PassError
-from mucc.kernels.registry import claimant
+from mucc.kernels.registry import claimant, kinds
 from mucc.passes.levels import PRIMITIVES
 
 _INSTEAD: dict[str, str] = {
@@ -67,7 +67,8 @@ def _instead(name: str, op: Operation) -> str:
     """Return advice on what to write instead of an operation."""
     if isinstance(op, VarianceOp):
         return "write `correction=0`: the variance of so few elements is 0 / 0 else"
-    return _INSTEAD.get(name, _ELSE)
+    advice = next((a for kind in kinds() if (a := kind.instead(op))), None)
+    return advice or _INSTEAD.get(name, _ELSE)
 
 
 def _finding(name: str, instead: str, op: Operation) -> Finding:

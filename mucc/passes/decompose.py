@@ -26,6 +26,7 @@ from mucc.dialects.rewriting import Emit, Pass, rewrite
 from mucc.kernels.registry import claimant
 from mucc.passes.check_lowering import lowers
 from mucc.passes.levels import COMPOSITE
+from mucc.passes.pick_operands import PickOperands
 
 
 def _elu(b: Emit, x: SSAValue, alpha: float) -> SSAValue:
@@ -128,7 +129,10 @@ class Unclaimed(RewritePattern):
 
 @dataclass(frozen=True)
 class Decompose(Pass):
-    """Rewrite composite operations that no kind of kernel claims on the target into primitive ones."""
+    """Rewrite composite operations that no kind of kernel claims on the target into primitive ones.
+
+    What is left of them is computed for the elements alone that `take_along` picks.
+    """
 
     name = "decompose"
 
@@ -136,7 +140,7 @@ class Decompose(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         composites = [Unclaimed(pattern, self.target) for pattern in _composites(op, self.target)]
-        rewrite(op, [Expand(), MixedProduct(), *composites])
+        rewrite(op, [Expand(), MixedProduct(), *composites, PickOperands(self.target)])
 
 
 def _composites(module: ModuleOp, target: str) -> Sequence[RewritePattern]:

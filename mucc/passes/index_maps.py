@@ -19,7 +19,7 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops import shape as s
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import GatherOp, PickOp
 from mucc.dialects.mu.ops.views import (
     BroadcastOp,
     ExpandOp,
@@ -470,11 +470,13 @@ def _is_divided(product: MatmulOp) -> bool:
     return all(stop <= start for (_, stop), (start, _) in pairwise(ranges))
 
 
-class PlacedRows(RewritePattern):
-    """Gathered rows that are placed in a longer axis are stored first."""
+class MovedPicks(RewritePattern):
+    """Picked elements are stored before they move, but for slices and flips of gathered rows."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if isinstance(op, s.PlaceOp) and isinstance(op.operand.owner, GatherOp):
+        if not isinstance(op, IndexMapOp) or not isinstance(inner := op.operand.owner, PickOp):
+            return
+        if isinstance(op, s.PlaceOp) or not isinstance(inner, GatherOp):
             _stored(op, rewriter)
 
 
@@ -486,5 +488,5 @@ def _stored(op: IndexMapOp, rewriter: PatternRewriter) -> None:
 
 INDEX_MAPS: tuple[RewritePattern, ...] = (
     *(Concat(), Roll(), Pad(), Triangle(), OneAxis(), WholeSlice(), ThroughPointwise()),
-    *(ThroughView(), Combined(), OfGenerated(), KnownChoice(), ThroughProduct(), PlacedRows()),
+    *(ThroughView(), Combined(), OfGenerated(), KnownChoice(), ThroughProduct(), MovedPicks()),
 )

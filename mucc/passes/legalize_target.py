@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
@@ -12,30 +15,28 @@ from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.registry import kind_of
 
 
-def _shared_bytes(program: ProgramOp) -> dict[str, RequirementAttr]:
+def _shared_bytes(program: ProgramOp) -> Iterator[RequirementAttr]:
     """Yield what tensors of 4-bit elements demand of dims: rows of whole bytes."""
-    found: dict[str, RequirementAttr] = {}
     for arg, name in zip(program.body.block.args, program.arg_names, strict=True):
         type = arg.type
         if not isinstance(type, TensorType) or not is_packed(type.element_type):
             continue
         if isinstance(extent := type.dims[-1], str):
             reason = f"two {type.dtype} of '{name.data}' share a byte"
-            found[extent] = RequirementAttr.of(extent, 2, reason)
-    return found
+            yield RequirementAttr.of(extent, 2, reason)
 
 
 def _legalise(program: ProgramOp) -> list[Finding]:
-    found = _shared_bytes(program)
+    found: dict[tuple[str, str], RequirementAttr] = {}
     findings: list[Finding] = []
-    for kernel in program.kernels:
-        for demand in kind_of(kernel).requirements(program, kernel):
-            if isinstance(demand, Finding):
-                findings.append(demand)
-                continue
-            known = found.get(demand.dim.data)
-            if known is None or known.multiple.data < demand.multiple.data:
-                found[demand.dim.data] = demand
+    demands = (d for kernel in program.kernels for d in kind_of(kernel).requirements(program, kernel))
+    for demand in chain(_shared_bytes(program), demands):
+        if isinstance(demand, Finding):
+            findings.append(demand)
+            continue
+        key = demand.dim.data, demand.bound.data
+        if key not in found or demand.is_stricter(found[key]):
+            found[key] = demand
     if found:
         program.requirements = ArrayAttr(list(found.values()))
     return findings

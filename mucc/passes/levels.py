@@ -13,7 +13,7 @@ from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.nodes import ComputeOp
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp, ExtentOp
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp
@@ -21,7 +21,7 @@ from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, Ind
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.kernels.registry import claimant, kind_of
 
-VIEWS = (*AXIS_VIEWS, RegroupOp, IndexMapOp, GatherOp)
+VIEWS = (*AXIS_VIEWS, RegroupOp, IndexMapOp, PickOp)
 PRIMITIVES = (ElementwiseOp, ConstantOp, ExtentOp, GeneratedOp, *VIEWS, BroadcastOp, PinOp, ReturnOp)
 """What a `mu.kernel` may hold for its stages to become device kernels, besides anchors that a kind claims."""
 

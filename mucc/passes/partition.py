@@ -18,7 +18,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import GeneratedOp, IndexMapOp, RegroupOp
@@ -27,7 +27,7 @@ from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
 from mucc.kernels.traffic import NOTHING
 from mucc.passes.candidates import computed, elsewhere, integers, taken, unreached
-from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best
+from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best, joins
 from mucc.passes.stored_forms import StoredForms
 from mucc.passes.values import VIEWS, Values, dims_of
 
@@ -67,8 +67,8 @@ class Partition(Values):
             match op:
                 case AnchorOp():
                     self._anchor(op, known.get(op))
-                case GatherOp():
-                    self._gather(op)
+                case PickOp():
+                    self._pick(op)
                 case RegroupOp() | IndexMapOp():
                     self._materialise(op.operand)
                 case PinOp():
@@ -90,6 +90,7 @@ class Partition(Values):
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
         candidates = [] if home is None else [taken(home, op, needs)]
+        candidates += [joins(s, added(self.needs(op.operands[0]))) for s in self._computing(op)]
         candidates.append(Candidate(Place.OPENED, None, Joins(NOTHING, 0)))
         chosen = best(candidates, NO_SIZES, earlier)
         if (stage := chosen.stage) is not None:
@@ -100,13 +101,19 @@ class Partition(Values):
                 if operand not in in_memory:
                     stage.read(self.needs(operand))
             self.stages.append(stage)
-            if kind.keeps_in_flight(op):
-                self.home[op.results[0]] = stage
+        is_computed = stage.anchor is op or stage in self._computing(op)
+        if is_computed and stage.kind.keeps_in_flight(op):
+            self.home[op.results[0]] = stage
         self._decide(op, chosen._replace(stage=stage), candidates)
         stage.read(needs)
         if op.results[0] not in self.home:
             self.written[op.results[0]] = stage
             stage.store(op.results[0])
+
+    def _computing(self, op: AnchorOp) -> list[Stage]:
+        """Return the stages whose kernel has the result of a further anchor anyway."""
+        anchored = ((stage, stage.anchor) for stage in self.stages)
+        return [s for s, anchor in anchored if anchor is not None and s.kind.computes_with(anchor, op)]
 
     def _join(self, stage: Stage, op: Operation) -> None:
         stage.members.append(op)
@@ -120,13 +127,13 @@ class Partition(Values):
             more = {c.stage: c for c in others if c is not None and c.stage not in known | {chosen.stage}}
             self.decisions.append(Decision(op, chosen, [*candidates, *more.values()]))
 
-    def _gather(self, op: GatherOp) -> None:
-        """Rows are picked as they are read, from memory: what is computed, or gathered itself, goes there."""
+    def _pick(self, op: PickOp) -> None:
+        """Elements are picked as they are read from memory: what is computed or picked itself goes there."""
         self._materialise(op.rows)
         self._materialise(op.operand)
         value = self.behind_pins(op.operand)
         while isinstance(view := value.owner, VIEWS) and value not in self.written:
-            if isinstance(view, GatherOp):
+            if isinstance(view, PickOp):
                 self._map([value])
                 return
             value = self.behind_pins(view.operand)

@@ -28,7 +28,7 @@ from mucc.dialects.mu.ops.elementwise import (
     RetypeOp,
     StoredOp,
 )
-from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp
@@ -111,9 +111,9 @@ def _is_exact(op: Operation, exact: set[SSAValue]) -> bool:
     """Whether the result is a number of its dtype already, as parameters are: storing it rounds nothing."""
     if isinstance(op, CastOp):
         return True
-    moves = (*VIEWS, GatherOp, ScatterOp, RetypeOp, NegOp, AbsOp, MinOp, MaxOp)
+    moves = (*VIEWS, PickOp, ScatterOp, RetypeOp, NegOp, AbsOp, MinOp, MaxOp)
     return isinstance(op, moves) and all(
-        v in exact and (_element(v) == _element(op.results[0]) or isinstance(op, GatherOp | ScatterOp))
+        v in exact and (_element(v) == _element(op.results[0]) or isinstance(op, PickOp | ScatterOp))
         for v in op.operands
     )
 
@@ -125,7 +125,7 @@ def _reaches(use: Use, full: set[SSAValue], kind_of: KindOf) -> bool:
             return _element(op.operands[use.index]) in FULL
         case CastOp():
             return op.result in full and op.element_type in FULL
-        case GatherOp() | ScatterOp():
+        case PickOp() | ScatterOp():
             return op.result in full and use.index == 0
         case AnchorOp() if op.operands[use.index] in kind_of(op).memory_operands(op):
             return False
@@ -140,7 +140,7 @@ def _reaches(use: Use, full: set[SSAValue], kind_of: KindOf) -> bool:
 def _is_factor(use: Use, factors: set[SSAValue], kind_of: KindOf) -> bool:
     """Whether a kernel reads a value, or a view of it, at its own dtype by this use."""
     op = use.operation
-    if isinstance(op, VIEWS) or (isinstance(op, GatherOp) and use.index == 0):
+    if isinstance(op, VIEWS) or (isinstance(op, PickOp) and use.index == 0):
         return op.results[0] in factors
     return isinstance(op, AnchorOp) and op.operands[use.index] in kind_of(op).memory_operands(op)
 

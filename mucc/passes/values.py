@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.interface import Kind
@@ -18,7 +18,7 @@ from mucc.kernels.registry import claimant
 from mucc.passes.forming import Needs, Stage
 from mucc.passes.stored_forms import StoredForms
 
-VIEWS = (*PLAIN_VIEWS, GatherOp)
+VIEWS = (*PLAIN_VIEWS, PickOp)
 
 
 def dims_of(value: SSAValue) -> Dims:
@@ -49,11 +49,11 @@ class Values:
         return self.looked_at(value)[0]
 
     def looked_at(self, value: SSAValue) -> list[SSAValue]:
-        """Return the value behind views and pins, and the index tensors of gathered rows on the way."""
+        """Return the value behind views and pins, and the index tensors of picked elements on the way."""
         value = self.behind_pins(value)
         rows: list[SSAValue] = []
         while isinstance(view := value.owner, VIEWS) and value not in self.written:
-            if isinstance(view, GatherOp):
+            if isinstance(view, PickOp):
                 rows += self.looked_at(view.rows)
             value = self.behind_pins(view.operand)
         return [value, *rows]

@@ -35,6 +35,7 @@ namespace on_host {
 
 inline uint16_t to_bf16(float x) {
   uint32_t const u = __float_as_uint(x);
+  if (x != x) return 0x7FFF;
   return uint16_t((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 inline float from_f16(uint16_t bits) {
@@ -68,8 +69,9 @@ inline int sm_count = 0;  // that plans are made for
 constexpr int kMost = 256, kStack = 1 << 16;
 inline ucontext_t scheduler, threads[kMost];
 inline bool ended[kMost];
-inline float passed[2][kMost];
+inline uint64_t passed[2][kMost];
 inline int rounds[kMost];
+inline int present = 0, arrived = 0, barriers = 0;  // threads of a block, those at a barrier, barriers so far
 inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
 inline void (*body)(void**);
 inline void** given;
@@ -84,6 +86,7 @@ inline void whole() {
   ended[threadIdx.x] = true;
 }
 inline void run_block(int count) {
+  present = count, arrived = 0;
   for (int t = 0; t < count; ++t) {
     ended[t] = false, rounds[t] = 0;
     getcontext(&threads[t]);
@@ -143,26 +146,48 @@ inline bool maps(mucc::gemm::Operand const& m, int unit, int bytes, bool batched
 
 }  // namespace on_host
 
-inline void __syncthreads() { on_host::wait(); }
-inline float __shfl_down_sync(unsigned, float x, int lanes) {
-  int const self = int(threadIdx.x), parity = on_host::rounds[self] & 1;
-  on_host::passed[parity][self] = x;
-  on_host::wait();
-  return self % 32 + lanes < 32 ? on_host::passed[parity][self + lanes] : x;
+// The lanes of a warp wait equally often, those of different warps need not.
+inline void __syncthreads() {
+  int const before = on_host::barriers;
+  if (++on_host::arrived == on_host::present) on_host::arrived = 0, ++on_host::barriers;
+  do on_host::wait();
+  while (on_host::barriers == before);
 }
 
-inline float exchange(float x, int from) {
+template <class T>
+T exchange(T x, int from) {
   int const self = int(threadIdx.x), parity = on_host::rounds[self] & 1;
-  on_host::passed[parity][self] = x;
+  std::memcpy(&on_host::passed[parity][self], &x, sizeof(T));
   on_host::wait();
-  return on_host::passed[parity][from];
+  std::memcpy(&x, &on_host::passed[parity][from], sizeof(T));
+  return x;
 }
-inline float __shfl_up_sync(unsigned, float x, int lanes) {
+template <class T>
+T __shfl_down_sync(unsigned, T x, int lanes) {
+  int const self = int(threadIdx.x);
+  return exchange(x, self % 32 + lanes < 32 ? self + lanes : self);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T x, int lanes) {
   int const self = int(threadIdx.x);
   return exchange(x, self % 32 >= lanes ? self - lanes : self);
 }
-inline float __shfl_sync(unsigned, float x, int lane) { return exchange(x, int(threadIdx.x) / 32 * 32 + lane % 32); }
-inline float __shfl_xor_sync(unsigned, float x, int bits) { return exchange(x, int(threadIdx.x) ^ bits); }
+template <class T>
+T __shfl_sync(unsigned, T x, int lane) {
+  return exchange(x, int(threadIdx.x) / 32 * 32 + lane % 32);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T x, int bits) {
+  return exchange(x, int(threadIdx.x) ^ bits);
+}
+inline bool __any_sync(unsigned, bool x) {
+  int const self = int(threadIdx.x), parity = on_host::rounds[self] & 1;
+  on_host::passed[parity][self] = x;
+  on_host::wait();
+  bool any = false;
+  for (int i = 0; i < 32; ++i) any = any || on_host::passed[parity][self / 32 * 32 + i];
+  return any;
+}
 
 namespace mucc {
 
@@ -183,6 +208,10 @@ inline int fill(Call const&, float* data, float value, int64_t count, int64_t ro
     for (int64_t i = 0; i < count; ++i) data[r * pitch + i] = value;
   return 0;
 }
+
+// Indices are drawn to fit.
+inline int check_ends(Call const&, int, int64_t) { return 0; }
+inline int check_rows(Call const&, int, int64_t, bool) { return 0; }
 
 inline int call_c(const Kernel& k, const MuccTensor* args, int n, void*, size_t, void*) noexcept {
   Call c(k);

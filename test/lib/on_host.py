@@ -7,6 +7,7 @@ kernel's types fix or the description gives, and refuses what TMA would not map.
 from __future__ import annotations
 
 import ctypes as ct
+import random
 import re
 import shutil
 import subprocess
@@ -34,6 +35,7 @@ from mucc.kernels.gemm.emission.lean import LeanEpilogue
 from mucc.kernels.gemm.nodes import AuxLoadOp, SrcFetchOp
 from mucc.kernels.gemm.op import GemmOp
 from mucc.library.signature import Arg, KernelInfo, Manifest
+from mucc.measure.indices import draw_indices
 
 HERE = Path(__file__).parent
 
@@ -309,8 +311,13 @@ def _strides(layout: Any, shape: tuple[int, ...], unit: int, rng: np.random.Gene
     )
 
 
-def run(program: Program, info: KernelInfo, dims: dict[str, int], seed: int) -> None:
-    """Run a kernel on small integers and compare with the interpreter, exactly."""
+def run(
+    program: Program, info: KernelInfo, dims: dict[str, int], seed: int, floats: Sequence[float] = ()
+) -> None:
+    """Run a kernel and compare with the interpreter, exactly.
+
+    Its inputs are small integers, and floats are drawn from `floats` where these are given.
+    """
     rng = np.random.default_rng(seed)
     places: list[Place | None] = []
     given: list[Tensor] = []
@@ -326,7 +333,12 @@ def run(program: Program, info: KernelInfo, dims: dict[str, int], seed: int) -> 
         shape = tuple(dims[d] if isinstance(d, str) else d for d in arg.shape)
         place = Place.of(arg, shape, rng)
         if arg in info.inputs:
-            values = rng.integers(0 if arg.dtype == "u8" else -2, 3, shape)
+            if arg.indices:
+                values = np.array(draw_indices(arg, dims, random.Random(seed))).reshape(shape)
+            elif floats and arg.dtype in ("bf16", "f16", "f32"):
+                values = rng.choice(np.array(floats), shape)
+            else:
+                values = rng.integers(0 if arg.dtype == "u8" else -2, 3, shape)
             place.bits[...] = encode(values, arg.dtype)
             inputs.append(values.astype(np.float64))
         places.append(place)

@@ -58,15 +58,13 @@ class LoadNode(FormattedOp, ABC):
 def are_bits(value: SSAValue) -> bool:
     """Whether a stored f32 holds the bits of an s32 (see `BitsOp`)."""
     match op := value.owner:
-        case IndexOp():
-            return True
         case LoadOp():
             return Shaped.of(op.source.type).element_type == S32
         case ComputeOp():
             last = op.body.block.last_op
             return isinstance(last, YieldOp) and isinstance(last.value.owner, BitsOp)
-        case ValueNode() if op.operands:
-            return are_bits(op.operands[0])
+        case ValueNode():
+            return op.holds_bits
         case _:
             return isinstance(op, BitsOp)
 
@@ -89,6 +87,11 @@ class ValueNode(FormattedOp, ABC):
     result = result_def(Float32Type)
 
     traits = traits_def(Pure())
+
+    @property
+    def holds_bits(self) -> bool:
+        """Whether the value is the bits of an s32 (see `are_bits`): by default as the operand is."""
+        return bool(self.operands) and are_bits(self.operands[0])
 
     @property
     def number(self) -> int:
@@ -115,6 +118,10 @@ class IndexOp(ValueNode):
 
     def __init__(self, axis: int):
         super().__init__(result_types=[f32], properties={"axis": integer(axis)})
+
+    @property
+    def holds_bits(self) -> bool:
+        return True
 
 
 @irdl_op_definition

@@ -81,6 +81,13 @@ class Arrays(Protocol):
         """Take elements along an axis by index, as `numpy.take_along_axis`."""
         ...
 
+    def order(self, value: Any, axis: int) -> Any:
+        """Return the positions, in order, of the elements along an axis.
+
+        NaN is the largest, and equal ones keep their order.
+        """
+        ...
+
     def full(self, shape: Sequence[int], value: float) -> Any: ...
 
     def repeat(self, value: Any, count: int, axis: int) -> Any:
@@ -157,6 +164,9 @@ class NumpyArrays:
     def take_along(self, value: Any, index: Any, axis: int) -> Any:
         return self.xp.take_along_axis(value, index.astype(self.xp.int64), axis)
 
+    def order(self, value: Any, axis: int) -> Any:
+        return self.xp.argsort(value, axis, kind="stable")
+
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64)
 
@@ -216,6 +226,9 @@ class TorchArrays:
 
     def take_along(self, value: Any, index: Any, axis: int) -> Any:
         return self.xp.gather(value, axis, index.to(self.xp.int64))
+
+    def order(self, value: Any, axis: int) -> Any:
+        return self.xp.argsort(value, dim=axis, stable=True)
 
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64, device=self.device)

@@ -27,7 +27,7 @@ from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.activations import SELU_ALPHA, SELU_SCALE
 from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
-from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp, TakeAlongOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.quantization import DequantizeOp
@@ -312,6 +312,10 @@ class MuFunctions(InterpreterFunctions):
     def gather(self, interpreter: Interpreter, op: GatherOp, args: PythonValues) -> PythonValues:
         return (gathered(args[0], args[1]),)
 
+    @impl(TakeAlongOp)
+    def take_along(self, interpreter: Interpreter, op: TakeAlongOp, args: PythonValues) -> PythonValues:
+        return (taken_along(self.arrays, args[0], args[1], op.row_axis),)
+
     @impl(ScatterOp)
     def scatter(self, interpreter: Interpreter, op: ScatterOp, args: PythonValues) -> PythonValues:
         result = self.arrays.full(self.shape(op.result.type), 0.0)
@@ -450,6 +454,12 @@ def gathered(value: Any, rows: Any) -> Any:
     numbers = indices(rows)
     _check_rows(numbers, int(value.shape[0]))
     return value[numbers].reshape((*rows.shape, *value.shape[1:]))
+
+
+def taken_along(arrays: Arrays, value: Any, rows: Any, axis: int) -> Any:
+    """Take elements along an axis by index. Raises ValueError MU6024 for an index out of range."""
+    _check_rows(indices(rows), int(value.shape[axis]))
+    return arrays.take_along(value, rows, axis)
 
 
 def scattered(result: Any, value: Any, rows: Any) -> Any:

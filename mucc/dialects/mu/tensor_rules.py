@@ -1,4 +1,4 @@
-"""Type rules of scans, softmax, normalisation and attention.
+"""Type rules of scans, sorting, softmax, normalisation and attention.
 
 As in `rules`, each function infers a result type, and raises TypeRuleError with the code of the broken rule.
 Results have the dtype of their operand, as in torch, and f32 for 8-bit floats.
@@ -23,6 +23,28 @@ def scan(operand: Attribute, axis: int) -> TensorType:
     one_axis(axis, len(value.dims))
     is_integer = value.element_type != i1 and isinstance(value.element_type, IntegerType)
     return TensorType.of(value.dims, DTYPES["s32"] if is_integer else promote([operand]))
+
+
+def sort(operand: Attribute, axis: int, count: int | None = None, *, positions: bool = False) -> TensorType:
+    """Keep shape and dtype, or s32 for positions; with `count` so many elements are left along the axis.
+
+    Raises TypeRuleError MU1021 for bools, MU1028, MU1105 for a count that there is not.
+    """
+    value = tensor("sort", operand)
+    axis = one_axis(axis, len(value.dims))
+    dims, element = list(value.dims), promote([operand])
+    if isinstance(value.element_type, IntegerType):
+        element = DTYPES["s32"]
+    if count is not None:
+        extent = dims[axis]
+        if count < 1 or (isinstance(extent, int) and count > extent):
+            raise TypeRuleError(
+                "MU1105",
+                f"topk cannot take {count} of {extent} elements",
+                notes=(f"axis {axis} of {value} has extent {extent}",),
+            )
+        dims[axis] = count
+    return TensorType.of(dims, DTYPES["s32"] if positions else element)
 
 
 def along(what: str, operand: Attribute, axes: Sequence[int]) -> TensorType:
@@ -75,8 +97,15 @@ def _mask(mask: Attribute, scores: TensorType) -> None:
 
 
 def take_along(operand: Attribute, index: Attribute, axis: int) -> TensorType:
-    """Return the index's shape with the operand's dtype. Raises TypeRuleError MU1028, MU1072, MU1104."""
+    """Return the index's shape with the operand's dtype.
+
+    Raises TypeRuleError MU1028, MU1072, MU1073 for bools, MU1104.
+    """
     value, numbers = tensor("take_along", operand), Shaped.of(index)
+    if value.element_type == i1:
+        raise TypeRuleError(
+            "MU1073", f"take_along needs a tensor of numbers, got {value}", helps=("compare what it takes",)
+        )
     axis = one_axis(axis, len(value.dims))
     if numbers.element_type != DTYPES["s32"] or not isinstance(index, TensorType):
         raise TypeRuleError("MU1072", f"the index must be a tensor of s32, got {numbers}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from mucc.dialects.cutlass.views import Indexed, view_of
+from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType, dtype_bytes
@@ -60,7 +60,7 @@ def _is_picked(access: Access, rank: int) -> bool:
     rows, matrix = view_of(view.rows), view.base.type
     return (
         isinstance(matrix, TensorType)
-        and (view.axes, view.row_axis) == ((Indexed(0), 1), 0)
+        and (view.axes, view.row_axes, view.row_axis) == ((None, 1), (0, None), 0)
         and matrix.rank == 2
         and matrix.unit_axis == 1
         and rows.axes == (0,)

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp, ExtentOp
-from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp
+from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import (
@@ -46,8 +46,8 @@ class Access(NamedTuple):
 
     @property
     def is_gathered(self) -> bool:
-        """Whether rows of the tensor are picked by number."""
-        return isinstance(self.base.owner, GatherOp)
+        """Whether elements of the tensor are picked by number."""
+        return isinstance(self.base.owner, PickOp)
 
     @property
     def is_mapped(self) -> bool:
@@ -155,7 +155,7 @@ def accesses(stage: StageOp) -> list[Access]:
     def operands(key: tuple[SSAValue, Axes]) -> Iterator[tuple[SSAValue, Axes]]:
         value, axes = key
         owner = value.owner
-        if not is_inside(value, stage) or isinstance(owner, RegroupOp | GatherOp | IndexMapOp):
+        if not is_inside(value, stage) or isinstance(owner, RegroupOp | PickOp | IndexMapOp):
             found[Access(value, axes)] = None
         elif isinstance(owner, (ElementwiseOp, *AXIS_VIEWS, BroadcastOp)):
             yield from ((operand, operand_axes(owner, operand, axes)) for operand in owner.operands)

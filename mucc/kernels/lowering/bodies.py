@@ -17,7 +17,7 @@ from mucc.dialects.mu.ops.elementwise import (
     RetypeOp,
     StoredOp,
 )
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
@@ -73,7 +73,7 @@ class Body:
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))
             case AnchorOp():
                 return self.anchor(op, axes)
-            case GatherOp():
+            case PickOp():
                 return self.load(self.program.at(Access(value, axes)))
             case ConstantOp():
                 self.block.add_op(constant := ConstantOp(op.value))

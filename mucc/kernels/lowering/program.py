@@ -8,7 +8,7 @@ from xdsl.rewriter import Rewriter
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.ops.elementwise import ExtentOp
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import (
@@ -148,7 +148,7 @@ class ProgramBuilder:
 
     def outside(self, value: SSAValue) -> SSAValue:
         """Return the program's value for a tensor or for a view of one."""
-        views = (*AXIS_VIEWS, GatherOp, RegroupOp, IndexMapOp)
+        views = (*AXIS_VIEWS, PickOp, RegroupOp, IndexMapOp)
         if value not in self.memory and isinstance(view := value.owner, views):
             operands = {v: self.outside(v) for v in view.operands}
             self.block.add_op(clone := view.clone(operands))

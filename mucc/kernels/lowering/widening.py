@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.rules import TypeRuleError
@@ -123,6 +123,7 @@ _VIEWS: dict[type[Operation], Callable[[Operation, SSAValue], Operation]] = {
     SqueezeOp: lambda op, value: SqueezeOp(value, op.axes.get_values()),  # type: ignore[attr-defined]
     BroadcastOp: lambda op, value: BroadcastOp(value, Shaped.of(op.results[0].type).dims),
     GatherOp: lambda op, value: GatherOp(value, op.operands[1]),
+    TakeAlongOp: lambda op, value: TakeAlongOp(value, op.operands[1], op.row_axis),  # type: ignore[attr-defined]
 }
 
 

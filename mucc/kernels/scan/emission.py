@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from xdsl.ir import Operation, SSAValue
-
+from mucc.codegen.across import AcrossWork
 from mucc.codegen.kernel_code import LightCode
 from mucc.codegen.memory import Places
-from mucc.codegen.pointwise import THREADS, Parts, Pointwise
+from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import are_bits
 from mucc.dialects.mu.ops.scan import Scan
-from mucc.dialects.walk import postorder
-from mucc.kernels.scan.op import RunningOp, ScanKernelOp
+from mucc.kernels.scan.op import ScanKernelOp
 
 _KINDS = {
     (Scan.SUM, False): "mucc::Sum",
@@ -41,26 +37,12 @@ class ScanCode(LightCode):
         return ScanWork(self.op, self.places).texts(entry)
 
 
-class ScanWork(Pointwise):
+class ScanWork(AcrossWork):
     """The C++ of a scan kernel: the pointwise work before the scan, the scan, the work behind it."""
 
     def __init__(self, op: ScanKernelOp, places: Places):
         self.scan = op
-        self.axis = op.axis.value.data
-        self.lines: dict[Operation, str] = {}
-        super().__init__(op, op.extents, places)
-
-    def node(self, node: Operation) -> None:
-        before = len(self.statements)
-        if isinstance(node, RunningOp):
-            self.lanes[node.result] = self.namer("running_v")
-        else:
-            super().node(node)
-        self.lines[node] = "\n".join(self.statements[before:])
-
-    @property
-    def groups(self) -> Sequence[Sequence[int]]:
-        return [[a for a in range(len(self.space)) if a != self.axis], [self.axis]]
+        super().__init__(op, op.extents, op.axis.value.data, places)
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
@@ -102,28 +84,15 @@ class ScanWork(Pointwise):
             "",
             "  template <int V, class P>",
             "  MUCC_DEVICE mucc::Lanes<V> values(P const& p) const {",
-            *self._statements([running.value]),
+            *self.statements_for([running.value]),
             f"    return {self.lanes[running.value]};",
             "  }",
             "  template <int V, class P>",
             f"  MUCC_DEVICE void store(P const& p, {scanned}) const {{",
-            *self._statements([store.value for store in self.op.stores]),
+            *self.statements_for([store.value for store in self.op.stores]),
             *stores,
             "  }",
         ]
-
-    def _statements(self, wanted: Sequence[SSAValue]) -> list[str]:
-        """Return the C++ statements that compute `wanted`, without the scan itself."""
-
-        def operands(op: Operation) -> list[Operation]:
-            inputs = () if isinstance(op, RunningOp) else op.operands
-            return [v.owner for v in inputs if isinstance(v.owner, Operation) and v.owner in self.lines]
-
-        found: dict[Operation, None] = {}
-        for value in wanted:
-            if isinstance(value.owner, Operation):
-                found |= dict.fromkeys(postorder(value.owner, operands))
-        return [f"    {self.lines[op]}" for op in self.lines if op in found and self.lines[op]]
 
 
 def _entries(entry: str, rows: bool) -> list[Entry]:

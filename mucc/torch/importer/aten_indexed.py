@@ -9,6 +9,7 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import AttentionOp
 from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
 from mucc.dialects.mu.ops.normalisation import LogSoftmaxOp
+from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.ops.views import ExpandOp
 from mucc.torch.importer.aten_normalisation import MEAN, SUM, loss
 from mucc.torch.importer.aten_reduction import reduced
@@ -62,6 +63,39 @@ def index(b: Builder, x: Any, indices: Sequence[Any]) -> Built:
     return b.add(GatherOp(x, place))
 
 
+def _ordered(b: Builder, x: Any, axis: int, count: int | None = None, descending: bool = False) -> Built:
+    """Return sorted values and their positions. Equal elements keep their order, as in a stable sort."""
+    axis = axis_of(axis, len(dims_of(x)))
+    fixed(dims_of(x)[axis])  # rows of any extent would be refused at the call
+    made = (
+        SortOp(x, axis, positions=positions, descending=descending, count=count)
+        for positions in (False, True)
+    )
+    values, positions = (b.add(op) for op in made)
+    return values, positions
+
+
+@lowers(aten.sort.default)
+def sort(b: Builder, x: Any, axis: int = -1, descending: bool = False) -> Built:
+    return _ordered(b, x, axis, descending=descending)
+
+
+@lowers(aten.sort.stable)
+def stable_sort(
+    b: Builder, x: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> Built:
+    return _ordered(b, x, dim, descending=descending)
+
+
+@lowers(aten.topk.default)
+def topk(
+    b: Builder, x: Any, count: int, axis: int = -1, largest: bool = True, in_order: bool = True
+) -> Built:
+    if not largest:
+        raise Unsupported("the smallest elements alone")
+    return _ordered(b, x, axis, count, descending=True)
+
+
 @lowers(aten.cross_entropy_loss.default)
 def cross_entropy(
     b: Builder,
@@ -80,9 +114,11 @@ def cross_entropy(
     # Any class will do where a target does not count. s32 below the number of classes is exact in f32.
     place = b.cast(b.call(e.SelectOp, counts, target, 0), "s32")
     chosen = b.add(TakeAlongOp(logs, b.add(ExpandOp(place, [axis])), axis))
-    losses = b.call(e.SelectOp, counts, b.call(e.NegOp, reshaped(b, chosen, dims_of(target))), 0)
-    if reduction != MEAN:
-        return loss(b, losses, reduction)
+    if reduction not in (MEAN, SUM):
+        return b.call(e.SelectOp, counts, b.call(e.NegOp, reshaped(b, chosen, dims_of(target))), 0)
+    losses = b.call(e.SelectOp, b.add(ExpandOp(counts, [axis])), b.call(e.NegOp, chosen), 0)
+    if reduction == SUM:
+        return loss(b, losses, SUM)
     return b.call(e.DivOp, loss(b, losses, SUM), reduced(b, "sum", counts))
 
 

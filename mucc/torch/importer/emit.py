@@ -14,6 +14,7 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.views import BroadcastOp
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_name
+from mucc.dialects.rewriting import erase_dead
 from mucc.frontend.names import Names
 from mucc.torch.importer import partition
 from mucc.torch.importer.lowering import Meta
@@ -77,6 +78,7 @@ def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], pl
     outputs = [(n, stored_type(graph.meta(r))) for n, r in zip(called, results, strict=True)]
     dims = _dims([t for _, t in given])
     op = KernelOp(name, given, outputs, dims, body=Region(block))
+    erase_dead(op.body)  # of operations with several values some may be unused
     return Kernel(op, piece, parameters, results)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.diagnostics.core import DiagnosticError, Severity, Source
 
 
 @cache
@@ -27,7 +27,7 @@ def _problem(text: str, target: str) -> str | None:
     try:
         compile_source(Source("<import>", text), target, only_check=True)
     except DiagnosticError as error:
-        first = error.diagnostics[0]
+        first = next(d for d in error.diagnostics if d.severity is Severity.ERROR)
         return f"{first.code}: {first.message}"
     except Exception as error:  # a defect of mucc must not cost the import
         return f"MU9001: {type(error).__name__}: {error}".splitlines()[0]

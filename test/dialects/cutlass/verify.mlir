@@ -185,7 +185,7 @@ cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
 
 // -----
 
-// CHECK: Expected 'multiple_of'
+// CHECK: {{.*}}Expected `multiple_of`, `at_most`, or `at_least`.
 "test.op"() {a = #cutlass.requirement<K times 8, "reason">} : () -> ()
 
 // -----

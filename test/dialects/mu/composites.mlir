@@ -8,6 +8,10 @@ mu.kernel @composites(%x: !mu.tensor<[M, 4, 6], bf16>, %y: !mu.tensor<[M, 6], f3
   %0 = mu.scan sum %x axis 1 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
   // CHECK-NEXT: mu.scan prod %x axis 2 : i64 reverse exclusive : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
   %1 = mu.scan prod %x axis 2 : i64 reverse exclusive : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  // CHECK-NEXT: mu.sort %x axis 1 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  %s = mu.sort %x axis 1 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
+  // CHECK-NEXT: mu.sort positions %x axis 2 : i64 descending count 3 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 3], si32>
+  %t = mu.sort positions %x axis 2 : i64 descending count 3 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 3], si32>
   // CHECK-NEXT: mu.softmax %x axis 2 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
   %2 = mu.softmax %x axis 2 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>
   // CHECK-NEXT: mu.log_softmax %x axis 0 : i64 : (!mu.tensor<[M, 4, 6], bf16>) -> !mu.tensor<[M, 4, 6], bf16>

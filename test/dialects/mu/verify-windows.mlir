@@ -48,6 +48,12 @@
 
 // -----
 
+// CHECK: mu.sort: result type bf16[M] should be s32[M]
+%x = "test.op"() : () -> !mu.tensor<[M], bf16>
+%0 = mu.sort positions %x axis 0 : i64 : (!mu.tensor<[M], bf16>) -> !mu.tensor<[M], bf16>
+
+// -----
+
 // CHECK: mu.scan: result type f32[M] should be bf16[M]
 %x = "test.op"() : () -> !mu.tensor<[M], bf16>
 %0 = mu.scan sum %x axis 0 : i64 : (!mu.tensor<[M], bf16>) -> !mu.tensor<[M], f32>

@@ -148,7 +148,7 @@ def branches_on(tree: ast.AST, names: Container[str]) -> Iterator[int]:
     ("text", "lines"),
     [
         ("if entry['kind'] == 'gemm': pass", [1]),
-        ("x = [k for k in ks if k not in (\n'map', 'sort')]", [1]),
+        ("x = [k for k in ks if k not in (\n'map', 'order')]", [1]),
         ("match kind:\n    case 'gemm' | 'map':\n        pass", [2, 2]),
         ("found = {'gemm': 1}\nname = 'map'\nprint(reduce)", []),
     ],

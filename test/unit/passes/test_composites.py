@@ -194,6 +194,11 @@ def test_composites_over_run_time_dims() -> None:
             "the index must be a tensor of s32, got f32[M, 1]",
         ),
         (
+            lambda: tensor_rules.take_along(tensor("M", dtype="bool"), tensor("M", dtype="s32"), 0),
+            "MU1073",
+            "take_along needs a tensor of numbers, got bool[M]",
+        ),
+        (
             lambda: tensor_rules.along("softmax", tensor("M"), (1,)),
             "MU1028",
             "axis 1 is out of range for 1 axes",

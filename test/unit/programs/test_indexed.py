@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from on_host import Program, run
 
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import DiagnosticError, Source
@@ -112,6 +113,80 @@ def test_gather_and_scatter_are_numpy_s(rows: int, named: int, columns: int, see
         np.testing.assert_allclose(interpret("f", [x, places])[0], expected, rtol=1e-6)
 
 
+PICKED = compiled(
+    """
+    kernel rows[B, M, N, J](x: f32[B, M, N], v: f32[N], i: s32[B, M, J], k: s32[B, M, 1]) -> (
+        a: f32[B, M, J],
+        b: f32[B, M, 1],
+        c: f32[B, M, 1],
+    ) {
+        s = max(x, axis=2)[:, :, None]
+        b = take_along(2 * x - s + v, k, axis=-1)
+        return take_along(x, i, axis=2), b, take_along(exp(v) + s, k, axis=2)
+    }
+
+    kernel columns[M, N, J](x: bf16[M, N], y: f32[N, M], i: s32[J, N], j: s32[M, N]) -> (
+        a: f32[J, N],
+        b: f32[M, N],
+        c: f32[N, J],
+    ) {
+        h = x * 2 + y.T
+        return take_along(h, i, axis=0), take_along(h, j, axis=0), take_along(x, i, axis=0).T + 1
+    }
+    """
+)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.integers(1, 7), st.integers(0, 2**31))
+def test_take_along_is_numpy_s(b: int, m: int, n: int, j: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, v = rng.standard_normal((b, m, n)), rng.standard_normal(n)
+    i, k = rng.integers(0, n, (b, m, j)), rng.integers(0, n, (b, m, 1))
+    s = x.max(axis=2, keepdims=True)
+    expected = [np.take_along_axis(t, at, 2) for t, at in ((x, i), (2 * x - s + v, k), (np.exp(v) + s, k))]
+    for interpret in (PICKED.interpret, PICKED.interpret_lowered):
+        for got, wanted in zip(interpret("rows", [x, v, i, k]), expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    x = NumpyArrays().round_to(rng.standard_normal((m, n)), "bf16")
+    y = rng.standard_normal((n, m))
+    i, k = rng.integers(0, m, (j, n)), rng.integers(0, m, (m, n))
+    h = 2 * x + y.T
+    expected = [np.take_along_axis(t, at, 0) for t, at in ((h, i), (h, k), (x, i))]
+    expected[2] = expected[2].T + 1
+    for interpret in (PICKED.interpret, PICKED.interpret_lowered):
+        for got, wanted in zip(interpret("columns", [x, y, i, k]), expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_kernels_take_elements_along_any_axis(tmp_path: Path) -> None:
+    program = Program.of(compiled(ON_HOST), tmp_path)
+    (info,) = program.kernels
+    for seed, sizes in enumerate([(1, 1, 1), (2, 3, 5), (8, 16, 24), (5, 64, 8), (3, 9, 16)]):
+        run(program, info, dict(zip("MNJ", sizes, strict=True)), seed)
+
+
+ON_HOST = """
+kernel k[M, N, J](
+    x: bf16[M, N],
+    y: s32[M, N] strides(_, 1),
+    z: f16[N, M] col_major,
+    v: f32[N],
+    i: s32[M, J],
+    one: s32[M],
+    j: s32[J, N],
+    whole: s32[M, N],
+) -> (a: bf16[M, J], b: s32[M, J], c: f32[M, 1], d: f16[J, M], e: f32[J, N], f: f32[M]) {
+    a = take_along(x, i, axis=1) * 2
+    b = take_along(y, i, axis=1)
+    c = take_along(x + v, one[:, None], axis=1)
+    d = take_along(z.T, i, axis=1).T
+    e = take_along(x - v, j, axis=0)
+    return a, b, c, d, e, sum(take_along(x, whole, axis=0) * y, axis=1)
+}
+"""
+
+
 @pytest.mark.parametrize(
     ("offsets", "code"), [((2, 1, 4), "MU6022"), ((1, 2, 3), "MU6023"), ((1, 2, 5), "MU6023")]
 )
@@ -124,10 +199,11 @@ def test_bad_rows_have_no_meaning() -> None:
     text = (
         "kernel g[T, M](x: f32[T], r: s32[M]) -> f32[M] {\n    return gather(x, r)\n}\n"
         "kernel s[M](x: f32[M], r: s32[M]) -> f32[4] {\n    return scatter(x, r, 4)\n}\n"
+        "kernel t[T, M](x: f32[T], r: s32[M]) -> f32[M] {\n    return take_along(2 * x, r, axis=0)\n}\n"
     )
     program = compiled(text)
-    for kernel, rows, code in (("g", (0, -1), "MU6024"), ("g", (2, 3), "MU6024"), ("s", (4, 0), "MU6024")):
-        with pytest.raises(ValueError, match=code):
+    for kernel, rows in (("g", (0, -1)), ("g", (2, 3)), ("t", (2, 0)), ("s", (4, 0))):
+        with pytest.raises(ValueError, match="MU6024"):
             program.interpret(kernel, [np.ones(2), np.array(rows)])
     with pytest.raises(ValueError, match="MU6025"):
         program.interpret("s", [np.ones(2), np.array((3, 3))])

@@ -1,6 +1,6 @@
 """Interpreters of operations on whole tensors, one file per kind as in `mucc.dialects.mu.ops`."""
 
-from mucc.dialects.mu.meanings import composite, indexed, reduction, shape, windows
+from mucc.dialects.mu.meanings import composite, reduction, shape, windows
 from mucc.dialects.mu.meanings.base import Machine, Meaning
 
 MEANINGS: dict[type, Meaning] = {
@@ -8,7 +8,6 @@ MEANINGS: dict[type, Meaning] = {
     **windows.MEANINGS,
     **reduction.MEANINGS,
     **composite.MEANINGS,
-    **indexed.MEANINGS,
 }
 """The function that computes each operation from its operands' values."""
 

@@ -1,4 +1,4 @@
-"""Interpret scans, softmax, normalisation and attention."""
+"""Interpret scans, sorting, softmax, normalisation and attention."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from mucc.dialects.mu.ops.normalisation import (
 )
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.scan import Scan, ScanOp
+from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.types import Shaped
 
 
@@ -51,6 +52,31 @@ def _scan(machine: Machine, op: ScanOp, x: Any) -> Any:
         return scan(machine.arrays, op.kind.data, x, op.axis.value.data, **flags)
     integers = scan(machine.arrays, op.kind.data, machine.arrays.whole(x), op.axis.value.data, **flags)
     return wrapped(machine.arrays, integers)
+
+
+def sorted_along(
+    arrays: Arrays, x: Any, axis: int, *, descending: bool, count: int | None
+) -> tuple[Any, Any]:
+    """Sort along an axis; return the first `count` values, or all, and their positions."""
+    xp, extent = arrays.xp, int(x.shape[axis])
+    if descending:
+        # Backwards, so that equal elements keep their order when all of it is reversed.
+        positions = extent - 1 - xp.flip(arrays.order(xp.flip(x, (axis,)), axis), (axis,))
+    else:
+        positions = arrays.order(x, axis)
+    positions = positions[(*(slice(None),) * axis, slice(0, count))]
+    return arrays.take_along(x, positions, axis), arrays.float64(positions)
+
+
+def _sort(machine: Machine, op: SortOp, x: Any) -> Any:
+    """Interpret `mu.sort`. Raises ValueError MU6011 where there are fewer elements than it is to take."""
+    count, axis = op.taken, op.axis.value.data
+    if count is not None and count > int(x.shape[axis]):
+        raise ValueError(f"MU6011: topk is to take {count} of {int(x.shape[axis])} elements")
+    values, positions = sorted_along(
+        machine.arrays, x, axis, descending=op.descending is not None, count=count
+    )
+    return values if op.positions is None else positions
 
 
 def softmax(machine: Machine, x: Any, axis: int) -> Any:
@@ -107,6 +133,7 @@ def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> An
 
 MEANINGS: dict[type[Operation], Meaning] = {
     ScanOp: lambda m, op, v: _scan(m, op, v[0]),
+    SortOp: lambda m, op, v: _sort(m, op, v[0]),
     SoftmaxOp: lambda m, op, v: softmax(m, v[0], op.axis.value.data),
     LogSoftmaxOp: lambda m, op, v: _log_softmax(m, v[0], op.axis.value.data),
     LogSumExpOp: lambda m, op, v: _log_sum(m, v[0], tuple(op.axes.get_values())),

@@ -34,6 +34,7 @@ FILES: dict[str, tuple[str, ...]] = {
         *("var", "argmax", "argmin"),
     ),
     "scan": ("cumsum", "cumprod"),
+    "sort": ("sort", "argsort", "topk", "argtopk"),
     "normalisation": (
         *("softmax", "log_softmax", "logsumexp"),
         *("layer_norm", "rms_norm", "batch_norm", "instance_norm", "group_norm"),

@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntAttr, IntegerAttr, StringAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import index_rules, tensor_rules
-from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, check_result, integer
+from mucc.dialects.mu.ops.base import AnchorOp, check_result, integer
 from mucc.dialects.mu.surface import AXES, VALUE, Function, Parameter, X
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, TensorType
 
 
-@irdl_op_definition
-class GatherOp(FormattedOp):
-    """Take entries of `operand` along its first axis by index, in the shape of the index tensor `rows`."""
-
-    name = "mu.gather"
+class PickOp(FormattedOp, ABC):
+    """Base of views that pick elements along one axis of `operand` by the numbers in `rows`, of s32."""
 
     operand = operand_def(TensorType)
     rows = operand_def(TensorType)
     result = result_def(TensorType)
 
-    FORMAT: ClassVar[str] = "$operand `rows` $rows attr-dict `:` functional-type(operands, results)"
-
     traits = traits_def(Pure())
+
+    @property
+    @abstractmethod
+    def row_axis(self) -> int:
+        """The axis of `operand` along which `rows` counts."""
+
+
+@irdl_op_definition
+class GatherOp(PickOp):
+    """Take entries of `operand` along its first axis by index, in the shape of the index tensor `rows`."""
+
+    name = "mu.gather"
+
+    FORMAT: ClassVar[str] = "$operand `rows` $rows attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, operand: SSAValue | Operation, rows: SSAValue | Operation):
         value, index = SSAValue.get(operand), SSAValue.get(rows)
         super().__init__(operands=[value, index], result_types=[index_rules.gather(value.type, index.type)])
+
+    @property
+    def row_axis(self) -> int:
+        return 0
 
     def verify_(self) -> None:
         check_result(self, index_rules.gather(self.operand.type, self.rows.type))
@@ -73,17 +87,15 @@ class ScatterOp(AnchorOp):
 
 
 @irdl_op_definition
-class TakeAlongOp(InferredOp):
-    """Take elements of `operand` along an axis by `index`, one index per element (torch's `gather`)."""
+class TakeAlongOp(PickOp):
+    """Take elements of `operand` along an axis, one for each number in `rows` (torch's `gather`)."""
 
     name = "mu.take_along"
 
     axis = prop_def(IntegerAttr)
-    operand = operand_def(TensorType)
-    index = operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$operand `index` $index `axis` $axis attr-dict `:` functional-type(operands, results)"
+        "$operand `index` $rows `axis` $axis attr-dict `:` functional-type(operands, results)"
     )
 
     def __init__(self, operand: SSAValue | Operation, index: SSAValue | Operation, axis: int):
@@ -95,10 +107,14 @@ class TakeAlongOp(InferredOp):
             properties={"axis": integer(axis % result.rank)},
         )
 
-    def inferred(self) -> Attribute:
-        if self.axis.value.data < 0:
+    @property
+    def row_axis(self) -> int:
+        return self.axis.value.data
+
+    def verify_(self) -> None:
+        if self.row_axis < 0:
             raise VerifyException("mu.take_along: the axis must be counted from the front")
-        return tensor_rules.take_along(self.operand.type, self.index.type, self.axis.value.data)
+        check_result(self, tensor_rules.take_along(self.operand.type, self.rows.type, self.row_axis))
 
 
 OPERATIONS = (GatherOp, ScatterOp, TakeAlongOp)

@@ -1,0 +1,53 @@
+"""Emit kernels that compute a value across elements, with pointwise work before it and behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.codegen.memory import Places
+from mucc.codegen.pointwise import Pointwise
+from mucc.dialects.cutlass.nodes import READS, ValueNode
+from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.mu.types import Dims
+from mucc.dialects.walk import postorder
+
+
+class AcrossWork(Pointwise):
+    """Builder of a kernel over a space whose value nodes are computed along `axis` of it."""
+
+    def __init__(self, op: DeviceKernelOp, space: Dims, axis: int, places: Places):
+        self.axis = axis
+        self.lines: dict[Operation, str] = {}
+        super().__init__(op, space, places)
+
+    def node(self, node: Operation) -> None:
+        before = len(self.statements)
+        if _is_across(node):
+            self.lanes[node.results[0]] = self.namer(f"{node.name.rpartition('.')[2]}_v")
+        else:
+            super().node(node)
+        self.lines[node] = "\n".join(self.statements[before:])
+
+    @property
+    def groups(self) -> Sequence[Sequence[int]]:
+        return [[a for a in range(len(self.space)) if a != self.axis], [self.axis]]
+
+    def statements_for(self, wanted: Sequence[SSAValue]) -> list[str]:
+        """Return the C++ statements that compute `wanted` from loads and value nodes."""
+
+        def operands(op: Operation) -> list[Operation]:
+            inputs = () if _is_across(op) else op.operands
+            return [v.owner for v in inputs if isinstance(v.owner, Operation) and v.owner in self.lines]
+
+        found: dict[Operation, None] = {}
+        for value in wanted:
+            if isinstance(value.owner, Operation):
+                found |= dict.fromkeys(postorder(value.owner, operands))
+        return [f"    {self.lines[op]}" for op in self.lines if op in found and self.lines[op]]
+
+
+def _is_across(node: Operation) -> bool:
+    """Whether a node's value is computed from those of other elements."""
+    return isinstance(node, ValueNode) and not isinstance(node, READS)

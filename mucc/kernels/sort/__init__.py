@@ -1,0 +1,1 @@
+"""Sorting rows, and picking the largest elements of rows, with pointwise work before and behind."""

@@ -1,0 +1,45 @@
+"""How a row is sorted: by how many threads with how many elements each, or by picking the largest ones."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mucc.dialects.mu.types import Dim
+
+
+class Way(NamedTuple):
+    """Sort a row by `lanes` threads with `items` elements each; none of either: pick the first few of it."""
+
+    lanes: int = 0
+    items: int = 0
+
+    @property
+    def longest(self) -> int | None:
+        """How many elements a row may have; None for any number."""
+        return self.lanes * self.items or None
+
+    def takes(self, extent: Dim) -> bool:
+        """Whether rows of this extent, where that is known, are sorted so."""
+        return self.longest is None or (isinstance(extent, int) and extent <= self.longest)
+
+
+_SORTS = (Way(4, 8), Way(16, 8), Way(32, 16), Way(64, 16), Way(128, 16), Way(256, 16))
+_PICK = Way()
+
+LONGEST = _SORTS[-1].lanes * _SORTS[-1].items
+"""The elements of the longest row that is sorted."""
+
+MOST_PICKED = 32
+"""How many elements are picked from rows of any length: one for each lane of a warp."""
+
+_SHORT = 3
+"""How many of the ways, those within a warp, are faster than picking."""
+
+
+def ways(extent: Dim, count: int | None) -> tuple[Way, ...]:
+    """Return the ways of a kernel, those for short rows first; one where the extent is known.
+
+    None of them where rows of this extent are too long.
+    """
+    found = (*_SORTS[:_SHORT], _PICK) if count is not None and count <= MOST_PICKED else _SORTS
+    return found if isinstance(extent, str) else tuple(w for w in found if w.takes(extent))[:1]
