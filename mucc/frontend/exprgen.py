@@ -18,6 +18,7 @@ from mucc.dialects.mu.ops.pointwise import extent_number
 from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
 from mucc.dialects.mu.surface import (
     AXES,
+    BOUND,
     EXTENT,
     EXTENTS,
     GIVEN,
@@ -28,9 +29,10 @@ from mucc.dialects.mu.surface import (
     Option,
     Parameter,
 )
-from mucc.dialects.mu.types import DTYPES, Shaped
+from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped
 from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context, Labels, type_text
+from mucc.frontend.extents import as_extent, lower_extent, names_in
 from mucc.frontend.functions import FUNCTIONS, choose
 
 Value = SSAValue | None
@@ -321,6 +323,10 @@ class ExprGen:
                 option = self._extent(expr)
                 if option is None:
                     self._misfit(argument, param, "a dim of the kernel or a positive integer")
+            case _ if param.kind is BOUND:
+                option = self._extent(expr, None)
+                if option is None:
+                    self._misfit(argument, param, "an integer, a dim, or arithmetic on dims")
             case _ if param.kind is EXTENTS:
                 option = self._extents(expr)
                 if option is None:
@@ -334,12 +340,12 @@ class ExprGen:
                     self._misfit(argument, param, f"{what} such as 1 or -1, or several such as (0, 1)")
         return option
 
-    def _extents(self, expr: ast.Expr | ast.List) -> tuple[int | str, ...] | None:
+    def _extents(self, expr: ast.Expr | ast.List) -> Dims | None:
         if not isinstance(expr, ast.List):
             return None if (extent := self._extent(expr)) is None else (extent,)
-        extents: list[int | str] = []
+        extents: list[Dim] = []
         for item in expr.values:
-            extent = self._dim(item.text) if isinstance(item, ast.Ident) else item
+            extent = item if isinstance(item, int) else self._arithmetic(item)
             if extent is None or (isinstance(extent, int) and extent < 1):
                 return None
             extents.append(extent)
@@ -347,30 +353,31 @@ class ExprGen:
 
     def _integers(self, expr: ast.Expr | ast.List) -> tuple[int, ...] | None:
         """Read integers, or dims bound to integers; None for other expressions."""
-        items: Sequence[int | str | None]
+        items: Sequence[Dim | None]
         if isinstance(expr, ast.List):
-            items = [self._dim(i.text) if isinstance(i, ast.Ident) else i for i in expr.values]
-        elif isinstance(expr, ast.Name):
-            items = [self._dim(expr.text)]
+            items = [i if isinstance(i, int) else self._arithmetic(i, None) for i in expr.values]
         else:
-            return _axis(expr)
+            items = [self._extent(expr, None)]
         numbers = [i for i in items if isinstance(i, int)]
         return tuple(numbers) if len(numbers) == len(items) else None
 
-    def _dim(self, name: str) -> int | str | None:
-        """Return the value of a bound dim, the name of another dim, or None for a name that is no dim."""
-        if name not in self.scope.dims:
+    def _arithmetic(self, extent: ast.DimExpr, least: int | None = 1) -> Dim | None:
+        """Read arithmetic on dims of at least `least`; None where it has other names, or after an error."""
+        names = names_in(extent)
+        if not names <= self.scope.dims.keys():
             return None
-        self.scope.used.add(name)
-        return self.scope.dims[name] or name
+        self.scope.used |= names
+        return lower_extent(self.context, extent, self.scope.dims, least)
 
-    def _extent(self, expr: ast.Expr | ast.List) -> int | str | None:
-        """Read an extent: a dim or a positive integer; None for other expressions."""
-        if isinstance(expr, ast.Number) and expr.is_int and int(expr.text) > 0:
-            return int(expr.text)
-        return self._dim(expr.text) if isinstance(expr, ast.Name) else None
+    def _extent(self, expr: ast.Expr | ast.List, least: int | None = 1) -> Dim | None:
+        """Read an extent; None for other expressions, or after an error."""
+        extent = None if isinstance(expr, ast.List) else as_extent(expr)
+        return None if extent is None else self._arithmetic(extent, least)
 
     def _misfit(self, argument: ast.Argument, param: Parameter, wanted: str) -> None:
+        """Report an argument that does not fit, unless an error within it was reported."""
+        if any(d.span and _is_within(d.span, argument.value.span) for d in self.context.sink.diagnostics):
+            return
         self.context.error("MU1010", f"'{param.name}' must be {wanted}", argument.value.span)
 
 
@@ -393,12 +400,6 @@ def constant(expr: ast.Expr) -> float | None:
             return value
         case _:
             return None
-
-
-def _axis(expr: ast.Expr) -> tuple[int, ...] | None:
-    sign = -1 if isinstance(expr, ast.Unary) and expr.op == "-" else 1
-    number = expr.operand if isinstance(expr, ast.Unary) else expr
-    return (sign * int(number.text),) if isinstance(number, ast.Number) and number.is_int else None
 
 
 def _operand_fixes(expr: ast.Binary, lhs: SSAValue, rhs: SSAValue) -> tuple[Fix, ...]:
@@ -429,6 +430,10 @@ def _fits(rule: Callable[[], object]) -> bool:
     except rules.TypeRuleError:
         return False
     return True
+
+
+def _is_within(inner: Span, outer: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _insertion(expr: ast.Expr, text: str) -> Fix:

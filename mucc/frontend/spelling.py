@@ -32,6 +32,7 @@ from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped, dtype_name
 from mucc.frontend import ast
 from mucc.frontend.exprgen import INFINITY
+from mucc.frontend.extents import as_extent
 from mucc.library.extents import polynomial
 
 NOWHERE = Span(0, 0)
@@ -119,8 +120,8 @@ def word(text: str) -> ast.Expr:
 
 
 def dim(extent: Dim) -> ast.Expr:
-    """Build an extent: a number or the name of a dim."""
-    return number(extent) if isinstance(extent, int) else word(extent)
+    """Build an extent: a number, a dim, or arithmetic on dims."""
+    return number(extent) if isinstance(extent, int) else arithmetic(extent)
 
 
 def ints(values: Sequence[int]) -> ast.Expr | ast.List:
@@ -130,7 +131,15 @@ def ints(values: Sequence[int]) -> ast.Expr | ast.List:
 
 def shape(dims: Sequence[Dim]) -> ast.List:
     """Build a list of extents."""
-    return ast.List(NOWHERE, tuple(d if isinstance(d, int) else ast.Ident(NOWHERE, d) for d in dims))
+    return ast.List(NOWHERE, tuple(_item(d) for d in dims))
+
+
+def _item(extent: Dim) -> int | ast.Ident | ast.DimBinary:
+    if isinstance(extent, int):
+        return extent
+    item = as_extent(arithmetic(extent))
+    assert isinstance(item, ast.Ident | ast.DimBinary)
+    return item
 
 
 def result_shape(op: Operation) -> ast.List:
@@ -240,7 +249,7 @@ def _slice(op: s.SliceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     numbers = {"axis": op.axis.value.data, "start": start, "stop": stop} | (
         {} if step == 1 else {"step": step}
     )
-    return call("slice", *operands, **{name: number(value) for name, value in numbers.items()})
+    return call("slice", *operands, **{name: dim(value) for name, value in numbers.items()})
 
 
 def _concat(op: s.ConcatOp, operands: Sequence[ast.Expr]) -> ast.Expr:

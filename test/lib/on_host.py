@@ -323,7 +323,7 @@ def run(program: Program, info: KernelInfo, dims: dict[str, int], seed: int) -> 
             inputs.append(2.0)
             places.append(None)
             continue
-        shape = tuple(dims[d] if isinstance(d, str) else d for d in arg.shape)
+        shape = arg.extents(dims)
         place = Place.of(arg, shape, rng)
         if arg in info.inputs:
             values = rng.integers(0 if arg.dtype == "u8" else -2, 3, shape)

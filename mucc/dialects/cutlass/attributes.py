@@ -9,21 +9,13 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 
-from mucc.dialects.mu.types import Dim, Dims, parse_extent
+from mucc.dialects.mu.types import dims_attr as dims_attr
+from mucc.dialects.mu.types import dims_of as dims_of
+from mucc.dialects.mu.types import parse_extent, print_extent
 
 if TYPE_CHECKING:
     from xdsl.parser import AttrParser
     from xdsl.printer import Printer
-
-
-def dims_of(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
-    """Convert a list of extents to Python values."""
-    return tuple(d.data for d in attr)
-
-
-def dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
-    """Convert extents to an attribute."""
-    return ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
 
 
 def parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
@@ -48,13 +40,15 @@ class RequirementAttr(ParametrizedAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            dim = parser.parse_identifier()
+            dim = parse_extent(parser)
             parser.parse_keyword("multiple_of")
             multiple = parser.parse_integer(allow_boolean=False)
             parser.parse_punctuation(",")
-            return [StringAttr(dim), IntAttr(multiple), StringAttr(parser.parse_str_literal())]
+            assert isinstance(dim, StringAttr)
+            return [dim, IntAttr(multiple), StringAttr(parser.parse_str_literal())]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(f"{self.dim.data} multiple_of {self.multiple.data}, ")
+            print_extent(printer, self.dim)
+            printer.print_string(f" multiple_of {self.multiple.data}, ")
             printer.print_string_literal(self.reason.data)
