@@ -56,7 +56,7 @@ def examine_program(drawn: Drawn, host: bool) -> Outcome:
 
 def small_dims(info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
     """Small sizes that keep a kernel's promises; None where none were found."""
-    free = [name for name, value in info.dims.items() if value is None and "_per_" not in name]
+    free = [name for name, value in info.dims.items() if value is None]
     for _ in range(TRIES):
         dims = {name: rng.choice(SIZES) for name in free}
         try:

@@ -11,8 +11,9 @@ from typing import Any
 from bench.gpu_fuzz.drafts import EXTENTS, FEW, Env, Param, Program
 from bench.gpu_fuzz.reference import Bounded, exact
 from mucc.library.dims import holds
+from mucc.library.extents import is_derived, names, polynomial
 from mucc.library.packing import pack_s4, pack_u4
-from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, quotient
+from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo
 from mucc.library.sparse import densify, sparsify
 from mucc.measure.indices import draw_indices
 from mucc.runtime.torch_glue import DTYPES
@@ -31,10 +32,11 @@ def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[st
             small = name in program.few
             sizes = FEW if small else EXTENTS if attempt < 2000 else range(1, 1025)
             dims[name] = rng.choice(sizes) if value is None else value
-        for name in dims:
-            if (part := quotient(name)) and info.dims[part[0]] is None:
-                dims[name] = rng.choice((1, 2, 3, 5))
-                dims[part[0]] = dims[name] * part[1]
+        for dim in {e for a in info.inputs for e in a.shape if is_derived(e)}:
+            divisor = polynomial(dim).divisor
+            for name in names(dim):
+                if info.dims[name] is None and dims[name] % divisor:
+                    dims[name] = rng.choice((1, 2, 3, 5)) * divisor
         if all(holds(text, dims) for text, _ in info.promises):
             return dims
     return None

@@ -19,7 +19,8 @@ from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_bits, dtype_name
-from mucc.library.signature import evaluate, quotient
+from mucc.library import extents
+from mucc.library.signature import evaluate
 
 Dims = Mapping[str, int]
 
@@ -107,18 +108,8 @@ class Sol(NamedTuple):
 
 
 def complete(dims: Dims, kernel: KernelOp) -> dict[str, int]:
-    """Compute the values of all dims: given and bound ones, and quotients such as `K / 128`."""
-    values = {**kernel.bound_dims, **{n: v for n, v in dims.items() if n in _named(kernel)}}
-    for name in kernel.dim_names:
-        if name not in values and (part := quotient(name)) and part[0] in values:
-            values[name] = values[part[0]] // part[1]
-    return values
-
-
-def _named(kernel: KernelOp) -> set[str]:
-    """Return the kernel's dims, with the divided dims of quotients."""
-    names = set(kernel.dim_names)
-    return names | {part[0] for name in names if (part := quotient(name))}
+    """Return the values of the kernel's dims: given and bound ones."""
+    return {**kernel.bound_dims, **{n: v for n, v in dims.items() if n in kernel.dim_names}}
 
 
 def analyse(
@@ -268,7 +259,7 @@ class _Counter:
         return product_share(self.structures[op.lhs], self.structures[op.rhs], m, n, k)
 
     def extents(self, value: SSAValue) -> tuple[int, ...]:
-        return tuple(d if isinstance(d, int) else self.dims[d] for d in Shaped.of(value.type).dims)
+        return extents.values(Shaped.of(value.type).dims, self.dims)
 
     def bytes(self) -> int:
         """Count compulsory bytes: each needed input read once, each result written once."""

@@ -9,7 +9,7 @@ from mucc.api import names_from
 if TYPE_CHECKING:
     from mucc.library.dims import parse_dims
     from mucc.library.errors import MuccError
-    from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, Manifest, ManifestError, quotient
+    from mucc.library.signature import ITEM_BYTES, PACKED, Arg, KernelInfo, Manifest, ManifestError
     from mucc.measure.dims import complete_dims
     from mucc.measure.indices import draw_indices
     from mucc.runtime.elf import read_manifest
@@ -30,7 +30,6 @@ __all__ = [
     "draw_indices",
     "load",
     "parse_dims",
-    "quotient",
     "read_manifest",
 ]
 
@@ -46,7 +45,6 @@ __getattr__ = names_from(
             "KernelInfo",
             "Manifest",
             "ManifestError",
-            "quotient",
         ),
         "mucc.measure.dims": ("complete_dims",),
         "mucc.runtime.elf": ("read_manifest",),

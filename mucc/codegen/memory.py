@@ -165,9 +165,11 @@ class Places:
         """Convert an extent to a product."""
         if isinstance(dim, int):
             return Product(dim)
-        if dim in self.bound:
-            return Product(self.bound[dim])
-        return Product(1, (self.dim_names[dim],))
+        form = polynomial(dim).with_values(self.bound)
+        if form.divisor == 1 and len(form.terms) == 1:
+            ((names, factor),) = form.terms
+            return Product(factor, tuple(sorted(self.dim_names[name] for name in names)))
+        return Product(1, (f"({form.text(self.dim_names, ' ')})",))
 
     def count(self, dims: Dims) -> Product:
         """Compute the number of elements of a shape."""
@@ -249,7 +251,7 @@ class Places:
         """Return an extent as a number for kernels; an s32 as an f32 of the same bits."""
         extent = op.extent.data
         dims = {name: f"c.dims[{i}]" for i, name in enumerate(self.program.dim_names)}
-        code = polynomial(extent).text(dims, " ")
+        code = polynomial(extent).with_values(self.bound).text(dims, " ")
         number = f"mucc::bits_of({code})" if op.result.type == S32 else f"float({code})"
         return Scalar(identifier(f"extent_{extent}"), number)
 

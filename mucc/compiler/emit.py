@@ -256,7 +256,7 @@ def _program(program: ProgramOp, name: str, stages: _StageWriter, entries: Namer
         for table, present in (
             ("args", True),
             ("dims", program.dim_names),
-            ("promises", program.promises is not None or program.requirements),
+            ("promises", program.promises is not None or program.implied or program.requirements),
         )
     )
     each = ""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from xdsl.dialects.builtin import ArrayAttr
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from mucc.codegen.memory import Places, workspace_name
 from mucc.codegen.names import comment_text, string_literal
 from mucc.codegen.texts import dim_locals, used_locals
+from mucc.dialects.cutlass.attributes import Bound
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import source_of
-from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes, dtype_name
+from mucc.dialects.mu.entry import EntryOp
+from mucc.dialects.mu.types import Dim, Shaped, TensorType, dtype_bytes, dtype_name
 from mucc.dialects.promises import constraint_text
 from mucc.kernels.indices import index_uses
 from mucc.kernels.registry import kind_of
-from mucc.library.dims import DECLARED
+from mucc.library.dims import DECLARED, IMPLIED
+from mucc.library.extents import Source, divisible, is_derived, names_of, polynomial, sources
 from mucc.target import get_target
 
 
@@ -40,8 +42,64 @@ def argument_alignments(program: ProgramOp) -> tuple[int, ...]:
 # Tables
 
 
-def _extent(program: ProgramOp, dim: Dim) -> str:
-    return f"mucc::fixed({dim})" if isinstance(dim, int) else f"mucc::dim({program.dim_names.index(dim)})"
+def _dim_codes(program: ProgramOp) -> dict[str, str]:
+    """Return the C++ of each dim in a function over the values `d` of all dims."""
+    return {name: f"d[{i}]" for i, name in enumerate(program.dim_names)}
+
+
+def _extent(program: ProgramOp, dim: Dim, functions: _ExtentFunctions) -> str:
+    if isinstance(dim, int):
+        return f"mucc::fixed({dim})"
+    if not is_derived(dim):
+        return f"mucc::dim({program.dim_names.index(dim)})"
+    return f"mucc::derived({string_literal(dim)}, {functions.of(dim)})"
+
+
+class _ExtentFunctions:
+    """The C++ functions of extents that follow from dims."""
+
+    def __init__(self, program: ProgramOp):
+        self.codes = _dim_codes(program)
+        self.names: dict[str, str] = {}
+        self.lines: list[str] = []
+
+    def of(self, extent: str) -> str:
+        """Return the name of the function that computes an extent from all dims."""
+        if extent not in self.names:
+            name = self.names[extent] = f"extent{len(self.names)}"
+            code = polynomial(extent).text(self.codes, " ")
+            self.lines.append(
+                f"int64_t {name}(int64_t const* d) {{ return {code}; }}  // {comment_text(extent)}"
+            )
+        return self.names[extent]
+
+    def solving(self, name: str, source: Source) -> str:
+        """Return the name of the function that computes a dim from an extent and other dims."""
+        function = f"solve{len(self.lines)}"
+        code = source.text(self.codes, "extent")
+        dims = "int64_t const* d" if "d[" in code else "int64_t const*"
+        self.lines.append(
+            f"int64_t {function}({dims}, int64_t extent) {{ return {code}; }}  // {comment_text(name)}"
+        )
+        return function
+
+
+def _dims(program: ProgramOp, bound: Mapping[str, int], functions: _ExtentFunctions) -> list[str]:
+    """Return the table of dims; one that is no extent of a parameter says how it follows from one."""
+    names = program.dim_names
+    types = [a.type for a in program.body.block.args[: program.num_inputs.value.data]]
+    shapes = [Shaped.of(t).dims for t in types]
+    found = sources(shapes, [name for name in names if name not in bound])
+    steps = [n for n, source in found.items() if is_derived(shapes[source.array][source.axis])]
+    lines: list[str] = []
+    for name in names:
+        given = f"{string_literal(name)}, {bound.get(name, -1)}"
+        if name in steps:
+            source = found[name]
+            solve = functions.solving(name, source)
+            given += f", {steps.index(name) + 1}, {source.array}, {source.axis}, {solve}"
+        lines.append(f"    {{{given}}},")
+    return lines
 
 
 def _layout(type: TensorType) -> str:
@@ -56,28 +114,39 @@ def _dtype(name: str) -> str:
     return f"mucc::k{name.upper()}"
 
 
-def _argument(program: ProgramOp, index: int, align: int) -> str:
+def _argument(program: ProgramOp, index: int, align: int, functions: _ExtentFunctions) -> str:
     arg = program.body.block.args[index]
     name = string_literal(program.arg_names.data[index].data)
     if not isinstance(arg.type, TensorType):
         return f"    mucc::scalar_in({name}, {_dtype(dtype_name(arg.type))}),"
     kind = "in" if index < program.num_inputs.value.data else "out"
-    extents = ", ".join(_extent(program, d) for d in arg.type.dims)
+    extents = ", ".join(_extent(program, d, functions) for d in arg.type.dims)
     given = f"{name}, {_dtype(arg.type.dtype)}, {{{extents}}}, {_layout(arg.type)}, {align}"
     return f"    mucc::tensor_{kind}({given}),"
 
 
+def derived_conditions(program: EntryOp) -> Iterator[tuple[str, str]]:
+    """Yield the conditions on dims that no source declares, with their reasons."""
+    yield from ((text.data, IMPLIED) for text in program.implied or ())
+    requirements = (program.requirements or ()) if isinstance(program, ProgramOp) else ()
+    for r in requirements:
+        is_multiple = r.bound.data == Bound.MULTIPLE_OF
+        text = divisible(r.dim.data, r.number.data) if is_multiple else r.condition(r.dim.data)
+        if text is not None:
+            yield text, r.reason.data
+
+
 def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str, str]]:
     """List the conditions on dims: text, C++ expression over `d`, and reason."""
-    by_index = [f"d[{i}]" for i in range(len(names))]
+    codes = _dim_codes(program)
+    by_index = list(codes.values())
     conditions: list[tuple[str, str, str]] = []
     if program.promises is not None:
         for c in program.promises.data.constraints:
             conditions.append((constraint_text(c, names), constraint_text(c, by_index), DECLARED))
-    if isinstance(program.requirements, ArrayAttr):
-        for r in program.requirements:
-            at = by_index[names.index(r.dim.data)]
-            conditions.append((r.condition(r.dim.data), r.condition(at), r.reason.data))
+    for text, why in derived_conditions(program):
+        code = re.sub(r"[A-Za-z_]\w*", lambda name: codes[name.group()], text)
+        conditions.append((text, code, why))
     return conditions
 
 
@@ -97,7 +166,7 @@ def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
         bytes = sizes[0] if len(sizes) == 1 else f"mucc::largest({{{', '.join(sizes)}}})"
         lines.append(f"    slot{i} = {previous};  // {comment_text(', '.join(held[i]))}")
         previous = f"slot{i} + mucc::aligned({bytes})"
-    used = {d for slot in slots for t in slot for d in t.dims if isinstance(d, str)}
+    used = names_of(d for slot in slots for t in slot for d in t.dims)
     return [
         "// Where the tensors between the kernels lie in the workspace, in bytes from its start.",
         "struct Workspace {",
@@ -115,13 +184,12 @@ def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list
     """Emit the program's namespace after its kernels; `stages` are the namespaces of the kernels in order."""
     names = program.dim_names
     aligns = argument_alignments(program)
-    lines = ["constexpr mucc::ArgSpec args[] = {"]
-    lines += [_argument(program, i, align) for i, align in enumerate(aligns)]
-    lines.append("};")
+    functions = _ExtentFunctions(program)
+    arguments = [_argument(program, i, align, functions) for i, align in enumerate(aligns)]
+    dims = _dims(program, places.bound, functions)
+    lines = [*functions.lines, "constexpr mucc::ArgSpec args[] = {", *arguments, "};"]
     if names:
-        lines.append("constexpr mucc::DimSpec dims[] = {")
-        lines += [f"    {{{string_literal(n)}, {places.bound.get(n, -1)}}}," for n in names]
-        lines.append("};")
+        lines += ["constexpr mucc::DimSpec dims[] = {", *dims, "};"]
     conditions = _conditions(program, names)
     for i, (text, condition, _) in enumerate(conditions):
         lines.append(f"bool holds{i}(int64_t const* d) {{ return {condition}; }}  // {comment_text(text)}")

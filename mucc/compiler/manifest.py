@@ -9,7 +9,7 @@ from types import MappingProxyType
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.analysis.counts import compulsory_bytes, flops
-from mucc.compiler.host import argument_alignments
+from mucc.compiler.host import argument_alignments, derived_conditions
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.kernel import KernelOp
@@ -64,10 +64,9 @@ def _args(program: c.ProgramOp) -> list[ArgJson]:
 def promises(program: EntryOp) -> list[PromiseJson]:
     """List the conditions that callers must keep: promises of the source, and requirements of the kernels."""
     declared = program.promises.data.constraints if program.promises else ()
-    derived = (program.requirements or ()) if isinstance(program, c.ProgramOp) else ()
     return [
         *({"text": constraint_text(p, program.dim_names), "why": DECLARED} for p in declared),
-        *({"text": r.condition(r.dim.data), "why": r.reason.data} for r in derived),
+        *({"text": text, "why": why} for text, why in derived_conditions(program)),
     ]
 
 

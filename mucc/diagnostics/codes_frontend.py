@@ -202,7 +202,7 @@ _SHAPES: dict[str, CodeInfo] = {
     ),
     "MU1063": entry(
         "extent does not divide",
-        "An extent such as `K/128` is a whole number: a dim that is bound must be a multiple of the divisor.",
+        "An extent such as `K/128` is a whole number: dims that are bound must make it one.",
         "kernel f[N, K=100](w: s8[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
         "kernel f[N, K=128](w: s8[N, K], s: bf16[N, K/64]) -> bf16[N, K] {\n    return dequantize(w, s)\n}",
     ),
@@ -314,10 +314,10 @@ _SHAPES: dict[str, CodeInfo] = {
     ),
     "MU1091": entry(
         "extent that must be a number",
-        "The extent of the result follows from the operand's by a formula, so the operand's must be a "
-        "number, written as one, or a dim that is bound to one. So must be the bounds of a slice.",
-        "kernel f[M, N](x: bf16[M, N]) -> bf16[M, 8] {\n    return x[:, :8]\n}",
-        "kernel f[M, N=64](x: bf16[M, N]) -> bf16[M, 8] {\n    return x[:, :8]\n}",
+        "The extent of the result follows from the operand's by a formula that rounds, so the operand's must "
+        "be a number, written as one, or a dim that is bound to one.",
+        "kernel f[M, N](x: bf16[M, 8, N]) -> bf16[M, 8, 32] {\n    return max_pool(x, 2)\n}",
+        "kernel f[M, N=64](x: bf16[M, 8, N]) -> bf16[M, 8, 32] {\n    return max_pool(x, 2)\n}",
     ),
     "MU1092": entry(
         "operand with too few axes",

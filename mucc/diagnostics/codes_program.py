@@ -218,6 +218,14 @@ _PROGRAM: dict[str, CodeInfo] = {
         _fourfold("return f(x) + f(x) + f(x) + f(x)"),
         _fourfold("y = f(x)\n    return y + y + y + y"),
     ),
+    "MU1054": entry(
+        "not an extent",
+        "Extents are arithmetic on dims: sums, differences, products, and quotients by a number: `2*N`, "
+        "`H*D`, `(M+N)/2`. A quotient is exact, which every call is checked for. Remainders and quotients "
+        "of dims are no extents.",
+        "kernel f[M, N](x: f32[M, N], y: f32[M/N]) -> f32[M, N] {\n    return x + sum(y)\n}",
+        "kernel f[M, N](x: f32[M, N], y: f32[M/4]) -> f32[M, N] {\n    return x + sum(y)\n}",
+    ),
 }
 
 CODES: dict[str, CodeInfo] = {**_SYNTAX, **_PROGRAM}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from math import gcd, lcm
+from math import gcd, lcm, prod
 from typing import NamedTuple
 
 from xdsl.ir.affine import (
@@ -17,6 +17,8 @@ from xdsl.ir.affine import (
     AffineExpr,
     AffineSet,
 )
+
+from mucc.library.extents import Monomial, is_derived, polynomial
 
 _SYMBOLS = {
     AffineBinaryOpKind.Add: "+",
@@ -127,10 +129,26 @@ def _remainders_of(promises: AffineSet | None, dims: Sequence[str], dim: str) ->
 
 
 def may_be_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str, multiple: int) -> bool:
-    """Whether the promises `dim % m == r` allow `dim` to be a multiple of a number."""
+    """Whether the promises `dim % m == r` allow an extent to be a multiple of a number."""
+    if is_derived(dim):
+        form = polynomial(dim)
+        share = gcd(
+            multiple * form.divisor, *(_share(promises, dims, term) for term in form.terms if term[0])
+        )
+        return form.constant_term % share == 0
     return not any(r.remainder % gcd(r.divisor, multiple) for r in _remainders_of(promises, dims, dim))
 
 
+def _share(promises: AffineSet | None, dims: Sequence[str], term: tuple[Monomial, int]) -> int:
+    """Return a number that divides a term of an extent by the promises."""
+    names, factor = term
+    return abs(factor) * prod(promised_multiple(promises, dims, name) for name in names)
+
+
 def promised_multiple(promises: AffineSet | None, dims: Sequence[str], dim: str) -> int:
-    """Compute the largest number that divides `dim` by the promises `dim % m == 0`; 1 without any."""
+    """Compute the largest number that divides an extent by the promises `dim % m == 0`; 1 without any."""
+    if is_derived(dim):
+        form = polynomial(dim)
+        share = gcd(*(_share(promises, dims, term) for term in form.terms))
+        return share // gcd(share, form.divisor)
     return lcm(*(r.divisor for r in _remainders_of(promises, dims, dim) if r.remainder == 0))

@@ -85,14 +85,15 @@ class IntLit(Node):
     value: int
 
 
-class Quotient(Node):
-    """An extent that is a quotient of a dim, such as `K/128`."""
+class DimBinary(Node):
+    """A binary operation on dims, in a promise or an extent; `op` is one of + - * / %, in extents not %."""
 
-    dim: Ident
-    divisor: IntLit
+    op: str
+    lhs: DimExpr
+    rhs: DimExpr
 
 
-Extent: TypeAlias = Ident | IntLit | Quotient
+DimExpr: TypeAlias = Ident | IntLit | DimBinary
 
 
 class Layout(Node):
@@ -106,7 +107,7 @@ class Type(Node):
     """A type such as `bf16[M, K] col_major`. `shape` is None for a scalar passed by value."""
 
     dtype: Ident
-    shape: tuple[Extent, ...] | None
+    shape: tuple[DimExpr, ...] | None
     layout: Layout | None = None
 
 
@@ -227,9 +228,9 @@ class Index(Node):
 
 
 class List(Node):
-    """A list argument such as `(0, -1)` or `(B, 4, K)`: integers and names of dims."""
+    """A list argument such as `(0, -1)` or `(B, 4, 2*K)`: integers, dims, and arithmetic on dims."""
 
-    values: tuple[int | Ident, ...]
+    values: tuple[int | Ident | DimBinary, ...]
 
 
 class Argument(Node):

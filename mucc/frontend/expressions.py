@@ -29,6 +29,10 @@ PRECEDENCE: dict[str, int] = {
 DIM_PRECEDENCE: dict[str, int] = {**dict.fromkeys("+-", SUM), **dict.fromkeys("*%/", PRODUCT)}
 
 
+_IN_LISTS = ("(", ")", ",", "int", "name", *"+-*/%")
+"""The tokens of a list argument; an expression in brackets has no comma outside of further brackets."""
+
+
 class ExpressionParser(Stream):
     """Parser of expressions over values, and over dims."""
 
@@ -220,25 +224,32 @@ class ExpressionParser(Stream):
         return ast.Argument(self.span_from(start.start), name, value)
 
     def _starts_list(self) -> bool:
-        n = 2 if self.kind_after(1) == "-" else 1
-        known = ("int", "name") if n == 1 else ("int",)
-        return self.kind == "(" and self.kind_after(n) in known and self.kind_after(n + 1) == ","
+        """Whether brackets hold a list: whether there is a comma in them."""
+        depth, n = 0, 0
+        while (kind := self.kind_after(n)) in _IN_LISTS:
+            depth += (kind == "(") - (kind == ")")
+            if not depth:
+                return False
+            if kind == "," and depth == 1:
+                return True
+            n += 1
+        return False
 
     def _list(self) -> ast.List:
         """
         list = "(" item "," [ item { "," item } [ "," ] ] ")" ;
-        item = name | [ "-" ] integer ;
+        item = "-" integer | dimexpr ;
         """
         opener = self.advance()
         self._height = 1
         values = self.items(opener, self._item)
         return ast.List(self.span_from(opener.start), values)
 
-    def _item(self) -> int | ast.Ident:
-        if self.kind == "name":
-            return self.name("a dim")
-        sign = -1 if self.accept("-") else 1
-        return sign * self.integer("an integer").value
+    def _item(self) -> int | ast.Ident | ast.DimBinary:
+        if self.accept("-"):
+            return -self.integer("an integer").value
+        extent = self.dimexpr()
+        return extent.value if isinstance(extent, ast.IntLit) else extent
 
     def integer(self, what: str) -> ast.IntLit:
         token = self.expect("int", what)
@@ -246,12 +257,12 @@ class ExpressionParser(Stream):
 
     # Dims
 
-    def dimexpr(self) -> ast.DimExpr:
+    def dimexpr(self, what: str = "a dim or a number") -> ast.DimExpr:
         """
         dimexpr = dimterm { ( "+" | "-" ) dimterm } ;
         dimterm = dimatom { ( "*" | "%" | "/" ) dimatom } ;
         """
-        return self._dimchain(SUM, lambda: self._dimchain(PRODUCT, self._dimatom))
+        return self._dimchain(SUM, lambda: self._dimchain(PRODUCT, lambda: self._dimatom(what)))
 
     def _dimchain(self, level: int, operand: Callable[[], ast.DimExpr]) -> ast.DimExpr:
         left = operand()
@@ -262,17 +273,17 @@ class ExpressionParser(Stream):
             left = ast.DimBinary(left.span.to(right.span), op.kind, left, right)
         return left
 
-    def _dimatom(self) -> ast.DimExpr:
+    def _dimatom(self, what: str) -> ast.DimExpr:
         """dimatom = name | integer | "(" dimexpr ")" | "-" dimatom ;"""
         self._height = 1
         if self.kind == "-":
             sign = self._enter()
-            operand = self._dimatom()
+            operand = self._dimatom(what)
             return self._leave(ast.DimNegation(sign.span.to(operand.span), operand))
         if self.kind == "int":
             return self.integer("a number")
         if self.kind != "(":
-            return self.name("a dim or a number")
+            return self.name(what)
         opener = self._enter()
         inner = self.dimexpr()
         self.close(opener)

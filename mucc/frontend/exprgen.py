@@ -19,6 +19,7 @@ from mucc.dialects.mu.ops.pointwise import extent_number
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.surface import (
     AXES,
+    BOUND,
     EXTENT,
     EXTENTS,
     GIVEN,
@@ -29,10 +30,11 @@ from mucc.dialects.mu.surface import (
     Option,
     Parameter,
 )
-from mucc.dialects.mu.types import DTYPES, Shaped
+from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped
 from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context, Labels, type_text
 from mucc.frontend.expressions import MAX_HEIGHT
+from mucc.frontend.extents import as_extent, lower_extent, names_in
 from mucc.frontend.functions import FUNCTIONS, choose
 from mucc.frontend.indexing import lower_index
 from mucc.frontend.inlining import Inliner
@@ -371,6 +373,10 @@ class ExprGen:
                 option = self._extent(expr)
                 if option is None:
                     self._misfit(argument, param, "a dim of the kernel or a positive integer")
+            case _ if param.kind is BOUND:
+                option = self._extent(expr, None)
+                if option is None:
+                    self._misfit(argument, param, "an integer, a dim, or arithmetic on dims")
             case _ if param.kind is EXTENTS:
                 option = self._extents(expr)
                 if option is None:
@@ -384,12 +390,12 @@ class ExprGen:
                     self._misfit(argument, param, f"{what} such as 1 or -1, or several such as (0, 1)")
         return option
 
-    def _extents(self, expr: ast.Expr | ast.List) -> tuple[int | str, ...] | None:
+    def _extents(self, expr: ast.Expr | ast.List) -> Dims | None:
         if not isinstance(expr, ast.List):
             return None if (extent := self._extent(expr)) is None else (extent,)
-        extents: list[int | str] = []
+        extents: list[Dim] = []
         for item in expr.values:
-            extent = self._dim(item.text) if isinstance(item, ast.Ident) else item
+            extent = item if isinstance(item, int) else self._arithmetic(item)
             if extent is None or (isinstance(extent, int) and extent < 1):
                 return None
             extents.append(extent)
@@ -397,27 +403,13 @@ class ExprGen:
 
     def _integers(self, expr: ast.Expr | ast.List) -> tuple[int, ...] | None:
         """Read integers, or dims bound to integers; None for other expressions."""
-        items: Sequence[int | str | None]
+        items: Sequence[Dim | None]
         if isinstance(expr, ast.List):
-            items = [self._dim(i.text) if isinstance(i, ast.Ident) else i for i in expr.values]
+            items = [i if isinstance(i, int) else self._arithmetic(i, None) for i in expr.values]
         else:
-            items = [self._integer(expr)]
+            items = [self._extent(expr, None)]
         numbers = [i for i in items if isinstance(i, int)]
         return tuple(numbers) if len(numbers) == len(items) else None
-
-    def _integer(self, expr: ast.Expr) -> int | None:
-        """Evaluate an integer, a name of one, or its negative; None for others."""
-        match expr:
-            case ast.Number():
-                return int(expr.text) if expr.is_int else None
-            case ast.Name():
-                number = self._dim(expr.text)
-                return number if isinstance(number, int) else None
-            case ast.Unary(op="-"):
-                operand = self._integer(expr.operand)
-                return None if operand is None else -operand
-            case _:
-                return None
 
     def _number(self, expr: ast.Expr) -> float | None:
         """Evaluate a number, a name of one, its negative, or a quotient of numbers; None for others."""
@@ -440,21 +432,26 @@ class ExprGen:
             case _:
                 return None
 
-    def _dim(self, name: str) -> int | str | None:
-        """Return the value of a bound dim or an integer, the name of another dim, None for other names."""
-        self.scope.used.add(name)
-        if name not in self.scope.dims:
-            return self.scope.integer(name)
-        return self.scope.dims[name] or name
+    def _arithmetic(self, extent: ast.DimExpr, least: int | None = 1) -> Dim | None:
+        """Read arithmetic on dims of at least `least`; None where it has other names, or after an error."""
+        dims = dict(self.scope.dims)
+        for name in names_in(extent):
+            if name not in dims:
+                if (number := self.scope.integer(name)) is None:
+                    return None
+                dims[name] = number
+        self.scope.used |= names_in(extent)
+        return lower_extent(self.context, extent, dims, least)
 
-    def _extent(self, expr: ast.Expr | ast.List) -> int | str | None:
-        """Read an extent: a dim or a positive integer; None for other expressions."""
-        if isinstance(expr, ast.Number) and expr.is_int and int(expr.text) > 0:
-            return int(expr.text)
-        extent = self._dim(expr.text) if isinstance(expr, ast.Name) else None
-        return None if isinstance(extent, int) and extent < 1 else extent
+    def _extent(self, expr: ast.Expr | ast.List, least: int | None = 1) -> Dim | None:
+        """Read an extent; None for other expressions, or after an error."""
+        extent = None if isinstance(expr, ast.List) else as_extent(expr)
+        return None if extent is None else self._arithmetic(extent, least)
 
     def _misfit(self, argument: ast.Argument, param: Parameter, wanted: str) -> None:
+        """Report an argument that does not fit, unless an error within it was reported."""
+        if any(d.span and _is_within(d.span, argument.value.span) for d in self.context.sink.diagnostics):
+            return
         self.context.error("MU1010", f"'{param.name}' must be {wanted}", argument.value.span)
 
 
@@ -499,6 +496,10 @@ def _fits(rule: Callable[[], object]) -> bool:
     except rules.TypeRuleError:
         return False
     return True
+
+
+def _is_within(inner: Span, outer: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _insertion(expr: ast.Expr, text: str) -> Fix:

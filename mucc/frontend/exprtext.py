@@ -52,9 +52,9 @@ def _list_text(items: ast.List) -> str:
     return f"({', '.join(map(item_text, items.values))}{',' if len(items.values) == 1 else ''})"
 
 
-def item_text(item: int | ast.Ident) -> str:
-    """Print an item of a list argument: `-1` or `M`."""
-    return item.text if isinstance(item, ast.Ident) else str(item)
+def item_text(item: int | ast.Ident | ast.DimBinary) -> str:
+    """Print an item of a list argument: `-1`, `M` or `2*K`."""
+    return str(item) if isinstance(item, int) else extent_text(item)
 
 
 def _binding(expr: ast.Expr) -> int:
@@ -189,15 +189,9 @@ def type_text(type_: ast.Type) -> str:
     return type_.dtype.text + shape + layout
 
 
-def extent_text(extent: ast.Extent) -> str:
-    """Print an extent: `M`, `64` or `K/128`."""
-    match extent:
-        case ast.Ident():
-            return extent.text
-        case ast.IntLit():
-            return str(extent.value)
-        case ast.Quotient():
-            return f"{extent.dim.text}/{extent.divisor.value}"
+def extent_text(extent: ast.DimExpr) -> str:
+    """Print an extent: `M`, `64`, `K/128` or `(M+N)/2`."""
+    return dimexpr_text(extent, space="")
 
 
 def dim_text(dim: ast.Dim) -> str:
@@ -210,8 +204,11 @@ def promise_text(promise: ast.Promise) -> str:
     return f"{dimexpr_text(promise.lhs)} {promise.op} {dimexpr_text(promise.rhs)}"
 
 
-def dimexpr_text(expr: ast.DimExpr, binding: int = 0) -> str:
-    """Print arithmetic on dims, in brackets if its precedence is lower than `binding`."""
+def dimexpr_text(expr: ast.DimExpr, binding: int = 0, space: str = " ") -> str:
+    """Print arithmetic on dims, in brackets if its precedence is lower than `binding`.
+
+    `space` goes around operators.
+    """
     match expr:
         case ast.Ident():
             return expr.text
@@ -219,7 +216,8 @@ def dimexpr_text(expr: ast.DimExpr, binding: int = 0) -> str:
             return str(expr.value)
         case ast.DimBinary():
             binds = DIM_PRECEDENCE[expr.op]
-            text = f"{dimexpr_text(expr.lhs, binds)} {expr.op} {dimexpr_text(expr.rhs, binds + 1)}"
+            lhs, rhs = dimexpr_text(expr.lhs, binds, space), dimexpr_text(expr.rhs, binds + 1, space)
+            text = f"{lhs}{space}{expr.op}{space}{rhs}"
             return f"({text})" if binds < binding else text
         case ast.DimNegation():
             return f"-{dimexpr_text(expr.operand, UNARY)}"

@@ -143,8 +143,9 @@ _EXPRESSIONS: dict[str, str] = {
     **dict.fromkeys(("movedim", "moveaxis", "permute_dims", "rearrange", "rollaxis"), "permute(x, (1, 0))"),
     **dict.fromkeys(("unsqueeze", "expand_dims"), _AXIS),
     **dict.fromkeys(("squeeze", "unbind", "item"), "x[:, 0]"),
-    **dict.fromkeys(("expand", "expand_as", "broadcast_to", "broadcast_in_dim", "repeat"), _SPREAD),
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to", "broadcast_in_dim"), _SPREAD),
     **dict.fromkeys(("cat", "concatenate", "hstack", "vstack", "column_stack", "row_stack"), _CONCAT),
+    "repeat_interleave": "repeat(x, 2, axis=1)",
     "stack": "concat(x[None, :, :], y[None, :, :], axis=0)",
     **dict.fromkeys(("slice", "split", "chunk", "narrow", "dynamic_slice", "slice_in_dim"), _SLICE),
     **dict.fromkeys(("fliplr", "rev"), "flip(x, axis=1)"),
@@ -186,8 +187,8 @@ ifft rfft irfft fft2 stft convolve correlate cross nll_loss kl_div binary_cross_
 bce_loss huber_loss smooth_l1_loss ctc_loss adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d
 lp_pool2d max_unpool2d interpolate upsample grid_sample affine_grid pixel_shuffle unfold fold im2col
 local_response_norm bilinear embedding_bag lstm gru rnn_tanh rnn_relu multi_head_attention_forward
-repeat_interleave tile rot90 trapz trapezoid cov corrcoef apply_along_axis vmap scan cond while_loop map
-load store atomic_add program_id num_programs make_block_ptr associative_scan reduce
+tile rot90 trapz trapezoid cov corrcoef apply_along_axis vmap scan cond while_loop map load store
+atomic_add program_id num_programs make_block_ptr associative_scan reduce
 inline_asm_elementwise isclose allclose isin isreal xor logical_xor gcd lcm clone detach copy contiguous
 numpy sub_ zeta tensor array long new masked smm map_ sspaddmm baddbmm_out apply
 """

@@ -11,12 +11,13 @@ from xdsl.ir.affine.affine_expr import AffineConstantExpr
 from mucc.diagnostics.core import Span
 from mucc.dialects.mu.ops.views import ExpandOp, SqueezeOp
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.dialects.mu.shape_rules import whole
 from mucc.dialects.mu.types import Dim, Shaped
 from mucc.frontend import ast
 from mucc.frontend.context import type_text
 from mucc.frontend.exprtext import dimexpr_text, index_text
+from mucc.frontend.extents import lower_extent
 from mucc.frontend.promises import affine
+from mucc.library.extents import add, polynomial
 
 if TYPE_CHECKING:
     from mucc.frontend.exprgen import ExprGen, Value
@@ -27,7 +28,7 @@ WHOLE = ast.Slice(Span(0, 0))
 class Range(NamedTuple):
     """The elements `start`, `start + step`, ... before `stop` of an axis, reversed if `is_reversed`."""
 
-    start: int
+    start: Dim
     stop: Dim
     step: int = 1
     is_reversed: bool = False
@@ -37,23 +38,26 @@ class Range(NamedTuple):
         return (self.start, self.stop, self.step) == (0, extent, 1)
 
 
-def resolve(start: int | None, stop: int | None, step: int | None, extent: Dim) -> Range:
-    """Resolve the bounds of a slice as NumPy does: negative ones count from the end, all are clipped.
+def resolve(start: Dim | None, stop: Dim | None, step: int | None, extent: Dim) -> Range:
+    """Resolve the bounds of a slice as NumPy does: negative ones count from the end, numbers are clipped.
 
-    Raises TypeRuleError MU1091 where a run-time extent would have to be known, and MU1093 for an empty slice
-    and a step of 0.
+    Bounds that follow from run-time dims are not clipped: they promise to lie within the extent. Raises
+    TypeRuleError MU1091 for a part of a run-time extent in reverse, and MU1093 for an empty slice and for a
+    step of 0.
     """
     if step == 0:
         raise TypeRuleError("MU1093", "the step of a slice is 0", helps=("`::2` takes every other element",))
-    if isinstance(extent, str):
-        from_end = start is None or (start == 0 and step != -1)
-        if from_end and stop is None and step in (None, 1, -1):
-            return Range(0, extent, is_reversed=step == -1)
-        raise TypeRuleError(
-            "MU1091",
-            f"part of the extent {extent}, which is known at run time only",
-            helps=(f"bind the dim: `[{whole(extent)}=64]`",),
-        )
+    if isinstance(extent, str) or isinstance(start, str) or isinstance(stop, str):
+        if start is None and stop is None and step == -1:
+            return Range(0, extent, is_reversed=True)
+        if step is not None and step < 0:
+            raise TypeRuleError(
+                "MU1091",
+                f"part of the extent {extent} in reverse, which is known at run time only",
+                helps=("reverse the part: `x[2:N][::-1]`",),
+            )
+        first, end = (None if bound is None else _from_front(bound, extent) for bound in (start, stop))
+        return Range(first or 0, extent if end is None else end, step or 1)
     taken = range(*slice(start, stop, step).indices(extent))
     if not taken:
         raise TypeRuleError(
@@ -66,9 +70,19 @@ def resolve(start: int | None, stop: int | None, step: int | None, extent: Dim) 
     return Range(taken.start, taken.stop, taken.step)
 
 
-def resolve_index(index: int, extent: Dim) -> Range:
-    """Resolve an integer index, which may count from the end. Raises TypeRuleError MU1091, MU1093."""
-    if isinstance(extent, int) and not -extent <= index < extent:
+def _from_front(bound: Dim, extent: Dim) -> Dim:
+    """Return a bound counted from the front: one that is negative for all dims counts from the end."""
+    terms = polynomial(bound).terms
+    is_negative = bool(terms) and all(factor < 0 for _, factor in terms)
+    return add(extent, bound) if is_negative else bound
+
+
+def resolve_index(index: Dim, extent: Dim) -> Range:
+    """Resolve an index, which may count from the end. Raises TypeRuleError MU1093."""
+    if isinstance(index, str) or isinstance(extent, str):
+        first = _from_front(index, extent)
+        return Range(first, add(first, 1))
+    if not -extent <= index < extent:
         last = f"0 to {extent - 1}, or {-extent} to -1 from the end"
         raise TypeRuleError("MU1093", f"the index {index} is out of range", notes=(f"it is {last}",))
     return resolve(index, index + 1 or None, None, extent)
@@ -142,20 +156,32 @@ class _Reported(Exception):
 def _range(gen: ExprGen, item: ast.IndexItem, extent: Dim) -> Range:
     """Resolve a slice or an integer. Raises TypeRuleError, or _Reported after an error in a bound."""
     if isinstance(item, ast.Slice):
-        start, stop, step = (
-            None if b is None else _number(gen, b) for b in (item.start, item.stop, item.step)
-        )
-        return resolve(start, stop, step, extent)
+        start, stop = (None if b is None else _bound(gen, b) for b in (item.start, item.stop))
+        return resolve(start, stop, None if item.step is None else _number(gen, item.step), extent)
     assert not isinstance(item, ast.NewAxis | ast.Ellipsis)
-    return resolve_index(_number(gen, item), extent)
+    return resolve_index(_bound(gen, item), extent)
 
 
-def _number(gen: ExprGen, expr: ast.DimExpr) -> int:
-    """Evaluate an integer of an index. Raises _Reported after an error."""
-    dims = gen.scope.dims
+def _bound(gen: ExprGen, expr: ast.DimExpr) -> Dim:
+    """Evaluate an index, which may follow from run-time dims. Raises _Reported after an error."""
+    dims = _dims_in(gen, expr)
+    if all(dims.get(name.text) is not None for name in _names(expr)):
+        return _number(gen, expr)
+    if any(name.text not in dims for name in _names(expr)):
+        affine(gen.context, expr, dims, "an index")  # which reports the name
+        raise _Reported
+    bound = lower_extent(gen.context, expr, dims, None)
+    if bound is None:
+        raise _Reported
+    return bound
+
+
+def _dims_in(gen: ExprGen, expr: ast.DimExpr) -> dict[str, int | None]:
+    """Return the dims, and the numbers that other names in an index are. Raises _Reported for values."""
+    dims = dict(gen.scope.dims)
     for name in _names(expr):
         if (known := gen.scope.integer(name.text)) is not None:
-            dims = {**dims, name.text: known}
+            dims[name.text] = known
         elif gen.scope.is_open(name.text):
             raise _Reported
         elif name.text in gen.scope.values:
@@ -169,6 +195,12 @@ def _number(gen: ExprGen, expr: ast.DimExpr) -> int:
                 ),
             )
             raise _Reported
+    return dims
+
+
+def _number(gen: ExprGen, expr: ast.DimExpr) -> int:
+    """Evaluate an integer of an index. Raises _Reported after an error."""
+    dims = _dims_in(gen, expr)
     number = affine(gen.context, expr, dims, "an index")
     if number is None:
         raise _Reported
@@ -208,7 +240,6 @@ def _sliced(
     from mucc.dialects.mu.ops.shape import SliceOp
 
     start, stop, step, _ = part
-    assert isinstance(stop, int), "a part of a run-time extent is refused"
     return gen.add(span, lambda: SliceOp(value, axis, start, stop, step), labels=(label,))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from xdsl.dialects.builtin import Float32Type, ModuleOp, i1
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -21,17 +21,17 @@ from mucc.dialects.mu.types import (
     TensorType,
     dtype_name,
     is_packed,
-    quotient_name,
     sparse_problem,
 )
 from mucc.frontend import ast
 from mucc.frontend.context import Context, type_text
 from mucc.frontend.definitions import Definitions, defined_twice
 from mucc.frontend.exprgen import ExprGen, Scope, Value
-from mucc.frontend.exprtext import extent_text
+from mucc.frontend.extents import idents, lower_extent, names_in
 from mucc.frontend.inlining import Inliner
 from mucc.frontend.promises import lower_promises
 from mucc.frontend.schedules import lower_schedules
+from mucc.library.extents import sources
 
 RESERVED_KERNELS = ("last_error", "manifest")
 """Names of kernels whose symbols would clash with other symbols of a library."""
@@ -96,7 +96,6 @@ class KernelGen:
         self.kernel = kernel
         self.scope = Scope({})
         self.definitions = Definitions(context)
-        self.quotients: dict[str, ast.Quotient] = {}  # by the name of the dim generated for each
 
     def lower(self) -> KernelOp | None:
         """Generate the kernel; None if it has errors."""
@@ -105,8 +104,8 @@ class KernelGen:
         self._dims()
         params = [(p, self._param_type(p)) for p in kernel.params]
         results = self._results()
-        self._check_dims_bound()
-        promises = lower_promises(self.context, kernel, self.scope.dims, self.quotients)
+        self._check_dims_bound([type for _, type in params])
+        promises = lower_promises(self.context, kernel, self.scope.dims)
 
         known = [(p.name.text, t) for p, t in params if t is not None]
         block = Block(arg_types=[t for _, t in known])
@@ -212,7 +211,7 @@ class KernelGen:
                 self.context.error("MU1016", "a scalar has no layout", type_.layout.span)
                 return None
             return element
-        extents = [self._quotient(e) if isinstance(e, ast.Quotient) else self._extent(e) for e in type_.shape]
+        extents = [self._extent(e) for e in type_.shape]
         layout = self._layout(type_.layout, len(extents))
         dims = [d for d in extents if d is not None]
         if len(dims) != len(extents) or (type_.layout and layout is None):
@@ -239,47 +238,21 @@ class KernelGen:
         self.context.error("MU1066", problem, type_.span, helps=helps)
         return True
 
-    def _extent(self, extent: ast.Ident | ast.IntLit) -> Dim | None:
-        if isinstance(extent, ast.IntLit):
-            if extent.value < 1:
-                self._zero_extent(extent)
-                return None
-            return extent.value
-        name = extent.text
-        if name in self.scope.dims:
-            self.scope.used.add(name)
-            return self.scope.dims[name] or name
-        dims = ", ".join([*self.scope.dims, name])
-        self.context.unknown(
-            "MU1005",
-            f"undeclared dim '{name}'",
-            extent.span,
-            name,
-            self.scope.dims,
-            helps=(f"declare it: `kernel {self.kernel.name.text}[{dims}](...)`",),
-        )
-        return None
-
-    def _quotient(self, extent: ast.Quotient) -> Dim | None:
-        """Convert an extent such as `K/128` to a number, or to a new dim that a promise relates to K."""
-        whole, divisor = self._extent(extent.dim), extent.divisor.value
-        if divisor < 1:
-            self._zero_extent(extent.divisor)
-            return None
-        if isinstance(whole, int):
-            if whole % divisor:
-                self.context.error(
-                    "MU1063", f"{extent.dim.text} = {whole} is not a multiple of {divisor}", extent.span
-                )
-                return None
-            return whole // divisor
-        if whole is None:
-            return None
-        name = quotient_name(whole, divisor)
-        self.scope.dims.setdefault(name, None)
-        self.scope.used.add(name)
-        self.quotients.setdefault(name, extent)
-        return name
+    def _extent(self, extent: ast.DimExpr) -> Dim | None:
+        """Convert an extent; None after an error."""
+        unknown = [ident for ident in idents(extent) if ident.text not in self.scope.dims]
+        self.scope.used |= names_in(extent) & self.scope.dims.keys()
+        for ident in unknown:
+            dims = ", ".join([*self.scope.dims, ident.text])
+            self.context.unknown(
+                "MU1005",
+                f"undeclared dim '{ident.text}'",
+                ident.span,
+                ident.text,
+                self.scope.dims,
+                helps=(f"declare it: `kernel {self.kernel.name.text}[{dims}](...)`",),
+            )
+        return None if unknown else lower_extent(self.context, extent, self.scope.dims)
 
     def _layout(self, layout: ast.Layout | None, rank: int) -> LayoutAttr | None:
         if layout is None:
@@ -300,37 +273,30 @@ class KernelGen:
             return LayoutAttr.sparse()
         return LayoutAttr.col_major() if layout.kind == "col_major" else LayoutAttr.row_major()
 
-    def _check_dims_bound(self) -> None:
-        """Report run-time dims and quotients that are an extent of no parameter."""
+    def _check_dims_bound(self, types: Sequence[Attribute | None]) -> None:
+        """Report run-time dims that follow from no parameter's extents."""
+        shapes = [() if type is None else Shaped.of(type).dims for type in types]
+        wanted = [name for name, value in self.scope.dims.items() if value is None]
+        known = sources(shapes, wanted)
         mentioned = {
-            extent.text
+            name
             for param in self.kernel.params
             for extent in param.type.shape or ()
-            if isinstance(extent, ast.Ident)
+            for name in names_in(extent)
         }
         for dim in self.kernel.dims:
             name = dim.name.text
-            if dim.value is None and name not in mentioned and self.definitions.names[name] is dim.name:
-                self.context.error(
-                    "MU1006",
-                    f"no parameter has the dim '{name}', so its value is not known",
-                    dim.name.span,
-                    helps=(f"bind it (`{name}=4096`), use it in a parameter's type, or remove it",),
-                )
-        given = {
-            quotient_name(e.dim.text, e.divisor.value)
-            for param in self.kernel.params
-            for e in param.type.shape or ()
-            if isinstance(e, ast.Quotient)
-        }
-        for name, extent in self.quotients.items():
-            if name not in given:
-                self.context.error(
-                    "MU1006",
-                    f"no parameter has the extent '{extent_text(extent)}', so its value is not known",
-                    extent.span,
-                    helps=("give it a dim of its own, and tie the two by a promise in `where`",),
-                )
+            if name in known or name not in wanted or self.definitions.names[name] is not dim.name:
+                continue
+            if None in types and name in mentioned:
+                continue  # the type that has it is reported
+            if name in mentioned:
+                problem = f"the value of the dim '{name}' does not follow from the extents that have it"
+                helps = (f"bind it (`{name}=4096`), or give a parameter the extent `{name}`",)
+            else:
+                problem = f"no parameter has the dim '{name}', so its value is not known"
+                helps = (f"bind it (`{name}=4096`), use it in a parameter's type, or remove it",)
+            self.context.error("MU1006", problem, dim.name.span, helps=helps)
 
     # Body
 

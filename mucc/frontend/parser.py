@@ -154,13 +154,12 @@ class Parser(ExpressionParser):
 
     def type(self) -> ast.Type:
         """
-        type   = name [ "[" [ extent { "," extent } [ "," ] ] "]" ] [ layout ] ;
-        extent = name [ "/" integer ] | integer ;
+        type = name [ "[" [ dimexpr { "," dimexpr } [ "," ] ] "]" ] [ layout ] ;
         """
         self._check_dtype()
         dtype = self.name("a type")
         opener = self.accept("[")
-        shape = self.items(opener, self._extent) if opener else None
+        shape = self.items(opener, lambda: self.dimexpr("an extent")) if opener else None
         layout = self.layout() if self.kind == "name" and not self.starts_assignment() else None
         return ast.Type(self.span_from(dtype.span.start), dtype, shape, layout)
 
@@ -185,15 +184,6 @@ class Parser(ExpressionParser):
         if guess is None:
             return (), ()
         return (f"did you mean '{guess}'?",), (Fix(token.span, guess, f"write '{guess}'"),)
-
-    def _extent(self) -> ast.Extent:
-        if self.kind == "int":
-            return self.integer("an extent")
-        dim = self.name("an extent")
-        if not self.accept("/"):
-            return dim
-        divisor = self.integer("a number to divide the dim by")
-        return ast.Quotient(dim.span.to(divisor.span), dim, divisor)
 
     def layout(self) -> ast.Layout:
         """

@@ -24,12 +24,11 @@ def lower_promises(
     context: Context,
     kernel: ast.Kernel,
     dims: dict[str, int | None],
-    quotients: Mapping[str, ast.Quotient],
 ) -> AffineSet | None:
     """Lower the promises of a kernel to an affine set over its dims in order; bound dims become constants.
 
-    Each quotient adds the constraint that quotient times divisor equals the divided dim. Promises that always
-    hold are dropped, promises that never hold are reported. Returns None without promises.
+    Promises that always hold are dropped, promises that never hold are reported. Returns None without
+    promises.
     """
     constraints: list[AffineConstraintExpr] = []
     for promise in kernel.promises:
@@ -45,10 +44,6 @@ def lower_promises(
             _check_constant(context, promise, kind, lhs.value - rhs.value)
         else:
             constraints.append(AffineConstraintExpr(kind, lhs, rhs, canonicalize=False))
-    for name, extent in quotients.items():
-        whole = AffineExpr.dimension(list(dims).index(extent.dim.text))
-        parts = AffineExpr.dimension(list(dims).index(name)) * extent.divisor.value
-        constraints.append(AffineConstraintExpr(AffineConstraintKind.eq, whole, parts, canonicalize=False))
     return AffineSet(len(dims), 0, tuple(constraints)) if constraints else None
 
 

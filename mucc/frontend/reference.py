@@ -39,9 +39,9 @@ schedule mlp.h for sm_90a {
 
 ## Kernels
 * Lines `name = expr` (bound once), then one `return`. No loops, strings or `;`.
-* Dims are run-time sizes. `K=4096` binds one, which is then a number in expressions too; unbound ones must
-  appear in a parameter's type. `where K % 8 == 0, M >= 1`: promises, checked at each call (affine: + - *, / %
-  by a number).
+* Dims are run-time sizes, and numbers in expressions. `K=4096` binds one; unbound ones follow from extents of
+  parameters, which are arithmetic: [2*N, H*D, (K-2)/4] (/ is exact). `where K % 8 == 0, M >= 1`: promises,
+  checked at each call (affine: + - *, / % by a number).
 * Types: bf16[M, K], f16[8, K], f32[] (tensor of one number), f32 (scalar by value; only f32). e4m3, e5m2, s8,
   u8, s32 saturate when stored; s4, u4 (`mucc.pack_s4`) only for parameters; bool only inside expressions.
   Layouts of parameters: row_major (default), col_major (last two axes swapped), strides(_, 1) (elements, _ =

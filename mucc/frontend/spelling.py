@@ -33,6 +33,7 @@ from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, Transpo
 from mucc.dialects.mu.types import Dim, Shaped, dtype_name
 from mucc.frontend import ast
 from mucc.frontend.exprgen import INFINITY
+from mucc.frontend.extents import as_extent
 from mucc.library.extents import polynomial
 
 NOWHERE = Span(0, 0)
@@ -123,8 +124,8 @@ def word(text: str) -> ast.Expr:
 
 
 def dim(extent: Dim) -> ast.Expr:
-    """Build an extent: a number or the name of a dim."""
-    return number(extent) if isinstance(extent, int) else word(extent)
+    """Build an extent: a number, a dim, or arithmetic on dims."""
+    return number(extent) if isinstance(extent, int) else arithmetic(extent)
 
 
 def ints(values: Sequence[int]) -> ast.Expr | ast.List:
@@ -134,7 +135,15 @@ def ints(values: Sequence[int]) -> ast.Expr | ast.List:
 
 def shape(dims: Sequence[Dim]) -> ast.List:
     """Build a list of extents."""
-    return ast.List(NOWHERE, tuple(d if isinstance(d, int) else ast.Ident(NOWHERE, d) for d in dims))
+    return ast.List(NOWHERE, tuple(_item(d) for d in dims))
+
+
+def _item(extent: Dim) -> int | ast.Ident | ast.DimBinary:
+    if isinstance(extent, int):
+        return extent
+    item = as_extent(arithmetic(extent))
+    assert isinstance(item, ast.Ident | ast.DimBinary)
+    return item
 
 
 def result_shape(op: Operation) -> ast.List:
@@ -268,8 +277,8 @@ def _slice(op: s.SliceOp, operands: Sequence[ast.Expr]) -> ast.Expr:
         value, items = operands[0], []
     part = ast.Slice(
         NOWHERE,
-        _integer(start) if start else None,
-        _integer(stop) if stop != Shaped.of(op.operand.type).dims[axis] else None,
+        as_extent(dim(start)) if start else None,
+        as_extent(dim(stop)) if stop != Shaped.of(op.operand.type).dims[axis] else None,
         _integer(step) if step != 1 else None,
     )
     return ast.Index(NOWHERE, value, (*items, *[_WHOLE] * (axis - len(items)), part))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute
 
-from mucc.dialects.mu.shape_rules import count
 from mucc.dialects.mu.types import Dim, Shaped, TensorType, dtype_bits
+from mucc.library.extents import multiply, polynomial
 
 LARGE = 8192
 """What an open dim counts as where no typical size is known."""
@@ -30,8 +30,8 @@ class Traffic:
             bits = type.bits_per_element
         else:
             bits = 8 if shaped.element_type == i1 else dtype_bits(shaped.element_type)
-        number, under, names = count(tuple(shaped.dims if extents is None else extents))
-        return Traffic({names: bits / 8 * number / under})
+        count = polynomial(multiply(tuple(shaped.dims if extents is None else extents)))
+        return Traffic({names: bits / 8 * factor / count.divisor for names, factor in count.terms})
 
     @staticmethod
     def sum(parts: Iterable[Traffic]) -> Traffic:

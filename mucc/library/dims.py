@@ -12,6 +12,9 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 DECLARED = "declared in where"
 """The reason given for promises of the source."""
 
+IMPLIED = "follows from the extents of its tensors"
+"""The reason given for promises that extents such as `K/128` and `N-2` make."""
+
 
 def fault(code: str, message: str, *helps: str) -> DiagnosticError:
     """Build an error of one diagnostic without a source location."""

@@ -2,7 +2,7 @@
 
 A `Dim` is a number, the name of a dim, or the canonical text of arithmetic on dims. Equal extents have equal
 texts, so that dims are compared as they are. The arithmetic is that of polynomials in dims over a common
-divisor. `/` is exact: who writes `K/128` promises that 128 divides K (`requirements`).
+divisor. `/` is exact: who writes `K/128` promises that 128 divides K (`divisible`).
 """
 
 from __future__ import annotations
@@ -87,6 +87,11 @@ class Polynomial:
             return 0
         ((names, factor), *more) = self.terms
         return factor if not names and not more and self.divisor == 1 else None
+
+    @property
+    def constant_term(self) -> int:
+        """The numerator's term without dims."""
+        return next((factor for names, factor in self.terms if not names), 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -253,6 +258,136 @@ def quotient(dim: Dim, part: Dim) -> int | None:
     if number % over or (divided * Polynomial.number(number // over)) != whole:
         return None
     return number // over
+
+
+def divisible(dim: Dim, divisor: int = 1) -> str | None:
+    """Return the condition that an extent is a multiple of a number, such as `K % 128 == 0`.
+
+    With 1 it is the condition under which the divisions in the extent are exact. None where it always holds.
+    """
+    form = polynomial(dim).over(divisor)
+    if form.divisor == 1:
+        return None
+    rest = Polynomial.of({names: factor % form.divisor for names, factor in form.terms})
+    text = rest.text(space=" ")
+    return f"({text}) % {form.divisor} == 0" if len(rest.terms) > 1 else f"{text} % {form.divisor} == 0"
+
+
+def at_least(dim: Dim, least: int) -> str | None:
+    """Return the condition that an extent is no less than a number, such as `N >= 3`.
+
+    Dims are at least 1. None where the condition always holds. Raises ExtentError where it never does.
+    """
+    form = polynomial(dim)
+    rest = form.numerator - Polynomial.number(least * form.divisor)
+    added = Polynomial.of({names: factor for names, factor in rest.terms if factor > 0})
+    taken = Polynomial.of({names: -factor for names, factor in rest.terms if factor < 0})
+    lowest = sum(factor for _, factor in added.terms)
+    if not taken.terms or (taken.constant is not None and lowest >= taken.constant):
+        return None
+    highest = sum(factor for _, factor in taken.terms)
+    if not added.terms or (added.constant is not None and highest > added.constant):
+        raise ExtentError(f"{dim} is always less than {least}")
+    return f"{added.text(space=' ')} >= {taken.text(space=' ')}"
+
+
+VALUE = "$"
+"""What stands for the extent of the array in `Source.form`, next to dims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the value of a dim is read off: an axis of an array, and what converts its extent to the dim.
+
+    The dim is `form`, in which `VALUE` stands for the extent, over `factor`, a polynomial in other dims.
+    """
+
+    array: int
+    axis: int
+    form: Polynomial = Polynomial(((("$",), 1),))
+    factor: Polynomial = Polynomial((((), 1),))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the extent is the dim."""
+        return self.form.names == (VALUE,) and self.form.divisor == 1 and self.factor.constant == 1
+
+    def at(self, sizes: Mapping[str, Any], extent: Any) -> Any:
+        """Return the value of the dim, rounded down, given the extent and the values of other dims."""
+        return self.form.at({**sizes, VALUE: extent}) // self.factor.at(sizes)
+
+    def text(self, names: Mapping[str, str], extent: str) -> str:
+        """Print what computes the dim as arithmetic of C, with names for dims and for the extent."""
+        form = self.form.text({**names, VALUE: extent}, " ")
+        if self.factor.constant == 1:
+            return form
+        factor = self.factor.text(names, " ")
+        quotient = f"({form}) / ({factor})"
+        return quotient if len(self.factor.terms) == 1 else f"({factor}) ? {quotient} : 0"
+
+
+def _solved(dim: Dim, name: str) -> tuple[Polynomial, Polynomial] | None:
+    """Return `form` and `factor` of a `Source` for a dim in an extent, which is linear in it; else None."""
+    extent = polynomial(dim)
+    factors: dict[Monomial, int] = {}
+    others: dict[Monomial, int] = {}
+    for names, factor in extent.terms:
+        if names.count(name) > 1:
+            return None
+        if name in names:
+            rest = list(names)
+            rest.remove(name)
+            factors[tuple(rest)] = factor
+        else:
+            others[names] = factor
+    form = Polynomial.of({(VALUE,): extent.divisor}) - Polynomial.of(others)
+    factor = Polynomial.of(factors)
+    if (number := factor.constant) is None:
+        return form, factor
+    return (form if number > 0 else -form).over(abs(number)), Polynomial.number(1)
+
+
+def sources(shapes: Sequence[Sequence[Dim]], wanted: Iterable[str]) -> dict[str, Source]:
+    """Return where each of the `wanted` dims is read off, in an order in which they can be computed.
+
+    `shapes` are those of the arrays. A dim that is an extent is read off there; another one is solved for in
+    an extent whose other dims are known. Dims that follow from no extent are left out.
+    """
+    missing = dict.fromkeys(wanted)
+    found: dict[str, Source] = {}
+    places = [(array, axis, dim) for array, dims in enumerate(shapes) for axis, dim in enumerate(dims)]
+    for array, axis, dim in places:
+        if isinstance(dim, str) and dim in missing:
+            del missing[dim]
+            found[dim] = Source(array, axis)
+    while missing:
+        before = len(found)
+        for array, axis, dim in places:
+            unknown = [name for name in names(dim) if name in missing]
+            if len(unknown) == 1 and (solved := _solved(dim, unknown[0])) is not None:
+                del missing[unknown[0]]
+                found[unknown[0]] = Source(array, axis, *solved)
+        if len(found) == before:
+            break
+    return found
+
+
+def bind(shapes: Sequence[Sequence[Dim]], arrays: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Return the value of every dim, given the shapes of arrays. Raises ExtentError where they disagree."""
+    sizes: dict[str, int] = {}
+    for name, source in sources(shapes, sorted(names_of(dim for dims in shapes for dim in dims))).items():
+        try:
+            sizes[name] = source.at(sizes, arrays[source.array][source.axis])
+        except ZeroDivisionError:
+            sizes[name] = 0
+        if sizes[name] < 1:
+            extent = shapes[source.array][source.axis]
+            raise ExtentError(f"{name} of {extent} would be {sizes[name]}, less than 1")
+    for dims, extents in zip(shapes, arrays, strict=True):
+        for dim, extent in zip(dims, extents, strict=True):
+            if (wanted := value(dim, sizes)) != extent:
+                raise ExtentError(f"dim {dim} is {wanted}, but an array has extent {extent}")
+    return sizes
 
 
 def value(dim: Dim, sizes: Mapping[str, int]) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from mucc.library.extents import Source, names_of, sources, value, values
 from mucc.library.manifest_json import ManifestJson
 
 ABI_VERSION = 1
@@ -75,7 +76,7 @@ class Arg:
 
     def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """Compute the shape for given dims."""
-        return tuple(dims[e] if isinstance(e, str) else e for e in self.shape)
+        return values(self.shape, dims)
 
     def stored(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """Compute the shape of the array to pass; the last axis counts bytes for packed dtypes."""
@@ -115,6 +116,11 @@ class KernelInfo:
         return tuple(a for a in self.args if a.role == "output")
 
     @property
+    def sources(self) -> dict[str, Source]:
+        """Where each open dim is read off the inputs, in an order in which they can be computed."""
+        return sources([a.shape for a in self.inputs], [d for d, v in self.dims.items() if v is None])
+
+    @property
     def signature(self) -> str:
         """The signature on one line, in the source's syntax."""
         dims = ", ".join(n if v is None else f"{n}={v}" for n, v in self.dims.items())
@@ -125,15 +131,9 @@ class KernelInfo:
         return f"{name}{f'[{dims}]' if dims else ''}({inputs}) -> {result}"
 
 
-def quotient(dim: str) -> tuple[str, int] | None:
-    """Split the name of a quotient such as `K_per_128` into `K` and 128; None for other names."""
-    whole, separator, divisor = dim.rpartition("_per_")
-    return (whole, int(divisor)) if separator and divisor.isdigit() and int(divisor) else None
-
-
 def evaluate(terms: Iterable[Sequence[int | float | str]], dims: Mapping[str, int]) -> int:
     """Evaluate a sum of products for given dims."""
-    return round(sum(math.prod(dims[f] if isinstance(f, str) else f for f in term) for term in terms))
+    return round(sum(math.prod(value(f, dims) if isinstance(f, str) else f for f in term) for term in terms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +208,13 @@ def _kernel(data: Any) -> KernelInfo:
         _terms(sol["bytes"]),
         bool(data.get("each")),
     )
-    used = {e for a in kernel.args for e in a.shape if isinstance(e, str)}
-    used |= {
-        f for terms in (*kernel.flops.values(), kernel.bytes) for t in terms for f in t if isinstance(f, str)
-    }
+    counted = [f for terms in (*kernel.flops.values(), kernel.bytes) for t in terms for f in t]
+    used = names_of([*(e for a in kernel.args for e in a.shape), *(f for f in counted if isinstance(f, str))])
     if unknown := used - kernel.dims.keys():
         raise ValueError(
             f"kernel {kernel.name} uses dims that it does not declare: {', '.join(sorted(unknown))}"
         )
-    bound = {e for a in kernel.args if a.role == "input" for e in a.shape if isinstance(e, str)}
-    if free := [d for d, v in kernel.dims.items() if v is None and d not in bound]:
+    if free := [d for d, v in kernel.dims.items() if v is None and d not in kernel.sources]:
         raise ValueError(f"kernel {kernel.name} has dims that no input binds: {', '.join(free)}")
     if not kernel.outputs or kernel.args[len(kernel.inputs) :] != kernel.outputs:
         raise ValueError(f"kernel {kernel.name} does not list its outputs last")

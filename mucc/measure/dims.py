@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 from mucc.diagnostics.core import did_you_mean
+from mucc.library import extents
 from mucc.library.dims import broken_promise, example, fault, holds
-from mucc.library.signature import KernelInfo, Manifest, quotient
+from mucc.library.signature import KernelInfo, Manifest
 
 
 def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
@@ -21,10 +22,8 @@ def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
                 else (f"its dims are {', '.join(info.dims) or 'none'}",)
             )
             raise fault("MU6051", f"{info.name} has no dim '{name}'", *helps)
-    parts = {n: p for n, v in info.dims.items() if v is None and n not in given and (p := quotient(n))}
-    given = {**given, **{n: max(given[d] // by, 1) for n, (d, by) in parts.items() if d in given}}
-    if missing := [n for n, v in info.dims.items() if v is None and n not in given and n not in parts]:
-        named = [n for n, v in info.dims.items() if v is None and n in given and n not in parts]
+    if missing := [n for n, v in info.dims.items() if v is None and n not in given]:
+        named = [n for n, v in info.dims.items() if v is None and n in given]
         raise fault(
             "MU6051",
             f"--dims lacks {', '.join(missing)} of {info.signature}",
@@ -39,9 +38,6 @@ def complete_dims(info: KernelInfo, given: Mapping[str, int]) -> dict[str, int]:
 def _may_hold(info: KernelInfo, dims: Mapping[str, int]) -> bool:
     """Whether no promise of the kernel is broken that speaks of these dims alone, or of bound ones."""
     known = {**{n: v for n, v in info.dims.items() if v is not None}, **dims}
-    for name in info.dims:
-        if name not in known and (part := quotient(name)) and part[0] in known:
-            known[name] = max(known[part[0]] // part[1], 1)
     if not all(holds(text, known) for text, _ in info.promises):
         return False
     return len(known) < len(info.dims) or not any(_runs_out(info, known))
@@ -51,7 +47,7 @@ def _runs_out(info: KernelInfo, dims: Mapping[str, int]) -> Iterator[tuple[str, 
     """Return an index argument that must name more distinct rows than exist: its name, and both counts."""
     for arg in info.inputs:
         count = math.prod(arg.extents(dims))
-        rows = int(min((dims.get(str(i.rows), i.rows) for i in arg.indices if i.once), default=count))
+        rows = min((extents.value(i.rows, dims) for i in arg.indices if i.once), default=count)
         if count > rows:
             yield arg.name, count, rows
 

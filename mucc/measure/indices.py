@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Mapping
 
+from mucc.library.extents import value
 from mucc.library.signature import Arg
 
 
@@ -16,7 +17,7 @@ def draw_indices(arg: Arg, dims: Mapping[str, int], rng: random.Random) -> list[
     each once.
     """
     count = math.prod(arg.extents(dims))
-    limits = [dims[i.rows] if isinstance(i.rows, str) else i.rows for i in arg.indices]
+    limits = [value(i.rows, dims) for i in arg.indices]
     rows = min(limits)
     if any(i.kind == "ends" for i in arg.indices):
         return _ends(count, rows, rng)

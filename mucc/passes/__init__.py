@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mucc.dialects.rewriting import Pass
 
 _MODULES = {
+    "promise-extents": ("promise_extents", "PromiseExtents"),
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
     "contract-sums": ("contract_sums", "ContractSums"),
     "narrow-operands": ("narrow_operands", "NarrowOperands"),

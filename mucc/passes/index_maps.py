@@ -30,6 +30,7 @@ from mucc.dialects.mu.ops.views import (
 )
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
 from mucc.dialects.rewriting import Emit
+from mucc.library.extents import add, subtract
 
 
 def _dims(value: SSAValue) -> Dims:
@@ -54,13 +55,12 @@ def _concat(b: Emit, parts: Sequence[SSAValue], axis: int, extent: Dim) -> SSAVa
     if len(parts) == 1:
         return parts[0]
     counts = [_dims(part)[axis] for part in parts]
-    assert all(isinstance(count, int) for count in counts[:-1])
-    lows = [0, *accumulate(c for c in counts[:-1] if isinstance(c, int))]
+    lows = list(accumulate(counts[:-1], add, initial=0))
     placed = [b(s.PlaceOp(p, axis, low, extent)) for p, low in zip(parts, lows, strict=True)]
     result, rank = placed[-1], len(_dims(parts[0]))
     for part, low, count in reversed(list(zip(placed, lows, counts, strict=True))[:-1]):
         # Choices go from the first part to the last, so that an upper end is enough.
-        is_here = b(s.InsideOp(rank, axis, extent, 0, low + int(count)))
+        is_here = b(s.InsideOp(rank, axis, extent, 0, add(low, count)))
         result = _choice(b, is_here, part, result)
     return result
 
@@ -72,8 +72,6 @@ class Concat(RewritePattern):
         if not isinstance(op, s.ConcatOp):
             return
         axis, b = op.axis.value.data, Emit()
-        if any(isinstance(_dims(v)[axis], str) for v in op.inputs[:-1]):
-            return
         parts = [_retyped(b, v, op.result) for v in op.inputs]
         result = _retyped(b, _concat(b, parts, axis, _dims(op.result)[axis]), op.result)
         rewriter.replace(op, b.ops, [result])
@@ -114,34 +112,35 @@ class Pad(RewritePattern):
                 is_here = b(s.InsideOp(len(_dims(x)), axis, whole, low, extent))
                 x = _choice(b, is_here, placed, b.number(op.value.value.data))
             else:
-                assert isinstance(extent, int)
                 x = _concat(b, _padded(b, op.mode.data, x, axis, extent, low, high), axis, whole)
         rewriter.replace(op, b.ops, [_retyped(b, x, op.operand)])
 
 
 def _padded(
-    b: Emit, mode: s.Padding, x: SSAValue, axis: int, extent: int, low: int, high: int
+    b: Emit, mode: s.Padding, x: SSAValue, axis: int, extent: Dim, low: int, high: int
 ) -> list[SSAValue]:
     """Return the parts of an axis that is padded by what it holds."""
 
-    def part(start: int, stop: int) -> SSAValue:
+    def part(start: Dim, stop: Dim) -> SSAValue:
         return b(s.SliceOp(x, axis, start, stop))
 
-    def repeated(index: int, count: int) -> SSAValue:
+    def repeated(index: Dim, count: int) -> SSAValue:
         dims = tuple(count if i == axis else d for i, d in enumerate(_dims(x)))
-        return b(BroadcastOp(part(index, index + 1), dims))
+        return b(BroadcastOp(part(index, add(index, 1)), dims))
 
     before = after = None
     match mode:
         case s.Padding.CIRCULAR:
-            before = part(extent - low, extent) if low else None
+            before = part(subtract(extent, low), extent) if low else None
             after = part(0, high) if high else None
         case s.Padding.REFLECT:
             before = b(s.FlipOp(part(1, low + 1), (axis,))) if low else None
-            after = b(s.FlipOp(part(extent - 1 - high, extent - 1), (axis,))) if high else None
+            after = (
+                b(s.FlipOp(part(subtract(extent, 1 + high), subtract(extent, 1)), (axis,))) if high else None
+            )
         case _:
             before = repeated(0, low) if low else None
-            after = repeated(extent - 1, high) if high else None
+            after = repeated(subtract(extent, 1), high) if high else None
     return [p for p in (before, x, after) if p is not None]
 
 
@@ -377,9 +376,9 @@ class OfGenerated(RewritePattern):
             case s.IotaOp():
                 numbers = b(s.IotaOp(dims, axis))
                 match op:
-                    case s.SliceOp():
+                    case s.SliceOp() if isinstance(first := op.range[0], int):
                         scaled = b(e.MulOp(numbers, b.number(op.range[2])))
-                        value = b(e.AddOp(scaled, b.number(op.range[0])))
+                        value = b(e.AddOp(scaled, b.number(first)))
                     case s.FlipOp() if isinstance(extent, int):
                         value = b(e.SubOp(b.number(extent - 1), numbers))
                     case s.PlaceOp() if isinstance(low := op.low.data, int):
@@ -457,7 +456,7 @@ def _is_divided(product: MatmulOp) -> bool:
         return False
     unit = right.unit_axis == right.rank - 1
     granule = 128 // math.gcd(128, dtype_bits(right.element_type))
-    ranges: list[tuple[int, int]] = []
+    ranges: dict[Dim, Dim] = {}
     for part in parts:
         if not isinstance(part, s.SliceOp) or part.axis.value.data != axis or part.range[2] != 1:
             return False
@@ -465,9 +464,17 @@ def _is_divided(product: MatmulOp) -> bool:
         numbers = (start, stop, _dims(product.result)[axis])
         if unit and any(not isinstance(n, int) or n % granule for n in numbers):
             return False
-        ranges.append((start, stop))
-    ranges.sort()
-    return all(stop <= start for (_, stop), (start, _) in pairwise(ranges))
+        ranges[start] = stop
+    if len(ranges) < len(parts):
+        return False
+    numbers = sorted((a, z) for a, z in ranges.items() if isinstance(a, int) and isinstance(z, int))
+    if len(numbers) == len(ranges):
+        return all(stop <= start for (_, stop), (start, _) in pairwise(numbers))
+    # Extents of run-time dims are compared for equality only: each part begins where another one ends.
+    end, found = ranges.get(0), 1
+    while end in ranges:
+        end, found = ranges[end], found + 1
+    return found == len(ranges)
 
 
 class MovedPicks(RewritePattern):

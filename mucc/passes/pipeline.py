@@ -22,6 +22,7 @@ from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
+from mucc.passes.promise_extents import PromiseExtents
 from mucc.passes.select_schedule import SelectSchedule
 
 Step = tuple[Pass, Level]
@@ -30,6 +31,7 @@ Step = tuple[Pass, Level]
 def staging(target: str) -> tuple[Step, ...]:
     """Return the steps from a frontend's `mu` module to stages, one for each device kernel."""
     return (
+        (PromiseExtents(), levels.MU),
         (MuCanonicalize(), levels.MU),
         (ContractSums(), levels.MU),
         (NarrowOperands(target), levels.MU),

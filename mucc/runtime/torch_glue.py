@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mucc.library.errors import MuccTypeError, translated
+from mucc.library.extents import Polynomial, Source, polynomial
 from mucc.library.signature import ITEM_BYTES, PACKED, Arg
 from mucc.runtime.lists import has_lists, is_list, problems
 
@@ -72,31 +73,57 @@ class TorchKernel:
         self.needs_workspace = info.workspace
         self.first_tensor = next(i for i, a in enumerate(info.inputs) if a.role == "input")
         self._workspaces: dict[tuple[int, int], Tensor] = {}
-        places = {
-            e: (i, axis, 2 if a.dtype in PACKED and axis == len(a.shape) - 1 else 1)
-            for i, a in enumerate(info.inputs)
-            for axis, e in enumerate(a.shape)
-            if isinstance(e, str)
-        }
-        # Per output, per axis: a number, or (argument, axis, factor) to read it from.
-        self._plans = [(a, DTYPES[a.dtype], [self._place(e, places) for e in a.shape]) for a in info.outputs]
+        self._sources = info.sources
+        # Per output, per axis: a number, or (argument, axis, factor) to read it from, or a polynomial.
+        self._plans = [(a, DTYPES[a.dtype], [self._place(e) for e in a.shape]) for a in info.outputs]
+        self._derives = any(isinstance(p, Polynomial) for _, _, plan in self._plans for p in plan)
         self._simple = all(a.layout == "row_major" for a in info.outputs)
         self.op: Any = self._register()
 
-    def _place(
-        self, extent: str | int, places: dict[str, tuple[int, int, int]]
-    ) -> int | tuple[int, int, int]:
+    def _place(self, extent: str | int) -> int | tuple[int, int, int] | Polynomial:
         if isinstance(extent, int):
             return extent
-        bound = self.kernel.info.dims[extent]
-        return places[extent] if bound is None else bound
+        info = self.kernel.info
+        bound = {name: value for name, value in info.dims.items() if value is not None}
+        form = polynomial(extent).with_values(bound)
+        if (number := form.constant) is not None:
+            return number
+        source = self._sources.get(extent)
+        if source is None or not source.is_plain:
+            return form
+        return source.array, source.axis, self._packing(source)
+
+    def _packing(self, source: Source) -> int:
+        """Return how many elements each entry of an input's axis holds."""
+        arg = self.kernel.info.inputs[source.array]
+        return 2 if arg.dtype in PACKED and source.axis == len(arg.shape) - 1 else 1
+
+    def _dims(self, tensors: Sequence[Any]) -> dict[str, Any]:
+        """Return the value of every open dim, which may be symbolic."""
+        dims: dict[str, Any] = {}
+        for name, source in self._sources.items():
+            extent = tensors[source.array].shape[source.axis] * self._packing(source)
+            dims[name] = source.at(dims, extent)
+        return dims
+
+    def _extent(
+        self, place: int | tuple[int, int, int] | Polynomial, tensors: Sequence[Any], dims: dict[str, Any]
+    ) -> Any:
+        match place:
+            case int():
+                return place
+            case Polynomial():
+                return place.at(dims)
+            case (argument, axis, factor):
+                return tensors[argument].shape[axis] * factor
 
     def allocate(self, tensors: Sequence[Any]) -> list[Tensor]:
         """Empty outputs for these inputs, on the device of the first tensor. Extents may be symbolic."""
         device = tensors[self.first_tensor].device
         outs: list[Tensor] = []
+        dims = self._dims(tensors) if self._derives else {}
         for arg, dtype, plan in self._plans:
-            shape = [p if isinstance(p, int) else tensors[p[0]].shape[p[1]] * p[2] for p in plan]
+            shape = [self._extent(p, tensors, dims) for p in plan]
             if self._simple or arg.layout == "row_major":
                 outs.append(torch.empty(shape, dtype=dtype, device=device))
             elif arg.layout == "col_major":

@@ -30,7 +30,6 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import PassError
 from mucc.library.dims import example, fault
-from mucc.library.signature import quotient
 from mucc.passes.contract_sums import ContractSums
 from mucc.passes.decompose import Decompose
 from mucc.passes.mu_canonicalize import MuCanonicalize
@@ -143,7 +142,6 @@ def analyse_module(
         if missing := [name for name in kernel.dim_names if name not in values]:
             name = kernel.sym_name.data
             given = {n: v for n, v in values.items() if n in kernel.dim_names and n not in kernel.bound_dims}
-            missing = [n for n in missing if (part := quotient(n)) is None or part[0] not in kernel.dim_names]
             help_ = example(missing, given, lambda _: True)
             raise fault("MU5403", f"{name}: no value for {', '.join(missing)}", help_)
         own = _stages(source, card.target.name)

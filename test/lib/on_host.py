@@ -330,7 +330,7 @@ def run(
             inputs.append(2.0)
             places.append(None)
             continue
-        shape = tuple(dims[d] if isinstance(d, str) else d for d in arg.shape)
+        shape = arg.extents(dims)
         place = Place.of(arg, shape, rng)
         if arg in info.inputs:
             if arg.indices:

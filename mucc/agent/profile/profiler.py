@@ -20,12 +20,10 @@ from mucc.agent.profile.tools import advice, tools_for
 from mucc.api.diagnostics import DiagnosticError
 from mucc.api.json_types import DiagnosticJson
 from mucc.api.library import (
-    KernelInfo,
     Manifest,
     ManifestError,
     MuccError,
     complete_dims,
-    quotient,
     read_manifest,
 )
 from mucc.api.machine import get_card
@@ -163,17 +161,12 @@ def _sizes(
     """
     sizes: dict[str, dict[str, int]] = {}
     for info in manifest.kernels if manifest else ():
-        known = {name: value for name, value in given.items() if name in info.dims or _is_part(name, info)}
+        known = {name: value for name, value in given.items() if name in info.dims}
         try:
             sizes[info.name] = complete_dims(info, known)
         except DiagnosticError as error:
             missing.append(f"ncu: {info.name} is not run: {error.diagnostics[0].message}")
     return sizes
-
-
-def _is_part(name: str, info: KernelInfo) -> bool:
-    """Whether a dim is the whole of a quotient that the kernel has."""
-    return any((part := quotient(dim)) is not None and part[0] == name for dim in info.dims)
 
 
 def _tried(reader: Source, asked: Request) -> Reading:

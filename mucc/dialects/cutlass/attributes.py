@@ -10,21 +10,13 @@ from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.utils.str_enum import StrEnum
 
-from mucc.dialects.mu.types import Dim, Dims, dim_attr, parse_extent
+from mucc.dialects.mu.types import dims_attr as dims_attr
+from mucc.dialects.mu.types import dims_of as dims_of
+from mucc.dialects.mu.types import parse_extent, print_extent
 
 if TYPE_CHECKING:
     from xdsl.parser import AttrParser
     from xdsl.printer import Printer
-
-
-def dims_of(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
-    """Convert a list of extents to Python values."""
-    return tuple(d.data for d in attr)
-
-
-def dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
-    """Convert extents to an attribute."""
-    return ArrayAttr([dim_attr(d) for d in dims])
 
 
 def parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
@@ -74,14 +66,16 @@ class RequirementAttr(ParametrizedAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            dim = parser.parse_identifier()
+            dim = parse_extent(parser)
             bound = parser.parse_str_enum(Bound)
             number = parser.parse_integer(allow_boolean=False)
             parser.parse_punctuation(",")
             reason = StringAttr(parser.parse_str_literal())
-            return [StringAttr(dim), StringAttr(bound), IntAttr(number), reason]
+            assert isinstance(dim, StringAttr)
+            return [dim, StringAttr(bound), IntAttr(number), reason]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(f"{self.dim.data} {self.bound.data} {self.number.data}, ")
+            print_extent(printer, self.dim)
+            printer.print_string(f" {self.bound.data} {self.number.data}, ")
             printer.print_string_literal(self.reason.data)

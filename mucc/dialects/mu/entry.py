@@ -28,8 +28,8 @@ class EntryOp(IRDLOperation, ABC):
     """Base of `mu.kernel` and `cutlass.program`, with the syntax of a function.
 
     `dims` are the names of the dims in order, `bound` those with a fixed value, and `promises` is an affine
-    set over `dims` that the caller guarantees. With `each`, one call may run a list of problems, each with
-    its own dims.
+    set over `dims` that the caller guarantees. `implied` are further conditions that extents such as `K/128`
+    make, such as `K % 128 == 0`. With `each`, one call may run a list of problems, each with its own dims.
     """
 
     sym_name = attr_def(StringAttr)
@@ -38,6 +38,7 @@ class EntryOp(IRDLOperation, ABC):
     dims = attr_def(ArrayAttr[StringAttr])
     bound = opt_attr_def(DictionaryAttr)
     promises = opt_attr_def(AffineSetAttr)
+    implied = opt_attr_def(ArrayAttr[StringAttr])
     each = opt_attr_def(UnitAttr)
     body = region_def("single_block")
 

@@ -495,17 +495,13 @@ def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any])
 
 def sizes_of(types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
     """Infer the value of every dim from the arguments' shapes. Raises ValueError where shapes disagree."""
-    sizes: dict[str, int] = {}
+    shapes: list[tuple[int, ...]] = []
     for type, value in zip(types, values, strict=True):
-        if not isinstance(type, TensorType):
-            continue
-        if len(value.shape) != type.rank:
-            raise ValueError(f"expected {type}, got an array of shape {tuple(value.shape)}")
-        for dim, size in zip(type.dims, value.shape, strict=True):
-            expected = sizes.setdefault(dim, int(size)) if isinstance(dim, str) else dim
-            if expected != size:
-                raise ValueError(f"dim {dim} is {expected}, but an array has extent {size}")
-    return sizes
+        shape = tuple(int(n) for n in value.shape) if isinstance(type, TensorType) else ()
+        if isinstance(type, TensorType) and len(shape) != type.rank:
+            raise ValueError(f"expected {type}, got an array of shape {shape}")
+        shapes.append(shape)
+    return extents.bind([Shaped.of(type).dims for type in types], shapes)
 
 
 def interpret_kernel(

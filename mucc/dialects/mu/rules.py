@@ -13,6 +13,7 @@ from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Dims, Shaped, TensorType, dtype_name, is_packed
+from mucc.library import extents
 
 
 class TypeRuleError(VerifyException):
@@ -335,13 +336,8 @@ def group_size(whole: Dim, parts: Dim) -> int:
 
     Raises TypeRuleError MU1062.
     """
-    if isinstance(whole, int) and isinstance(parts, int):
-        if whole % parts == 0:
-            return whole // parts
-    elif isinstance(whole, str) and isinstance(parts, str):
-        prefix, _, divisor = parts.rpartition("_per_")
-        if prefix == whole and divisor.isdigit():
-            return int(divisor)
+    if (size := extents.quotient(whole, parts)) is not None:
+        return size
     raise TypeRuleError(
         "MU1062",
         f"{parts} scales do not divide {whole} columns into groups",

@@ -1,7 +1,8 @@
 """Type rules of operations that move elements: reshape, permute, slice, concat, pad, flip, roll.
 
 As in `rules`, each function infers a result type, and raises TypeRuleError with the code of the broken rule.
-Run-time dims are passed through unchanged; where an extent is computed, it must be a number.
+An extent that follows from run-time dims by sums, products and exact quotients is arithmetic on these dims
+(`mucc.library.extents`); where it follows in another way, it must be a number.
 """
 
 from __future__ import annotations
@@ -14,6 +15,17 @@ from xdsl.ir import Attribute
 
 from mucc.dialects.mu.rules import TypeRuleError, normalise_axes, promote, shape_text
 from mucc.dialects.mu.types import DTYPES, PACKED, Dim, Dims, Shaped, TensorType, dtype_name
+from mucc.library.extents import (
+    ExtentError,
+    Polynomial,
+    add,
+    at_least,
+    divide,
+    multiply,
+    names,
+    polynomial,
+    subtract,
+)
 
 
 def tensor(what: str, type: Attribute, rank: int = 1) -> Shaped:
@@ -43,14 +55,8 @@ def fixed(what: str, value: Shaped, axis: int) -> int:
         "MU1091",
         f"{what} needs a number for the extent {extent} of axis {axis} of {value}",
         notes=("the extent of the result is computed from it",),
-        helps=(f"bind the dim: `[{whole(extent)}=64]`",),
+        helps=(f"bind the dim: `[{', '.join(f'{name}=64' for name in names(extent))}]`",),
     )
-
-
-def whole(extent: str) -> str:
-    """Return the dim `K` of a quotient such as `K_per_128`; other names are returned unchanged."""
-    name, _, divisor = extent.rpartition("_per_")
-    return name if name and divisor.isdigit() else extent
 
 
 def one_axis(axis: int, rank: int) -> int:
@@ -58,28 +64,14 @@ def one_axis(axis: int, rank: int) -> int:
     return normalise_axes((axis,), rank)[0]
 
 
-def count(dims: Sequence[Dim]) -> tuple[int, int, tuple[str, ...]]:
-    """Count elements symbolically: numerator, denominator and sorted dims. `K_per_128` counts as K / 128."""
-    numerator, denominator, names = 1, 1, list[str]()
-    for dim in dims:
-        if isinstance(dim, int):
-            numerator *= dim
-            continue
-        if (name := whole(dim)) != dim:
-            denominator *= int(dim.rpartition("_per_")[2])
-        names.append(name)
-    common = math.gcd(numerator, denominator)
-    return numerator // common, denominator // common, tuple(sorted(names))
-
-
 def reshape(operand: Attribute, dims: Dims) -> TensorType:
     """Check that `dims` have as many elements as the operand. Raises TypeRuleError MU1090."""
     value = tensor("reshape", operand, 0)
-    if count(value.dims) != count(dims):
+    if multiply(value.dims) != multiply(dims):
         raise TypeRuleError(
             "MU1090",
             f"{value} cannot be reshaped to {shape_text(dims)}: there are not as many elements",
-            notes=("both shapes have the same run-time dims, and the products of their numbers are equal",),
+            notes=(f"{multiply(value.dims)} elements are not {multiply(dims)}",),
         )
     return TensorType.of(dims, value.element_type)
 
@@ -93,18 +85,49 @@ def permute(operand: Attribute, order: Sequence[int]) -> TensorType:
     return TensorType.of([value.dims[axis] for axis in order], value.element_type)
 
 
-def slice_(operand: Attribute, axis: int, start: int, stop: int, step: int) -> TensorType:
-    """Slice `start:stop:step` along an axis. Raises TypeRuleError MU1091, MU1093."""
+def slice_(operand: Attribute, axis: int, start: Dim, stop: Dim, step: int) -> TensorType:
+    """Slice `start:stop:step` along an axis. Raises TypeRuleError MU1093.
+
+    What is not known of run-time extents is promised: `slice_conditions`.
+    """
     value = tensor("slice", operand)
     axis = one_axis(axis, len(value.dims))
-    extent = fixed("slice", value, axis)
-    if not 0 <= start < stop <= extent or step < 1:
+    extent = value.dims[axis]
+    try:
+        slice_conditions(extent, start, stop)
+    except ExtentError:
+        fits = False
+    else:
+        fits = step >= 1
+    if not fits:
         raise TypeRuleError(
             "MU1093",
             f"slice {start}:{stop}:{step} does not fit axis {axis} of {value}",
             notes=(f"0 <= start < stop <= {extent}, and the step is at least 1",),
         )
-    return TensorType.of(_with(value.dims, axis, -(-(stop - start) // step)), value.element_type)
+    return TensorType.of(_with(value.dims, axis, steps(subtract(stop, start), step)), value.element_type)
+
+
+def slice_conditions(extent: Dim, start: Dim, stop: Dim) -> list[str]:
+    """Return what must hold of dims for `start:stop` to lie within an extent.
+
+    Raises ExtentError where it never does.
+    """
+    bounds = ((start, 0), (subtract(stop, start), 1), (subtract(extent, stop), 0))
+    return [c for dim, least in bounds if (c := at_least(dim, least)) is not None]
+
+
+def steps(length: Dim, step: int) -> Dim:
+    """Return how many steps there are in a length, the last one possibly shorter.
+
+    What the length owes to run-time dims must be a multiple of the step, so that `1:K:2` has K/2 elements:
+    this is promised, as by any quotient of extents.
+    """
+    if isinstance(length, int):
+        return -(-length // step)
+    form = polynomial(length)
+    short = -form.constant_term % (step * form.divisor)
+    return divide(add(length, (Polynomial.number(short).over(form.divisor)).dim), step)
 
 
 def _with(dims: Dims, axis: int, extent: Dim) -> Dims:
@@ -112,7 +135,7 @@ def _with(dims: Dims, axis: int, extent: Dim) -> Dims:
 
 
 def concat(operands: Sequence[Attribute], axis: int) -> TensorType:
-    """Concatenate along an axis; dtypes promote. Raises TypeRuleError MU1091, MU1094."""
+    """Concatenate along an axis; dtypes promote. Raises TypeRuleError MU1094."""
     values = [tensor("concat", t) for t in operands]
     if not values:
         raise TypeRuleError("MU1094", "concat needs a tensor")
@@ -130,12 +153,17 @@ def concat(operands: Sequence[Attribute], axis: int) -> TensorType:
     element_type = kinds.pop() if len(kinds) == 1 else promote(operands)
     if len(values) == 1:
         return TensorType.of(values[0].dims, element_type)
-    extent = sum(fixed("concat", v, axis) for v in values)
+    extent: Dim = 0
+    for value in values:
+        extent = add(extent, value.dims[axis])
     return TensorType.of(_with(values[0].dims, axis, extent), element_type)
 
 
 def pad(operand: Attribute, low: Sequence[int], high: Sequence[int], mode: str) -> TensorType:
-    """Add `low` and `high` elements to each axis. Raises TypeRuleError MU1091, MU1095, MU1096."""
+    """Add `low` and `high` elements to each axis. Raises TypeRuleError MU1095, MU1096.
+
+    That a run-time extent has as many elements as are reflected or repeated is promised: `pad_conditions`.
+    """
     value = tensor("pad", operand)
     rank = len(value.dims)
     if len(low) != rank or len(high) != rank:
@@ -144,17 +172,34 @@ def pad(operand: Attribute, low: Sequence[int], high: Sequence[int], mode: str) 
         raise TypeRuleError("MU1021", "padding of a bool", helps=("pad `cast(condition, f32)`",))
     dims = list(value.dims)
     for axis in (i for i in range(rank) if low[i] or high[i]):
-        extent = fixed("pad", value, axis)
-        most = {"constant": None, "reflect": extent - 1, "circular": extent}.get(mode)
-        if min(low[axis], high[axis]) < 0 or (most is not None and max(low[axis], high[axis]) > most):
+        extent = dims[axis]
+        most = most_padding(extent, mode)
+        try:
+            fits = min(low[axis], high[axis]) >= 0
+            pad_conditions(extent, low[axis], high[axis], mode)
+        except ExtentError:
+            fits = False
+        if not fits:
             raise TypeRuleError(
                 "MU1096",
                 f"{low[axis]} and {high[axis]} elements cannot pad axis {axis} of {value} by {mode}",
                 notes=(f"from 0 to {most}" if most is not None else "at least 0",),
                 helps=("a slice, `x[:, 1:]`, cuts off",) if min(low[axis], high[axis]) < 0 else (),
             )
-        dims[axis] = low[axis] + extent + high[axis]
+        dims[axis] = add(extent, low[axis] + high[axis])
     return TensorType.of(dims, value.element_type)
+
+
+def most_padding(extent: Dim, mode: str) -> Dim | None:
+    """Return the most elements that a mode can pad an extent with on one side; None without a limit."""
+    return {"reflect": subtract(extent, 1), "circular": extent}.get(mode)
+
+
+def pad_conditions(extent: Dim, low: int, high: int, mode: str) -> list[str]:
+    """Return what must hold of dims for an extent to be padded. Raises ExtentError where it never does."""
+    most = most_padding(extent, mode)
+    condition = None if most is None else at_least(most, max(low, high))
+    return [] if condition is None else [condition]
 
 
 def alike(what: str, operand: Attribute, rank: int = 1) -> TensorType:

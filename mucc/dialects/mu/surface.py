@@ -18,7 +18,7 @@ Option = float | str | Dims | None
 """The value of an option, an argument other than a tensor or scalar: number, word, axes, sizes or extents."""
 
 VALUE, VALUES, NUMBER, WORD = "a value", "values", "a number", "a word"
-AXES, EXTENT, INTS, EXTENTS = "an axis", "an extent", "integers", "extents"
+AXES, EXTENT, BOUND, INTS, EXTENTS = "an axis", "an extent", "a bound", "integers", "extents"
 """The kinds of parameters; a parameter of kind VALUES takes any number of values."""
 
 GIVEN = "given"
@@ -104,6 +104,13 @@ def extents(options: Mapping[str, Option], name: str = "shape") -> tuple[Dim, ..
     """Read a required option of extents."""
     value = options[name]
     assert isinstance(value, tuple)
+    return value
+
+
+def bound(options: Mapping[str, Option], name: str) -> Dim:
+    """Read a required option that is a bound of a slice."""
+    value = options[name]
+    assert isinstance(value, int | str)
     return value
 
 

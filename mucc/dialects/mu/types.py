@@ -27,6 +27,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.library.extents import Dim as Dim
+from mucc.library.extents import ExtentError, canonical, is_derived
 
 if TYPE_CHECKING:
     from xdsl.parser import AttrParser
@@ -113,9 +114,14 @@ def sparse_problem(dims: Dims, element_type: Attribute, inner: int = 1) -> str |
     return None
 
 
-def quotient_name(dim: str, divisor: int) -> str:
-    """Name the dim that is `dim` divided by a number, such as `K_per_128`."""
-    return f"{dim}_per_{divisor}"
+def dims_of(attr: ArrayAttr[IntAttr | StringAttr]) -> Dims:
+    """Convert a list of extents to Python values."""
+    return tuple(d.data for d in attr)
+
+
+def dims_attr(dims: Sequence[Dim]) -> ArrayAttr[IntAttr | StringAttr]:
+    """Convert extents to an attribute."""
+    return ArrayAttr([IntAttr(d) if isinstance(d, int) else StringAttr(d) for d in dims])
 
 
 def dim_attr(dim: Dim) -> IntAttr | StringAttr:
@@ -124,8 +130,14 @@ def dim_attr(dim: Dim) -> IntAttr | StringAttr:
 
 
 def parse_extent(parser: AttrParser) -> IntAttr | StringAttr:
+    """Parse a number, a name, or in quotes arithmetic on dims such as `"2*N"`."""
     if (value := parser.parse_optional_integer(allow_boolean=False)) is not None:
         return IntAttr(value)
+    if (text := parser.parse_optional_str_literal()) is not None:
+        try:
+            return dims_attr([canonical(text)]).data[0]
+        except ExtentError as error:
+            parser.raise_error(str(error))
     return StringAttr(parser.parse_identifier(" or integer extent"))
 
 
@@ -133,10 +145,12 @@ _PADDED = ("padded", "padded_columns")
 """The kinds of layouts with padded rows or columns."""
 
 
-def _print_extent(printer: Printer, extent: Attribute) -> None:
+def print_extent(printer: Printer, extent: Attribute) -> None:
     match extent:
         case IntAttr():
             printer.print_string(str(extent.data))
+        case StringAttr() if is_derived(extent.data):
+            printer.print_string_literal(extent.data)
         case StringAttr():
             printer.print_string(extent.data)
         case _:
@@ -356,7 +370,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             with printer.in_square_brackets():
-                printer.print_list(self.shape, lambda d: _print_extent(printer, d))
+                printer.print_list(self.shape, lambda d: print_extent(printer, d))
             printer.print_string(", ")
             printer.print_attribute(self.element_type)
             if not self.layout.is_row_major:
@@ -390,8 +404,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 
 @cache
 def _tensor_type(dims: Dims, element_type: Attribute, layout: LayoutAttr) -> TensorType:
-    shape = ArrayAttr([dim_attr(d) for d in dims])
-    return TensorType(shape, element_type, layout)
+    return TensorType(dims_attr(dims), element_type, layout)
 
 
 class Shaped(NamedTuple):

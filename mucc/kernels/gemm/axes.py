@@ -6,11 +6,15 @@ from enum import Enum, auto
 from math import gcd
 from typing import NamedTuple
 
+from xdsl.ir import Operation
+
+from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
-from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
+from mucc.dialects.promises import promised_multiple
 from mucc.kernels.lowering.access import Access, Axes, accesses, in_memory, through_views
 from mucc.target.facts import WIDEST_ACCESS
 
@@ -75,6 +79,19 @@ def _folds(access: Access) -> bool:
     return access.type is not None and access.type.layout.kind.data != "strides"
 
 
+def _is_multiple(op: Operation, extent: Dim, number: int) -> bool:
+    """Whether an extent is known to be a multiple of a number, by what the program promises."""
+    if isinstance(extent, int):
+        return extent % number == 0
+    entry = op.parent_op()
+    while entry is not None and not isinstance(entry, EntryOp):
+        entry = entry.parent_op()
+    if entry is None:
+        return False
+    promises = entry.promises.data if entry.promises else None
+    return promised_multiple(promises, entry.dim_names, extent) % number == 0
+
+
 def is_in_reach(access: Access) -> bool:
     """Whether a kernel that copies 16 bytes at a time can read a tensor where it lies, if it can read all of
     the tensor that it is a part of.
@@ -91,8 +108,8 @@ def is_in_reach(access: Access) -> bool:
                 return False
             if move.axis != in_memory(op.operand).unit_axis:
                 continue
-            numbers = [type.dims[move.axis], *(extent for _, extent in move.start)]
-            if move.step != 1 or any(not isinstance(n, int) or n % granule for n in numbers):
+            extents = [type.dims[move.axis], *(extent for _, extent in move.start)]
+            if move.step != 1 or not all(_is_multiple(op, extent, granule) for extent in extents):
                 return False
         value = op.operand
     return value is access.base or not isinstance(value.owner, RegroupOp)

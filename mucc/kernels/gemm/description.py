@@ -31,6 +31,7 @@ from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
 from mucc.kernels.gemm.scheduling.operand import Operand
 from mucc.kernels.gemm.settings import schedule_from
+from mucc.library.extents import names_of, values
 from mucc.target.facts import WIDEST_ACCESS
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -88,8 +89,9 @@ def _described(gemm: GemmOp) -> Problem:
 
 def _extent(dims: Dims, sizes: Mapping[str, int]) -> int | None:
     """Return the product of extents; None if one is known at run time only and has no typical size."""
-    known = [sizes.get(d) if isinstance(d, str) else d for d in dims]
-    return None if None in known else prod(d for d in known if d is not None)
+    if not names_of(dims) <= sizes.keys():
+        return None
+    return prod(values(dims, sizes))
 
 
 def _epilogue_of(gemm: GemmOp) -> Epilogue:

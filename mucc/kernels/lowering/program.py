@@ -117,6 +117,7 @@ class ProgramBuilder:
             "dims": kernel.dims,
             "bound": kernel.bound,
             "promises": kernel.promises,
+            "implied": kernel.implied,
             "each": kernel.each,
         }
         self.program = c.ProgramOp([*inputs, *outputs], attributes, None)

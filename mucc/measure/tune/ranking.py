@@ -26,6 +26,7 @@ from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.files.json_text import canonical
 from mucc.kernels.registry import kind_of
 from mucc.kernels.workload import Workload
+from mucc.library.extents import names_of, polynomial
 from mucc.measure.tune.analysis import kernel_text
 from mucc.measure.tune.plans import schedule_block
 from mucc.target import get_target
@@ -227,8 +228,8 @@ def _streamed_us(op: DeviceKernelOp, sizes: Mapping[str, int], target: Target, d
 
 
 def _bytes(type: TensorType, sizes: Mapping[str, int]) -> float:
-    known = [sizes.get(d, 1) if isinstance(d, str) else int(d) for d in type.dims]
-    return math.prod(known) * dtype_bits(type.element_type) / 8
+    known = {**dict.fromkeys(names_of(type.dims), 1), **sizes}
+    return math.prod(max(polynomial(d).at(known), 1) for d in type.dims) * dtype_bits(type.element_type) / 8
 
 
 Told = Callable[[Hashable], Mapping[str, Attribute]]

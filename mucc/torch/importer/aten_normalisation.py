@@ -18,6 +18,7 @@ from mucc.dialects.mu.ops.normalisation import (
 )
 from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
 from mucc.dialects.mu.ops.scan import ScanOp
+from mucc.library.extents import divide
 from mucc.torch.importer.aten_reduction import axes_of, reduced
 from mucc.torch.importer.aten_views import reshaped
 from mucc.torch.importer.lowering import (
@@ -29,7 +30,6 @@ from mucc.torch.importer.lowering import (
     axis_of,
     dims_of,
     dtype_of,
-    fixed,
     lowers,
 )
 
@@ -76,7 +76,7 @@ def group_norm(
     b: Builder, x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> Built:
     dims = dims_of(x)
-    grouped = reshaped(b, x, (dims[0], groups, fixed(dims[1]) // groups, *dims[2:]))
+    grouped = reshaped(b, x, (dims[0], groups, divide(dims[1], groups), *dims[2:]))
     axes = range(2, len(dims_of(grouped)))
     value = reshaped(b, _standard(b, grouped, list(axes), eps), dims)
     return _affine(b, value, _channels(b, weight, len(dims)), _channels(b, bias, len(dims)))

@@ -10,8 +10,8 @@ mu.kernel @moves(%x: !mu.tensor<[B, 4, 6], bf16>, %w: !mu.tensor<[B, 2, 6], bf16
   %1 = mu.reshape %s : (f32) -> !mu.tensor<[1, 1], f32>
   // CHECK-NEXT: mu.permute %x order [2, 0, 1] : (!mu.tensor<[B, 4, 6], bf16>) -> !mu.tensor<[6, B, 4], bf16>
   %2 = mu.permute %x order [2, 0, 1] : (!mu.tensor<[B, 4, 6], bf16>) -> !mu.tensor<[6, B, 4], bf16>
-  // CHECK-NEXT: mu.slice %x axis 2 : i64 bounds [1, 6, 2] : (!mu.tensor<[B, 4, 6], bf16>) -> !mu.tensor<[B, 4, 3], bf16>
-  %3 = mu.slice %x axis 2 : i64 bounds [1, 6, 2] : (!mu.tensor<[B, 4, 6], bf16>) -> !mu.tensor<[B, 4, 3], bf16>
+  // CHECK-NEXT: mu.slice %x axis 2 : i64 bounds [#builtin.int<1>, #builtin.int<6>] step 2 : i64 : (!mu.tensor<[B, 4, 6], bf16>) -> !mu.tensor<[B, 4, 3], bf16>
+  %3 = mu.slice %x axis 2 : i64 bounds [#builtin.int<1>, #builtin.int<6>] step 2 : i64 : (!mu.tensor<[B, 4, 6], bf16>) -> !mu.tensor<[B, 4, 3], bf16>
   // CHECK-NEXT: mu.concat %x, %w axis 1 : i64 : (!mu.tensor<[B, 4, 6], bf16>, !mu.tensor<[B, 2, 6], bf16>) -> !mu.tensor<[B, 6, 6], bf16>
   %4 = mu.concat %x, %w axis 1 : i64 : (!mu.tensor<[B, 4, 6], bf16>, !mu.tensor<[B, 2, 6], bf16>) -> !mu.tensor<[B, 6, 6], bf16>
   // CHECK-NEXT: mu.pad reflect %x low [0, 0, 2] high [0, 1, 0] value 0.000000e+00 : f64 : (!mu.tensor<[B, 4, 6], bf16>) -> !mu.tensor<[B, 5, 8], bf16>

@@ -26,13 +26,13 @@
 
 // CHECK: slice 2:9:1 does not fit axis 1 of bf16[M, 4]
 %x = "test.op"() : () -> !mu.tensor<[M, 4], bf16>
-%0 = mu.slice %x axis 1 : i64 bounds [2, 9, 1] : (!mu.tensor<[M, 4], bf16>) -> !mu.tensor<[M, 7], bf16>
+%0 = mu.slice %x axis 1 : i64 bounds [#builtin.int<2>, #builtin.int<9>] step 1 : i64 : (!mu.tensor<[M, 4], bf16>) -> !mu.tensor<[M, 7], bf16>
 
 // -----
 
-// CHECK: mu.slice: an axis from the front, and start, stop and step
+// CHECK: mu.slice: an axis from the front, start and stop
 %x = "test.op"() : () -> !mu.tensor<[M, 4], bf16>
-%0 = mu.slice %x axis 1 : i64 bounds [2, 3] : (!mu.tensor<[M, 4], bf16>) -> !mu.tensor<[M, 1], bf16>
+%0 = mu.slice %x axis 1 : i64 bounds [#builtin.int<2>] step 1 : i64 : (!mu.tensor<[M, 4], bf16>) -> !mu.tensor<[M, 1], bf16>
 
 // -----
 
@@ -42,7 +42,7 @@
 
 // -----
 
-// CHECK: concat needs a number for the extent M of axis 0 of bf16[M, 4]
+// CHECK: mu.concat: result type bf16[M, 4] should be bf16[M+8, 4]
 %x, %y = "test.op"() : () -> (!mu.tensor<[M, 4], bf16>, !mu.tensor<[8, 4], bf16>)
 %0 = mu.concat %x, %y axis 0 : i64 : (!mu.tensor<[M, 4], bf16>, !mu.tensor<[8, 4], bf16>) -> !mu.tensor<[M, 4], bf16>
 

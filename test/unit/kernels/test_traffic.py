@@ -29,7 +29,7 @@ def test_sparse_matrices_are_counted_as_bounds_count_them() -> None:
 
 
 def test_parts_of_dims_count_as_these() -> None:
-    found = Traffic.of(TensorType.of(("N", "K_per_128"), bf16))
+    found = Traffic.of(TensorType.of(("N", "K/128"), bf16))
     assert found.open_dims == {"K", "N"} and found.at({"N": 3, "K": 256}) == 12
 
 

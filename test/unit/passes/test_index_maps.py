@@ -77,6 +77,26 @@ kernel crossed[M](x: f32[8, M]) -> f32[M, 4] {
 """
 
 
+OPEN = """
+kernel open_ends[M, N](x: f32[M, N], y: f32[M, 2*N])
+    -> (a: f32[M, N-2], b: f32[N], c: f32[M, 3*N], d: f32[M, N+3], e: f32[M, 2*N])
+{
+  c = concat(y[:, N:], x[:, ::-1], y[:, 1:N], y[:, -1:], axis=1)
+  return x[:, 1:-1] * y[:, 2:N], x[-1] + y[0, :N], c, pad(x, 2, 1, mode=reflect), concat(y[:, N:], x, axis=1)
+}
+kernel halves[S, H, D](x: bf16[S, H, D], c: f32[S, D/2], s: f32[S, D/2]) -> bf16[S, H, D] {
+  a = x[..., :D/2]
+  b = x[..., D/2:]
+  return concat(a * c[:, None] - b * s[:, None], b * c[:, None] + a * s[:, None], axis=-1)
+}
+kernel product[M, N](x: bf16[M, 64], w: bf16[2*N, 64], b: f32[2*N]) -> (y: f32[M, N], z: f32[M, N])
+    where N % 8 == 0
+{
+  h = x @ w.T + b
+  return h[:, :N], relu(h[:, N:])
+}
+"""
+
 PRODUCTS = """
 kernel half[M, N](x: bf16[M, 128], w: bf16[N, 64]) -> bf16[M, N] where N % 8 == 0 { return x[:, 64:] @ w.T }
 kernel odd[M, N](x: bf16[M, 72], w: bf16[N, 40]) -> bf16[M, N] where N % 8 == 0 { return x[:, 5:45] @ w.T }
@@ -114,6 +134,13 @@ def test_products_read_parts_in_place(size: int, tmp_path: Path) -> None:
     products = Program.of(compile_text(Source("k.mcu", PRODUCTS)), tmp_path)
     for seed, info in enumerate(products.kernels):
         run(products, info, {n: size if v is None else v for n, v in info.dims.items()}, seed)
+
+
+@pytest.mark.parametrize("size", [8, 16, 40])
+def test_parts_of_run_time_extents(size: int, tmp_path: Path) -> None:
+    open_dims = Program.of(compile_text(Source("k.mcu", OPEN)), tmp_path)
+    for seed, info in enumerate(open_dims.kernels):
+        run(open_dims, info, dict.fromkeys(info.dims, size), seed)
 
 
 def kernels(text: str) -> list[str]:

@@ -10,7 +10,6 @@ from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.frontend import lower, parse
-from mucc.library.signature import quotient
 from mucc.passes import levels
 from mucc.passes.pipeline import pipeline
 from mucc.sol.program import analyse_source
@@ -36,8 +35,7 @@ def test_stages_are_those_of_the_compiler(path: Path):
         ]
         for k in kernels
     }
-    dims = {n: TYPICAL for k in kernels for n in k.dim_names if n not in k.bound_dims and not quotient(n)}
-    dims |= {part[0]: TYPICAL for k in kernels for n in k.dim_names if (part := quotient(n))}
+    dims = {n: TYPICAL for k in kernels for n in k.dim_names if n not in k.bound_dims}
     found = analyse_source(source, cards()["h200"], dims)
     assert {s.kernel: [(x.name, x.kind) for x in s.stages] for s in found} == wanted
 

@@ -14,6 +14,7 @@ class Machine(Protocol):
     """The part of the interpreter that operations use: an array library, and the sizes of the dims."""
 
     arrays: Arrays
+    sizes: dict[str, int]
 
     def shape(self, type: Any) -> tuple[int, ...]:
         """Return the run-time extents of a tensor type."""

@@ -11,6 +11,7 @@ from mucc.dialects.mu.meanings.base import Machine, Meaning, along, taken
 from mucc.dialects.mu.ops import shape as ops
 from mucc.dialects.mu.ops.views import PermuteOp
 from mucc.dialects.mu.types import Dim, TensorType
+from mucc.library import extents
 
 
 def _permute(machine: Machine, op: PermuteOp, x: Any) -> Any:
@@ -18,7 +19,12 @@ def _permute(machine: Machine, op: PermuteOp, x: Any) -> Any:
 
 
 def _slice(machine: Machine, op: ops.SliceOp, x: Any) -> Any:
-    return x[(slice(None),) * op.axis.value.data + (slice(*op.range),)]
+    start, stop, step = op.range
+    first, last = extents.value(start, machine.sizes), extents.value(stop, machine.sizes)
+    axis = op.axis.value.data
+    if not 0 <= first < last <= int(x.shape[axis]):
+        raise ValueError(f"slice {first}:{last} does not fit an extent of {int(x.shape[axis])}")
+    return x[(slice(None),) * axis + (slice(first, last, step),)]
 
 
 def source(mode: ops.Padding, place: int, extent: int) -> int | None:

@@ -23,7 +23,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "indexed": ("take_along",),
     "views": (),
     "shape": (
-        *("reshape", "permute", "concat", "pad", "flip", "roll", "broadcast"),
+        *("reshape", "permute", "concat", "pad", "flip", "roll", "repeat", "broadcast"),
         *("tril", "triu", "iota", "full"),
     ),
     "conv": ("conv", "conv_transpose"),

@@ -66,5 +66,9 @@ class InferredOp(FormattedOp, ABC):
     def inferred(self) -> Attribute:
         """Infer the result type. Raises TypeRuleError where the operands do not fit."""
 
+    def conditions(self) -> Sequence[str]:
+        """Return what must hold of run-time dims for the operands to fit."""
+        return ()
+
     def verify_(self) -> None:
         check_result(self, self.inferred())

@@ -34,6 +34,7 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.library.extents import names_of
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -125,7 +126,7 @@ class KernelOp(EntryOp):
                 raise VerifyException("a sparse matrix can be an operand of a product only")
         known = set(self.dim_names)
         for type in (*inputs, *outputs):
-            if unknown := {d for d in Shaped.of(type).dims if isinstance(d, str)} - known:
+            if unknown := names_of(Shaped.of(type).dims) - known:
                 raise VerifyException(f"undeclared dim '{min(unknown)}'")
 
 

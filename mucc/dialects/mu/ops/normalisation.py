@@ -17,12 +17,13 @@ from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, Ints, integer, ints
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.reduction import kept
 from mucc.dialects.mu.ops.shape import ReshapeOp
-from mucc.dialects.mu.shape_rules import fixed, tensor
+from mucc.dialects.mu.shape_rules import tensor
 from mucc.dialects.mu.surface import AXES, INTS, NUMBER, Function, Option, Parameter, X, axes, switch
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.surface import number as real
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.library.extents import divide
 
 
 class AlongAxisOp(InferredOp, AnchorOp, ABC):
@@ -180,12 +181,12 @@ def _instance_norm(values: Values, options: Options) -> Operation:
 def _group_norm(values: Values, options: Options) -> Sequence[Operation]:
     """Normalise `[N, groups, C/groups, ...]` over all axes but the first two."""
     value = tensor("group_norm", values[0].type, 2)
-    groups, channels = one(options, "groups", 1), fixed("group_norm", value, 1)
-    if groups < 1 or channels % groups:
+    groups, channels = one(options, "groups", 1), value.dims[1]
+    if groups < 1 or (isinstance(channels, int) and channels % groups):
         raise rules.TypeRuleError(
             "MU1100", f"{channels} channels of group_norm cannot be divided into {groups} groups"
         )
-    split = ReshapeOp(values[0], (value.dims[0], groups, channels // groups, *value.dims[2:]))
+    split = ReshapeOp(values[0], (value.dims[0], groups, divide(channels, groups), *value.dims[2:]))
     normal = NormalizeOp("standard", split, range(2, len(value.dims) + 1), _eps(options))
     return split, normal, ReshapeOp(normal, value.dims)
 

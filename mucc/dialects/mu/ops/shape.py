@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, IntAttr, IntegerAttr, StringAttr, i1
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
@@ -14,9 +14,10 @@ from xdsl.utils.str_enum import StrEnum
 from mucc.dialects.mu import rules, shape_rules
 from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
 from mucc.dialects.mu.ops.pointwise import ValueConstraint, number
-from mucc.dialects.mu.ops.views import BroadcastOp, GeneratedOp, IndexMapOp, Move, PermuteOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, GeneratedOp, IndexMapOp, Move, PermuteOp
 from mucc.dialects.mu.surface import (
     AXES,
+    EXTENT,
     EXTENTS,
     INTS,
     NUMBER,
@@ -27,6 +28,7 @@ from mucc.dialects.mu.surface import (
     Parameter,
     X,
     axes,
+    bound,
     extents,
     word,
 )
@@ -43,7 +45,10 @@ from mucc.dialects.mu.types import (
     Shaped,
     TensorType,
     dim_attr,
+    dims_attr,
+    dims_of,
 )
+from mucc.library.extents import multiply
 
 
 @irdl_op_definition
@@ -71,26 +76,31 @@ class SliceOp(IndexMapOp):
     name = "mu.slice"
 
     axis = prop_def(IntegerAttr)
-    bounds = prop_def(Ints)
+    bounds = prop_def(ArrayAttr[IntAttr | StringAttr])
+    step = prop_def(IntegerAttr)
 
     FORMAT: ClassVar[str] = (
-        "$operand `axis` $axis `bounds` $bounds attr-dict `:` functional-type(operands, results)"
+        "$operand `axis` $axis `bounds` $bounds `step` $step attr-dict `:` functional-type(operands, results)"
     )
 
-    def __init__(self, operand: SSAValue | Operation, axis: int, start: int, stop: int, step: int = 1):
+    def __init__(self, operand: SSAValue | Operation, axis: int, start: Dim, stop: Dim, step: int = 1):
         value = SSAValue.get(operand)
         result = shape_rules.slice_(value.type, axis, start, stop, step)
         super().__init__(
             operands=[value],
             result_types=[result],
-            properties={"axis": integer(axis % result.rank), "bounds": ints((start, stop, step))},
+            properties={
+                "axis": integer(axis % result.rank),
+                "bounds": dims_attr((start, stop)),
+                "step": integer(step),
+            },
         )
 
     @property
-    def range(self) -> tuple[int, int, int]:
-        """Start, stop and step."""
-        start, stop, step = self.bounds.get_values()
-        return start, stop, step
+    def range(self) -> tuple[Dim, Dim, int]:
+        """Start, stop and step; start and stop may follow from run-time dims."""
+        start, stop = dims_of(self.bounds)
+        return start, stop, self.step.value.data
 
     @property
     def moves(self) -> tuple[Move, ...]:
@@ -98,9 +108,14 @@ class SliceOp(IndexMapOp):
         return (Move(self.axis.value.data, ((1, start),), step),)
 
     def inferred(self) -> Attribute:
-        if len(self.bounds) != 3 or self.axis.value.data < 0:
-            raise VerifyException("mu.slice: an axis from the front, and start, stop and step")
+        if len(self.bounds) != 2 or self.axis.value.data < 0:
+            raise VerifyException("mu.slice: an axis from the front, start and stop")
         return shape_rules.slice_(self.operand.type, self.axis.value.data, *self.range)
+
+    def conditions(self) -> Sequence[str]:
+        start, stop, _ = self.range
+        extent = Shaped.of(self.operand.type).dims[self.axis.value.data]
+        return shape_rules.slice_conditions(extent, start, stop)
 
 
 @irdl_op_definition
@@ -220,6 +235,17 @@ class PadOp(InferredOp):
     def inferred(self) -> Attribute:
         low, high = self.low.get_values(), self.high.get_values()
         return shape_rules.pad(self.operand.type, low, high, self.mode.data.value)
+
+    def conditions(self) -> Sequence[str]:
+        dims = Shaped.of(self.operand.type).dims
+        sides = zip(dims, self.low.get_values(), self.high.get_values(), strict=True)
+        mode = self.mode.data.value
+        return [
+            condition
+            for dim, low, high in sides
+            if low or high
+            for condition in shape_rules.pad_conditions(dim, low, high, mode)
+        ]
 
 
 @irdl_op_definition
@@ -448,6 +474,17 @@ def _triangle(name: str, kind: Triangle) -> Function:
     return Function(name, (X, Parameter("diagonal", INTS, "0")), doc, build)
 
 
+def _repeated(values: Values, options: Options) -> Sequence[Operation]:
+    """Build views of `[.., N, ..]` as `[.., N, times, ..]`, and of that as `[.., times*N, ..]`."""
+    value = shape_rules.tensor("repeat", values[0].type)
+    axis = shape_rules.one_axis(one(options, "axis"), len(value.dims))
+    times = bound(options, "times")
+    before, extent, behind = value.dims[:axis], value.dims[axis], value.dims[axis + 1 :]
+    column = ExpandOp(values[0], [axis + 1])
+    wide = BroadcastOp(column, (*before, extent, times, *behind))
+    return column, wide, ReshapeOp(wide, (*before, multiply((extent, times)), *behind))
+
+
 def _first_line(cls: type[Operation]) -> str:
     return (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
@@ -489,6 +526,12 @@ FUNCTIONS = (
         (X, Parameter("shift", INTS), Parameter("axis", AXES)),
         _first_line(RollOp),
         lambda v, o: RollOp(v[0], one(o, "shift"), one(o, "axis")),
+    ),
+    Function(
+        "repeat",
+        (X, Parameter("times", EXTENT), Parameter("axis", AXES)),
+        "Each element along an axis `times` times in a row; torch's repeat_interleave",
+        _repeated,
     ),
     Function(
         "broadcast", (X, _SHAPE), _first_line(BroadcastOp), lambda v, o: BroadcastOp(v[0], tuple(extents(o)))

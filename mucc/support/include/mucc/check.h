@@ -150,6 +150,8 @@ MUCC_COLD inline void add_spec(Message& m, const Kernel& k, const ArgSpec& spec)
     if (a) m.add(", ");
     if (e.dim >= 0) {
       m.add("%s", k.dims[e.dim].name);
+    } else if (e.of) {
+      m.add("%s", e.text);
     } else {
       m.add("%lld", static_cast<long long>(e.value));
     }
@@ -234,10 +236,22 @@ MUCC_COLD inline int fail_shape(const Kernel& k, int i, const MuccTensor& t, int
         break;
       }
     }
+  } else if (e.of) {
+    m.add(" with %s = %lld", e.text, static_cast<long long>(want));
   }
   m.add(", got ");
   add_tensor(m, t);
   if (is_packed(k.args[i].dtype)) m.add(", two %s to a byte", k.args[i].dtype.name);
+  return 1;
+}
+
+// Dim `d`, which is solved for in an extent, would be no extent.
+MUCC_COLD inline int fail_solved(const Kernel& k, int d, const MuccTensor& t) {
+  Message m = about(k, k.dims[d].arg, "ValueError", "MU6006");
+  m.add("expected ");
+  add_spec(m, k, k.args[k.dims[d].arg]);
+  m.add(" with %s from 1 to 2147483647, got ", k.dims[d].name);
+  add_tensor(m, t);
   return 1;
 }
 
@@ -345,6 +359,11 @@ inline int check_strides(Call& c, int i, const MuccTensor& t) {
   return 0;
 }
 
+// The extent of an axis in elements.
+inline int64_t extent_of(const ArgSpec& spec, const MuccTensor& t, int axis) {
+  return is_packed(spec.dtype) && axis == spec.ndim - 1 ? t.shape[axis] * 2 : t.shape[axis];
+}
+
 inline int check_tensor(Call& c, int i, const MuccTensor& t, int& first) {
   const Kernel& k = *c.kernel;
   const ArgSpec& spec = k.args[i];
@@ -359,13 +378,12 @@ inline int check_tensor(Call& c, int i, const MuccTensor& t, int& first) {
     c.key.push(c.device);
   }
   for (int a = 0; a < spec.ndim; ++a) {
-    int64_t got = t.shape[a];
-    if (is_packed(spec.dtype) && a == spec.ndim - 1) got *= 2;
+    int64_t got = extent_of(spec, t, a);
     const Extent& e = spec.extents[a];
     int64_t want = e.dim < 0 ? e.value : c.dims[e.dim];
-    if (want >= 0 && got != want) return fail_shape(k, i, t, a, want);
+    if (!e.of && want >= 0 && got != want) return fail_shape(k, i, t, a, want);
     if (got < 1 || got > INT32_MAX) return fail_extent(k, i, t, a);
-    if (want < 0) {
+    if (!e.of && want < 0) {
       c.dims[e.dim] = got;
       c.key.push(got);
     }
@@ -490,10 +508,43 @@ inline int check_rows(const Kernel& k, int i, const int32_t* numbers, int64_t co
   return 0;
 }
 
-inline int check_promises(const Call& c) {
+// Computes the dims that no argument has as an extent, in the order of their steps.
+inline int solve_dims(Call& c) {
+  const Kernel& k = *c.kernel;
+  for (int step = 1, d = 0; d < k.dims.size; ++d) {
+    const DimSpec& spec = k.dims[d];
+    if (spec.step != step) continue;
+    const MuccTensor& t = *c.args[spec.arg];
+    int64_t const found = spec.solve(c.dims, extent_of(k.args[spec.arg], t, spec.axis));
+    if (found < 1 || found > INT32_MAX) return fail_solved(k, d, t);
+    c.dims[d] = found;
+    c.key.push(found);
+    ++step;
+    d = -1;
+  }
+  return 0;
+}
+
+// Holds the extents that follow from dims against the arguments.
+inline int check_derived(const Call& c) {
+  const Kernel& k = *c.kernel;
+  for (int i = 0; i < k.args.size; ++i) {
+    const ArgSpec& spec = k.args[i];
+    for (int a = 0; a < spec.ndim; ++a) {
+      if (!spec.extents[a].of) continue;
+      int64_t const want = spec.extents[a].of(c.dims);
+      if (extent_of(spec, *c.args[i], a) != want) return fail_shape(k, i, *c.args[i], a, want);
+    }
+  }
+  return 0;
+}
+
+// Checks what is left when all arguments were looked at: dims that follow from others, promises, extents.
+inline int check_dims(Call& c) {
+  if (solve_dims(c)) return 1;
   for (const Promise& p : c.kernel->promises)
     if (!p.holds(c.dims)) return fail_promise(*c.kernel, p, c.dims);
-  return 0;
+  return check_derived(c);
 }
 
 }  // namespace mucc

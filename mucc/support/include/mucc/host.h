@@ -222,7 +222,7 @@ inline int check_c(Call& c, const MuccTensor* args, int n) {
     if (args[i].ndim > 0 && !args[i].shape) return fail_kind(k, i, "a MuccTensor whose shape is NULL");
     if (is_tensor(k.args[i]) ? check_tensor(c, i, args[i], first) : check_scalar(c, i, args[i])) return 1;
   }
-  return check_promises(c);
+  return check_dims(c);
 }
 
 inline int check_ffi(Call& c, const ffi::Any* args, int n) {
@@ -245,7 +245,7 @@ inline int check_ffi(Call& c, const ffi::Any* args, int n) {
       return fail_kind(k, i, ffi::describe(a));
     }
   }
-  return check_promises(c);
+  return check_dims(c);
 }
 
 // The calls of a kernel for lists: the arguments of one problem after the other. `check` reads those of one.

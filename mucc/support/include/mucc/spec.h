@@ -50,13 +50,17 @@ inline constexpr DType kS32{MUCC_INT, 32, "s32"};
 
 constexpr bool is_packed(DType const& dtype) { return dtype.bits < 8; }
 
-// One extent of a shape: dim number `dim` of the kernel, or, where `dim` is negative, the number `value`.
+// One extent of a shape: dim number `dim` of the kernel, or, where `dim` is negative, the number `value`, or what `of`
+// computes from all dims, written as `text`.
 struct Extent {
   int32_t dim = -1;
   int64_t value = 1;
+  int64_t (*of)(const int64_t* dims) = nullptr;
+  const char* text = nullptr;
 };
 constexpr Extent dim(int index) { return {index, 0}; }
 constexpr Extent fixed(int64_t value) { return {-1, value}; }
+constexpr Extent derived(const char* text, int64_t (*of)(const int64_t* dims)) { return {-1, 0, of, text}; }
 
 enum class LayoutKind : uint8_t { kRowMajor, kColMajor, kStrides, kSparse };
 
@@ -107,10 +111,16 @@ constexpr ArgSpec tensor_out(const char* name, DType dtype, std::initializer_lis
 // A number passed by value: a Python number, or a 0-d f32 or f64 tensor on the CPU.
 constexpr ArgSpec scalar_in(const char* name, DType dtype) { return {name, Role::kScalar, dtype}; }
 
-// A dim of the kernel; `value` is what it is bound to in the source, or -1 where each call binds it.
+// A dim of the kernel; `value` is what it is bound to in the source, or -1 where each call binds it. Where no argument
+// has it as an extent, it is computed in step `step`, from 1 on: `solve` takes the extent of axis `axis` of argument `arg`,
+// and the dims of earlier steps.
 struct DimSpec {
   const char* name;
   int64_t value;
+  int32_t step = 0;
+  int32_t arg = -1;
+  int32_t axis = 0;
+  int64_t (*solve)(const int64_t* dims, int64_t extent) = nullptr;
 };
 
 // A condition on the dims, checked at every call.
