@@ -279,12 +279,13 @@ class _Generator:
     def view(self) -> None:
         value = self.value()
         dims = Shaped.of(value.type).dims
-        if len(dims) >= 3 and self.coin():
+        if 1 in dims and self.coin():
+            ones = [i for i, d in enumerate(dims) if d == 1]
+            self.add(SqueezeOp(value, ones if self.coin() else [self.choose(tuple(ones))]))
+        elif len(dims) >= 3 and self.coin():
             self.add(PermuteOp(value, self.draw(st.permutations(range(len(dims))))))
         elif len(dims) >= 2 and self.coin():
             self.add(TransposeOp(value))
-        elif 1 in dims and self.coin():
-            self.add(SqueezeOp(value, [i for i, d in enumerate(dims) if d == 1][-1:]))
         elif len(dims) < 4:
             self.add(ExpandOp(value, [self.draw(st.integers(0, len(dims)))]))
 

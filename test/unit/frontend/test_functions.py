@@ -10,7 +10,7 @@ from tensorlib import random, run
 from xdsl.dialects.builtin import CallSiteLoc
 
 from mucc import frontend
-from mucc.compiler.driver import compile_text
+from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Diagnostic, DiagnosticError, Source
 from mucc.dialects.locations import place_of, places_of
 from mucc.frontend.inlining import MOST
@@ -120,12 +120,13 @@ def test_an_error_with_the_arguments_of_a_call_shows_both() -> None:
 
 
 def test_a_pass_shows_both_too() -> None:
-    text = "fn g(x) { return flip(x) }\nkernel f(x: f32[8]) -> f32[8] { return relu(g(x)) }"
+    kernel = "kernel f[M, N, K](x: e4m3[M, K], w: e4m3[N, K]) -> bf16[M, N] { return relu(g(x, w)) }"
+    text = f"fn g(a, b) {{ return matmul(a, b.T) }}\n{kernel}"
     with pytest.raises(DiagnosticError) as raised:
-        compile_text(Source("f.mcu", text))
+        compile_text(Source("f.mcu", text), Options(target="sm_80"))
     (found,) = raised.value.diagnostics
-    assert found.code == "MU2010" and found.span is not None
-    assert text[found.span.start : found.span.end] == "flip"
+    assert found.code == "MU3020" and found.span is not None
+    assert text[found.span.start : found.span.end] == "matmul"
     assert [text[span.start : span.end] for span, _ in found.labels] == ["g"]
 
 

@@ -217,6 +217,31 @@ def test_axes_of_one_element(tmp_path: Path) -> None:
     check(ONE, tmp_path / "k", 1)
 
 
+DROPPED = """kernel NAME[M, N, K](
+    x: bf16[M, 1, K],
+    p: bf16[1, N, K] col_major,
+    q: bf16[K, 1, N] strides(_, _, 1),
+    t: bf16[N, K, 1] strides(1, _, _),
+    v: f32[1, M, 1],
+    c: f32[N, 1, M],
+) -> (a: f32[M, N], b: f32[M, N], d: f32[M, N], e: f32[M, N])
+    where M % 8 == 0, N % 8 == 0, K % 8 == 0
+{
+    row = x[:, 0]
+    column = x[:, :, 0:] @ p[0].T
+    return row @ p[0].T + v[0], row @ q[:, 0] + c[:, 0].T, row @ t[..., 0].T, v[0] + c[:, 0].T + column[:, 0]
+}
+"""
+
+
+def test_axes_that_an_index_drops(tmp_path: Path) -> None:
+    """The view that is left has the strides of its axes, and nothing is copied for it."""
+    text = "\n".join(line for line in DROPPED.splitlines() if "column =" not in line)
+    compilation = compile_text(Source("k.mcu", text.replace(" + column[:, 0]", "")))
+    assert [op.name for op in compilation.cutlass.walk() if op.name == "cutlass.map"] == ["cutlass.map"]
+    check([DROPPED], tmp_path / "k", 3)
+
+
 def test_a_row_along_k_is_not_copied() -> None:
     text = "kernel f[M, N=1, K=64](x: bf16[M, K], w: bf16[K, N]) -> f32[M, N] {\n    return x @ w\n}\n"
     text += "schedule f for sm_90a {\n    mainloop = cooperative\n}\n"
