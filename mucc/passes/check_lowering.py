@@ -19,6 +19,7 @@ from mucc.passes.levels import PRIMITIVES
 
 _INSTEAD: dict[str, str] = {
     "attention": "without `causal`, and with the mask as a parameter, it has kernels",
+    "random": "pass the numbers as a parameter",
     "tril": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
     "triu": "pass the mask as a parameter, and take `where(mask > 0, x, 0)`",
 }
