@@ -9,6 +9,7 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import AttentionOp
 from mucc.dialects.mu.ops.normalisation import NormalizeOp
 from mucc.dialects.mu.ops.pooling import PoolOp
+from mucc.dialects.mu.ops.random import RandomOp
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
 from mucc.dialects.mu.ops.scan import ScanOp
 from mucc.dialects.mu.ops.sort import SortOp
@@ -44,6 +45,9 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case ReduceOp() | ArgReduceOp() | ScanOp() | SortOp():
             # Each element is combined with, or compared to, another one at least once.
             plain, dims = 1, Shaped.of(op.operand.type).dims
+        case RandomOp():
+            # Ten rounds of two products, four exclusive ors and two sums make four numbers.
+            plain, dims = 20, Shaped.of(op.result.type).dims
         case VarianceOp():
             plain, dims = 4, Shaped.of(op.operand.type).dims
         case NormalizeOp():

@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.random import RandomOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import TriangleOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
@@ -124,6 +125,7 @@ _RANGES: dict[type[Operation], tuple[float, float]] = {
     **dict.fromkeys((e.TanhOp, e.ErfOp, e.SinOp, e.CosOp, e.SignOp), (-1.0, 1.0)),
     e.SigmoidOp: (0.0, 1.0),
     e.Atan2Op: (-math.pi, math.pi),
+    RandomOp: (0.0, 1.0),
     e.Expm1Op: (-1.0, math.inf),
 }
 """Bounds of the results of functions, for any operand."""

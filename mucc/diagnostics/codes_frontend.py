@@ -405,6 +405,20 @@ _SHAPES: dict[str, CodeInfo] = {
         "kernel f[M](x: f32[M, 8]) -> f32[M, 9] {\n    return topk(x, 9)\n}",
         "kernel f[M](x: f32[M, 8]) -> f32[M, 8] {\n    return topk(x, 8)\n}",
     ),
+    "MU1106": entry(
+        "dropout of a share that there is not",
+        "`dropout(x, p, seed)` drops the share p of the elements, 0 <= p < 1, and divides the others by "
+        "1 - p.",
+        "kernel f[M](x: f32[M], s: s32[]) -> f32[M] {\n    return dropout(x, 1, s)\n}",
+        "kernel f[M](x: f32[M], s: s32[]) -> f32[M] {\n    return dropout(x, 0.1, s)\n}",
+    ),
+    "MU1107": entry(
+        "a seed that is no integer of 32 bits",
+        "Random numbers depend on a seed and a stream, which are words of 32 bits. A seed that callers give "
+        "is a tensor on the device, so that a CUDA graph draws new numbers when it changes.",
+        "kernel f[M](x: f32[M], s: f32) -> f32[M] {\n    return dropout(x, 0.1, s)\n}",
+        "kernel f[M](x: f32[M], s: s32[]) -> f32[M] {\n    return dropout(x, 0.1, s)\n}",
+    ),
     "MU1026": entry(
         "batch extents of a contraction differ",
         "The axes before the last two broadcast against each other: equal, or 1.",

@@ -155,6 +155,7 @@ _EXPRESSIONS: dict[str, str] = {
     **dict.fromkeys(("take_along_axis", "take_along_dim"), "take_along(x, index, axis=1)"),
     "cross_entropy": "-mean(take_along(log_softmax(x), index, axis=1))",
     "msort": "sort(x, axis=0)",
+    **dict.fromkeys(("rand", "uniform"), "random((M, K), 7)"),
     # tensors
     **dict.fromkeys(("zeros", "zeros_like", "full_like", "empty", "empty_like", "fill"), "full((M, K), 0)"),
     **dict.fromkeys(("ones", "ones_like"), "full((M, K), 1)"),
@@ -177,9 +178,9 @@ _NAMES = """
 asinh acosh atanh arcsinh arccosh arctanh sinc angle real imag conj polar modf frexp ldexp nextafter
 gamma lgamma digamma erfinv igamma i0 polygamma xlogy nan_to_num cbrt copysign float8 popcount bitcast
 unique nonzero argwhere searchsorted bucketize histogram histc bincount digitize median nanmedian mode
-quantile percentile kthvalue nansum nanmean nanmax nanmin cummax cummin logcumsumexp diff dropout
-alpha_dropout rand randn
-randint random normal uniform bernoulli multinomial randperm poisson gumbel_softmax sparsemax entmax
+quantile percentile kthvalue nansum nanmean nanmax nanmin cummax cummin logcumsumexp diff alpha_dropout
+randn randint normal bernoulli multinomial randperm poisson gumbel_softmax sparsemax entmax dropout1d
+dropout2d dropout3d
 one_hot index_add index_copy index_put index_fill masked_select masked_scatter scatter_add
 scatter_reduce put eye diag diagonal diag_embed trace tri linspace logspace meshgrid vander inv inverse
 pinv solve det slogdet cholesky qr svd eig eigh lu matrix_power matrix_exp lstsq kron cdist pdist fft

@@ -26,6 +26,7 @@ from mucc.dialects.mu.ops.normalisation import (
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
 from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
+from mucc.dialects.mu.ops.random import RandomOp
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
 from mucc.dialects.mu.ops.scan import ScanOp
 from mucc.dialects.mu.ops.sort import SortOp
@@ -394,6 +395,11 @@ def _sort(op: SortOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     return call(op.function, *operands, **options, **order)
 
 
+def _random(op: RandomOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+    stream = op.stream.value.data
+    return call("random", result_shape(op), *operands, **given({"stream": (number(stream), stream == 0)}))
+
+
 def _along_axis(op: AlongAxisOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     axis = op.axis.value.data
     last = axis == len(Shaped.of(op.operand.type).dims) - 1
@@ -453,6 +459,7 @@ SPELLERS: dict[type[Operation], Speller] = {
     PoolOp: _pool,
     ScanOp: _scan,
     SortOp: _sort,
+    RandomOp: _random,
     SoftmaxOp: _along_axis,
     LogSoftmaxOp: _along_axis,
     LogSumExpOp: _log_sum,

@@ -1,4 +1,4 @@
-"""Type rules of scans, sorting, softmax, normalisation and attention.
+"""Type rules of scans, sorting, random numbers, softmax, normalisation and attention.
 
 As in `rules`, each function infers a result type, and raises TypeRuleError with the code of the broken rule.
 Results have the dtype of their operand, as in torch, and f32 for 8-bit floats.
@@ -12,9 +12,10 @@ from xdsl.dialects.builtin import IntegerType, i1
 from xdsl.ir import Attribute
 
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.arrays import INTEGERS
 from mucc.dialects.mu.rules import TypeRuleError, normalise_axes, promote, shape_text
 from mucc.dialects.mu.shape_rules import one_axis, tensor
-from mucc.dialects.mu.types import DTYPES, WIDE, Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import DTYPES, WIDE, Dims, Shaped, TensorType, dtype_name
 
 
 def scan(operand: Attribute, axis: int) -> TensorType:
@@ -117,6 +118,34 @@ def take_along(operand: Attribute, index: Attribute, axis: int) -> TensorType:
             notes=("all extents but that of the axis are the same",),
         )
     return TensorType.of(numbers.dims, value.element_type)
+
+
+def random(dims: Dims, seed: Attribute, literal: float | None, stream: int) -> TensorType:
+    """Return f32 of these extents. Raises TypeRuleError MU1107 for another seed than an `s32[]` or integer.
+
+    `literal` is the value of a seed that is a literal.
+    """
+    least, most = INTEGERS["s32"]
+    given = Shaped.of(seed)
+    is_tensor = isinstance(seed, TensorType) and given.element_type == DTYPES["s32"] and not given.dims
+    is_literal = literal is not None and literal.is_integer() and least <= literal <= most
+    if not is_tensor and not is_literal:
+        raise TypeRuleError(
+            "MU1107",
+            f"a seed cannot be {given}" if literal is None else f"a seed cannot be {literal:g}",
+            notes=("it is a tensor `s32[]`, or an integer of 32 bits in the text",),
+        )
+    if not least <= stream <= most:
+        raise TypeRuleError("MU1107", f"a stream cannot be {stream}", notes=("it has 32 bits",))
+    return TensorType.of(tuple(dims), DTYPES["f32"])
+
+
+def dropout(operand: Attribute, share: float) -> Shaped:
+    """Return the operand's shape and dtype. Raises TypeRuleError MU1092, MU1106 for the share to drop."""
+    value = tensor("dropout", operand)
+    if not 0 <= share < 1:
+        raise TypeRuleError("MU1106", f"dropout cannot drop a share of {share:g}", ("0 <= p < 1",))
+    return value
 
 
 def log_sum(operand: Attribute, axes: Sequence[int]) -> TensorType:

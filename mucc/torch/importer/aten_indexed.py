@@ -65,8 +65,10 @@ def index(b: Builder, x: Any, indices: Sequence[Any]) -> Built:
 
 def _ordered(b: Builder, x: Any, axis: int, count: int | None = None, descending: bool = False) -> Built:
     """Return sorted values and their positions. Equal elements keep their order, as in a stable sort."""
-    axis = axis_of(axis, len(dims_of(x)))
-    fixed(dims_of(x)[axis])  # rows of any extent would be refused at the call
+    if not (dims := dims_of(x)):
+        raise Unsupported("sorting a single number")
+    axis = axis_of(axis, len(dims))
+    fixed(dims[axis])  # long rows would be refused at the call
     made = (
         SortOp(x, axis, positions=positions, descending=descending, count=count)
         for positions in (False, True)

@@ -104,6 +104,7 @@ BODIES = [
     "cumsum(x, axis=1, reverse=on) * cumprod(x, axis=0, exclusive=on)",
     "attention(x, x, x, causal=on) + attention(x, x, x, x > 0, scale=0.3)",
     "take_along(x, iota((8, 8), axis=0), axis=1)",
+    "random((8, 8), 7) + dropout(x, 0.25, -3, stream=2)",
     "sort(x) + sort(x, axis=0, descending=on) + argsort(x) * topk(x, 1) + argtopk(x, 8, axis=0)",
     "reshape(conv(x[None, None, :, :], full((1, 1, 3, 3), 1), pad=1, compute=f32), (8, 8))",
     "reshape(conv(reshape(x, (1, 4, 4, 4)), full((4, 2, 1, 3), 1), pad=(0, 1), groups=2), (8, 8))",

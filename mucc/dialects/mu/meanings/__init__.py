@@ -1,6 +1,6 @@
 """Interpreters of operations on whole tensors, one file per kind as in `mucc.dialects.mu.ops`."""
 
-from mucc.dialects.mu.meanings import composite, reduction, shape, windows
+from mucc.dialects.mu.meanings import composite, random, reduction, shape, windows
 from mucc.dialects.mu.meanings.base import Machine, Meaning
 
 MEANINGS: dict[type, Meaning] = {
@@ -8,6 +8,7 @@ MEANINGS: dict[type, Meaning] = {
     **windows.MEANINGS,
     **reduction.MEANINGS,
     **composite.MEANINGS,
+    **random.MEANINGS,
 }
 """The function that computes each operation from its operands' values."""
 

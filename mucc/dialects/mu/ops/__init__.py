@@ -35,6 +35,7 @@ FILES: dict[str, tuple[str, ...]] = {
     ),
     "scan": ("cumsum", "cumprod"),
     "sort": ("sort", "argsort", "topk", "argtopk"),
+    "random": ("random", "dropout"),
     "normalisation": (
         *("softmax", "log_softmax", "logsumexp"),
         *("layer_norm", "rms_norm", "batch_norm", "instance_norm", "group_norm"),
