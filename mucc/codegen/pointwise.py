@@ -29,6 +29,7 @@ from mucc.dialects.cutlass.nodes import (
     InsideOp,
     LoadNode,
     LoadOp,
+    RandomNode,
     ScatterNode,
     StoreNode,
     StoreOp,
@@ -37,7 +38,7 @@ from mucc.dialects.cutlass.nodes import (
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.pointwise import S32
-from mucc.dialects.mu.types import PACKED, Dims, Shaped, TensorType, dtype_bytes
+from mucc.dialects.mu.types import PACKED, Dims, Shaped, TensorType, dims_of, dtype_bytes
 
 THREADS = 256
 """Threads per block of a map or reduction kernel."""
@@ -179,6 +180,8 @@ class Pointwise(ABC):
                 self._lanes(node.result, member, f"mucc::indices<V>({member}, p)")
             case InsideOp():
                 self._inside(node)
+            case RandomNode():
+                self._random(node)
             case ComputeOp():
                 self._compute(node)
             case StoreOp():
@@ -229,11 +232,31 @@ class Pointwise(ABC):
     def counter(self, axis: int) -> str:
         """Return the member whose place is the index along an axis of the space."""
         if axis not in self._counters:
-            member = self._counters[axis] = self.namer(f"i{axis}")
             strides = [ONE if a == axis else ZERO for a in range(len(self.space))]
-            type = TensorType.of(self.space[axis : axis + 1], S32)
-            self.loads.append(Operand(member, Memory(type, "index", "nullptr", (ONE,)), strides))
+            self._counters[axis] = self._counts(f"i{axis}", self.space[axis : axis + 1], strides)
         return self._counters[axis]
+
+    def _counts(self, hint: str, dims: Dims, strides: list[Product]) -> str:
+        """Add a view of no memory, whose places are numbers."""
+        member = self.namer(hint)
+        memory = Memory(TensorType.of(dims, S32), "index", "nullptr", (ONE,) * len(dims))
+        self.loads.append(Operand(member, memory, strides))
+        return member
+
+    def _random(self, node: RandomNode) -> None:
+        dims, axes = dims_of(node.dims), node.axes.get_values()
+        strides, step = [ZERO] * len(self.space), ONE
+        for dim, axis in reversed(list(zip(dims, axes, strict=True))):
+            if axis >= 0:
+                strides[axis] = step
+            step = step * self.places.extent(dim)
+        member = self._counts("element", dims, strides)
+        if node.seed is not None:
+            seed = f"mucc::to_bits({self.lanes[node.seed]}.of[0])"
+        else:
+            seed = str(node.literal.value.data if node.literal else 0)
+        given = f"{member}, p, uint32_t({seed}), {node.stream.value.data}u"
+        self._lanes(node.result, "random", f"mucc::random<V>({given})")
 
     def _inside(self, node: InsideOp) -> None:
         low, count = map(self.places.extent, node.range)

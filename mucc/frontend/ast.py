@@ -86,14 +86,23 @@ class IntLit(Node):
 
 
 class DimBinary(Node):
-    """A binary operation on dims, in a promise or an extent; `op` is one of + - * / %, in extents not %."""
+    """A binary operation on dims in a promise, an extent or an index.
+
+    `op` is one of + - * / %, in extents not %.
+    """
 
     op: str
     lhs: DimExpr
     rhs: DimExpr
 
 
-DimExpr: TypeAlias = Ident | IntLit | DimBinary
+class DimNegation(Node):
+    """A negative number or dim in a promise or an index, `-K`."""
+
+    operand: DimExpr
+
+
+DimExpr: TypeAlias = Ident | IntLit | DimBinary | DimNegation
 
 
 class Layout(Node):
@@ -109,26 +118,6 @@ class Type(Node):
     dtype: Ident
     shape: tuple[DimExpr, ...] | None
     layout: Layout | None = None
-
-
-# Arithmetic on dims
-
-
-class DimBinary(Node):
-    """A binary operation on dims in a promise or an index; `op` is one of + - * / %."""
-
-    op: str
-    lhs: DimExpr
-    rhs: DimExpr
-
-
-class DimNegation(Node):
-    """A negative number or dim in a promise or an index, `-K`."""
-
-    operand: DimExpr
-
-
-DimExpr: TypeAlias = Ident | IntLit | DimBinary | DimNegation
 
 
 # Expressions

@@ -28,6 +28,7 @@ from mucc.dialects.cutlass.nodes import (
     IndexOp,
     InsideOp,
     LoadOp,
+    RandomNode,
     ReductionNode,
     ScatterNode,
     StoreOp,
@@ -47,7 +48,8 @@ from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.meanings.base import along
 from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
 from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.types import Dims
+from mucc.dialects.mu.philox import uniform
+from mucc.dialects.mu.types import Dims, dims_of
 from mucc.kernels.interface import Meaning
 from mucc.kernels.registry import kind_of, kinds
 from mucc.library import extents
@@ -187,6 +189,17 @@ class CutlassFunctions(MuFunctions):
         low, count = self.extents(op.range)
         index = self.arrays.full((), 0.0) if op.axis is None else self._indices(op.axis.value.data)
         return (self.arrays.xp.where((index >= low) & (index < low + count), 1.0, 0.0),)
+
+    @impl(RandomNode)
+    def random(self, interpreter: Interpreter, op: RandomNode, args: PythonValues) -> PythonValues:
+        seed = args[0] if args else self.arrays.full((), float(op.literal.value.data if op.literal else 0))
+        shape = self.extents(dims_of(op.dims))
+        numbers = uniform(self.arrays, shape, seed, op.stream.value.data)
+        placed = [1] * len(self.launch.space)
+        for extent, axis in zip(shape, op.axes.get_values(), strict=True):
+            if axis >= 0:
+                placed[axis] = extent
+        return (numbers.reshape(tuple(placed)),)
 
     def _indices(self, axis: int) -> Any:
         """Return the indices along an axis of the launch's space."""

@@ -17,7 +17,6 @@ from mucc.passes.levels import PRIMITIVES
 
 _INSTEAD: dict[str, str] = {
     "attention": "without `causal`, and with the mask as a parameter, it has kernels",
-    "random": "pass the numbers as a parameter",
 }
 """What can be written instead of some functions."""
 

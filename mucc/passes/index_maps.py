@@ -221,6 +221,8 @@ class ThroughPointwise(RewritePattern):
             return
         if len(op.moves) != 1 or not _is_free(op.operand) or _is_copy(inner):
             return
+        if _numbers(op) is None and _depends_on_inside(op.operand, _axis(op)):
+            return
         b, axis, rank = Emit(), _axis(op), len(_dims(op.operand))
         operands = [_moved(b, op, v, axis - (rank - len(_dims(v)))) for v in inner.operands]
         type = TensorType.of(_dims(op.result), Shaped.of(inner.result.type).element_type)
@@ -228,6 +230,32 @@ class ThroughPointwise(RewritePattern):
             operands=operands, result_types=[type], properties=dict(inner.properties)
         )
         rewriter.replace(op, [*b.ops, new])
+
+
+def _numbers(op: IndexMapOp) -> int | None:
+    """Return the number by which an index map moves along its axis; None if it depends on run-time dims.
+
+    It is the start of a slice, the index at which an operand is placed, and 0 for flips.
+    """
+    axis = _axis(op)
+    moved = op.range[0] if isinstance(op, s.SliceOp) else op.low.data if isinstance(op, s.PlaceOp) else 0
+    extents = (_dims(op.operand)[axis], _dims(op.result)[axis])
+    return moved if isinstance(moved, int) and all(isinstance(extent, int) for extent in extents) else None
+
+
+def _depends_on_inside(value: SSAValue, axis: int) -> bool:
+    """Whether a pointwise value depends on a condition on the index along an axis."""
+    pending, seen, rank = [value], set[SSAValue](), len(_dims(value))
+    while pending:
+        if (found := pending.pop()) in seen:
+            continue
+        seen.add(found)
+        owner = found.owner
+        if isinstance(owner, s.InsideOp) and owner.axis.value.data + rank - len(_dims(found)) == axis:
+            return True
+        if isinstance(owner, e.ElementwiseOp):
+            pending += owner.operands
+    return False
 
 
 def _moved(b: Emit, op: IndexMapOp, value: SSAValue, axis: int) -> SSAValue:
@@ -312,10 +340,11 @@ class Combined(RewritePattern):
                 rewriter.replace(op, [moved, _again(inner, moved.result, _axis(inner))])
             return
         extents = [_dims(v)[axis] for v in (inner.operand, inner.result, op.result)]
+        by, first = _numbers(op), _numbers(inner)
         if isinstance(op, s.FlipOp) and isinstance(inner, s.FlipOp):
             rewriter.replace(op, [], [inner.operand])
             return
-        if not all(isinstance(extent, int) for extent in extents):
+        if by is None or first is None:
             if inner.moves[0].bounds is not None:
                 _stored(op, rewriter)
             return
@@ -323,31 +352,30 @@ class Combined(RewritePattern):
         b = Emit()
         match op, inner:
             case s.SliceOp(), s.SliceOp():
-                (start, _, step), (first, _, by) = op.range, inner.range
-                begin = first + start * by
-                value = b(
-                    s.SliceOp(inner.operand, axis, begin, begin + (outer - 1) * step * by + 1, step * by)
-                )
+                step, inner_step = op.range[2], inner.range[2]
+                begin = first + by * inner_step
+                end = begin + (outer - 1) * step * inner_step + 1
+                value = b(s.SliceOp(inner.operand, axis, begin, end, step * inner_step))
             case s.SliceOp(), s.FlipOp():
-                start, _, step = op.range
-                last = start + (outer - 1) * step
-                value = b(s.SliceOp(inner.operand, axis, count - 1 - last, count - start, step))
+                step = op.range[2]
+                last = by + (outer - 1) * step
+                value = b(s.SliceOp(inner.operand, axis, count - 1 - last, count - by, step))
                 value = b(s.FlipOp(value, (axis,)))
             case s.SliceOp(), s.PlaceOp():
-                value = _slice_of_placed(b, op, inner, axis, count, outer)
+                value = _slice_of_placed(b, op, inner, by, first)
             case s.FlipOp(), s.PlaceOp():
                 flipped = b(s.FlipOp(inner.operand, (axis,)))
-                value = b(s.PlaceOp(flipped, axis, middle - int(inner.low.data) - count, middle))
+                value = b(s.PlaceOp(flipped, axis, middle - first - count, middle))
             case s.PlaceOp(), s.PlaceOp():
-                value = b(s.PlaceOp(inner.operand, axis, int(op.low.data) + int(inner.low.data), outer))
+                value = b(s.PlaceOp(inner.operand, axis, by + first, outer))
             case _:
                 return  # the others are read as they are
         rewriter.replace(op, b.ops, [value])
 
 
-def _slice_of_placed(b: Emit, op: s.SliceOp, inner: s.PlaceOp, axis: int, count: int, outer: int) -> SSAValue:
-    start, _, step = op.range
-    low = int(inner.low.data)
+def _slice_of_placed(b: Emit, op: s.SliceOp, inner: s.PlaceOp, start: int, low: int) -> SSAValue:
+    axis, step = _axis(op), op.range[2]
+    count, outer = (int(_dims(v)[axis]) for v in (inner.operand, op.result))
     first, end = (_clipped(-(-(edge - start) // step), outer) for edge in (low, low + count))
     if first >= end:
         zero = b.number(0.0)
@@ -369,7 +397,7 @@ class OfGenerated(RewritePattern):
             return
         axis, dims, b = _axis(op), _dims(op.result), Emit()
         source = op.operand.owner
-        extent, outer = _dims(op.operand)[axis], dims[axis]
+        extent = _dims(op.operand)[axis]
         match source:
             case s.IotaOp() if source.axis.value.data != axis:
                 value = b(s.IotaOp(dims, source.axis.value.data))
@@ -387,29 +415,25 @@ class OfGenerated(RewritePattern):
                         return
             case s.InsideOp() if source.axis.value.data != axis:
                 value = b(BroadcastOp(source.result, dims))
-            case s.InsideOp() if isinstance(extent, int) and isinstance(outer, int):
-                low, size = source.range
-                if not isinstance(low, int) or not isinstance(size, int):
-                    return
-                first, end = _inside_of(op, low, low + size, extent, outer)
-                value = b(s.InsideOp(len(dims), axis, outer, first, end - first))
+            case s.InsideOp() if (moved := _numbers(op)) is not None:
+                low, size = (int(number) for number in source.range)
+                first, end = _inside_of(op, moved, low, low + size)
+                value = b(s.InsideOp(len(dims), axis, dims[axis], first, end - first))
             case _:
                 return
         rewriter.replace(op, b.ops, [value])
 
 
-def _inside_of(op: IndexMapOp, low: int, end: int, extent: int, outer: int) -> tuple[int, int]:
+def _inside_of(op: IndexMapOp, moved: int, low: int, end: int) -> tuple[int, int]:
     """Return the first index whose element lies from `low` to `end`, and the one behind the last."""
+    extent, outer = (int(_dims(v)[_axis(op)]) for v in (op.operand, op.result))
     match op:
         case s.SliceOp():
-            start, _, step = op.range
-            ends = [-(-(edge - start) // step) for edge in (low, end)]
+            ends = [-(-(edge - moved) // op.range[2]) for edge in (low, end)]
         case s.FlipOp():
             ends = [extent - end, extent - low]
-        case s.PlaceOp():
-            ends = [edge + int(op.low.data) for edge in (low, end)]
         case _:
-            raise AssertionError(f"{op.name} is no index map")
+            ends = [edge + moved for edge in (low, end)]
     first, last = (_clipped(edge, outer) for edge in ends)
     return first, max(first, last)
 

@@ -12,6 +12,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.views import VIEWS as PLAIN_VIEWS
+from mucc.dialects.mu.ops.views import GeneratedOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.interface import Kind
 from mucc.kernels.registry import claimant
@@ -94,6 +95,6 @@ class Values:
             stage = self.writer(root)
             if stage is not None and Shaped.of(root.type).element_type != i1:
                 found[root] = stage
-            elif isinstance(root.owner, ElementwiseOp):
+            elif isinstance(root.owner, ElementwiseOp | GeneratedOp):
                 pending += reversed(root.owner.operands)
         return found

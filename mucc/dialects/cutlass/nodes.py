@@ -12,17 +12,21 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
     Float32Type,
     IntAttr,
     IntegerAttr,
     StringAttr,
     f32,
+    i64,
 )
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -38,7 +42,7 @@ from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import S32, ElementwiseOp, ValueConstraint
 from mucc.dialects.mu.ops.reduction import ReductionAttr
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import Dim, Shaped, TensorType, dim_attr
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dim_attr, dims_attr
 
 
 class LoadNode(FormattedOp, ABC):
@@ -153,6 +157,44 @@ class InsideOp(ValueNode):
 
 
 @irdl_op_definition
+class RandomNode(ValueNode):
+    """A uniform number from 0 to below 1 for each element of a tensor of `dims`, drawn with a seed.
+
+    `axes[i]` is the axis of the kernel's space that walks along axis i of the tensor, -1 where the index is
+    0. The seed is an s32 by its bits, or the number `literal`.
+    """
+
+    name = "cutlass.random"
+
+    seed = opt_operand_def(Float32Type)
+    literal = opt_prop_def(IntegerAttr)
+    stream = prop_def(IntegerAttr)
+    dims = prop_def(ArrayAttr[IntAttr | StringAttr])
+    axes = prop_def(DenseArrayBase.constr(i64))
+
+    FORMAT: ClassVar[str] = (
+        "($seed^)? (`literal` $literal^)? `stream` $stream `of` $dims `axes` $axes attr-dict"
+    )
+
+    def __init__(self, seed: SSAValue | int, stream: int, dims: Dims, axes: Sequence[int | None]):
+        is_literal = isinstance(seed, int)
+        super().__init__(
+            operands=[[] if is_literal else [seed]],
+            result_types=[f32],
+            properties={
+                "literal": integer(seed) if is_literal else None,
+                "stream": integer(stream),
+                "dims": dims_attr(dims),
+                "axes": DenseArrayBase.from_list(i64, [-1 if axis is None else axis for axis in axes]),
+            },
+        )
+
+    @property
+    def holds_bits(self) -> bool:
+        return False
+
+
+@irdl_op_definition
 class BitsOp(ElementwiseOp):
     """Reinterpret the bits of an f32 as an s32, or back.
 
@@ -245,7 +287,7 @@ class ReductionNode(StoreNode, ABC):
         IRDLOperation.__init__(self, operands=[value, destination], properties={"kind": kind})
 
 
-READS = (LoadOp, IndexOp, InsideOp)
+READS = (LoadOp, IndexOp, InsideOp, RandomNode)
 """The nodes by which kernels over a space of elements get the values of each element."""
 
 NODES = (*READS, StoreOp, ComputeOp, BitsOp, YieldOp)

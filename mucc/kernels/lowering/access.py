@@ -157,10 +157,12 @@ def accesses(stage: StageOp) -> list[Access]:
         owner = value.owner
         if not is_inside(value, stage) or isinstance(owner, RegroupOp | PickOp | IndexMapOp):
             found[Access(value, axes)] = None
+        elif isinstance(owner, GeneratedOp):
+            yield from ((operand, ()) for operand in owner.operands)
         elif isinstance(owner, (ElementwiseOp, *AXIS_VIEWS, BroadcastOp)):
             yield from ((operand, operand_axes(owner, operand, axes)) for operand in owner.operands)
         else:
-            assert isinstance(owner, ConstantOp | ExtentOp | GeneratedOp | AnchorOp), owner
+            assert isinstance(owner, ConstantOp | ExtentOp | AnchorOp), owner
 
     for root in pointwise_roots(stage):
         seen.update(postorder((root, root_axes(root, stage)), operands, seen))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from mucc.dialects.cutlass.nodes import BitsOp, IndexOp, InsideOp
+from mucc.dialects.cutlass.nodes import BitsOp, IndexOp, InsideOp, RandomNode
 from mucc.dialects.mu.ops import shape
 from mucc.dialects.mu.ops.elementwise import CmpOp, ConstantOp
+from mucc.dialects.mu.ops.random import RandomOp
 from mucc.dialects.mu.ops.views import GeneratedOp
+from mucc.dialects.mu.types import Shaped
 from mucc.kernels.lowering.access import Axes
 from mucc.kernels.lowering.bodies import Body
 
@@ -28,5 +30,13 @@ def generate(body: Body, op: GeneratedOp, axes: Axes) -> SSAValue:
             body.block.add_op(zero := ConstantOp(0.0))
             body.block.add_op(condition := CmpOp("gt", inside.result, zero.result))
             return condition.result
+        case RandomOp():
+            seed, dims = op.seed.owner, Shaped.of(op.result.type).dims
+            if isinstance(seed, ConstantOp):
+                given: SSAValue | int = int(seed.value.value.data)
+            else:
+                given = body.bits(body.scalar(op.seed, ()))
+            body.block.add_op(random := RandomNode(given, op.stream.value.data, dims, axes))
+            return random.result
         case _:
             raise AssertionError(f"{op.name} in a stage")

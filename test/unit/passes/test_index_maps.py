@@ -71,6 +71,10 @@ kernel both[M](x: f32[4, M, 6]) -> f32[6, M, 9] { return pad(x, (1, 0, 2), (1, 0
 kernel parts[B, S](qkv: bf16[B, S, 3, 2, 8]) -> (q: bf16[B, S, 2, 8], v: f32[B, 2, S]) {
   return qkv[:, :, 0] * qkv[:, :, 1], permute(qkv[:, :, 2, :, -1], (0, 2, 1))
 }
+kernel drop[M, N](x: bf16[M, N], seed: s32[]) -> (a: bf16[M, N], b: f32[N, M]) {
+  return dropout(x, 0.5, seed), random((M, N), -7, stream=3).T
+}
+kernel kept[M, N](x: f32[M, N], seed: s32[]) -> f32[M] { return sum(dropout(x, 0.5, seed).T, axis=0) }
 kernel crossed[M](x: f32[8, M]) -> f32[M, 4] {
   return x.T[:, 2:6] + x[:4].T
 }

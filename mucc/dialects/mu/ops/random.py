@@ -11,9 +11,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from mucc.dialects.mu import tensor_rules
-from mucc.dialects.mu.ops.base import InferredOp, integer
+from mucc.dialects.mu.ops.base import integer
 from mucc.dialects.mu.ops.elementwise import CmpOp, ConstantOp, DivOp, SelectOp
 from mucc.dialects.mu.ops.pointwise import ValueConstraint
+from mucc.dialects.mu.ops.views import GeneratedOp
 from mucc.dialects.mu.surface import EXTENTS, INTS, NUMBER, VALUE, Function, Option, Parameter, X, extents
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.surface import number as real
@@ -21,7 +22,7 @@ from mucc.dialects.mu.types import Dims, Shaped
 
 
 @irdl_op_definition
-class RandomOp(InferredOp):
+class RandomOp(GeneratedOp):
     """Draw uniform numbers from 0 to below 1 by Philox4x32-10, in f32, from a seed and each element's number.
 
     `stream` tells apart the numbers that a program draws with one seed.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mucc/math.cuh>
+#include <mucc/random.cuh>
 #include <mucc/view.h>
 
 namespace mucc {
@@ -170,6 +171,16 @@ MUCC_DEVICE Lanes<V> inside(Range const& range, View const& view, P const& p) {
   Lanes<V> result;
 #pragma unroll
   for (int v = 0; v < V; ++v) result.of[v] = contains(range, first + v * lane_step(view)) ? 1.0f : 0.0f;
+  return result;
+}
+
+// Uniform numbers from 0 to below 1 for the elements that the places of a view number.
+template <int V, class View, class P>
+MUCC_DEVICE Lanes<V> random(View const& view, P const& p, uint32_t seed, uint32_t stream) {
+  int64_t const first = index_of(view, p);
+  Lanes<V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.of[v] = uniform(uint64_t(first + v * lane_step(view)), seed, stream);
   return result;
 }
 

@@ -13,8 +13,7 @@ import pytest
 from builders import kernel
 from hostlib import INCLUDE
 
-from mucc.compiler.driver import Compilation, compile_text
-from mucc.diagnostics import DiagnosticError, Source
+from mucc.diagnostics import DiagnosticError
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.philox import philox, uniform
@@ -133,10 +132,3 @@ def test_what_cannot_be_drawn(body: str, code: str | None) -> None:
     with pytest.raises(DiagnosticError) as caught:
         compiled(body)
     assert [d.code for d in caught.value.diagnostics] == [code]
-
-
-def test_no_kernel_draws_yet() -> None:
-    text = "kernel f[M](x: f32[M], s: s32[]) -> f32[M] { return dropout(x, 0.1, s) }"
-    with pytest.raises(DiagnosticError) as caught:
-        _: Compilation = compile_text(Source("f.mcu", text))
-    assert [d.code for d in caught.value.diagnostics] == ["MU2010"]
