@@ -371,9 +371,9 @@ _KERNELS: dict[str, CodeInfo] = {
     "MU2010": entry(
         "operation without a kernel",
         "The program is right, and the interpreter computes it, but mucc cannot compile this operation yet. "
-        "`mucc check --language` takes it. A mean, for example, is compiled over extents that are numbers.",
-        "kernel f[M, N](x: f32[M, N]) -> f32[M] {\n    return mean(x, axis=1)\n}",
-        "kernel f[M, N=4096](x: f32[M, N]) -> f32[M] {\n    return mean(x, axis=1)\n}",
+        "`mucc check --language` takes it. The message says what can be written instead.",
+        "kernel f[M, D=64](q: bf16[M, D]) -> bf16[M, D] {\n    return attention(q, q, q, causal=on)\n}",
+        "kernel f[M, D=64](q: bf16[M, D], m: f32[M, M]) -> bf16[M, D] {\n    return attention(q, q, q, m)\n}",
     ),
 }
 

@@ -49,24 +49,8 @@ def program(expression: str, shape: str, dims: dict[str, int]) -> str:
 
 
 @pytest.mark.parametrize("expression", CASES)
-def test_binding_what_mu2010_names_is_enough(expression: str):
-    found = errors(program(expression, CASES[expression], {}))
-    assert found
-    assert {d.code for d in found} == {"MU2010"}
-    bound: dict[str, int] = {}
-    for d in found:
-        function = re.match("mucc has no kernel for `(.*)` yet", d.message)
-        assert function
-        assert f"{function[1]}(" in expression, "the message names what the program calls"
-        (help_,) = d.helps
-        bound |= dict.fromkeys(re.findall(r"(\w+)=4096", help_), 256)
-    assert bound
-    assert errors(program(expression, CASES[expression], bound)) == []
-    for name in bound:
-        less = {n: v for n, v in bound.items() if n != name}
-        assert {d.code for d in errors(program(expression, CASES[expression], less))} == {"MU2010"}, (
-            "no more than needed"
-        )
+def test_means_and_norms_go_over_open_dims(expression: str):
+    assert errors(program(expression, CASES[expression], {})) == []
 
 
 def test_the_variance_of_one_element_is_not_helped_by_dims():
