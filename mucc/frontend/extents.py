@@ -86,7 +86,7 @@ def _combined(context: Context, expr: ast.DimBinary, lhs: Polynomial, rhs: Polyn
             return lhs.over(divisor)
         case _:
             context.error(
-                "MU1051",
+                "MU1054",
                 f"an extent is no {'remainder' if expr.op == '%' else 'quotient of dims'}",
                 expr.span,
                 notes=("extents are sums, products, and exact quotients by a number: `2*N`, `(M+N)/2`",),

@@ -41,7 +41,7 @@ schedule mlp.h for sm_90a {
 * Lines `name = expr` (bound once), then one `return`. No loops, strings or `;`.
 * Dims are run-time sizes, and numbers in expressions. `K=4096` binds one; unbound ones follow from extents of
   parameters, which are arithmetic: [2*N, H*D, (K-2)/4] (/ is exact). `where K % 8 == 0, M >= 1`: promises,
-  checked at each call (affine: + - *, / % by a number).
+  checked at each call.
 * Types: bf16[M, K], f16[8, K], f32[] (tensor of one number), f32 (scalar by value; only f32). e4m3, e5m2, s8,
   u8, s32 saturate when stored; s4, u4 (`mucc.pack_s4`) only for parameters; bool only inside expressions.
   Layouts of parameters: row_major (default), col_major (last two axes swapped), strides(_, 1) (elements, _ =
@@ -50,8 +50,7 @@ schedule mlp.h for sm_90a {
 * `kernel each NAME`: callers give lists, an item per problem.
 * A result must have the declared shape; its dtype is converted.
 * `fn f(x, a) { return x * sigmoid(a * x) }` beside kernels: untyped, inlined at calls `f(y, 2)`.
-* `stage h = expr` stores and names a stage; without it the compiler cuts where one contraction feeds another.
-  `h: f32[M, N] = expr` checks the shape and converts.
+* `stage h = expr` stores and names a stage.
 
 ## Expressions
 * Loosest first: or, and, not, < <= > >= == != (no chains), + -, * / % @, unary -, .T, [...].
@@ -74,16 +73,16 @@ schedule mlp.h for sm_90a {
 {functions}
 
 min, max of one value reduce. Reductions drop axes and give f32; axis: an int or (0,
-1), negative from the end. A shape: (M, 4). conv, pools: x [N, C, ...], w [O, C/groups, ...]; norms have no
+1), negative from the end. conv, pools: x [N, C, ...], w [O, C/groups, ...]; norms have no
 weights. No kernel yet: error MU2010.
 
 ## Schedules (optional; the default is good)
 `schedule KERNEL for sm_90a { ... }` for all contractions, KERNEL.STAGE for one. {schedules}
 
 ## Command line
-mucc f.mcu -o f.so (compile); mucc check f.mcu (errors only, fast); mucc fmt f.mcu; mucc explain MU1024; mucc
+mucc f.mcu -o f.so (compile); mucc check f.mcu; mucc fmt f.mcu; mucc
 run f.mcu --dims M=16,D=4096; mucc tune f.mcu --dims ... (measures; later builds take the best); mucc f.mcu
---explain-schedule --dims M=16 (typical sizes); --emit=ast|mu|stages|cutlass|schedule|cu. Python: `m =
+--explain-schedule --dims M=16; --emit=ast|mu|stages|cutlass|schedule|cu. Python: `m =
 mucc.load("f.so"); y, top = m.mlp(x, w1, b, w2, r, 0.5)`, torch tensors.
 """
 

@@ -21,5 +21,5 @@ sm_90a's first three mainloops.
   N, 16 of M. pdl = on|off: start before the last kernel ends. epilogue = MxN|auto: its piece of a tile
   (sm_90a).
 * TMA: the contiguous extent must be a multiple of 16 bytes, so of 16 (8-bit), 8 (16-bit), 4 (f32) elements:
-  promise it in `where` or bind the dim, else matrices are copied first (or multistage). f32: best `x @ w.T`.
+  promise it in `where` or bind the dim, else matrices are copied first (or multistage).
 """

@@ -138,8 +138,8 @@ def module_text_without_promises(compilation: Compilation) -> str:
 @pytest.mark.parametrize(
     ("signature", "code", "words"),
     [
-        ("[N](x: f32[N % 2, N])", "MU1051", "an extent is no remainder"),
-        ("[N, M](x: f32[N/M, N, M])", "MU1051", "no quotient of dims"),
+        ("[N](x: f32[N % 2, N])", "MU1054", "an extent is no remainder"),
+        ("[N, M](x: f32[N/M, N, M])", "MU1054", "no quotient of dims"),
         ("[N](x: f32[N, K*2])", "MU1005", "undeclared dim 'K'"),
         ("[N](x: f32[N, N-N])", "MU1049", "at least 1"),
         ("[N](x: f32[N, 1-N])", "MU1049", "at least 1"),
