@@ -45,8 +45,8 @@ schedule mlp.h for sm_90a {
 * Types: bf16[M, K], f16[8, K], f32[] (tensor of one number), f32 (scalar by value; only f32). e4m3, e5m2, s8,
   u8, s32 saturate when stored; s4, u4 (`mucc.pack_s4`) only for parameters; bool only inside expressions.
   Layouts of parameters: row_major (default), col_major (last two axes swapped), strides(_, 1) (elements, _ =
-  run-time) as in `w: bf16[N, K] col_major`; sparse (2:4 along K, `mucc.sparsify(w)`; only `x @ w.T`, sm_90a).
-  Results: row-major.
+  run-time) `w: bf16[N, K] col_major`; sparse (2:4 along K, `mucc.sparsify(w)`; only `x @ w.T`, sm_90a).
+
 * `kernel each NAME`: callers give lists, an item per problem.
 * A result must have the declared shape; its dtype is converted.
 * `fn f(x, a) { return x * sigmoid(a * x) }` beside kernels: untyped, inlined at calls `f(y, 2)`.
@@ -66,8 +66,7 @@ schedule mlp.h for sm_90a {
 * Broadcasting is NumPy's by dim names: extents agree if the same name or number, or 1. [M, N] with b [N] is
   per column; per row write `r[:, None]`. Indexing is NumPy's, by constant integers: `x[:, 0]`,
   `x[..., K/2:]`.
-* Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; numbers and scalars never
-  widen; `cast(x, bf16)` rounds. Conditions: `where(x > 0 and x < 1, a, b)`.
+* Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; `cast(x, bf16)` rounds. Conditions: `where(x > 0 and x < 1, a, b)`.
 
 ## Functions (keywords show defaults; names in a row share parameters)
 {functions}

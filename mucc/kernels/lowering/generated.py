@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from xdsl.ir import SSAValue
 
 from mucc.dialects.cutlass.nodes import BitsOp, IndexOp, InsideOp, RandomNode
@@ -11,7 +13,9 @@ from mucc.dialects.mu.ops.random import RandomOp
 from mucc.dialects.mu.ops.views import GeneratedOp
 from mucc.dialects.mu.types import Shaped
 from mucc.kernels.lowering.access import Axes
-from mucc.kernels.lowering.bodies import Body
+
+if TYPE_CHECKING:
+    from mucc.kernels.lowering.bodies import Body
 
 
 def generate(body: Body, op: GeneratedOp, axes: Axes) -> SSAValue:
