@@ -245,7 +245,7 @@ class ExpressionParser(Stream):
         values = self.items(opener, self._item)
         return ast.List(self.span_from(opener.start), values)
 
-    def _item(self) -> int | ast.Ident | ast.DimBinary:
+    def _item(self) -> int | ast.Ident | ast.DimBinary | ast.DimNegation:
         if self.accept("-"):
             return -self.integer("an integer").value
         extent = self.dimexpr()

@@ -63,9 +63,8 @@ schedule mlp.h for sm_90a {
 * `grouped_matmul(x, w.T, offsets)`: x [T, K], w [E, N, K], offsets s32[E] (ends of groups of rows, the last
   is T), scale f32[E], bias [E, N]; it and block scales: sm_90a. `gather(x, rows)` is x[rows]; `scatter(y,
   rows, T)` the way back, other rows zero.
-* Broadcasting is NumPy's by dim names: extents agree if the same name or number, or 1. [M, N] with b [N] is
-  per column; per row write `r[:, None]`. Indexing is NumPy's, by constant integers: `x[:, 0]`,
-  `x[..., K/2:]`.
+* Broadcasting is NumPy's by dim names: extents agree if equal, or 1. [M, N] with b [N] is
+  per column; per row write `r[:, None]`. Indexing is NumPy's: `x[:, 0]`, `x[..., K/2:]`.
 * Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; `cast(x, bf16)` rounds. Conditions: `where(x > 0 and x < 1, a, b)`.
 
 ## Functions (keywords show defaults; names in a row share parameters)
