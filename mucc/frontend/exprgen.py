@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -33,7 +34,9 @@ from mucc.frontend.context import Context, Labels, type_text
 from mucc.frontend.expressions import MAX_HEIGHT
 from mucc.frontend.functions import FUNCTIONS, choose
 from mucc.frontend.indexing import lower_index
-from mucc.frontend.inlining import Inliner
+
+if TYPE_CHECKING:
+    from mucc.frontend.inlining import Inliner
 
 Value = SSAValue | None
 
