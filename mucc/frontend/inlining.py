@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
 
@@ -18,10 +17,8 @@ from mucc.dialects.mu.types import DTYPES
 from mucc.frontend import ast
 from mucc.frontend.context import Context
 from mucc.frontend.definitions import Definitions, defined_twice
+from mucc.frontend.exprgen import ExprGen, Scope, Value
 from mucc.frontend.functions import FUNCTIONS
-
-if TYPE_CHECKING:
-    from mucc.frontend.exprgen import ExprGen, Value
 
 MOST = 20_000
 """The most operations and calls that calls of functions expand to in a program."""
@@ -68,8 +65,6 @@ class Inliner:
         self._check_recursion()
 
     def _check(self, function: ast.Function) -> None:
-        from mucc.frontend.exprgen import ExprGen, Scope
-
         definitions, errors = Definitions(self.context), self.context.errors
         for param in function.params:
             definitions.add("parameter", param)
@@ -135,8 +130,6 @@ class Inliner:
 
     def inline(self, gen: ExprGen, call: ast.Call, values: Mapping[str, SSAValue]) -> Value:
         """Generate the body of a called function; `values` are its arguments. None after an error."""
-        from mucc.frontend.exprgen import ExprGen, Scope
-
         name = call.function.text
         if self._checked is not None:
             return None
