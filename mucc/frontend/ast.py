@@ -219,7 +219,7 @@ class Index(Node):
 class List(Node):
     """A list argument such as `(0, -1)` or `(B, 4, 2*K)`: integers, dims, and arithmetic on dims."""
 
-    values: tuple[int | Ident | DimBinary, ...]
+    values: tuple[int | Ident | DimBinary | DimNegation, ...]
 
 
 class Argument(Node):

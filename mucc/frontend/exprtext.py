@@ -52,7 +52,7 @@ def _list_text(items: ast.List) -> str:
     return f"({', '.join(map(item_text, items.values))}{',' if len(items.values) == 1 else ''})"
 
 
-def item_text(item: int | ast.Ident | ast.DimBinary) -> str:
+def item_text(item: int | ast.Ident | ast.DimBinary | ast.DimNegation) -> str:
     """Print an item of a list argument: `-1`, `M` or `2*K`."""
     return str(item) if isinstance(item, int) else extent_text(item)
 
