@@ -65,7 +65,8 @@ schedule mlp.h for sm_90a {
   rows, T)` the way back, other rows zero.
 * Broadcasting is NumPy's by dim names: extents agree if equal, or 1. [M, N] with b [N] is
   per column; per row write `r[:, None]`. Indexing is NumPy's: `x[:, 0]`, `x[..., K/2:]`.
-* Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; `cast(x, bf16)` rounds. Conditions: `where(x > 0 and x < 1, a, b)`.
+* Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; `cast(x, bf16)` rounds.
+  Conditions: `where(x > 0 and x < 1, a, b)`.
 
 ## Functions (keywords show defaults; names in a row share parameters)
 {functions}
