@@ -236,6 +236,11 @@ class Pointwise(ABC):
             self._counters[axis] = self._counts(f"i{axis}", self.space[axis : axis + 1], strides)
         return self._counters[axis]
 
+    def _counted(self, member: str, axes: Sequence[Sequence[int]]) -> int | None:
+        """Return the merged axis that a member counts along; None for members that are in memory."""
+        axis = next((axis for axis, name in self._counters.items() if name == member), None)
+        return next((i for i, run in enumerate(axes) if axis in run), None)
+
     def _counts(self, hint: str, dims: Dims, strides: list[Product]) -> str:
         """Add a view of no memory, whose places are numbers."""
         member = self.namer(hint)
@@ -400,7 +405,7 @@ class Pointwise(ABC):
         members: list[str] = []
         values: list[str] = []
         fitting: list[str] = []
-        types: dict[str, str] = {}
+        known: dict[str, tuple[str, str]] = {}
         for operand in (*self.loads, *self.outputs):
             strides = self._merged_strides(operand, axes)
             free = free_outputs and operand in self.outputs
@@ -409,14 +414,16 @@ class Pointwise(ABC):
             view = self._view_type(operand, len(axes), fast, lanes)
             data = operand.memory.data(operand.element)
             value = f"{{{data}, {{{', '.join(map(str, strides))}}}}}"
+            if (counted := self._counted(operand.member, axes)) is not None:
+                view, value = f"mucc::Counter<{len(axes)}, {counted}, {fast}>", "{}"
+                lanes = "kSame"  # nothing is read
             if named := operand.rows:
                 view, value = f"mucc::Rows<{view}>", f"{{{value}, {named.stride}, {named.count}}}"
             for bound in operand.bounds:
-                counter = next(o for o in self.loads if o.member == bound.index)
-                index = [str(s) for s in self._merged_strides(counter, axes)]
-                view = f"mucc::Within<{view}, {types[bound.index]}>"
-                value = f"{{{value}, {{nullptr, {{{', '.join(index)}}}}}, {{{bound.low}, {bound.count}}}}}"
-            types[operand.member] = view
+                type, index = known[bound.index]
+                view = f"mucc::Within<{view}, {type}>"
+                value = f"{{{value}, {index}, {{{bound.low}, {bound.count}}}}}"
+            known[operand.member] = (view, value)
             described = f"{operand.memory.name}: {operand.memory.type}"
             members.append(f"{view} {operand.member};  // {comment_text(described)}")
             values.append(value)

@@ -15,7 +15,7 @@ import pytest
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.library.dims import holds
-from mucc.library.signature import KernelInfo, quotient
+from mucc.library.signature import KernelInfo
 from mucc.measure.verify import against, references
 
 HERE = Path(__file__).resolve().parent
@@ -32,10 +32,6 @@ def draw_dims(info: KernelInfo, rng: random.Random) -> dict[str, int]:
             n: rng.choice(SIZES[:5] if n in SMALL else SIZES) if v is None else v
             for n, v in info.dims.items()
         }
-        for name in dims:
-            if part := quotient(name):
-                dims[name] = rng.choice(SIZES[:5])
-                dims[part[0]] = dims[name] * part[1]
         if all(holds(text, dims) for text, _ in info.promises):
             return dims
     raise AssertionError(f"{info.name}: none of SIZES keep its promises: {info.promises}")

@@ -22,6 +22,11 @@ bool fits(Rows<View> const& rows, int v) {
   return fits(rows.at, v) && rows.stride * size % vector_bytes(v, size) == 0;
 }
 
+template <int R, int At, int Axis>
+bool fits(Counter<R, At, Axis> const&, int) {
+  return true;
+}
+
 template <class View, class Index>
 bool fits(Within<View, Index> const& within, int v) {
   return fits(within.at, v);

@@ -148,10 +148,20 @@ MUCC_DEVICE int64_t index_of(View const& view, P const& p) {
   return index;
 }
 
+template <int R, int At, int Axis, class P>
+MUCC_DEVICE auto index_of(Counter<R, At, Axis> const&, P const& p) {
+  return p.at[At];
+}
+
 // How far a view moves from one lane to the next, in elements.
 template <class View>
 MUCC_DEVICE int64_t lane_step(View const& view) {
   return View::kAlong == Along::kUnit ? 1 : View::kAlong == Along::kSame ? 0 : view.stride[View::kAxis];
+}
+
+template <int R, int At, int Axis>
+MUCC_DEVICE constexpr int lane_step(Counter<R, At, Axis> const&) {
+  return At == Axis;
 }
 
 // The places of a view, as the bits of integers.
@@ -199,12 +209,13 @@ MUCC_DEVICE float load_lane(Within<View, Index> const& within, P const& p, int v
 // Zeros where the view has no element. What lies there in memory is not read.
 template <int V, class View, class Index, class P>
 MUCC_DEVICE Lanes<V> load(Within<View, Index> const& within, P const& p) {
-  int64_t const first = index_of(within.index, p);
-  bool const begins = contains(within.range, first);
+  int64_t const first = index_of(within.index, p) - within.range.low;
   if constexpr (V == 1 || Index::kAlong == Along::kSame) {
-    return begins ? load<V>(within.at, p) : Lanes<V>(0.0f);
+    return uint64_t(first) < uint64_t(within.range.count) ? load<V>(within.at, p) : Lanes<V>(0.0f);
   } else {
-    if (begins && contains(within.range, first + (V - 1) * lane_step(within.index))) return load<V>(within.at, p);
+    static_assert(Index::kAlong == Along::kUnit, "bounds are along one axis");
+    if (first >= 0 && first + V <= within.range.count) return load<V>(within.at, p);
+    if (first + V <= 0 || first >= within.range.count) return Lanes<V>(0.0f);
     Lanes<V> result;
 #pragma unroll
     for (int v = 0; v < V; ++v) result.of[v] = load_lane(within, p, v);

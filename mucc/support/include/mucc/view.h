@@ -92,6 +92,15 @@ struct Rows {
   int64_t stride, count;
 };
 
+// The index along axis `At` of a space of R axes, of which `Axis` is the one that lanes run along.
+template <int R, int At, int Axis = R - 1>
+struct Counter {
+  static constexpr Along kAlong = At == Axis ? Along::kUnit : Along::kSame;
+  static constexpr int kAxis = Axis;
+  static constexpr int kRank = R;
+  static constexpr int kAt = At;
+};
+
 // Indices: `count` from `low` on.
 struct Range {
   int64_t low, count;
