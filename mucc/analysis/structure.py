@@ -20,7 +20,7 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.random import RandomOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.shape import TriangleOp
+from mucc.dialects.mu.ops.shape import IotaOp, TriangleOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
 
@@ -191,14 +191,39 @@ def _extreme(op: Operation, x: list[Structure]) -> Structure:
 def _triangle(op: Operation, x: list[Structure]) -> Structure:
     """Infer the pattern of one triangle up to some diagonal."""
     assert isinstance(op, TriangleOp)
-    offset = op.diagonal.value.data
-    lower = op.kind.data == "lower"
-    if x[0].is_zero:
-        return x[0]
+    return _kept_triangle(x[0], op.kind.data == "lower", op.diagonal.value.data)
+
+
+def _choice(op: Operation, x: list[Structure]) -> Structure:
+    """Infer the pattern of `where(row + d >= column, x, 0)`, as which `decompose` writes a triangle."""
+    assert isinstance(op, e.SelectOp)
+    zero, condition = op.on_false.owner, op.condition.owner
+    if not isinstance(zero, e.ConstantOp) or zero.value.value.data or not isinstance(condition, e.CmpOp):
+        return GENERAL
+    rows, columns, offset = condition.lhs.owner, condition.rhs.owner, 0.0
+    if isinstance(rows, e.AddOp) and isinstance(added := rows.rhs.owner, e.ConstantOp):
+        rows, offset = rows.lhs.owner, added.value.value.data
+    if not isinstance(rows, IotaOp) or not isinstance(columns, IotaOp):
+        return GENERAL
+    rank = len(Shaped.of(op.result.type).dims)
+    if (rows.axis.value.data, columns.axis.value.data) != (rank - 2, rank - 1):
+        return GENERAL
+    match condition.relation.data:
+        case e.Relation.GE:
+            return _kept_triangle(x[1], True, int(offset))
+        case e.Relation.LE:
+            return _kept_triangle(x[1], False, int(offset))
+        case _:
+            return GENERAL
+
+
+def _kept_triangle(x: Structure, lower: bool, offset: int) -> Structure:
+    if x.is_zero:
+        return x
     if (offset > 0) if lower else (offset < 0):
         return GENERAL
     other = Pattern.UPPER if lower else Pattern.LOWER
-    if x[0].pattern in (Pattern.DIAGONAL, other):
+    if x.pattern in (Pattern.DIAGONAL, other):
         return Structure(Pattern.DIAGONAL)
     return Structure(Pattern.LOWER if lower else Pattern.UPPER)
 
@@ -228,6 +253,7 @@ _RULES: dict[type[Operation], Callable[[Operation, list[Structure]], Structure]]
     e.MinOp: _extreme,
     MatmulOp: _matmul,
     TriangleOp: _triangle,
+    e.SelectOp: _choice,
     TransposeOp: _transpose,
     BroadcastOp: _keep_constant,
     ExpandOp: _keep_constant,
