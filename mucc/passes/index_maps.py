@@ -30,6 +30,7 @@ from mucc.dialects.mu.ops.views import (
 )
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
 from mucc.dialects.rewriting import Emit
+from mucc.dialects.walk import postorder
 from mucc.library.extents import add, subtract
 
 
@@ -221,7 +222,7 @@ class ThroughPointwise(RewritePattern):
             return
         if len(op.moves) != 1 or not _is_free(op.operand) or _is_copy(inner):
             return
-        if _numbers(op) is None and _depends_on_inside(op.operand, _axis(op)):
+        if not all(_can_move(op, inside) for inside in _insides(op.operand, _axis(op))):
             return
         b, axis, rank = Emit(), _axis(op), len(_dims(op.operand))
         operands = [_moved(b, op, v, axis - (rank - len(_dims(v)))) for v in inner.operands]
@@ -243,19 +244,25 @@ def _numbers(op: IndexMapOp) -> int | None:
     return moved if isinstance(moved, int) and all(isinstance(extent, int) for extent in extents) else None
 
 
-def _depends_on_inside(value: SSAValue, axis: int) -> bool:
-    """Whether a pointwise value depends on a condition on the index along an axis."""
-    pending, seen, rank = [value], set[SSAValue](), len(_dims(value))
-    while pending:
-        if (found := pending.pop()) in seen:
-            continue
-        seen.add(found)
-        owner = found.owner
-        if isinstance(owner, s.InsideOp) and owner.axis.value.data + rank - len(_dims(found)) == axis:
-            return True
-        if isinstance(owner, e.ElementwiseOp):
-            pending += owner.operands
-    return False
+def _can_move(op: IndexMapOp, inside: s.InsideOp) -> bool:
+    """Whether an index map of a condition on the index is another condition whose bounds are numbers."""
+    return _numbers(op) is not None and all(isinstance(bound, int) for bound in inside.range)
+
+
+def _insides(value: SSAValue, axis: int) -> list[s.InsideOp]:
+    """Return the conditions on the index along an axis that a pointwise value depends on."""
+    rank = len(_dims(value))
+    owners = [found.owner for found in postorder(value, _pointwise_operands)]
+    found = [owner for owner in owners if isinstance(owner, s.InsideOp)]
+    return [i for i in found if i.axis.value.data + rank - len(_dims(i.result)) == axis]
+
+
+def _pointwise_operands(value: SSAValue) -> Sequence[SSAValue]:
+    return value.owner.operands if isinstance(value.owner, e.ElementwiseOp) else ()
+
+
+def _operands(value: SSAValue) -> Sequence[SSAValue]:
+    return value.owner.operands if isinstance(value.owner, Operation) else ()
 
 
 def _moved(b: Emit, op: IndexMapOp, value: SSAValue, axis: int) -> SSAValue:
@@ -276,16 +283,7 @@ def _is_free(value: SSAValue) -> bool:
     """Whether a pointwise value is computed for index maps only, or from parameters alone."""
     if all(isinstance(use.operation, IndexMapOp) for use in value.uses):
         return True
-    pending, seen = [value], set[SSAValue]()
-    while pending:
-        if (found := pending.pop()) in seen:
-            continue
-        seen.add(found)
-        if isinstance(owner := found.owner, AnchorOp):
-            return False
-        if isinstance(owner, Operation):
-            pending += owner.operands
-    return True
+    return not any(isinstance(found.owner, AnchorOp) for found in postorder(value, _operands))
 
 
 class ThroughView(RewritePattern):
@@ -415,7 +413,7 @@ class OfGenerated(RewritePattern):
                         return
             case s.InsideOp() if source.axis.value.data != axis:
                 value = b(BroadcastOp(source.result, dims))
-            case s.InsideOp() if (moved := _numbers(op)) is not None:
+            case s.InsideOp() if (moved := _numbers(op)) is not None and _can_move(op, source):
                 low, size = (int(number) for number in source.range)
                 first, end = _inside_of(op, moved, low, low + size)
                 value = b(s.InsideOp(len(dims), axis, dims[axis], first, end - first))

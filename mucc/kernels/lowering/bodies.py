@@ -7,7 +7,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from mucc.dialects.cutlass.nodes import BitsOp, LoadNode, LoadOp, are_bits
+from mucc.dialects.cutlass.nodes import BitsOp, LoadNode, LoadOp, StoreOp, are_bits
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import (
     CastOp,
@@ -23,7 +23,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import TensorType
 from mucc.dialects.walk import postorder
-from mucc.kernels.lowering.access import Access, Axes, is_inside, operand_axes
+from mucc.kernels.lowering.access import Access, Axes, is_inside, operand_axes, pointwise_roots, root_axes
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
 
 
@@ -109,6 +109,14 @@ class Body:
         """One element of what an anchor of the stage computes."""
         return self.load(self.program.at(Access(op.results[0], axes)))
 
+    def store_results(self) -> None:
+        """Append the stores of what the stage yields, each to all of its destinations."""
+        places = [self.program.destinations(result) for result in self.stage.outputs]
+        for root, targets in zip(pointwise_roots(self.stage), places, strict=True):
+            value = self.scalar(root, root_axes(root, self.stage))
+            for target in targets:
+                self.add(StoreOp(self.without_cast(value, target), target))
+
     def number(self, value: SSAValue, op: ElementwiseOp) -> SSAValue:
         """Return the number that an operation computes with: an s32 for integers, else an f32."""
         if value.type == i1 or isinstance(value.owner, ConstantOp):
@@ -148,7 +156,7 @@ class Body:
         """Return the value before a cast to the destination's dtype, which the store does anyway."""
         assert isinstance(destination.type, TensorType)
         if value.type == S32:
-            return self.bits(value)
+            return self.stored_bits(value)
         match value.owner:
             case CastOp(operand=narrow) if narrow.type == destination.type.element_type:
                 inner = narrow.owner
@@ -156,14 +164,18 @@ class Body:
             case _:
                 return value
 
-    def bits(self, value: SSAValue) -> SSAValue:
-        """Return the bits of an s32 as an f32, the form in which nodes store it."""
+    def as_bits(self, value: SSAValue) -> SSAValue:
+        """Return the bits of an s32 as an f32, the form in which nodes compute with it."""
         if isinstance(op := value.owner, BitsOp):
-            return op.operand
-        if isinstance(op, CastOp) and op.operand.type == f32:
             return op.operand
         self.block.add_op(bits := BitsOp(value))
         return bits.result
+
+    def stored_bits(self, value: SSAValue) -> SSAValue:
+        """Return what a node stores of an s32: its bits, or the f32 it is cast from, which stores round."""
+        if isinstance(op := value.owner, CastOp) and op.operand.type == f32:
+            return op.operand
+        return self.as_bits(value)
 
     def extent(self, extent: str, type: Attribute) -> SSAValue:
         """Load the value of an extent, an f32 or an s32, which the kernel gets as a run-time scalar."""

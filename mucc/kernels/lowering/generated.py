@@ -39,7 +39,7 @@ def generate(body: Body, op: GeneratedOp, axes: Axes) -> SSAValue:
             if isinstance(seed, ConstantOp):
                 given: SSAValue | int = int(seed.value.value.data)
             else:
-                given = body.bits(body.scalar(op.seed, ()))
+                given = body.as_bits(body.scalar(op.seed, ()))
             body.block.add_op(random := RandomNode(given, op.stream.value.data, dims, axes))
             return random.result
         case _:

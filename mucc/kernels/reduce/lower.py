@@ -20,7 +20,7 @@ def lower_reduction(builder: ProgramBuilder, stage: StageOp) -> None:
     for result in stage.outputs:
         for target in builder.destinations(result):
             value = body.scalar(anchor.operand, identity(stage.space))
-            value = body.bits(value) if value.type == S32 else value
+            value = body.as_bits(value) if value.type == S32 else value
             body.add(ReduceStoreOp(anchor.kind, value, target))
     axes = anchor.axes.get_values()
     builder.block.add_op(ReduceKernelOp(stage.stage_name.data, stage.space, axes, Region(body.block)))

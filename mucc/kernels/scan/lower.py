@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from xdsl.ir import Region, SSAValue
 
-from mucc.dialects.cutlass.nodes import BitsOp, StoreOp
+from mucc.dialects.cutlass.nodes import BitsOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import CastOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.scan import ScanOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped
-from mucc.kernels.lowering.access import Axes, pointwise_roots, root_axes
+from mucc.kernels.lowering.access import Axes
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
 from mucc.kernels.scan.op import RunningOp, ScanKernelOp
@@ -30,16 +30,9 @@ class ScanBody(Body):
         if value.type != S32:
             self.add(cast := CastOp(value, S32), op)
             value = cast.result
-        self.add(running := RunningOp(self._as_bits(value, op)), op)
+        self.add(running := RunningOp(self.as_bits(value)), op)
         self.add(number := BitsOp(running.result), op)
         return number.result
-
-    def _as_bits(self, value: SSAValue, op: ScanOp) -> SSAValue:
-        """Return the bits of an s32."""
-        if isinstance(value.owner, BitsOp):
-            return value.owner.operand
-        self.add(bits := BitsOp(value), op)
-        return bits.result
 
 
 def lower_scan(builder: ProgramBuilder, stage: StageOp) -> None:
@@ -47,11 +40,7 @@ def lower_scan(builder: ProgramBuilder, stage: StageOp) -> None:
     anchor = stage.anchor
     assert isinstance(anchor, ScanOp)
     body = ScanBody(builder, stage)
-    places = [builder.destinations(result) for result in stage.outputs]
-    for root, targets in zip(pointwise_roots(stage), places, strict=True):
-        value = body.scalar(root, root_axes(root, stage))
-        for target in targets:
-            body.add(StoreOp(body.without_cast(value, target), target))
+    body.store_results()
     builder.block.add_op(
         ScanKernelOp(
             stage.stage_name.data,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from xdsl.ir import Region, SSAValue
 
-from mucc.dialects.cutlass.nodes import BitsOp, StoreOp
+from mucc.dialects.cutlass.nodes import BitsOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped
-from mucc.kernels.lowering.access import Axes, identity, pointwise_roots, root_axes
+from mucc.kernels.lowering.access import Axes, identity
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
 from mucc.kernels.sort.op import PositionOp, SortedOp, SortKernelOp
@@ -25,7 +25,7 @@ class SortBody(Body):
         assert isinstance(op, SortOp)
         if self.sorted is None:
             value = self.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))
-            self.add(found := SortedOp(self.bits(value) if value.type == S32 else value), op)
+            self.add(found := SortedOp(self.as_bits(value) if value.type == S32 else value), op)
             self.sorted = found
         value = self.sorted.result
         if op.positions is not None:
@@ -42,11 +42,7 @@ def lower_sort(builder: ProgramBuilder, stage: StageOp) -> None:
     anchor = stage.anchor
     assert isinstance(anchor, SortOp)
     body = SortBody(builder, stage)
-    places = [builder.destinations(result) for result in stage.outputs]
-    for root, targets in zip(pointwise_roots(stage), places, strict=True):
-        value = body.scalar(root, root_axes(root, stage))
-        for target in targets:
-            body.add(StoreOp(body.without_cast(value, target), target))
+    body.store_results()
     builder.block.add_op(
         SortKernelOp(
             stage.stage_name.data,

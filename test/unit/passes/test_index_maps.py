@@ -99,6 +99,9 @@ kernel product[M, N](x: bf16[M, 64], w: bf16[2*N, 64], b: f32[2*N]) -> (y: f32[M
   h = x @ w.T + b
   return h[:, :N], relu(h[:, N:])
 }
+kernel known_part[M, K](x: f32[M, 64], z: f32[M, 64], y: f32[K]) -> f32[M, 8] where K <= 64 {
+  return concat(x[:, :K], z[:, K:], axis=1)[:, 1:9] + y[0]
+}
 """
 
 PRODUCTS = """
