@@ -29,6 +29,7 @@ TEXT_KINDS = {
     "mu": "the program as IR",
     "stages": "the IR after stage formation and fusion",
     "cutlass": "the resolved kernels",
+    "graph": "the kernels and the tensors between them, for Graphviz (DOT, or SVG by -o NAME.svg)",
     "schedule": "the schedule that was chosen, as source that can be pasted back",
     "cu": "CUTLASS C++",
     "header": "the C header of the .so",
@@ -37,7 +38,15 @@ TEXT_KINDS = {
 NVCC_KINDS: dict[str, Kind] = {"ptx": "ptx", "cubin": "cubin", "so": "so"}
 EMIT = {**TEXT_KINDS, "ptx": "PTX", "cubin": "machine code of the GPU", "so": "the loadable library"}
 
-BY_SUFFIX = {".cu": "cu", ".ptx": "ptx", ".cubin": "cubin", ".h": "header", ".so": "so"}
+BY_SUFFIX = {
+    ".dot": "graph",
+    ".svg": "graph",
+    ".cu": "cu",
+    ".ptx": "ptx",
+    ".cubin": "cubin",
+    ".h": "header",
+    ".so": "so",
+}
 """The kind of output by the suffix of `-o NAME`, where --emit is not given."""
 
 DESCRIPTION = "Compile a .mcu program into a loadable .so, or print one of the levels on the way."
@@ -313,8 +322,13 @@ def _emit_text(path: str, data: bytes, kind: str, args: Arguments) -> _Output:
     compilation = compile_source(
         source, args.target, args.print_ir, args.print_after, dims=args.sizes, tuned=not args.no_tuned
     )
-    text = compilation.emit(kind).rstrip("\n").encode() + b"\n"
-    return _Output(text, tuple(compilation.sink.diagnostics), source)
+    text = compilation.emit(kind)
+    data = text.rstrip("\n").encode() + b"\n"
+    if kind == "graph" and (args.output or "").endswith(".svg"):
+        from mucc.compiler.graph import draw
+
+        data = draw(text)
+    return _Output(data, tuple(compilation.sink.diagnostics), source)
 
 
 def _build(

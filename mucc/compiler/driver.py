@@ -103,8 +103,12 @@ class Compilation:
                 return f"{self.stages!s}\n"
             case "cutlass":
                 return f"{self.cutlass!s}\n"
+            case "graph":
+                from mucc.compiler.graph import graph
+
+                return graph(self)
             case "schedule":
-                return schedule_text(self._programs(), self.measured)
+                return schedule_text(self.programs, self.measured)
             case "cu":
                 from mucc.compiler.emit import emit
 
@@ -154,7 +158,7 @@ class Compilation:
         """Interpret the fully lowered program, device kernel by device kernel."""
         from mucc.kernels.interpreter import interpret_program
 
-        program = next(p for p in self._programs() if p.sym_name.data == kernel)
+        program = next(p for p in self.programs if p.sym_name.data == kernel)
         return interpret_program(program, _dense(program, inputs))
 
     @staticmethod
@@ -163,7 +167,9 @@ class Compilation:
 
         return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
 
-    def _programs(self) -> list[ProgramOp]:
+    @property
+    def programs(self) -> list[ProgramOp]:
+        """The resolved programs, in order."""
         from mucc.dialects.cutlass.ops import ProgramOp
 
         return [op for op in self.cutlass.body.block.ops if isinstance(op, ProgramOp)]

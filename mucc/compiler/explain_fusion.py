@@ -18,7 +18,7 @@ from mucc.dialects.locations import place_of
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.kernels.interface import Joins, Refused
 from mucc.kernels.registry import kernels_of, kind_of
-from mucc.kernels.traffic import Traffic
+from mucc.kernels.traffic import Traffic, plain
 from mucc.passes.candidates import word
 from mucc.passes.form_stages import FormStages, divide
 from mucc.passes.forming import Candidate, Decision, Place, Stage
@@ -143,9 +143,9 @@ class Fusion:
         }
 
     def _json(self, traffic: Traffic) -> dict[str, Any]:
-        terms = [[_number(factor), *names] for names, factor in traffic.terms.items()]
+        terms = [[plain(factor), *names] for names, factor in traffic.terms.items()]
         known = traffic.open_dims <= self.sizes.keys()
-        return {"bytes": _number(traffic.at(self.sizes)) if known else None, "terms": terms}
+        return {"bytes": plain(traffic.at(self.sizes)) if known else None, "terms": terms}
 
     def as_text(self) -> str:
         """Format the explanation for people: totals, then each kernel's operations, and those ruled out."""
@@ -155,34 +155,27 @@ class Fusion:
         apart, moved = self.apart, self.moved
         count = len(self.launches)
         yield f"{self.kernel} for {self.target}"
-        yield f"  {_launches_text(count)}, {self._text(moved)} to and from memory"
-        yield f"  one kernel for each operation: {_launches_text(apart.launches)}, {self._text(apart.moved)}"
-        yield f"  saved: {_launches_text(apart.launches - count)}, {self._text(apart.moved - moved)}"
+        yield f"  {_launches_text(count)}, {moved.text(self.sizes)} to and from memory"
+        alone, saved = apart.moved.text(self.sizes), (apart.moved - moved).text(self.sizes)
+        yield f"  one kernel for each operation: {_launches_text(apart.launches)}, {alone}"
+        yield f"  saved: {_launches_text(apart.launches - count)}, {saved}"
         if not (apart.moved.open_dims | moved.open_dims) <= self.sizes.keys():
             yield "  sums of products of open dims, in bytes: name typical ones with --dims for numbers"
         for launch in self.launches:
-            reads, writes = self._text(launch.reads), self._text(launch.writes)
+            reads, writes = launch.reads.text(self.sizes), launch.writes.text(self.sizes)
             yield f"  {launch.name}: {launch.kind} kernel, reads {reads}, writes {writes}"
             if not launch.stages:
                 yield "    moves an operand of another kernel to where that can read it"
             if launch.computed:
                 yield f"    {'operation':<20} {'at':>8}  {'how':<10}  {'launches':>8}  saves"
-            for spot, place, saved, launches in launch.computed:
-                saves = self._text(saved)
+            for spot, place, moves, launches in launch.computed:
+                saves = moves.text(self.sizes)
                 yield f"    {spot.name:<20} {spot.where:>8}  {place:<10}  {launches or '-':>8}  {saves}"
             if launch.rejected:
                 yield f"    {'not here':<20} {'at':>8}  because"
-            for spot, reason, saved in launch.rejected:
-                would = "" if saved is None else f"; here: {self._text(saved)}"
+            for spot, reason, moves in launch.rejected:
+                would = "" if moves is None else f"; here: {moves.text(self.sizes)}"
                 yield f"    {spot.name:<20} {spot.where:>8}  {reason}{would}"
-
-    def _text(self, traffic: Traffic) -> str:
-        if not traffic.terms:
-            return "nothing"
-        if traffic.open_dims <= self.sizes.keys():
-            return _bytes(traffic.at(self.sizes))
-        terms = ("*".join((str(_number(f)), *names)) for names, f in traffic.terms.items())
-        return " + ".join(terms).replace("+ -", "- ") + " B"
 
 
 def explain(compilation: Compilation) -> list[Fusion]:
@@ -277,18 +270,6 @@ class _Formed:
             return "computing it in each kernel that reads it saves more"
         more = chosen.answer.saved.at(NO_SIZES) > saved.at(NO_SIZES)
         return f"stage {self.names[chosen.stage]} saves {'more' if more else 'as much, and is newer'}"
-
-
-def _number(value: float) -> int | float:
-    return int(value) if value == int(value) else value
-
-
-def _bytes(number: float) -> str:
-    """Format a number of bytes with three digits."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(number) >= size:
-            return f"{number / size:.{1 if abs(number) < 100 * size else 0}f} {unit}"
-    return f"{_number(number)} B"
 
 
 def _launches_text(count: int) -> str:

@@ -113,6 +113,12 @@ def _seen(value: SSAValue) -> Iterator[tuple[SSAValue, Traffic]]:
 
 def moved(kernel: DeviceKernelOp) -> tuple[Traffic, Traffic]:
     """Return the traffic of a device kernel: its reads and its writes."""
+    read, written = tensors_of(kernel)
+    return Traffic.sum(read.values()), Traffic.sum(written.values())
+
+
+def tensors_of(kernel: DeviceKernelOp) -> tuple[dict[SSAValue, Traffic], dict[SSAValue, Traffic]]:
+    """Return the tensors that a device kernel reads, and those that it writes, with the bytes of each."""
     read: list[SSAValue] = list(kind_of(kernel).reads(kernel))
     written: list[SSAValue] = []
     for node in kernel.nodes:
@@ -120,7 +126,7 @@ def moved(kernel: DeviceKernelOp) -> tuple[Traffic, Traffic]:
             written.append(node.destination)
         outside = [v for v in node.operands if isinstance(v.type, TensorType)]
         read += [v for v in outside if not (isinstance(node, StoreNode) and v is node.destination)]
-    return Traffic.sum(_bases(read).values()), Traffic.sum(_bases(written).values())
+    return _bases(read), _bases(written)
 
 
 def _bases(values: list[SSAValue]) -> dict[SSAValue, Traffic]:

@@ -104,4 +104,18 @@ each operation with the reason.
 """,
         status=ExitStatus.TOOLCHAIN,
     ),
+    "MU5410": CodeInfo(
+        "a graph cannot be drawn",
+        """
+`mucc FILE -o NAME.svg` draws the graph of `--emit=graph` with `dot` of Graphviz, which is not a part of mucc:
+it comes with the package `graphviz` of most systems. The graph as text needs nothing.
+
+```
+$ mucc kernel.mcu -o kernel.svg
+error[MU5410]: an SVG of a graph needs Graphviz's `dot`
+$ mucc kernel.mcu -o kernel.dot
+```
+""",
+        status=ExitStatus.TOOLCHAIN,
+    ),
 }

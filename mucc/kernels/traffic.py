@@ -61,5 +61,27 @@ class Traffic:
         """Return the number of bytes for values of dims; a dim without a value counts as large."""
         return sum(f * math.prod(sizes.get(n, LARGE) for n in names) for names, f in self.terms.items())
 
+    def text(self, sizes: Mapping[str, int]) -> str:
+        """Format the number with its unit; as a sum of products of dims where one of them has no value."""
+        if not self.terms:
+            return "nothing"
+        if self.open_dims <= sizes.keys():
+            return bytes_text(self.at(sizes))
+        terms = ("*".join((str(plain(factor)), *names)) for names, factor in self.terms.items())
+        return " + ".join(terms).replace("+ -", "- ") + " B"
+
+
+def plain(value: float) -> int | float:
+    """Return a whole number as an int."""
+    return int(value) if value == int(value) else value
+
+
+def bytes_text(number: float) -> str:
+    """Format a number of bytes with three digits."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(number) >= size:
+            return f"{number / size:.{1 if abs(number) < 100 * size else 0}f} {unit}"
+    return f"{plain(number)} B"
+
 
 NOTHING = Traffic()
