@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mucc.cli import options
 from mucc.cli.command import command
-from mucc.cli.parameters import option
+from mucc.cli.parameters import flag, option
 from mucc.cli.reporting import Reporter
 from mucc.compiler import files
 from mucc.diagnostics.core import ExitStatus
@@ -33,6 +33,7 @@ class Arguments:
     seed: int | None = option(
         None, type=int, metavar="N", help="seed of the inputs (default: a new one, which is printed)"
     )
+    profile: bool = flag(help="time each device kernel as well, beside its bound; needs a GPU")
     json: bool = options.json("print the result as JSON")
     no_cache: bool = options.no_cache()
     nvcc: str | None = options.nvcc()
@@ -85,6 +86,9 @@ def main(args: Arguments, reporter: Reporter) -> int:
         raise fault(
             "MU6070", f"cannot run on a GPU: {problem}", "leave out --device to check the lowered program"
         )
+    if args.profile and problem:
+        advice = "`mucc FILE --emit=graph --dims ...` says what each kernel takes at least"
+        raise fault("MU6070", f"cannot time kernels on a GPU: {problem}", advice)
     seed = secrets.randbits(31) if args.seed is None else args.seed
     request = Request(data, source.name, "so", args.target, nvcc=args.nvcc, cached=not args.no_cache)
     try:
@@ -97,7 +101,10 @@ def main(args: Arguments, reporter: Reporter) -> int:
         else:
             from mucc.measure.run_gpu import run_on_gpu
 
-            report = run_on_gpu(compilation, info, dims, seed, request, args.iters, reporter.progress)
+            report = run_on_gpu(
+                *(compilation, info, dims, seed, request, args.iters, reporter.progress),
+                profiled=args.profile,
+            )
     except MuccError as error:
         raise fault(error.code, error.message) from None
     sys.stdout.write(json_text(report.as_json()) if args.json else report.as_text())

@@ -192,8 +192,8 @@ _PROGRAM: dict[str, CodeInfo] = {
     ),
     "MU1050": entry(
         "clash of symbols",
-        "A library exports `mucc_NAME` and `mucc_NAME_workspace` for each kernel, `mucc_last_error` and "
-        "`mucc_manifest`. The name of this kernel would give one of these symbols a second meaning.",
+        "A library exports `mucc_NAME` and `mucc_NAME_workspace` for each kernel, `mucc_last_error`, "
+        "`mucc_manifest` and `mucc_on_launch`. This kernel would give one of them a second meaning.",
         "kernel manifest[M](x: bf16[M]) -> bf16[M] {\n    return x\n}",
         GOOD,
     ),

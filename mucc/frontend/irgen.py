@@ -33,7 +33,7 @@ from mucc.frontend.promises import lower_promises
 from mucc.frontend.schedules import lower_schedules
 from mucc.library.extents import sources
 
-RESERVED_KERNELS = ("last_error", "manifest")
+RESERVED_KERNELS = ("last_error", "manifest", "on_launch")
 """Names of kernels whose symbols would clash with other symbols of a library."""
 
 
@@ -82,7 +82,10 @@ def _symbol_clash(context: Context, kernel: ast.Kernel) -> None:
         "MU1050",
         f"the symbol of the kernel '{kernel.name.text}' would clash with another one in the library",
         kernel.name.span,
-        notes=("a library exports mucc_NAME and mucc_NAME_workspace, mucc_last_error and mucc_manifest",),
+        notes=(
+            "a library exports mucc_NAME, mucc_NAME_workspace, "
+            + ", ".join(f"mucc_{n}" for n in RESERVED_KERNELS),
+        ),
         helps=("rename the kernel",),
     )
 

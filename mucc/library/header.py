@@ -30,6 +30,11 @@ def header_text(manifest: Mapping[str, Any]) -> str:
         "const char* mucc_last_error(void);\n",
         _comment("The library's manifest, as JSON."),
         "const char* mucc_manifest(void);\n",
+        _comment(
+            "For profilers: lets a function be called before each launch, with the name of the stage and the",
+            "stream; null for none.",
+        ),
+        "void mucc_on_launch(void (*hook)(const char* stage, void* stream));\n",
         "#ifdef __cplusplus\n}\n#endif\n",
         f"#endif /* {guard} */",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mucc.measure.profile import StageTime, as_lines
 from mucc.measure.verify import Verdict
 
 
@@ -25,6 +26,8 @@ class Report:
     tflops: float | None = None
     gbps: float | None = None
     notes: list[str] = field(default_factory=list[str])
+    stages: list[StageTime] = field(default_factory=list[StageTime])
+    """The times of single kernels, where they were asked for."""
 
     @property
     def good(self) -> bool:
@@ -48,7 +51,8 @@ class Report:
         names = ("kernel", "signature", "dims", "seed", "device", "checked")
         numbers = ("time_us", "time_min_us", "tflops", "gbps", "notes")
         head, tail = ({n: getattr(self, n) for n in group} for group in (names, numbers))
-        return {**head, "outputs": outputs, **tail, "good": self.good}
+        stages = {"stages": [s.as_json() for s in self.stages]} if self.stages else {}
+        return {**head, "outputs": outputs, **tail, **stages, "good": self.good}
 
     def as_text(self) -> str:
         """One table."""
@@ -67,4 +71,6 @@ class Report:
             rows.append(("rate", ", ".join([*rates, f"{self.gbps:.0f} GB/s of compulsory traffic"])))
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {value}" for name, value in rows]
+        if self.stages:
+            lines += ["", *as_lines(self.stages), ""]
         return "\n".join([*lines, *(f"note: {n}" for n in self.notes)]) + "\n"

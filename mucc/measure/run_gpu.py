@@ -6,6 +6,7 @@ import importlib
 import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,16 @@ from mucc.library.packing import pack_s4, pack_u4
 from mucc.library.signature import PACKED, Arg, KernelInfo, evaluate
 from mucc.library.sparse import sparsify
 from mucc.measure.indices import draw_indices
+from mucc.measure.profile import StageTime, card_named, stage_times
 from mucc.measure.report import Report
-from mucc.measure.timing import interleaved_us
+from mucc.measure.timing import interleaved_us, times_by_stage
 from mucc.measure.verify import against, input_scales, references
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 
 if TYPE_CHECKING:
     from mucc.build.artefact import Request
     from mucc.compiler.driver import Compilation
+    from mucc.runtime.kernel import Kernel
 
 torch: Any = importlib.import_module("torch")
 
@@ -83,10 +86,14 @@ def run_on_gpu(
     request: Request,
     iters: int,
     progress: Callable[[str], None],
+    *,
+    profiled: bool = False,
 ) -> Report:
-    """Build, run over poisoned outputs, compare with the float64 interpreter on the GPU, and time."""
+    """Build, run over poisoned outputs, compare with the float64 interpreter on the GPU, and time.
+
+    With `profiled` also the single kernels are timed.
+    """
     import tempfile
-    from pathlib import Path
 
     from mucc.runtime.module import load
 
@@ -95,6 +102,21 @@ def run_on_gpu(
         path = Path(folder) / f"{request.stem}.so"
         path.write_bytes(artefact.data)
         kernel = load(path)[info.name]
+        # The file is opened a second time to be profiled: the loader knows it by its name.
+        return _run(compilation, kernel, dims, seed, path if profiled else None, iters, progress)
+
+
+def _run(
+    compilation: Compilation,
+    kernel: Kernel,
+    dims: dict[str, int],
+    seed: int,
+    profiled: Path | None,
+    iters: int,
+    progress: Callable[[str], None],
+) -> Report:
+    """Run, compare and time a kernel; `profiled` is the library whose single kernels are timed."""
+    info = kernel.info
     device = torch.device("cuda", torch.cuda.current_device())
     args = random_inputs(info, dims, seed, device)
     outs = TorchKernel(kernel).allocate(args)
@@ -113,7 +135,16 @@ def run_on_gpu(
         for a, out, want in zip(info.outputs, outs, wanted, strict=True)
     ]
     del wanted
-    times = interleaved_us([lambda: kernel.ffi(*args, *outs, *workspace)], iters, device)[0]
+
+    def launch() -> Any:
+        return kernel.ffi(*args, *outs, *workspace)
+
+    times = interleaved_us([launch], iters, device)[0]
+    stages: list[StageTime] = []
+    if profiled is not None:
+        card = card_named(torch.cuda.get_device_name(device), compilation.options.target)
+        found = times_by_stage(launch, profiled, iters, device)
+        stages = stage_times(compilation, info.name, dims, found, card)
     middle = median(times)
     flops = sum(evaluate(terms, dims) for unit, terms in info.flops.items() if unit.startswith("tensor"))
     return Report(
@@ -128,4 +159,5 @@ def run_on_gpu(
         min(times),
         flops / middle / 1e6 if flops else None,
         evaluate(info.bytes, dims) / middle / 1e3,
+        stages=stages,
     )

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
+
+from mucc.measure.profile import called_at_launches
 
 torch: Any = importlib.import_module("torch")
 
@@ -14,6 +18,9 @@ WARM = 3
 
 CYCLES_PER_US = 1_800
 """Of a GPU's clock, about."""
+
+LEAD_US = 500
+"""For how long the GPU is kept busy before a call whose launches are measured one by one."""
 
 
 def interleaved_us(
@@ -45,3 +52,40 @@ def interleaved_us(
             found.append((start, end))
     torch.cuda.synchronize(device)
     return [[start.elapsed_time(end) * 1e3 for start, end in found] for found in pairs]
+
+
+def times_by_stage(
+    launch: Callable[[], Any], library: Path, runs: int, device: Any
+) -> dict[str, list[float]]:
+    """Measure each launch inside a call, in microseconds by the name of the stage, with a cold L2 before it.
+
+    An event is recorded before each launch and one behind the last, so a launch counts until the next one
+    begins; the GPU is kept busy meanwhile, so that it does not wait for the host.
+    """
+    size = torch.cuda.get_device_properties(device).L2_cache_size
+    flush = torch.zeros(size, dtype=torch.float32, device=device).amax
+    calls: list[list[tuple[str, Any]]] = []
+
+    def mark(stage: str) -> None:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        calls[-1].append((stage, event))
+
+    for _ in range(WARM):
+        launch()
+    with called_at_launches(library, mark):
+        for _ in range(runs):
+            calls.append([])
+            torch.cuda._sleep(LEAD_US * CYCLES_PER_US)
+            flush()
+            launch()
+            mark("")
+    torch.cuda.synchronize(device)
+    found: dict[str, list[float]] = {}
+    for call in calls:
+        once: dict[str, float] = {}
+        for (stage, start), (_, end) in pairwise(call):
+            once[stage] = once.get(stage, 0.0) + start.elapsed_time(end) * 1e3
+        for stage, time in once.items():
+            found.setdefault(stage, []).append(time)
+    return found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -313,3 +315,16 @@ def test_many_calls_with_changing_tensors(torch: Any, example: Example) -> None:
         order = torch.randperm(len(sets)).tolist()
         for i, out in [(i, kernel(*sets[i])) for i in order]:
             agrees(torch, out, refs[i])
+
+
+def test_each_kernel_of_a_run_is_timed(torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from mucc.cli.main import main
+
+    path = Path(__file__).resolve().parents[2] / "examples" / "mlp.mcu"
+    given = ["run", str(path), "--dims", "M=2048,D=1024,H=4096", "--iters", "20", "--profile", "--json"]
+    assert main(given) == 0
+    report = json.loads(capsys.readouterr().out)
+    stages = report["stages"]
+    assert [s["name"] for s in stages] == ["h", "out"]
+    assert all(0.2 < s["share_of_bound"] <= 1 for s in stages)
+    assert 0.7 < sum(s["time_us"] for s in stages) / report["time_us"] < 1.4

@@ -6,5 +6,7 @@
 
 MUCC_DOOR const char* mucc_last_error(void) { return mucc::last_error.text; }
 
+MUCC_DOOR void mucc_on_launch(mucc::LaunchHook hook) { mucc::launch_hook = hook; }
+
 extern "C" char const mucc_manifest_text[];  // beside the machine code for the device
 MUCC_DOOR const char* mucc_manifest(void) { return mucc_manifest_text; }

@@ -179,7 +179,7 @@ def test_pointwise_kernels_need_no_nvcc(cache: Cache, tmp_path: Path) -> None:
     path.write_bytes(artefact.data)
     assert [k.name for k in read_manifest(path).kernels] == ["scale", "norm"]
     library = ct.CDLL(str(path))
-    for door in ("mucc_scale", "mucc_norm_workspace", "__tvm_ffi_scale", "mucc_manifest", "mucc_last_error"):
+    for door in ("mucc_scale", "mucc_norm_workspace", "__tvm_ffi_scale", "mucc_manifest", "mucc_on_launch"):
         assert getattr(library, door)
     assert library.mucc_scale(None, 0, None, ct.c_size_t(0), None) != 0
     library.mucc_last_error.restype = ct.c_char_p

@@ -457,7 +457,7 @@ def test_only_doors_are_exported(path: Path) -> None:
     ).stdout
     names = {line.split()[-1] for line in listing.splitlines()}
     doors = {f"{p}{k}{s}" for p in ("mucc_", "__tvm_ffi_") for k in KERNELS for s in ("", "_workspace")}
-    assert names == doors | {"mucc_manifest", "mucc_last_error", "state"}
+    assert names == doors | {"mucc_manifest", "mucc_on_launch", "mucc_last_error", "state"}
 
 
 def test_without_a_gpu_the_real_runtime_reports_it(tmp_path: Path) -> None:

@@ -396,6 +396,10 @@ MUCC_SHARED int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi:
   return 0;
 }
 
+// What a profiler wants to be called before each launch, with the name of the stage and the stream; null for nothing.
+using LaunchHook = void (*)(char const* stage, void* stream);
+inline std::atomic<LaunchHook> launch_hook{nullptr};
+
 }  // namespace mucc
 
 // The manifest has an ELF section to itself, so that a loader can read it before it runs any code of the file.
@@ -404,4 +408,5 @@ MUCC_SHARED int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi:
   __attribute__((section(".mucc_manifest"), used)) constexpr char mucc_manifest_text[] = __VA_ARGS__;               \
   }                                                                                                                 \
   MUCC_DOOR const char* mucc_manifest(void) { return mucc_manifest_text; }                                          \
+  MUCC_DOOR void mucc_on_launch(::mucc::LaunchHook hook) { ::mucc::launch_hook = hook; }                            \
   MUCC_DOOR const char* mucc_last_error(void) { return ::mucc::last_error.text; }

@@ -147,6 +147,7 @@ MUCC_SHARED int start(Call const& c, char const* stage, Code& code, Geometry con
   auto* launch = driver_function<Driver::LaunchKernelEx>("cuLaunchKernelEx", 11060, known);
   Loaded const* loaded = launch ? load(code, c.device, geometry) : nullptr;
   if (!loaded) return 1;
+  if (LaunchHook hook = launch_hook.load(std::memory_order_relaxed)) hook(stage, c.stream);
   LaunchAttributes attributes(geometry);
   CUlaunchConfig config = launch_config(geometry, attributes);
   config.hStream = stream_of(c);
