@@ -68,7 +68,7 @@ class Display(Protocol):
         ...
 
     def closed(self) -> None:
-        """Restore the terminal when the pool is closed. May be called several times."""
+        """Restore the terminal, since the pool was closed. May be called several times."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:

@@ -69,7 +69,7 @@ def _binding(expr: ast.Expr) -> int:
 
 
 def _side_bindings(expr: ast.Binary) -> tuple[int, int]:
-    """Return the precedence that each side needs to go without brackets; operators are left-associative."""
+    """Return the lowest precedence at which each side needs no brackets; operators associate to the left."""
     binds = PRECEDENCE[expr.op]
     return (binds + 1 if binds == COMPARISON else binds), binds + 1
 

@@ -15,7 +15,7 @@ from mucc.dialects.mu.types import Dim, Shaped
 from mucc.frontend import ast
 from mucc.frontend.context import type_text
 from mucc.frontend.exprtext import dimexpr_text, index_text
-from mucc.frontend.extents import lower_extent
+from mucc.frontend.extents import idents, lower_extent
 from mucc.frontend.promises import affine
 from mucc.library.extents import add, polynomial
 
@@ -157,7 +157,8 @@ def _range(gen: ExprGen, item: ast.IndexItem, extent: Dim) -> Range:
     """Resolve a slice or an integer. Raises TypeRuleError, or _Reported after an error in a bound."""
     if isinstance(item, ast.Slice):
         start, stop = (None if b is None else _bound(gen, b) for b in (item.start, item.stop))
-        return resolve(start, stop, None if item.step is None else _number(gen, item.step), extent)
+        step = None if item.step is None else _number(gen, item.step, _dims_in(gen, item.step))
+        return resolve(start, stop, step, extent)
     assert not isinstance(item, ast.NewAxis | ast.Ellipsis)
     return resolve_index(_bound(gen, item), extent)
 
@@ -165,9 +166,9 @@ def _range(gen: ExprGen, item: ast.IndexItem, extent: Dim) -> Range:
 def _bound(gen: ExprGen, expr: ast.DimExpr) -> Dim:
     """Evaluate an index, which may follow from run-time dims. Raises _Reported after an error."""
     dims = _dims_in(gen, expr)
-    if all(dims.get(name.text) is not None for name in _names(expr)):
-        return _number(gen, expr)
-    if any(name.text not in dims for name in _names(expr)):
+    if all(dims.get(name.text) is not None for name in idents(expr)):
+        return _number(gen, expr, dims)
+    if any(name.text not in dims for name in idents(expr)):
         affine(gen.context, expr, dims, "an index")  # which reports the name
         raise _Reported
     bound = lower_extent(gen.context, expr, dims, None)
@@ -179,7 +180,7 @@ def _bound(gen: ExprGen, expr: ast.DimExpr) -> Dim:
 def _dims_in(gen: ExprGen, expr: ast.DimExpr) -> dict[str, int | None]:
     """Return the dims, and the numbers that other names in an index are. Raises _Reported for values."""
     dims = dict(gen.scope.dims)
-    for name in _names(expr):
+    for name in idents(expr):
         if (known := gen.scope.integer(name.text)) is not None:
             dims[name.text] = known
         elif gen.scope.is_open(name.text):
@@ -198,14 +199,13 @@ def _dims_in(gen: ExprGen, expr: ast.DimExpr) -> dict[str, int | None]:
     return dims
 
 
-def _number(gen: ExprGen, expr: ast.DimExpr) -> int:
-    """Evaluate an integer of an index. Raises _Reported after an error."""
-    dims = _dims_in(gen, expr)
+def _number(gen: ExprGen, expr: ast.DimExpr, dims: dict[str, int | None]) -> int:
+    """Evaluate an integer of an index, with the dims and numbers in it. Raises _Reported after an error."""
     number = affine(gen.context, expr, dims, "an index")
     if number is None:
         raise _Reported
     if not isinstance(number, AffineConstantExpr):
-        names = " and ".join(sorted({n.text for n in _names(expr) if dims[n.text] is None}))
+        names = " and ".join(sorted({n.text for n in idents(expr) if dims[n.text] is None}))
         gen.context.error(
             "MU1091",
             f"`{dimexpr_text(expr)}` must be a number, and {names} is known at run time only",
@@ -219,19 +219,14 @@ def _number(gen: ExprGen, expr: ast.DimExpr) -> int:
 def _names(expr: ast.IndexItem) -> Iterator[ast.Ident]:
     """Yield the names in an index."""
     match expr:
-        case ast.Ident():
-            yield expr
-        case ast.IntLit() | ast.NewAxis() | ast.Ellipsis():
+        case ast.NewAxis() | ast.Ellipsis():
             return
         case ast.Slice():
             for bound in (expr.start, expr.stop, expr.step):
                 if bound is not None:
-                    yield from _names(bound)
-        case ast.DimNegation():
-            yield from _names(expr.operand)
-        case ast.DimBinary():
-            yield from _names(expr.lhs)
-            yield from _names(expr.rhs)
+                    yield from idents(bound)
+        case _:
+            yield from idents(expr)
 
 
 def _sliced(

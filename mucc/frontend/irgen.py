@@ -407,5 +407,5 @@ def _shape(type_: Attribute) -> str:
 
 
 def _element(type_: Attribute) -> ElementType:
-    """Return the dtype of a type."""
+    """Return the dtype of a tensor's elements, or of a scalar."""
     return DTYPES[dtype_name(Shaped.of(type_).element_type)]

@@ -68,7 +68,7 @@ class _StageBuilder:
         return [self.settled(operand) for operand in owner.operands]
 
     def known(self, value: SSAValue) -> SSAValue:
-        """Return the new value for a settled one that is in the region already, or outside of it."""
+        """Return the new value for a settled one: its copy in the region, else the value that is captured."""
         if (new := self.inner.get(value)) is not None:
             return new
         return value if (outside := self.captured(value)) is None else outside

@@ -125,7 +125,7 @@ class Chart:
         )
 
     def level(self, y: float, cls: str, says: str) -> None:
-        """Draw a line across at a value."""
+        """Draw a horizontal line at a value of the y axis, over the whole width."""
         if self.y.low <= y <= self.y.high:
             self.line([(self.x.low, y), (self.x.high, y)], f"dash {cls}", says)
 

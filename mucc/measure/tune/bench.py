@@ -17,14 +17,14 @@ class Trial(NamedTuple):
 
 
 class Bench(Protocol):
-    """What launches kernels; on a GPU `mucc.measure.tune.gpu.Gpu`."""
+    """Interface to a card that kernels are launched on; `mucc.measure.tune.gpu.Gpu` is the one for GPUs."""
 
     def hello(self) -> Mapping[str, str]:
         """Return the card's name and its architecture."""
         ...
 
     def prepare(self, text: str, kernel: str, target: str, dims: Mapping[str, int], seed: int) -> None:
-        """Make inputs and a reference for what comes next."""
+        """Make inputs and a reference result for the launches that follow."""
         ...
 
     def try_one(self, path: str, budget_us: float) -> Trial:

@@ -59,7 +59,7 @@ class Family(ABC):
 
     @abstractmethod
     def max_stages(self, facts: Facts, config: GemmConfig) -> int:
-        """Return the most mainloop stages that fit; below 2 the kernel cannot be built."""
+        """Return how many mainloop stages fit in shared memory at most; below 2 there is no kernel."""
 
     @abstractmethod
     def violations(self, facts: Facts, config: GemmConfig, stages: int | None) -> list[Violation]:
@@ -100,7 +100,7 @@ class GemmTarget(Target, ABC):
         return self.family_of(config.schedule.mainloop).smem_bytes(config, stages)
 
     def max_stages(self, config: GemmConfig) -> int:
-        """Return the most mainloop stages that fit; below 2 the kernel cannot be built."""
+        """Return how many mainloop stages fit in shared memory at most; below 2 there is no kernel."""
         return self.family_of(config.schedule.mainloop).max_stages(self.facts, config)
 
     def refusal(self, config: GemmConfig) -> Violation | None:
