@@ -12,6 +12,8 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.integral import RoundingOp
 from mucc.dialects.mu.ops.pointwise import S32, extent_number, is_whole
+from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
@@ -175,6 +177,32 @@ class SquareOfPow(RewritePattern):
                 return
 
 
+class WholeWindow(RewritePattern):
+    """`max_pool(x, size)` -> `max(x, axes)` and `avg_pool` -> `mean`, where windows take whole axes.
+
+    Along other axes they take single elements. The reduced axes are inserted
+    again, and the result has the dtype of `x`.
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, PoolOp):
+            return
+        dims = Shaped.of(op.operand.type).dims
+        moving = {axis: w for axis, w in enumerate(op.windows, 2) if (w.size, w.stride, w.pad) != (1, 1, 0)}
+        if any((w.size, w.pad, w.dilation) != (dims[axis], 0, 1) for axis, w in moving.items()):
+            return
+        if not moving:
+            rewriter.replace(op, [], [op.operand])
+            return
+        is_max = op.kind.data is Pooling.MAX
+        reduced = ReduceOp("max" if is_max else "mean", op.operand, list(moving))
+        kept = ExpandOp(reduced.result, list(moving))
+        new: list[Operation] = [reduced, kept]
+        if kept.result.type != op.result.type:
+            new.append(e.CastOp(kept.result, Shaped.of(op.result.type).element_type))
+        rewriter.replace(op, new)
+
+
 PATTERNS: tuple[RewritePattern, ...] = (
     DoubleTranspose(),
     ExpandedAxes(),
@@ -188,4 +216,5 @@ PATTERNS: tuple[RewritePattern, ...] = (
     FoldConstants(),
     BoundExtent(),
     SquareOfPow(),
+    WholeWindow(),
 )
