@@ -23,7 +23,7 @@ from typing import Any
 from bench.common import at_least_one, run_main, versions, write_result
 from bench.kernelbench.building import build_all
 from bench.kernelbench.records import Records
-from bench.layers import blocks, level1, level2
+from bench.layers import blocks, level1, level2, pools
 from bench.layers.forms import Form
 from bench.layers.measuring import Values, measure
 from bench.layers.rivals import DISTRIBUTIONS
@@ -31,7 +31,7 @@ from bench.layers.summary import HEAD, figures, line
 from bench.timing import card, gpu_versions
 from mucc.files.digest import digest
 
-FORMS: tuple[Form, ...] = (*level1.FORMS, *level2.FORMS, *blocks.FORMS)
+FORMS: tuple[Form, ...] = (*level1.FORMS, *level2.FORMS, *blocks.FORMS, *pools.FORMS)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,13 @@ from mucc.agent.report.figures import geomean
 LARGE = 64 << 20
 """Bytes above which a layer is compared with a copy: less than that stays in L2 between two kernels."""
 
-FIGURES = {"level1": "level1_memory", "level2": "level2_gemm", "blocks": "blocks", "rows": "rows"}
+FIGURES = {
+    "level1": "level1_memory",
+    "level2": "level2_gemm",
+    "blocks": "blocks",
+    "rows": "rows",
+    "pools": "pools",
+}
 """How the figures of each group begin."""
 
 COLUMNS = ("over_eager", "over_tf32", "over_compile", "over_autotune", "over_quack", "over_liger")

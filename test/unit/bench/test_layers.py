@@ -37,6 +37,9 @@ SIZES = {
     "level2": {1024: 4, 2048: 8, 4096: 128, 8192: 1024, 16384: 32, 32768: 6},
     "blocks": {4096: 16, 14336: 24, 7168: 12, 16384: 32, 131072: 50, 8192: 10, 65536: 20, 512: 2},
     "blocks/rotary": {4096: 6},
+    "pools": {256: 2, 112: 14, 56: 7, 128: 3, 224: 14, 288: 4, 35: 5, 28: 4, 512: 2, 2048: 3},
+    "pools/vgg": {128: 2, 224: 14, 112: 7},
+    "pools/densenet": {256: 2, 128: 3, 56: 8, 28: 4},
     "rows": {1024: 8, 2048: 3, 4096: 12, 16384: 20},
 }
 """Extents that stand for the published ones; where a key is a layer's, for it alone."""
@@ -46,7 +49,8 @@ FORMS = [form for form in layers.FORMS if form.group != "rows" or form.name.ends
 
 def small(form: Form) -> Form:
     """Return a layer with small extents, in its program and in its function."""
-    sizes = SIZES.get(form.key) or SIZES[form.group]
+    own = next((sizes for key, sizes in SIZES.items() if "/" in key and form.key.startswith(key)), None)
+    sizes = own or SIZES[form.group]
     shrink = {str(large): str(few) for large, few in sizes.items()}
 
     def shrunk(text: str) -> str:

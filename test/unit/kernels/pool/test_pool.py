@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 
 import pytest
+from builders import lowered
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from on_host import Program, run
 
 from mucc.compiler.driver import compile_text
-from mucc.diagnostics.core import Source
+from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.dialects.mu.windows import Window
+from mucc.kernels.pool.op import PoolKernelOp
+from mucc.kernels.registry import kernels_of
+from mucc.passes.pipeline import pipeline
 
 KERNELS = """
 kernel lines[N](x: f32[N, 3, 40]) -> f32[N, 3, 40] { return max_pool(x, 3, stride=1, pad=1) }
@@ -68,3 +75,108 @@ def test_every_form_agrees_with_the_interpreter(program: Program, processors: in
 def test_infinities_and_nan_are_passed_on(program: Program) -> None:
     for info in program.kernels:
         run(program, info, dict.fromkeys(info.dims, 5), 7, [1.0, -math.inf, math.inf, math.nan, -2.0])
+
+
+@st.composite
+def windows(draw: st.DrawFn, *, dilated: bool) -> tuple[int, Window]:
+    """Draw an extent and a window that fits it."""
+    extent = draw(st.integers(1, 40))
+    size = draw(st.integers(1, min(extent, 9)))
+    pad = draw(st.integers(0, size // 2))
+    most = (extent + 2 * pad - 1) // max(size - 1, 1)
+    dilation = draw(st.integers(1, max(most, 1))) if dilated else 1
+    return extent, Window(size, draw(st.integers(1, 9)), pad, dilation)
+
+
+def numbers(values: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, values))})"
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> str:
+    """Draw a kernel `NAME` that pools, of channels in front or behind."""
+    is_max, ceil, count_pad, behind = (draw(st.booleans()) for _ in range(4))
+    channels, dtype = draw(st.sampled_from((1, 3, 8))), draw(st.sampled_from(("f32", "bf16")))
+    found = draw(st.lists(windows(dilated=is_max), min_size=1, max_size=3))
+    if len(found) == 3:
+        found = [(min(extent, 12), w) for extent, w in found if w.places(min(extent, 12), ceil)] or found[:1]
+    extents = [extent for extent, _ in found]
+    size, stride, pad, dilation = (numbers(n) for n in zip(*(w for _, w in found), strict=True))
+    places = [w.places(extent, ceil) for extent, w in found]
+    order = [0, len(found) + 1, *range(1, len(found) + 1)]
+    shape = ["N", *extents, channels] if behind else ["N", channels, *extents]
+    x = f"permute(x, {numbers(tuple(order))})" if behind else "x"
+    more = f"dilation={dilation}" if is_max else f"count_pad={'on' if count_pad else 'off'}"
+    result = ", ".join(map(str, ["N", channels, *places]))
+    return (
+        f"kernel NAME[N](x: {dtype}[{', '.join(map(str, shape))}]) -> {dtype}[{result}] {{ return "
+        f"{'max' if is_max else 'avg'}_pool({x}, size={size}, stride={stride}, pad={pad}, "
+        f"ceil={'on' if ceil else 'off'}, {more}) }}"
+    )
+
+
+@settings(max_examples=3)
+@given(st.lists(kernels(), min_size=12, max_size=12), st.integers(0, 9))
+def test_random_windows_agree_with_the_interpreter(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], seed: int
+) -> None:
+    text = "\n".join(text.replace("NAME", f"k{i}") for i, text in enumerate(texts))
+    program = Program.of(compile_text(Source("k.mcu", text)), tmp_path_factory.mktemp("random"))
+    for info in program.kernels:
+        run(program, info, {"N": 2}, seed)
+
+
+def kinds(text: str) -> list[str]:
+    module = lowered(text)
+    for step, level in pipeline("sm_90a"):
+        step.apply(None, module)
+        level.verify(module)
+    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(module)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return relu(max_pool(2 * x, 2) + b[:, None, None])", ["pool"]),
+        ("return max_pool(max_pool(x, 3, stride=1, pad=1), 2)", ["pool", "pool"]),
+        ("y = max_pool(x, 2) return y - max(y, axis=(2, 3))[:, :, None, None]", ["pool", "reduce", "map"]),
+        ("stage y = avg_pool(x, 2) return relu(y)", ["pool", "map"]),
+        ("return max_pool(x, 2) + avg_pool(x, 2)", ["pool", "pool"]),
+        ("return max_pool(x, 1)[:, :, ::2, ::2]", ["map"]),
+        ("return x[:, :, ::2, ::2] + max_pool(x, 8)", ["reduce", "map"]),
+    ],
+)
+def test_what_one_pool_computes(body: str, expected: list[str]) -> None:
+    assert kinds(f"kernel k[N](x: f32[N, 4, 8, 8], b: f32[4]) -> f32[N, 4, 4, 4] {{ {body} }}") == expected
+
+
+def test_the_kernel_op_is_verified() -> None:
+    module = lowered("kernel k[N](x: f32[N, 2, 8]) -> f32[N, 2, 4] { return avg_pool(x, 2) }")
+    for step, _ in pipeline("sm_90a"):
+        step.apply(None, module)
+    (op,) = (op for _, op in kernels_of(module))
+    assert isinstance(op, PoolKernelOp)
+    assert op.windows == {2: Window(2, 2)}
+    assert "count_pad" in str(op)
+    op.body.block.insert_op_before(op.pooled.clone(), op.pooled)
+    with pytest.raises(Exception, match=r"has one cutlass\.pooled, not 2"):
+        op.verify()
+
+
+@pytest.mark.parametrize(
+    ("expr", "code"),
+    [
+        ("max_pool(x, 12)", "MU1101"),
+        ("max_pool(x, 3, pad=2)", "MU1101"),
+        ("max_pool(x, 3, dilation=5)", "MU1101"),
+        ("avg_pool(x, 0)", "MU1095"),
+        ("avg_pool(x, (2, 2))", "MU1095"),
+        ("max_pool(cast(x, s32), 2)", "MU2010"),
+        ("max_pool(y, 2)", "MU1091"),
+    ],
+)
+def test_wrong_windows_have_codes(expr: str, code: str) -> None:
+    text = f"kernel k[N, W](x: f32[N, 2, 9], y: f32[N, 2, W]) -> f32[N, 2, 4] {{ return {expr} }}"
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("k.mcu", text))
+    assert {d.code for d in caught.value.diagnostics} & {code}
