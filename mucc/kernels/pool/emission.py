@@ -112,7 +112,7 @@ class PoolWork(AcrossWork):
     def _is_row(self, kept: Sequence[int]) -> bool:
         """Whether threads lie along the last axis, of which windows fit into shared memory."""
         window = self.windows.get(self.axis)
-        fits = window is not None and window.reach + 2 * self.widest + self.widest * window.stride <= TILE
+        fits = window is not None and window.reach + self.widest * (window.stride + 2) <= TILE
         return fits and not self._are_adjacent(kept)
 
     # C++

@@ -122,9 +122,8 @@ MUCC_DEVICE void pool_rows(Work const& work, Extents<Work::kRank> const& extents
     }
   }
   __syncthreads();
-  int64_t const start = part * shape.width.by, columns = source.of[kLast];
-  int64_t const first = start * kStride - kPad;
-  int const ahead = int((first % V + V) % V);
+  int64_t const start = part * shape.width, columns = source.of[kLast];
+  int64_t const first = start * kStride - kPad - shape.ahead;
   int const steps = height * shape.slots.by;
   for (int from = int(threadIdx.x); from < steps; from += kBatch * Work::kThreads) {
     Lanes<V> x[kBatch];
@@ -133,7 +132,7 @@ MUCC_DEVICE void pool_rows(Work const& work, Extents<Work::kRank> const& extents
       // Loads without branches are in flight together: what is not wanted is read elsewhere, and dropped.
       int const i = from + b * Work::kThreads, step = i < steps ? i : from;
       int const row = step / shape.slots;
-      int64_t const column = first - ahead + int64_t(step - row * shape.slots.by) * V;
+      int64_t const column = first + int64_t(step - row * shape.slots.by) * V;
       bool const inside = column >= 0 && column < columns;
       auto p = rows[row];
       p.at[kColumn] = column < 0 ? 0 : inside ? column : columns - V;
@@ -156,17 +155,22 @@ MUCC_DEVICE void pool_rows(Work const& work, Extents<Work::kRank> const& extents
     }
   }
   __syncthreads();
-  int const results = height * shape.width.by;
-  for (int i = int(threadIdx.x); i < results; i += Work::kThreads) {
-    int const row = i / shape.width, column = i - row * shape.width.by;
-    if (start + column >= extents.of[kColumn]) continue;
-    float const* const from = tile + row * shape.pitch + ahead / kFold + column * (kStride / kFold);
-    Lanes<1> y(from[0]);
-#pragma unroll kUnroll
-    for (int t = 1; t < kLeft; ++t) y.of[0] = Kind::combine(y.of[0], from[t * kDilation]);
+  int const beside = int(threadIdx.x) / shape.lanes, step = Work::kThreads / shape.lanes.by;
+  if (beside >= step) return;
+  int64_t const left = extents.of[kColumn] - start;
+  int const width = left < shape.width ? int(left) : shape.width;
+  for (int row = beside; row < height; row += step) {
     auto p = rows[row];
-    p.at[kColumn] = start + column;
-    pool_store(work, p, source, y);
+    float const* const taps = tile + row * shape.pitch + shape.ahead / kFold;
+#pragma unroll 2
+    for (int column = int(threadIdx.x) - beside * shape.lanes.by; column < width; column += shape.lanes.by) {
+      float const* const from = taps + column * (kStride / kFold);
+      Lanes<1> y(from[0]);
+#pragma unroll kUnroll
+      for (int t = 1; t < kLeft; ++t) y.of[0] = Kind::combine(y.of[0], from[t * kDilation]);
+      p.at[kColumn] = start + column;
+      pool_store(work, p, source, y);
+    }
   }
 }
 

@@ -24,11 +24,12 @@ MUCC_BOTH constexpr int pool_fold(int v) {
 }
 
 // Blocks have `height` rows of results, and of each row one of `tiles` parts of `width` results. `slots` vectors of the
-// source are read for a part; in shared memory they are `pitch` floats.
+// source are read for a part, the first tap `ahead` columns into the first of them; in shared memory they are `pitch`
+// floats. Results of a row are computed by `lanes` threads.
 struct PoolShape {
   int64_t rows, tiles;
-  Divisor width, slots;
-  int height, pitch;
+  Divisor slots, lanes;
+  int width, height, pitch, ahead;
 };
 
 }  // namespace mucc

@@ -6,21 +6,34 @@
 
 namespace mucc {
 
+// How many threads share a row of results: those that leave the fewest of a block idle, with few results each.
+constexpr int pool_lanes(int width, int threads) {
+  int best = threads;
+  double used = 0;
+  for (int each = int(blocks_of(width, threads)), more = 0; more < 4; ++each, ++more) {
+    int const lanes = int(blocks_of(width, each));
+    double const share = double(threads / lanes) * width / each / threads;
+    if (share > used + 0.02) best = lanes, used = share;
+  }
+  return best;
+}
+
 // Plans windows along the last axis, of vectors of `v` columns.
 template <class Op>
 PoolShape plan_pool(Call const& c, Extents<Op::kRank> const& extents, int v) {
   constexpr int a = Op::kPooled - 1;
   int64_t const stride = Op::kStride[a], reach = int64_t(Op::kDilation[a]) * (Op::kSize[a] - 1) + 1;
-  int const fold = pool_fold<Op>(v);
-  int64_t const length = extents.of[Op::kRank - 1], rows = product(extents) / at_least(length, 1);
-  // A part of a row begins anywhere within a vector.
-  int64_t const most = (int64_t(Op::kTile) * fold - reach - 2 * (v - 1)) / stride + 1;
-  int64_t const tiles = blocks_of(length, most), width = blocks_of(length, tiles);
-  int64_t const slots = blocks_of((width - 1) * stride + reach + v - 1, v);
-  int64_t const pitch = slots * v / fold;
+  int64_t const fold = pool_fold<Op>(v), ahead = (v - Op::kPad[a] % v) % v;
+  int64_t const length = extents.of[Op::kRank - 1], rows = product(extents) / length;
+  int64_t const most = (Op::kTile * fold - reach - ahead - (v - 1)) / stride + 1;
+  int64_t const tiles = blocks_of(length, most / v * v);
+  // Parts of a row begin at the same place within a vector.
+  int64_t const width = tiles == 1 ? length : blocks_of(blocks_of(length, tiles), v) * v;
+  int64_t const slots = blocks_of(ahead + (width - 1) * stride + reach, v), pitch = slots * v / fold;
   int64_t height = at_most(at_most(int64_t(Op::kMostRows), Op::kTile / pitch), rows);
   while (height > 1 && blocks_of(rows, height) * tiles < 4 * int64_t(c.sm_count)) height = (height + 1) / 2;
-  return {rows, tiles, divisor(int(width)), divisor(int(slots)), int(height), int(pitch)};
+  return {rows,       tiles,       divisor(int(slots)), divisor(pool_lanes(int(width), Op::kThreads)),
+          int(width), int(height), int(pitch),          int(ahead)};
 }
 
 // Pools with the last axis contiguous. `codes` are the kernels of single columns and of vectors.
