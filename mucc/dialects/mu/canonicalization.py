@@ -189,15 +189,21 @@ class WholeWindow(RewritePattern):
             return
         dims = Shaped.of(op.operand.type).dims
         moving = {axis: w for axis, w in enumerate(op.windows, 2) if (w.size, w.stride, w.pad) != (1, 1, 0)}
+        if not moving and op.divides_by not in (None, 1):
+            return
         if any((w.size, w.pad, w.dilation) != (dims[axis], 0, 1) for axis, w in moving.items()):
             return
         if not moving:
             rewriter.replace(op, [], [op.operand])
             return
         is_max = op.kind.data is Pooling.MAX
-        reduced = ReduceOp("max" if is_max else "mean", op.operand, list(moving))
-        kept = ExpandOp(reduced.result, list(moving))
-        new: list[Operation] = [reduced, kept]
+        divisor = op.divides_by
+        kind = "max" if is_max else "mean" if divisor is None else "sum"
+        reduced = ReduceOp(kind, op.operand, list(moving))
+        new: list[Operation] = [reduced]
+        if divisor is not None:
+            new += [number := e.ConstantOp(divisor), e.DivOp(reduced.result, number.result)]
+        new.append(kept := ExpandOp(new[-1].results[0], list(moving)))
         if kept.result.type != op.result.type:
             new.append(e.CastOp(kept.result, Shaped.of(op.result.type).element_type))
         rewriter.replace(op, new)

@@ -135,6 +135,7 @@ class PoolWork(AcrossWork):
             *(f"static constexpr int k{name}[] = {{{_list(values)}}};" for name, values in numbers.items()),
             *(f"static constexpr bool k{name}[] = {{{_list(values)}}};" for name, values in flags.items()),
             f"static constexpr bool kMean = {_text(is_mean)}, kCountPad = {_text(count_pad)};",
+            f"static constexpr int kDivisor = {self.pool.divides_by or 0};",
         ]
 
     def _overhang(self, axis: int) -> int:

@@ -44,5 +44,6 @@ def lower_pool(builder: ProgramBuilder, stage: StageOp) -> None:
             anchor.windows,
             Region(body.block),
             count_pad=anchor.count_pad is not None,
+            divisor=anchor.divides_by,
         )
     )

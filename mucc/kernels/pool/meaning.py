@@ -21,6 +21,7 @@ def pooled(functions: CutlassFunctions, op: PooledOp, args: tuple[Any, ...]) -> 
         kernel.windows,
         space,
         count_pad=kernel.count_pad is not None,
+        divisor=kernel.divides_by,
     )
     functions.launch = Launch(space)
     return (value,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, Float32Type, IntAttr, StringAttr, UnitAttr, f32
+from xdsl.dialects.builtin import ArrayAttr, Float32Type, IntAttr, IntegerAttr, StringAttr, UnitAttr, f32
 from xdsl.ir import Region, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
-from mucc.dialects.mu.ops.base import Ints, ints
+from mucc.dialects.mu.ops.base import Ints, integer, ints
 from mucc.dialects.mu.ops.pooling import Pooling, PoolingAttr
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.dialects.mu.window_rules import windows
@@ -39,7 +39,7 @@ class PoolKernelOp(DeviceKernelOp):
     """Pooling with windows along the last axes, with pointwise work before and behind it.
 
     `space` are the extents of what is stored, `source` those of what is pooled. A mean divides by the number
-    of elements in the window, with `count_pad` by the number of elements and paddings.
+    of elements in the window, with `count_pad` by that of elements and paddings, else by `divisor`.
     """
 
     name = "cutlass.pool"
@@ -52,10 +52,11 @@ class PoolKernelOp(DeviceKernelOp):
     pad = prop_def(Ints)
     dilation = prop_def(Ints)
     count_pad = opt_prop_def(UnitAttr)
+    divisor = opt_prop_def(IntegerAttr)
 
     FORMAT: ClassVar[str] = (
         "$stage $kind `space` $space `source` $source `size` $size `stride` $stride `pad` $pad "
-        "`dilation` $dilation (`count_pad` $count_pad^)? $body attr-dict"
+        "`dilation` $dilation (`count_pad` $count_pad^)? (`divisor` $divisor^)? $body attr-dict"
     )
 
     def __init__(
@@ -68,6 +69,7 @@ class PoolKernelOp(DeviceKernelOp):
         body: Region,
         *,
         count_pad: bool = False,
+        divisor: int | None = None,
     ):
         super().__init__(
             properties={
@@ -80,6 +82,7 @@ class PoolKernelOp(DeviceKernelOp):
                 "pad": ints([w.pad for w in windows]),
                 "dilation": ints([w.dilation for w in windows]),
                 "count_pad": UnitAttr() if count_pad else None,
+                "divisor": None if divisor is None else integer(divisor),
             },
             regions=[body],
         )
@@ -99,6 +102,11 @@ class PoolKernelOp(DeviceKernelOp):
         numbers = (self.size, self.stride, self.pad, self.dilation)
         found = windows(*(n.get_values() for n in numbers))
         return dict(enumerate(found, len(self.extents) - len(found)))
+
+    @property
+    def divides_by(self) -> int | None:
+        """The number that sums of windows are divided by; None for the number of elements."""
+        return None if self.divisor is None else self.divisor.value.data
 
     @property
     def pooled(self) -> PooledOp:

@@ -85,6 +85,7 @@ def pooled_windows(
     shape: Sequence[int],
     *,
     count_pad: bool,
+    divisor: int | None = None,
 ) -> Any:
     """Reduce the windows along some last axes of `x` to a value of this shape."""
     is_max = kind is Pooling.MAX
@@ -94,8 +95,8 @@ def pooled_windows(
     result = next(parts)
     for part in parts:
         result = arrays.xp.maximum(result, part) if is_max else result + part
-    if is_max:
-        return result
+    if is_max or divisor is not None:
+        return result if divisor is None else result / divisor
     for axis, window in windows.items():
         extent = int(x.shape[axis])
         counts = (window.covered if count_pad else window.seen)(extent, shape[axis])
@@ -108,7 +109,9 @@ def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
     places = [w.places(int(x.shape[axis]), op.ceil is not None) for axis, w in windows.items()]
     shape = [*map(int, x.shape[:2]), *places]
     count_pad = op.count_pad is not None
-    return pooled_windows(machine.arrays, op.kind.data, x, windows, shape, count_pad=count_pad)
+    return pooled_windows(
+        machine.arrays, op.kind.data, x, windows, shape, count_pad=count_pad, divisor=op.divides_by
+    )
 
 
 MEANINGS: dict[type[Operation], Meaning] = {

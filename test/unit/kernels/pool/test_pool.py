@@ -42,6 +42,9 @@ kernel fused[N](x: bf16[N, 4, 9, 12], b: f32[4], r: f32[N, 4, 5, 6]) -> (
   m = max_pool(x * 2 + b[:, None, None], 3, stride=2, pad=1)
   return relu(m) - r, m * b[:, None, None]
 }
+kernel squares[N](x: f32[N, 4, 8, 8]) -> (y: f32[N, 4, 4, 4], z: f32[N, 4, 1, 1]) {
+  return sqrt(avg_pool(x * x, 2, divisor=1)), avg_pool(x, 8, divisor=4)
+}
 kernel itself[N](x: f32[N, 4, 8, 8]) -> f32[N, 4, 8, 8] { return max_pool(x, 3, stride=1, pad=1) - x }
 kernel sliced[N](x: f32[N, 4, 9, 20]) -> f32[N, 4, 4, 8] { return max_pool(x[:, :, :8, 3:19], 2) }
 kernel bordered[N](x: f32[N, 2, 6, 8]) -> f32[N, 2, 4, 5] { return avg_pool(pad(x, (1, 1), (1, 1)), 2) }

@@ -4,7 +4,7 @@
 // which move by kStride and begin kPad before the source. The compiler writes `Op`, views of tensors, and `Work` upon it:
 // `values<V>(position)` computes V neighbouring elements of the source, `store<V>(position, pooled)` V results.
 // kOutside[a] says that windows reach outside of the source along an axis, kVaries[a] that not all of them count as many
-// elements.
+// elements. kDivisor is what means divide by where it is not 0.
 #pragma once
 
 #include <mucc/pool.h>
@@ -83,9 +83,12 @@ MUCC_DEVICE float pool_count(P const& result, Extents<Work::kPooled> const& sour
 template <int V, class Work, class P>
 MUCC_DEVICE void pool_store(Work const& work, P const& p, Extents<Work::kPooled> const& source, Lanes<V> y) {
   if constexpr (Work::kMean) {
-    float count = pool_count<0, Work>(p, source);
-    if constexpr (Work::kPooled > 1) count *= pool_count<1, Work>(p, source);
-    if constexpr (Work::kPooled > 2) count *= pool_count<2, Work>(p, source);
+    float count = float(Work::kDivisor);
+    if constexpr (Work::kDivisor == 0) {
+      count = pool_count<0, Work>(p, source);
+      if constexpr (Work::kPooled > 1) count *= pool_count<1, Work>(p, source);
+      if constexpr (Work::kPooled > 2) count *= pool_count<2, Work>(p, source);
+    }
 #pragma unroll
     for (int v = 0; v < V; ++v) y.of[v] = y.of[v] / count;
   }
