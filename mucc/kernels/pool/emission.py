@@ -69,7 +69,7 @@ class PoolWork(AcrossWork):
         rank = len(kept) + len(self.windows)
         source = ", ".join(str(self.places.extent(self.pool.source_extents[axis])) for axis in self.windows)
         is_row = self._is_row(kept[-1])
-        vector = self.widest if is_row or self._are_adjacent(kept[-1]) else 1
+        vector = self._vector(kept[-1], is_row)
         return self.assemble(
             Parts(
                 fast=rank - 1 if is_row or vector == 1 else len(kept) - 1,
@@ -114,6 +114,18 @@ class PoolWork(AcrossWork):
         window = self.windows.get(self.axis)
         fits = window is not None and window.reach + self.widest * (window.stride + 2) <= TILE
         return fits and not self._are_adjacent(kept)
+
+    def _vector(self, kept: Sequence[int], is_row: bool) -> int:
+        """Return the elements of a vector, which divides the axis that threads lie along if that is known."""
+        if not is_row and not self._are_adjacent(kept):
+            return 1
+        extents = [self.pool.source_extents[axis] for axis in ([self.axis] if is_row else kept)]
+        vector = self.widest
+        while (
+            vector > 2 and all(isinstance(e, int) for e in extents) and math.prod(map(int, extents)) % vector
+        ):
+            vector //= 2
+        return vector
 
     # C++
 

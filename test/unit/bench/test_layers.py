@@ -148,3 +148,47 @@ def test_libraries_are_built_and_old_ones_refused(tmp_path: Path, monkeypatch: p
         layers.loaded(other, tmp_path)
     with pytest.raises(ValueError, match="no library"):
         layers.loaded(dataclasses.replace(one, body="return x"), tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_row_has_times_errors_and_shares(monkeypatch: pytest.MonkeyPatch, wrong: bool) -> None:
+    form = small(next(form for form in layers.FORMS if form.key == "level2/relu_divide"))
+    draw = measuring.draw
+    monkeypatch.setattr(measuring, "draw", lambda torch, wanted: draw(torch, wanted, "cpu"))
+    monkeypatch.setattr(measuring, "captured", lambda torch, call: call)
+    times = {"mucc": 1.0, "eager": 4.0, "tf32": 2.0, "compile": 1.5}
+    monkeypatch.setattr(
+        measuring, "timed", lambda torch, calls, rounds: {name: times[name] for name in calls}
+    )
+
+    def kernel(*given: Any, out: Any = None) -> Any:
+        y = form.in_pytorch(torch)(*given) * (1.1 if wrong else 1)
+        return y if out is None else out.copy_(y)
+
+    found = measuring.measure(torch, kernel, form, ("compile",), 5, copy=1e6)
+    assert found["bytes"] == 4 * (4 * 1024 + 1024 * 1024 + 1024 + 4 * 1024)
+    assert found["of_copy"] == pytest.approx(found["bytes"] / 1e-3 / 1e6)
+    assert (found["over_eager"], found["over_tf32"], found["over_compile"]) == (4, 2, 1.5)
+    assert found["good"] is not wrong and found["exact"] == "float64" and found["failed"] == {}
+    assert "WRONG" in summary.line(row("level2", 1.0) | found) or not wrong
+
+
+def test_what_cannot_be_captured_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = small(next(form for form in layers.FORMS if form.key == "rows/softmax_2048x1024_f32"))
+    draw = measuring.draw
+    monkeypatch.setattr(measuring, "draw", lambda torch, wanted: draw(torch, wanted, "cpu"))
+    monkeypatch.setattr(measuring, "timed", lambda torch, calls, rounds: dict.fromkeys(calls, 1.0))
+    calls: list[Any] = []
+
+    def captured(torch: Any, call: Any) -> Any:
+        calls.append(call)
+        if len(calls) > 1:
+            raise RuntimeError("no graph of it\nat all")
+        return call
+
+    monkeypatch.setattr(measuring, "captured", captured)
+    layer = form.in_pytorch(torch)
+    found = measuring.measure(torch, lambda x, out=None: layer(x), form, (), 5, copy=1e12)
+    assert found["failed"] == {"eager": "RuntimeError: no graph of it"}
+    assert "over_eager" not in found and found["mucc_ms"] == 1.0
+    assert "eager: RuntimeError" in summary.line(row("rows", 1.0) | found)

@@ -24,6 +24,8 @@ kernel long_lines[N](x: bf16[N, 1, 9000]) -> bf16[N, 1, 2250] { return avg_pool(
 kernel strided_lines[N](x: f32[N, 1, 6001]) -> f32[N, 1, 1201] { return max_pool(x, 7, stride=5, pad=3) }
 kernel halves[N](x: f32[N, 4, 12, 16]) -> f32[N, 4, 6, 8] { return max_pool(x, 2) }
 kernel narrow[N](x: f16[N, 4, 12, 16]) -> f16[N, 4, 6, 8] { return avg_pool(x, 2) }
+kernel quarters[N](x: bf16[N, 3, 6, 28]) -> bf16[N, 3, 3, 14] { return max_pool(x, 2) }
+kernel pairs[N](x: f32[N, 3, 6, 14]) -> f32[N, 3, 6, 14] { return max_pool(x, 3, stride=1, pad=1) }
 kernel odd[N](x: f32[N, 3, 11, 13]) -> f32[N, 3, 6, 7] { return max_pool(x, 3, stride=2, pad=1) }
 kernel ceiling[N](x: f32[N, 2, 11, 12]) -> f32[N, 2, 4, 5] { return avg_pool(x, 4, stride=3, pad=1, ceil=on) }
 kernel elements[N](x: f32[N, 2, 12, 16]) -> f32[N, 2, 6, 8] {
