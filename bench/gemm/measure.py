@@ -43,7 +43,11 @@ def times(torch: Any, contenders: Mapping[str, Call], rounds: int, limit: float 
     They take turns, so that all see the same clocks; L2 is flushed before each call. At most `rounds` turns,
     and fewer where those would take more than `limit` seconds, but at least 7.
     """
-    calls = {name: captured(torch, call) for name, call in contenders.items()}
+    return timed(torch, {name: captured(torch, call) for name, call in contenders.items()}, rounds, limit)
+
+
+def timed(torch: Any, calls: Mapping[str, Call], rounds: int, limit: float = 0.25) -> dict[str, float]:
+    """Return the same of calls that are captured already."""
     first = time_all(torch, calls, 3)
     whole = sum(first.values()) / 1e3 + 1e-4 * len(calls)
     return time_all(torch, calls, max(7, min(rounds, int(limit / whole))))

@@ -60,6 +60,39 @@ def taken_along(d: Draft, x: Expr, dims: Dims, axis: int) -> Expr:
     return Expr(f"take_along({x.text}, {index}, axis={axis})", x.dtype, dims, compute)
 
 
+def pooled(d: Draft, x: Expr) -> Expr:
+    """Pool over the axes of x behind the first two, whose extents are numbers or bound dims."""
+    extents = [n if isinstance(n, int) else d.dims[n] or 0 for n in x.dims[2:]]
+    is_max, ceil, count_pad = d.c.chance(1, 2), d.c.chance(1, 3), d.c.chance(1, 2)
+    windows = [_window(d, extent, dilated=is_max) for extent in extents]
+    size, stride, pad, dilation = (list(numbers) for numbers in zip(*windows, strict=True))
+    texts = [f"{name}={_numbers(n)}" for name, n in (("size", size), ("stride", stride), ("pad", pad))]
+    texts += [f"dilation={_numbers(dilation)}"] if is_max else [] if count_pad else ["count_pad=off"]
+    text = f"{'max' if is_max else 'avg'}_pool({x.text}, {', '.join(texts)}{', ceil=on' * ceil})"
+
+    def compute(value: Bounded) -> Bounded:
+        taps = dilation if is_max else None
+        return ref.pool(value, len(extents), size, stride, pad, taps, ceil=ceil, count_pad=count_pad)
+
+    shape = compute(ref.exact(torch.zeros((1, 1, *extents)))).value.shape
+    dims = (*x.dims[:2], *(int(n) for n in shape[2:]))
+    return Expr(text, x.dtype, dims, lambda env: env.passed(compute(x.value(env)), x.dtype))
+
+
+def _window(d: Draft, extent: int, *, dilated: bool) -> tuple[int, int, int, int]:
+    """Draw size, stride, pad and dilation of a window that fits an extent."""
+    size, pad, dilation = 1 + d.c.number(min(extent, 8)), 0, 1
+    if d.c.chance(1, 2):
+        pad = d.c.number(size // 2 + 1)
+    if dilated and size > 1 and d.c.chance(1, 3):
+        dilation = 1 + d.c.number(max((extent + 2 * pad - 1) // (size - 1), 1))
+    return size, d.c.pick((size, 1, 2, 3)), pad, dilation
+
+
+def _numbers(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(set(numbers)) == 1 else f"({', '.join(map(str, numbers))})"
+
+
 def in_order(d: Draft, x: Expr, axis: int, count: int | None, *, positions: bool = False) -> Expr:
     """Sort along an axis, or take the `count` largest elements; with `positions` say where they come from."""
     falling = count is not None or d.c.chance(1, 2)

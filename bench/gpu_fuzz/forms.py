@@ -42,6 +42,7 @@ FORMS = {
     "reductions": Form(maps.reductions, 8),
     "scans": Form(maps.scans, 6),
     "sorts": Form(maps.sorts, 4),
+    "pools": Form(maps.pools, 5),
     "norms": Form(maps.norms, 7),
     "rows": Form(maps.rows, 5),
     "views": Form(maps.views, 5),

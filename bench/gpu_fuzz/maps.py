@@ -12,6 +12,7 @@ from bench.gpu_fuzz.composites import (
     gathered,
     in_order,
     norm,
+    pooled,
     scattered,
     softmax,
     swapped,
@@ -54,6 +55,8 @@ def pointwise(d: Draft) -> None:
 
 
 SORTED = (16, 2, 3, 32, 33, 64, 129, 500, 1000, 2049, 4096)
+PIXELS = {1: (16, 1, 2, 33, 128, 1000, 5003), 2: (16, 1, 7, 30, 56, 129), 3: (8, 1, 5, 12, 20)}
+"""Extents of pooled axes, by their number."""
 LONG = (16, 1, 2, 33, 64, 129, 500, 1000, 2049, 4096, 5003)
 
 
@@ -78,6 +81,15 @@ def sorts(d: Draft) -> None:
     results(d, chain(d, y, 2))
     if d.c.chance(1, 2):
         d.result(in_order(d, x, axis, count, positions=True), "s32")
+
+
+def pools(d: Draft) -> None:
+    """Draft pools with pointwise work before and behind, of channels that are adjacent too."""
+    rank = 1 + d.c.number(3)
+    n, c = d.dim("N", FEW), d.dim("C", FEW if rank > 1 else EXTENTS)
+    spatial = tuple(d.c.pick(PIXELS[rank]) for _ in range(rank))
+    x = d.tensor((n, c, *spatial), d.c.pick(FLOATS), stem="x")
+    results(d, chain(d, pooled(d, chain(d, x, 2)), 2))
 
 
 def reductions(d: Draft) -> None:

@@ -191,6 +191,29 @@ def reduce(
     return Bounded(found, error.amax(axes, keepdim=keepdims))
 
 
+def pool(
+    x: Bounded,
+    rank: int,
+    size: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[int],
+    dilation: Sequence[int] | None,
+    *,
+    ceil: bool,
+    count_pad: bool,
+) -> Bounded:
+    """The largest element of each window over the last `rank` axes, or without `dilation` the mean."""
+    functional = torch.nn.functional
+    windows = (list(size), list(stride), list(pad))
+    if dilation is not None:
+        most = getattr(functional, f"max_pool{rank}d")
+        value, error = (most(t, *windows, list(dilation), ceil) for t in x)
+        return Bounded(value, error.clamp(min=0.0))  # of padding alone, -inf is exact
+    mean = getattr(functional, f"avg_pool{rank}d")
+    value, plain, sizes = (mean(t, *windows, ceil, count_pad) for t in (*x, x.value.abs()))
+    return Bounded(value, plain + F32 * (2 + math.sqrt(math.prod(size)) / 8) * sizes)
+
+
 def scan(x: Bounded, axis: int, *, product: bool, reverse: bool, exclusive: bool) -> Bounded:
     """Running sums or products along an axis, in f32. Products are of factors that are not near 0."""
     value, error = (t.flip(axis) if reverse else t for t in x)

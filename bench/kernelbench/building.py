@@ -1,19 +1,29 @@
-"""The second stage: the programs that were imported become libraries, several at once."""
+"""Programs become libraries, several at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from bench.kernelbench.options import Options
 from mucc.build.artefact import Request, build
 from mucc.build.pool import Pool
 from mucc.diagnostics.core import DiagnosticError
 from mucc.files.atomic import replace_file
 
 
-def build_all(programs: Sequence[Path], options: Options) -> Iterator[tuple[Path, dict[str, Any]]]:
+class Limits(Protocol):
+    """What a library is built for, how many jobs run at once, and seconds for a program."""
+
+    @property
+    def target(self) -> str: ...
+    @property
+    def jobs(self) -> int: ...
+    @property
+    def time_limit(self) -> float: ...
+
+
+def build_all(programs: Sequence[Path], options: Limits) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Build the library beside each program, in their order, in as many jobs as memory allows."""
     with Pool(cores=options.jobs) as pool:
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.memory import Places
-from mucc.codegen.pointwise import Pointwise
+from mucc.codegen.pointwise import Operand, Pointwise
 from mucc.dialects.cutlass.nodes import READS, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.types import Dims
@@ -20,22 +20,24 @@ class AcrossWork(Pointwise):
     def __init__(self, op: DeviceKernelOp, space: Dims, axis: int, places: Places):
         self.axis = axis
         self.lines: dict[Operation, str] = {}
+        self.read: dict[Operation, list[Operand]] = {}
         super().__init__(op, space, places)
 
     def node(self, node: Operation) -> None:
-        before = len(self.statements)
+        before, loads = len(self.statements), len(self.loads)
         if _is_across(node):
             self.lanes[node.results[0]] = self.namer(f"{node.name.rpartition('.')[2]}_v")
         else:
             super().node(node)
         self.lines[node] = "\n".join(self.statements[before:])
+        self.read[node] = self.loads[loads:]
 
     @property
     def groups(self) -> Sequence[Sequence[int]]:
         return [[a for a in range(len(self.space)) if a != self.axis], [self.axis]]
 
-    def statements_for(self, wanted: Sequence[SSAValue]) -> list[str]:
-        """Return the C++ statements that compute `wanted` from loads and value nodes."""
+    def nodes_for(self, wanted: Sequence[SSAValue]) -> dict[Operation, None]:
+        """Return the nodes from which `wanted` are computed, back to loads and value nodes."""
 
         def operands(op: Operation) -> list[Operation]:
             inputs = () if _is_across(op) else op.operands
@@ -45,7 +47,16 @@ class AcrossWork(Pointwise):
         for value in wanted:
             if isinstance(value.owner, Operation):
                 found |= dict.fromkeys(postorder(value.owner, operands))
+        return found
+
+    def statements_for(self, wanted: Sequence[SSAValue]) -> list[str]:
+        """Return the C++ statements that compute `wanted` from loads and value nodes."""
+        found = self.nodes_for(wanted)
         return [f"    {self.lines[op]}" for op in self.lines if op in found and self.lines[op]]
+
+    def loads_for(self, wanted: Sequence[SSAValue]) -> list[Operand]:
+        """Return the tensors that are read to compute `wanted`."""
+        return [operand for op in self.nodes_for(wanted) for operand in self.read.get(op, ())]
 
 
 def _is_across(node: Operation) -> bool:

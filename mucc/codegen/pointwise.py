@@ -132,7 +132,8 @@ class Parts:
     """Hooks by which a kind of kernel extends the code of loads and stores.
 
     `constants` and `work` are members of `Op` and `Work`; `host` are functions before `run`, which calls
-    `launcher` with further `arguments`. With `free_outputs` outputs are written one element at a time.
+    `launcher` with further `arguments`. With `free_outputs` outputs are written one element at a time, and
+    `free_loads` are members that are read so.
     `scratch` is the function that says how many bytes of scratch memory a space takes; then `launcher` gets
     that memory as its last argument.
     """
@@ -146,6 +147,7 @@ class Parts:
     scratch: str | None = None
     host: Sequence[str] = ()
     free_outputs: bool = False
+    free_loads: Collection[str] = ()
 
 
 class Pointwise(ABC):
@@ -353,7 +355,7 @@ class Pointwise(ABC):
     def assemble(self, parts: Parts) -> Texts:
         """Emit the kernel over its merged axes, with threads along the `fast` axis."""
         axes = [run for group in self.merged() for run in group]
-        members, values, fitting = self._members(axes, parts.fast, parts.free_outputs)
+        members, values, fitting = self._members(axes, parts)
         sizes = [str(product([self.extents[a] for a in run])) for run in axes]
         extents = f"{{{{{', '.join(sizes)}}}}}"
         data = ["struct Op {", *(f"  {line}" for line in (*parts.constants, "", *members)), "};"]
@@ -370,7 +372,7 @@ class Pointwise(ABC):
         launch = [
             *parts.host,
             f"int run(mucc::Call const& c{', void* scratch' if parts.scratch else ''}) {{",
-            *used_locals(self.places, *values, *sizes),
+            *used_locals(self.places, *values, *sizes, *parts.arguments),
             "  Op const op{",
             *(f"      {v}," for v in values),
             "  };",
@@ -395,20 +397,19 @@ class Pointwise(ABC):
     def _merged_strides(self, operand: Operand, axes: Sequence[Sequence[int]]) -> list[Product]:
         return [operand.strides[run[-1]] if run else ZERO for run in axes]
 
-    def _members(
-        self, axes: Sequence[Sequence[int]], fast: int, free_outputs: bool
-    ) -> tuple[list[str], list[str], list[str]]:
+    def _members(self, axes: Sequence[Sequence[int]], parts: Parts) -> tuple[list[str], list[str], list[str]]:
         """Emit the members of `Op`, their values, and the conditions for vectorised accesses.
 
-        `axes` are those of the kernel, each made of some of the program's; threads lie along `fast`.
+        `axes` are those of the kernel, each made of some of the program's; threads lie along `parts.fast`.
         """
         members: list[str] = []
         values: list[str] = []
+        fast = parts.fast
         fitting: list[str] = []
         known: dict[str, tuple[str, str]] = {}
         for operand in (*self.loads, *self.outputs):
             strides = self._merged_strides(operand, axes)
-            free = free_outputs and operand in self.outputs
+            free = (parts.free_outputs and operand in self.outputs) or operand.member in parts.free_loads
             packed = operand.memory.type.dtype in PACKED
             lanes = "kAny" if free or packed else _lane_kind(strides[fast])
             view = self._view_type(operand, len(axes), fast, lanes)

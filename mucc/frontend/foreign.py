@@ -166,6 +166,7 @@ _EXPRESSIONS: dict[str, str] = {
     **{f"conv_transpose{n}d": "conv_transpose(x, w)" for n in (1, 2, 3)},
     **{f"max_pool{n}d": "max_pool(x, size=2)" for n in (1, 2, 3)},
     **{f"avg_pool{n}d": "avg_pool(x, size=2)" for n in (1, 2, 3)},
+    **{f"lp_pool{n}d": "pow(avg_pool(pow(x, 2), size=2, divisor=1), 0.5)" for n in (1, 2, 3)},
     **{f"batch_norm{n}d": "batch_norm(x)" for n in (1, 2, 3)},
     **{f"instance_norm{n}d": "instance_norm(x)" for n in (1, 2, 3)},
 }
@@ -186,7 +187,7 @@ scatter_reduce put eye diag diagonal diag_embed trace tri linspace logspace mesh
 pinv solve det slogdet cholesky qr svd eig eigh lu matrix_power matrix_exp lstsq kron cdist pdist fft
 ifft rfft irfft fft2 stft convolve correlate cross nll_loss kl_div binary_cross_entropy
 bce_loss huber_loss smooth_l1_loss ctc_loss adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d
-lp_pool2d max_unpool2d interpolate upsample grid_sample affine_grid pixel_shuffle unfold fold im2col
+max_unpool2d interpolate upsample grid_sample affine_grid pixel_shuffle unfold fold im2col
 local_response_norm bilinear embedding_bag lstm gru rnn_tanh rnn_relu multi_head_attention_forward
 tile rot90 trapz trapezoid cov corrcoef apply_along_axis vmap scan cond while_loop map load store
 atomic_add program_id num_programs make_block_ptr associative_scan reduce

@@ -373,7 +373,9 @@ def _pool(op: PoolOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     average = op.kind.data.value == "avg"
     if op.ceil is not None:
         options["ceil"] = word("on")
-    if average and op.count_pad is None:
+    if op.divisor is not None:
+        options["divisor"] = number(op.divisor.value.data)
+    elif average and op.count_pad is None:
         options["count_pad"] = word("off")
     return call("avg_pool" if average else "max_pool", *operands, **options)
 

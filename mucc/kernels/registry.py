@@ -19,6 +19,7 @@ KINDS: dict[str, str] = {
     "map": "mucc.kernels.map.kind:MapKind",
     "reduce": "mucc.kernels.reduce.kind:ReduceKind",
     "scan": "mucc.kernels.scan.kind:ScanKind",
+    "pool": "mucc.kernels.pool.kind:PoolKind",
     "sort": "mucc.kernels.sort.kind:SortKind",
 }
 """By name, the module and class of a kind."""

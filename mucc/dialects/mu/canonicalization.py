@@ -12,6 +12,8 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.integral import RoundingOp
 from mucc.dialects.mu.ops.pointwise import S32, extent_number, is_whole
+from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
@@ -175,6 +177,38 @@ class SquareOfPow(RewritePattern):
                 return
 
 
+class WholeWindow(RewritePattern):
+    """`max_pool(x, size)` -> `max(x, axes)` and `avg_pool` -> `mean`, where windows take whole axes.
+
+    Along other axes they take single elements. The reduced axes are inserted
+    again, and the result has the dtype of `x`.
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, PoolOp):
+            return
+        dims = Shaped.of(op.operand.type).dims
+        moving = {axis: w for axis, w in enumerate(op.windows, 2) if (w.size, w.stride, w.pad) != (1, 1, 0)}
+        if not moving and op.divides_by not in (None, 1):
+            return
+        if any((w.size, w.pad, w.dilation) != (dims[axis], 0, 1) for axis, w in moving.items()):
+            return
+        if not moving:
+            rewriter.replace(op, [], [op.operand])
+            return
+        is_max = op.kind.data is Pooling.MAX
+        divisor = op.divides_by
+        kind = "max" if is_max else "mean" if divisor is None else "sum"
+        reduced = ReduceOp(kind, op.operand, list(moving))
+        new: list[Operation] = [reduced]
+        if divisor is not None:
+            new += [number := e.ConstantOp(divisor), e.DivOp(reduced.result, number.result)]
+        new.append(kept := ExpandOp(new[-1].results[0], list(moving)))
+        if kept.result.type != op.result.type:
+            new.append(e.CastOp(kept.result, Shaped.of(op.result.type).element_type))
+        rewriter.replace(op, new)
+
+
 PATTERNS: tuple[RewritePattern, ...] = (
     DoubleTranspose(),
     ExpandedAxes(),
@@ -188,4 +222,5 @@ PATTERNS: tuple[RewritePattern, ...] = (
     FoldConstants(),
     BoundExtent(),
     SquareOfPow(),
+    WholeWindow(),
 )

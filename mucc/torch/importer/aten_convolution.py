@@ -78,6 +78,7 @@ def pooled(
     ceil: bool = False,
     count_pad: bool = True,
     rank: int = 2,
+    divisor: int | None = None,
 ) -> SSAValue:
     """Pooling over the last `rank` axes; what comes without a batch or channels gets them for the time."""
     dims = dims_of(x)
@@ -94,6 +95,7 @@ def pooled(
             spread(dilation, rank),
             ceil,
             count_pad,
+            divisor,
         )
     )
     return reshaped(b, result, b.result.dims) if missing > 0 else result
@@ -125,9 +127,9 @@ def _avg_pool(rank: int) -> Callable[..., Built]:
         count_pad: bool = True,
         divisor: int | None = None,
     ) -> Built:
-        if divisor is not None:
-            raise Unsupported("a pool with a divisor of its own")
-        return pooled(b, "avg", x, size, stride, pad, 1, ceil, count_pad, rank)
+        if divisor is not None and divisor < 1:
+            raise Unsupported("a pool with a divisor below 1")
+        return pooled(b, "avg", x, size, stride, pad, 1, ceil, count_pad, rank, divisor)
 
     return build
 

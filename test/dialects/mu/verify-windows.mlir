@@ -36,6 +36,12 @@
 
 // -----
 
+// CHECK: mu.pool: a divisor is that of a mean, and at least 1
+%x = "test.op"() : () -> !mu.tensor<[N, 4, 9], f32>
+%0 = mu.pool max %x size [2] stride [2] pad [0] dilation [1] divisor 2 : i64 : (!mu.tensor<[N, 4, 9], f32>) -> !mu.tensor<[N, 4, 4], f32>
+
+// -----
+
 // CHECK: a window of 12 does not fit axis 2 of f32[N, 4, 9], padded by 0
 %x = "test.op"() : () -> !mu.tensor<[N, 4, 9], f32>
 %0 = mu.pool max %x size [12] stride [2] pad [0] dilation [1] : (!mu.tensor<[N, 4, 9], f32>) -> !mu.tensor<[N, 4, 4], f32>

@@ -55,6 +55,7 @@ OTHER_OPERANDS = {
     "right_shift(a, b)",
     "bitwise_not(x)",
     "-mean(take_along(log_softmax(x), index, axis=1))",
+    "pow(avg_pool(pow(x, 2), size=2, divisor=1), 0.5)",
 }
 """What is meant for operands of other shapes or types than those of SIGNATURE."""
 

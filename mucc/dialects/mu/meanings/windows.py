@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xdsl.ir import Operation
 
+from mucc.dialects.mu.arrays import Arrays
 from mucc.dialects.mu.meanings.base import Machine, Meaning, along
 from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
 from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
@@ -27,15 +28,16 @@ def _taps(windows: Sequence[Window], places: Sequence[int]) -> Iterator[tuple[tu
         yield tap, (..., *parts)
 
 
-def _padded(machine: Machine, x: Any, windows: Sequence[Window], places: Sequence[int], value: float) -> Any:
-    """Pad `x` with `value`, at the end as far as the last windows reach."""
-    extents = [int(n) for n in x.shape[2:]]
-    lengths = [
-        max((n - 1) * w.stride + w.reach, e + w.pad) for w, n, e in zip(windows, places, extents, strict=True)
-    ]
-    frame = machine.arrays.full((*x.shape[:2], *lengths), value)
-    inside = tuple(slice(w.pad, w.pad + e) for w, e in zip(windows, extents, strict=True))
-    frame[(..., *inside)] = x
+def _padded(
+    arrays: Arrays, x: Any, windows: Mapping[int, Window], places: Sequence[int], value: float
+) -> Any:
+    """Pad `x` with `value` along the axes of windows, at the end as far as the last windows reach."""
+    shape, inside = [int(n) for n in x.shape], [slice(None)] * len(x.shape)
+    for (axis, w), count in zip(windows.items(), places, strict=True):
+        inside[axis] = slice(w.pad, w.pad + shape[axis])
+        shape[axis] = max((count - 1) * w.stride + w.reach, shape[axis] + w.pad)
+    frame = arrays.full(tuple(shape), value)
+    frame[tuple(inside)] = x
     return frame
 
 
@@ -48,7 +50,7 @@ def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
     groups, windows = op.groups.value.data, op.windows
     batch, outputs = int(x.shape[0]), int(w.shape[0])
     places = [window.places(int(n)) for window, n in zip(windows, x.shape[2:], strict=True)]
-    frame = _padded(machine, x, windows, places, 0.0)
+    frame = _padded(machine.arrays, x, dict(enumerate(windows, 2)), places, 0.0)
     result: Any = 0.0
     for tap, index in _taps(windows, places):
         seen = frame[index].reshape((batch, groups, int(x.shape[1]) // groups, -1))
@@ -75,21 +77,41 @@ def _conv_transpose(machine: Machine, op: ConvTransposeOp, x: Any, w: Any) -> An
     return result[(..., *kept)]
 
 
-def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
-    windows, is_max = op.windows, op.kind.data is Pooling.MAX
-    extents = [int(n) for n in x.shape[2:]]
-    places = [w.places(n, op.ceil is not None) for w, n in zip(windows, extents, strict=True)]
-    frame = _padded(machine, x, windows, places, float("-inf") if is_max else 0.0)
-    parts = (frame[index] for _, index in _taps(windows, places))
+def pooled_windows(
+    arrays: Arrays,
+    kind: Pooling,
+    x: Any,
+    windows: Mapping[int, Window],
+    shape: Sequence[int],
+    *,
+    count_pad: bool,
+    divisor: int | None = None,
+) -> Any:
+    """Reduce the windows along some last axes of `x` to a value of this shape."""
+    is_max = kind is Pooling.MAX
+    places = [shape[axis] for axis in windows]
+    frame = _padded(arrays, x, windows, places, float("-inf") if is_max else 0.0)
+    parts = (frame[index] for _, index in _taps(list(windows.values()), places))
     result = next(parts)
     for part in parts:
-        result = machine.arrays.xp.maximum(result, part) if is_max else result + part
-    if is_max:
-        return result
-    for axis, (window, extent, count) in enumerate(zip(windows, extents, places, strict=True), start=2):
-        counts = window.covered(extent, count) if op.count_pad else window.seen(extent, count)
-        result = result / along(count, axis, len(x.shape), machine.arrays.float64(counts))
+        result = arrays.xp.maximum(result, part) if is_max else result + part
+    if is_max or divisor is not None:
+        return result if divisor is None else result / divisor
+    for axis, window in windows.items():
+        extent = int(x.shape[axis])
+        counts = (window.covered if count_pad else window.seen)(extent, shape[axis])
+        result = result / along(shape[axis], axis, len(shape), arrays.float64(counts))
     return result
+
+
+def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
+    windows = dict(enumerate(op.windows, 2))
+    places = [w.places(int(x.shape[axis]), op.ceil is not None) for axis, w in windows.items()]
+    shape = [*map(int, x.shape[:2]), *places]
+    count_pad = op.count_pad is not None
+    return pooled_windows(
+        machine.arrays, op.kind.data, x, windows, shape, count_pad=count_pad, divisor=op.divides_by
+    )
 
 
 MEANINGS: dict[type[Operation], Meaning] = {

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import window_rules
-from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, Ints, ints
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, Ints, integer, ints
 from mucc.dialects.mu.surface import INTS, Function, Option, Parameter, X, axes, is_on, switch
+from mucc.dialects.mu.surface import integer as option_integer
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.mu.windows import Window
@@ -41,7 +42,7 @@ class PoolOp(InferredOp, AnchorOp):
     """Reduce each window to its maximum, which ignores padding, or to its mean.
 
     With `ceil`, the last window may extend past the padding. A mean divides by the number of elements and
-    paddings in the window, without `count_pad` by the number of elements alone.
+    paddings in the window, without `count_pad` by the number of elements alone, and with `divisor` by that.
     """
 
     name = "mu.pool"
@@ -53,11 +54,13 @@ class PoolOp(InferredOp, AnchorOp):
     dilation = prop_def(Ints)
     ceil = opt_prop_def(UnitAttr)
     count_pad = opt_prop_def(UnitAttr)
+    divisor = opt_prop_def(IntegerAttr)
     operand = operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
         "$kind $operand `size` $size `stride` $stride `pad` $pad `dilation` $dilation "
-        "(`ceil` $ceil^)? (`count_pad` $count_pad^)? attr-dict `:` functional-type(operands, results)"
+        "(`ceil` $ceil^)? (`count_pad` $count_pad^)? (`divisor` $divisor^)? "
+        "attr-dict `:` functional-type(operands, results)"
     )
 
     @property
@@ -74,6 +77,7 @@ class PoolOp(InferredOp, AnchorOp):
         dilation: Numbers = 1,
         ceil: bool = False,
         count_pad: bool = True,
+        divisor: int | None = None,
     ):
         x = SSAValue.get(operand)
         count = window_rules.spatial("pooling", x.type)
@@ -81,6 +85,8 @@ class PoolOp(InferredOp, AnchorOp):
         strides = window_rules.per_axis("stride", sizes if stride is None else stride, count, 1)
         pads = window_rules.per_axis("pad", pad, count)
         dilations = window_rules.per_axis("dilation", dilation, count, 1)
+        if divisor is not None:
+            window_rules.per_axis("divisor", divisor, 1, 1)
         result = window_rules.pool(x.type, sizes, strides, pads, dilations, ceil)
         super().__init__(
             operands=[x],
@@ -92,7 +98,8 @@ class PoolOp(InferredOp, AnchorOp):
                 "pad": ints(pads),
                 "dilation": ints(dilations),
                 "ceil": UnitAttr() if ceil else None,
-                "count_pad": UnitAttr() if count_pad and kind == Pooling.AVG else None,
+                "count_pad": UnitAttr() if count_pad and kind == Pooling.AVG and divisor is None else None,
+                "divisor": None if divisor is None else integer(divisor),
             },
         )
 
@@ -101,6 +108,11 @@ class PoolOp(InferredOp, AnchorOp):
         """The window along each spatial axis."""
         numbers = (self.size, self.stride, self.pad, self.dilation)
         return window_rules.windows(*(n.get_values() for n in numbers))
+
+    @property
+    def divides_by(self) -> int | None:
+        """The number that sums of windows are divided by; None for the number of elements."""
+        return None if self.divisor is None else self.divisor.value.data
 
     @property
     def function(self) -> str:
@@ -115,6 +127,8 @@ class PoolOp(InferredOp, AnchorOp):
                 raise VerifyException(f"mu.pool: '{name}' needs {count} numbers of at least {least}")
         if self.kind.data is Pooling.AVG and any(d != 1 for d in self.dilation.get_values()):
             raise VerifyException("mu.pool: a mean is taken of neighbours, without dilation")
+        if self.divisor is not None and (self.kind.data is Pooling.MAX or self.divisor.value.data < 1):
+            raise VerifyException("mu.pool: a divisor is that of a mean, and at least 1")
         return window_rules.pool(
             self.operand.type, *(n.get_values() for n in given.values()), ceil=self.ceil is not None
         )
@@ -139,6 +153,7 @@ def _pool(kind: Pooling, values: Sequence[SSAValue], options: dict[str, Option])
         axes(options, "dilation") or 1,
         is_on(options, "ceil"),
         is_on(options, "count_pad", "on"),
+        option_integer(options, "divisor") or None,
     )
 
 
@@ -151,8 +166,8 @@ FUNCTIONS = (
     ),
     Function(
         "avg_pool",
-        (X, _SIZE, _STRIDE, _PAD, switch("ceil"), switch("count_pad", "on")),
-        "The mean of each window over the spatial axes of `[N, C, ...]`",
+        (X, _SIZE, _STRIDE, _PAD, switch("ceil"), switch("count_pad", "on"), Parameter("divisor", INTS, "0")),
+        "The mean of each window over the spatial axes of `[N, C, ...]`; the sum over a `divisor` above 0",
         lambda v, o: _pool(Pooling.AVG, v, o),
     ),
 )

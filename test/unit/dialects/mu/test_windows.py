@@ -128,8 +128,10 @@ def test_transposed_convolution(c: dict[str, Any], data: st.DataObject) -> None:
 
 
 @GEOMETRIES
-@given(convolutions(), st.sampled_from(("max", "avg")), st.booleans(), st.booleans())
-def test_pooling(c: dict[str, Any], kind: str, ceil: bool, count_pad: bool) -> None:
+@given(
+    convolutions(), st.sampled_from(("max", "avg")), st.booleans(), st.booleans(), st.sampled_from((0, 1, 3))
+)
+def test_pooling(c: dict[str, Any], kind: str, ceil: bool, count_pad: bool, divisor: int) -> None:
     axes = c["axes"]
     pad = tuple(min(p, k // 2) for p, k in zip(spread(c["pad"], axes), c["sizes"], strict=True))
     stride, dilation = spread(c["stride"], axes), spread(c["dilation"], axes)
@@ -148,8 +150,11 @@ def test_pooling(c: dict[str, Any], kind: str, ceil: bool, count_pad: bool) -> N
         compared(f"max_pool({given}, dilation={text(dilation)})", expected, x=x)
     else:
         function = getattr(F, f"avg_pool{axes}d")
-        expected = function(value, tuple(c["sizes"]), stride, pad, ceil, count_pad)
-        compared(f"avg_pool({given}, count_pad={'on' if count_pad else 'off'})", expected, x=x)
+        divisor = divisor if axes > 1 else 0
+        more = (divisor,) if divisor else ()
+        expected = function(value, tuple(c["sizes"]), stride, pad, ceil, count_pad, *more)
+        flag = "on" if count_pad else "off"
+        compared(f"avg_pool({given}, count_pad={flag}, divisor={divisor})", expected, x=x)
 
 
 def test_both_libraries_agree() -> None:

@@ -1,0 +1,230 @@
+"""C++ of pooling kernels (mucc/pool.cuh)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mucc.codegen.across import AcrossWork
+from mucc.codegen.kernel_code import LightCode
+from mucc.codegen.memory import Places
+from mucc.codegen.pointwise import THREADS, Operand, Parts, Space
+from mucc.codegen.texts import INDICES, Entry, Texts
+from mucc.dialects.mu.ops.pooling import Pooling
+from mucc.kernels.pool.op import PoolKernelOp
+
+TILE = 4096
+"""Floats of shared memory that a block has for parts of rows."""
+
+_MOST_ROWS = 128
+"""Rows of which a block has parts."""
+
+_RUN = 4
+"""Results of one thread along an axis where windows overlap."""
+
+
+class PoolCode(LightCode):
+    """A kernel of mucc/pool.cuh."""
+
+    HEADER = "mucc/pool.cuh"
+    LAUNCH_HEADER = "mucc/pool_launch.h"
+
+    def __init__(self, op: PoolKernelOp, places: Places):
+        self.op, self.places = op, places
+
+    def summary(self) -> str:
+        sizes = ", ".join(str(w.size) for w in self.op.windows.values())
+        extents = ", ".join(map(str, self.op.extents))
+        return f"{self.op.kind.data.value} pool of [{extents}] by windows of [{sizes}]"
+
+    def texts(self, entry: str) -> Texts:
+        return PoolWork(self.op, self.places).texts(entry)
+
+
+class PoolWork(AcrossWork):
+    """The C++ of a pooling kernel: the pointwise work before the pooling, the pooling, the work behind it."""
+
+    def __init__(self, op: PoolKernelOp, places: Places):
+        self.pool = op
+        last = len(op.extents) - 1
+        # An axis whose windows are single elements is like one without.
+        moving = {axis: w for axis, w in op.windows.items() if (w.size, w.stride, w.pad) != (1, 1, 0)}
+        self.windows = moving or {last: op.windows[last]}
+        super().__init__(op, op.extents, last, places)
+
+    @property
+    def groups(self) -> Sequence[Sequence[int]]:
+        kept = [axis for axis in range(len(self.space)) if axis not in self.windows]
+        return [kept, *([axis] for axis in self.windows)]
+
+    def merged(self) -> list[list[list[int]]]:
+        """Return the kernel's merged axes by group; one with a window moves, even to one position."""
+        source = {axis: self.places.extent(self.pool.source_extents[axis]) for axis in self.windows}
+        extents = [source.get(axis, extent) for axis, extent in enumerate(self.extents)]
+        return Space(extents, self.groups).merge([*self.loads, *self.outputs])
+
+    def texts(self, entry: str) -> Texts:
+        """Return the C++ of the kernel in parts."""
+        kept, *_ = self.merged()
+        rank = len(kept) + len(self.windows)
+        source = ", ".join(str(self.places.extent(self.pool.source_extents[axis])) for axis in self.windows)
+        is_row = self._is_row(kept[-1])
+        vector = self._vector(kept[-1], is_row)
+        return self.assemble(
+            Parts(
+                fast=rank - 1 if is_row or vector == 1 else len(kept) - 1,
+                constants=[
+                    f"static constexpr int kRank = {rank}, kVector = {vector}, kThreads = {THREADS};",
+                    f"static constexpr int kKept = {len(kept)}, kPooled = {len(self.windows)};",
+                    *self._windows(),
+                    *(self._tile() if is_row else self._run(len(kept), vector > 1)),
+                ],
+                work=self._work(),
+                entries=_rows(entry) if is_row else _columns(entry, vector > 1),
+                launcher=f"launch_pool_{'rows' if is_row else 'columns'}",
+                arguments=[f"{{{{{source}}}}}"],
+                free_outputs=is_row,
+                free_loads=self._behind() if is_row else (),
+            )
+        )
+
+    # How tensors lie in memory
+
+    def _before(self) -> list[Operand]:
+        """Return the tensors that are read to compute what is pooled."""
+        return self.loads_for([self.pool.pooled.value])
+
+    def _behind(self) -> list[str]:
+        """Return the members of tensors that are read for results alone."""
+        before = self._before()
+        return [o.member for o in self.loads if o not in before]
+
+    def _are_adjacent(self, axes: Sequence[int]) -> bool:
+        """Whether tensors that are pooled, or else those stored, lie along these axes, not the last one."""
+        if not axes:
+            return False
+        for operands in (self._before(), self.outputs):
+            here, last = (sum(o.strides[a].is_one for o in operands) for a in (axes[-1], self.axis))
+            if here != last or axes[-1] == self.axis:
+                return here > 0 and here >= last
+        return False
+
+    def _is_row(self, kept: Sequence[int]) -> bool:
+        """Whether threads lie along the last axis, of which windows fit into shared memory."""
+        window = self.windows.get(self.axis)
+        fits = window is not None and window.reach + self.widest * (window.stride + 2) <= TILE
+        return fits and not self._are_adjacent(kept)
+
+    def _vector(self, kept: Sequence[int], is_row: bool) -> int:
+        """Return the elements of a vector, which divides the axis that threads lie along if that is known."""
+        if not is_row and not self._are_adjacent(kept):
+            return 1
+        extents = [self.pool.source_extents[axis] for axis in ([self.axis] if is_row else kept)]
+        vector = self.widest
+        while (
+            vector > 2 and all(isinstance(e, int) for e in extents) and math.prod(map(int, extents)) % vector
+        ):
+            vector //= 2
+        return vector
+
+    # C++
+
+    def _windows(self) -> list[str]:
+        """Return the constants that describe the windows along each axis."""
+        numbers = {
+            "Size": [w.size for w in self.windows.values()],
+            "Stride": [w.stride for w in self.windows.values()],
+            "Pad": [w.pad for w in self.windows.values()],
+            "Dilation": [w.dilation for w in self.windows.values()],
+        }
+        over = [self._overhang(axis) for axis in self.windows]
+        count_pad = self.pool.count_pad is not None
+        outside = [w.pad > 0 or more > -w.pad for w, more in zip(self.windows.values(), over, strict=True)]
+        varies = [more > 0 for more in over] if count_pad else outside
+        flags = {"Outside": outside, "Varies": varies}
+        is_mean = self.pool.kind.data is Pooling.AVG
+        return [
+            *(f"static constexpr int k{name}[] = {{{_list(values)}}};" for name, values in numbers.items()),
+            *(f"static constexpr bool k{name}[] = {{{_list(values)}}};" for name, values in flags.items()),
+            f"static constexpr bool kMean = {_text(is_mean)}, kCountPad = {_text(count_pad)};",
+            f"static constexpr int kDivisor = {self.pool.divides_by or 0};",
+        ]
+
+    def _overhang(self, axis: int) -> int:
+        """Return how far the last window along an axis reaches past the padding, which may be negative."""
+        places, extent, window = self.space[axis], self.pool.source_extents[axis], self.windows[axis]
+        if isinstance(places, int) and isinstance(extent, int):
+            return (places - 1) * window.stride + window.reach - (extent + 2 * window.pad)
+        return 0  # windows keep an extent that is not known, and end with the padding
+
+    def _tile(self) -> list[str]:
+        return [f"static constexpr int kTile = {TILE}, kMostRows = {_MOST_ROWS};"]
+
+    def _run(self, kept: int, is_fast: bool) -> list[str]:
+        """Return the constants of threads with several results along one axis."""
+        windows = list(self.windows.values())
+        slide = max(len(windows) - 2, 0)
+        run = _RUN if windows[slide].stride < windows[slide].size else 1
+        others = math.prod(w.size for i, w in enumerate(windows) if i != slide)
+        fast = kept - 1 if is_fast else kept + len(windows) - 1
+        return [
+            f"static constexpr int kFast = {fast}, kSlide = {kept + slide};",
+            f"static constexpr int kRun = {run}, kOtherTaps = {others};",
+        ]
+
+    def _work(self) -> list[str]:
+        node = self.pool.pooled
+        stores = [
+            f"    mucc::store({o.member}, p, {result});"
+            for o, result in zip(self.outputs, self.results, strict=True)
+        ]
+        return [
+            f"  using Kind = mucc::{'Max' if self.pool.kind.data is Pooling.MAX else 'Sum'};",
+            "",
+            "  template <int V, class P>",
+            "  MUCC_DEVICE mucc::Lanes<V> values(P const& p) const {",
+            *self.statements_for([node.value]),
+            f"    return {self.lanes[node.value]};",
+            "  }",
+            "  template <int V, class P>",
+            f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {self.lanes[node.result]}) const {{",
+            *self.statements_for([store.value for store in self.op.stores]),
+            *stores,
+            "  }",
+        ]
+
+
+def _list(values: Sequence[int | bool]) -> str:
+    return ", ".join(_text(v) if isinstance(v, bool) else str(v) for v in values)
+
+
+def _text(value: bool) -> str:
+    return str(value).lower()
+
+
+def _rows(entry: str) -> list[Entry]:
+    given = (
+        "Work const op, mucc::Extents<Op::kRank> const extents, mucc::Extents<Op::kPooled> const source, "
+        "mucc::PoolShape const shape"
+    )
+    return [
+        Entry(f"{entry}_rows{width}", given, f"mucc::pool_rows<{vector}>(op, extents, source, shape)")
+        for width, vector in (("", "1"), ("_vector", "Op::kVector"))
+    ]
+
+
+def _columns(entry: str, has_vectors: bool) -> list[Entry]:
+    given = (
+        "Work const op, mucc::Extents<Op::kRank> const extents, mucc::Extents<Op::kPooled> const source, "
+        "int64_t length, {} total"
+    )
+    widths = (("", "1"), ("_vector", "Op::kVector"))
+    return [
+        Entry(
+            f"{entry}_columns{width}{suffix}",
+            given.format(index),
+            f"mucc::pool_columns<{vector}>(op, extents, source, length, total)",
+        )
+        for width, vector in widths[: 2 if has_vectors else 1]
+        for suffix, index in INDICES
+    ]

@@ -1,0 +1,239 @@
+// Pooling: each result is the largest element, or the mean, of a window of the source.
+//
+// The space has axes without windows first, kKept of them, then kPooled axes with windows of kSize taps kDilation apart,
+// which move by kStride and begin kPad before the source. The compiler writes `Op`, views of tensors, and `Work` upon it:
+// `values<V>(position)` computes V neighbouring elements of the source, `store<V>(position, pooled)` V results.
+// kOutside[a] says that windows reach outside of the source along an axis, kVaries[a] that not all of them count as many
+// elements. kDivisor is what means divide by where it is not 0.
+#pragma once
+
+#include <mucc/pool.h>
+#include <mucc/view.cuh>
+
+namespace mucc {
+
+template <class Kind, int V>
+MUCC_DEVICE void pool_combine(Lanes<V>& a, Lanes<V> const& b) {
+#pragma unroll
+  for (int v = 0; v < V; ++v) a.of[v] = Kind::combine(a.of[v], b.of[v]);
+}
+
+// The first element of the window of a result along an axis, if there is no padding before it.
+template <int a, class Work, class P>
+MUCC_DEVICE int64_t pool_first(P const& result) {
+  constexpr int kStride = Work::kStride[a], kPad = Work::kPad[a];
+  return int64_t(result.at[Work::kKept + a]) * kStride - kPad;
+}
+
+// Moves to an element of the source along an axis, or where there is none to the nearest one. Says whether there is one.
+template <int a, class Work, class P>
+MUCC_DEVICE bool pool_move(P& p, int64_t place, Extents<Work::kPooled> const& source) {
+  bool inside = true;
+  if constexpr (Work::kOutside[a]) {
+    inside = place >= 0 && place < source.of[a];
+    place = place < 0 ? 0 : inside ? place : source.of[a] - 1;
+  }
+  p.at[Work::kKept + a] = place;
+  return inside;
+}
+
+template <int a, bool kHas, class Work, class P, class Q>
+MUCC_DEVICE bool pool_tap(P const& result, Q& p, int tap, Extents<Work::kPooled> const& source) {
+  if constexpr (kHas) {
+    constexpr int kDilation = Work::kDilation[a];
+    return pool_move<a, Work>(p, pool_first<a, Work>(result) + tap * kDilation, source);
+  } else {
+    return true;
+  }
+}
+
+// Combines the taps of the window of a result along those axes whose bits are set. Along the others `p` says where.
+template <int V, unsigned kAxes, class Work, class P>
+MUCC_DEVICE Lanes<V> pool_taps(Work const& work, P const& result, P p, Extents<Work::kPooled> const& source) {
+  constexpr bool kHas0 = kAxes & 1, kHas1 = kAxes & 2, kHas2 = kAxes & 4;
+  constexpr int kTaps0 = kHas0 ? Work::kSize[0] : 1, kTaps1 = kHas1 ? Work::kSize[Work::kPooled > 1] : 1,
+                kTaps2 = kHas2 ? Work::kSize[Work::kPooled - 1] : 1;
+  constexpr int kAll = kTaps0 * kTaps1 * kTaps2, kUnroll = kAll <= 32 ? kAll : 4;
+  Lanes<V> total(Work::Kind::identity);
+#pragma unroll kUnroll
+  for (int t = 0; t < kAll; ++t) {
+    bool inside = pool_tap<0, kHas0, Work>(result, p, t / (kTaps1 * kTaps2), source);
+    inside = pool_tap<1, kHas1, Work>(result, p, t / kTaps2 % kTaps1, source) && inside;
+    inside = pool_tap<2, kHas2, Work>(result, p, t % kTaps2, source) && inside;
+    Lanes<V> const x = work.template values<V>(p);
+    pool_combine<typename Work::Kind>(total, inside ? x : Lanes<V>(Work::Kind::identity));
+  }
+  return total;
+}
+
+// How many elements a mean divides by.
+template <int a, class Work, class P>
+MUCC_DEVICE float pool_count(P const& result, Extents<Work::kPooled> const& source) {
+  if constexpr (!Work::kVaries[a]) {
+    constexpr int kSize = Work::kSize[a];
+    return float(kSize);
+  } else {
+    constexpr int kSize = Work::kSize[a], kPad = Work::kCountPad ? Work::kPad[a] : 0;
+    int64_t const first = pool_first<a, Work>(result), end = first + kSize, last = source.of[a] + kPad;
+    int64_t const begin = Work::kCountPad || first > 0 ? first : 0;
+    return float((end < last ? end : last) - begin);
+  }
+}
+
+template <int V, class Work, class P>
+MUCC_DEVICE void pool_store(Work const& work, P const& p, Extents<Work::kPooled> const& source, Lanes<V> y) {
+  if constexpr (Work::kMean) {
+    float count = float(Work::kDivisor);
+    if constexpr (Work::kDivisor == 0) {
+      count = pool_count<0, Work>(p, source);
+      if constexpr (Work::kPooled > 1) count *= pool_count<1, Work>(p, source);
+      if constexpr (Work::kPooled > 2) count *= pool_count<2, Work>(p, source);
+    }
+#pragma unroll
+    for (int v = 0; v < V; ++v) y.of[v] = y.of[v] / count;
+  }
+  work.store(p, y);
+}
+
+// ---- rows: the last axis is contiguous ----------------------------------------------------------------------
+
+// A block pools along all axes but the last into shared memory, vectors of columns side by side, then along the last one.
+template <int V, class Work>
+MUCC_DEVICE void pool_rows(Work const& work, Extents<Work::kRank> const& extents, Extents<Work::kPooled> const& source,
+                           PoolShape const& shape) {
+  using Kind = typename Work::Kind;
+  constexpr int kLast = Work::kPooled - 1, kColumn = Work::kRank - 1, kFold = pool_fold<Work>(V);
+  constexpr int kStride = Work::kStride[kLast], kPad = Work::kPad[kLast], kDilation = Work::kDilation[kLast];
+  constexpr int kLeft = Work::kSize[kLast] / kFold, kUnroll = kLeft <= 32 ? kLeft : 8;
+  constexpr unsigned kDown = (1u << kLast) - 1;
+  constexpr int kTaps = (kLast > 0 ? Work::kSize[0] : 1) * (kLast > 1 ? Work::kSize[1] : 1);
+  constexpr int kBatch = kTaps >= 8 ? 1 : kTaps >= 4 ? 2 : 4;  // slots whose loads are in flight together
+  alignas(16) __shared__ float tile[Work::kTile];
+  __shared__ Position<Work::kRank, int64_t> rows[Work::kMostRows];
+  int64_t const block = int64_t(blockIdx.x) / shape.tiles, part = int64_t(blockIdx.x) - block * shape.tiles;
+  int64_t const first_row = block * shape.height;
+  int const height = int(shape.rows - first_row < shape.height ? shape.rows - first_row : shape.height);
+  if (int(threadIdx.x) < height) {
+    int64_t const row = first_row + threadIdx.x;
+    if (shape.rows <= 0xffffffff) {
+      Position<Work::kRank, uint32_t> p;
+      p.template split<0, kColumn>(uint32_t(row), extents.of);
+#pragma unroll
+      for (int a = 0; a < kColumn; ++a) rows[threadIdx.x].at[a] = p.at[a];
+    } else {
+      rows[threadIdx.x].template split<0, kColumn>(row, extents.of);
+    }
+  }
+  __syncthreads();
+  int64_t const start = part * shape.width, columns = source.of[kLast];
+  int64_t const first = start * kStride - kPad - shape.ahead;
+  int const steps = height * shape.slots.by;
+  for (int from = int(threadIdx.x); from < steps; from += kBatch * Work::kThreads) {
+    Lanes<V> x[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      // Loads without branches are in flight together: what is not wanted is read elsewhere, and dropped.
+      int const i = from + b * Work::kThreads, step = i < steps ? i : from;
+      int const row = step / shape.slots;
+      int64_t const column = first + int64_t(step - row * shape.slots.by) * V;
+      bool const inside = column >= 0 && column < columns;
+      auto p = rows[row];
+      p.at[kColumn] = column < 0 ? 0 : inside ? column : columns - V;
+      x[b] = pool_taps<V, kDown>(work, rows[row], p, source);
+      if (!inside) x[b] = Lanes<V>(Kind::identity);
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      int const i = from + b * Work::kThreads;
+      if (i >= steps) break;
+      // Rows of `pitch` floats are what their slots hold, one row after the other.
+      Pack<float, V / kFold> folded;
+#pragma unroll
+      for (int g = 0; g < V / kFold; ++g) {
+        folded.of[g] = x[b].of[g * kFold];
+#pragma unroll
+        for (int f = 1; f < kFold; ++f) folded.of[g] = Kind::combine(folded.of[g], x[b].of[g * kFold + f]);
+      }
+      *reinterpret_cast<Pack<float, V / kFold>*>(tile + i * (V / kFold)) = folded;
+    }
+  }
+  __syncthreads();
+  int const beside = int(threadIdx.x) / shape.lanes, step = Work::kThreads / shape.lanes.by;
+  if (beside >= step) return;
+  int64_t const left = extents.of[kColumn] - start;
+  int const width = left < shape.width ? int(left) : shape.width;
+  for (int row = beside; row < height; row += step) {
+    auto p = rows[row];
+    float const* const taps = tile + row * shape.pitch + shape.ahead / kFold;
+#pragma unroll 2
+    for (int column = int(threadIdx.x) - beside * shape.lanes.by; column < width; column += shape.lanes.by) {
+      float const* const from = taps + column * (kStride / kFold);
+      Lanes<1> y(from[0]);
+#pragma unroll kUnroll
+      for (int t = 1; t < kLeft; ++t) y.of[0] = Kind::combine(y.of[0], from[t * kDilation]);
+      p.at[kColumn] = start + column;
+      pool_store(work, p, source, y);
+    }
+  }
+}
+
+// ---- columns: an axis without a window is contiguous --------------------------------------------------------
+
+// Each thread has V columns and kRun neighbouring results along kSlide, whose windows share what they read.
+template <int V, class Index, class Work>
+MUCC_DEVICE void pool_columns(Work const& work, Extents<Work::kRank> const& extents,
+                              Extents<Work::kPooled> const& source, int64_t length, Index total) {
+  using Kind = typename Work::Kind;
+  constexpr int kRank = Work::kRank, kKept = Work::kKept, kSlide = Work::kSlide, a = kSlide - kKept;
+  constexpr int kRun = Work::kRun, kStride = Work::kStride[a], kDilation = Work::kDilation[a];
+  constexpr int kReach = kDilation * (Work::kSize[a] - 1) + 1, kSpan = (kRun - 1) * kStride + kReach;
+  constexpr unsigned kOthers = ((1u << Work::kPooled) - 1) & ~(1u << a);
+  constexpr int kUnroll = kSpan * Work::kOtherTaps <= 64 ? kSpan : 1;
+  Index const step = Index(gridDim.x) * Work::kThreads;
+  for (Index i = Index(blockIdx.x) * Work::kThreads + threadIdx.x; i < total; i += step) {
+    Position<kRank, Index> p;
+    if constexpr (Work::kFast == kRank - 1) {
+      p.template split<0, kRank>(i, extents.of);
+    } else {
+      // The columns are neighbours, then the results of a plane.
+      Index const columns = Index(extents.of[kKept - 1]), rest = i / columns, outer = Index(extents.of[kKept]);
+      p.template split<kKept, kRank>(rest, extents.of);
+      Index const before = p.at[kKept] / outer;
+      p.at[kKept] -= before * outer;
+      if constexpr (kKept > 1) p.template split<0, kKept - 1>(before, extents.of);
+      p.at[kKept - 1] = (i - rest * columns) * V;
+    }
+    p.at[kSlide] *= kRun;
+    int64_t const first = pool_first<a, Work>(p);
+    Lanes<V> y[kRun];
+#pragma unroll
+    for (int r = 0; r < kRun; ++r) y[r] = Lanes<V>(Kind::identity);
+#pragma unroll kUnroll
+    for (int j = 0; j < kSpan; ++j) {
+      bool wanted = false;
+#pragma unroll
+      for (int r = 0; r < kRun; ++r) {
+        int const ahead = j - r * kStride;
+        wanted = wanted || (ahead >= 0 && ahead < kReach && ahead % kDilation == 0);
+      }
+      if (!wanted) continue;
+      auto q = p;
+      bool const inside = first + j >= 0 && first + j < source.of[a];
+      q.at[kSlide] = Index(first + j < 0 ? 0 : inside ? first + j : source.of[a] - 1);
+      Lanes<V> x = pool_taps<V, kOthers>(work, p, q, source);
+      if (!inside) x = Lanes<V>(Kind::identity);
+#pragma unroll
+      for (int r = 0; r < kRun; ++r) {
+        int const ahead = j - r * kStride;
+        if (ahead >= 0 && ahead < kReach && ahead % kDilation == 0) pool_combine<Kind>(y[r], x);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRun; ++r) {
+      if (int64_t(p.at[kSlide]) < length) pool_store(work, p, source, y[r]);
+      ++p.at[kSlide];
+    }
+  }
+}
+
+}  // namespace mucc
