@@ -64,6 +64,8 @@ class Operand:
     """Whether elements are moved as bits in an f32, because f32 cannot represent every s32."""
     bounds: tuple[Bound, ...] = ()
     """Limits of the indices for which there are elements."""
+    is_single: bool = False
+    """Whether elements are accessed one at a time."""
 
     @property
     def element(self) -> str:
@@ -408,7 +410,7 @@ class Pointwise(ABC):
         known: dict[str, tuple[str, str]] = {}
         for operand in (*self.loads, *self.outputs):
             strides = self._merged_strides(operand, axes)
-            free = free_outputs and operand in self.outputs
+            free = operand.is_single or (free_outputs and operand in self.outputs)
             packed = operand.memory.type.dtype in PACKED
             lanes = "kAny" if free or packed else _lane_kind(strides[fast])
             view = self._view_type(operand, len(axes), fast, lanes)

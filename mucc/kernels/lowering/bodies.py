@@ -39,6 +39,8 @@ class Body:
     def __init__(self, program: ProgramBuilder, stage: StageOp):
         self.program = program
         self.stage = stage
+        self.rank = len(stage.space)
+        """The number of axes of the kernel's space."""
         self.block = Block()
         self.values: dict[tuple[SSAValue, Axes], SSAValue] = {}
         self.loads: dict[Access, SSAValue] = {}
@@ -170,9 +172,8 @@ class Body:
         return self.load(Access(self.program.extent(extent, type), ()))
 
     def load(self, access: Access) -> SSAValue:
-        rank = len(self.stage.space)
         if access not in self.loads:
-            self.loads[access] = self._load(access, rank)
+            self.loads[access] = self._load(access, self.rank)
         return self.loads[access]
 
     def _load(self, access: Access, rank: int) -> SSAValue:
