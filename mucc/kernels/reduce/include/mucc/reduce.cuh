@@ -98,6 +98,25 @@ struct Reductions {
   }
 };
 
+// Adds kItems steps, `stride` apart, that were loaded together; those behind the end are none. `acc` is the accumulator of
+// each lane of a step, or the one of all.
+template <class Kinds, int kWidth, int V, int kItems, class Index>
+MUCC_DEVICE void add_steps(float (&acc)[kWidth][Kinds::kWords], Values<V, Kinds::kCount> const (&x)[kItems], Index i,
+                           Index end, Index stride) {
+  static_assert(kWidth == 1 || kWidth == V);
+  bool const all = i + (kItems - 1) * stride < end;
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) {
+    Index const step = i + k * stride;
+    if (!all && step >= end) continue;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      int const number = kWidth == 1 ? int(step * V + v) : int(step);
+      Kinds::add(acc[kWidth == 1 ? 0 : v], x[k], v, number);
+    }
+  }
+}
+
 // ---- between threads ------------------------------------------------------------------------------------------
 
 // Combines over groups of `lanes` lanes of a warp, a power of two; the first of each has the result.
@@ -146,19 +165,33 @@ MUCC_DEVICE float read_partial(float const* word) {
 #endif
 }
 
+#if defined(__CUDACC__)
+#define MUCC_IN_MEMORY __device__
+#else
+#define MUCC_IN_MEMORY
+#endif
+
+// A kernel's own tickets.
+template <class Work>
+MUCC_IN_MEMORY unsigned own_tickets[kReduceSlots * kReduceTickets];
+
 // Says that this block has written its partial results; whether all others that share the result have, too. All threads
-// of a block call it.
-MUCC_DEVICE bool ends_last(unsigned* ticket, int parts) {
+// of a block call it. The last one leaves the ticket as the first one found it.
+template <class Work>
+MUCC_DEVICE bool ends_last(ReduceShape const& shape, unsigned result) {
   __shared__ bool last;
   __syncthreads();
   if (threadIdx.x == 0) {
-    unsigned before = 0;
+    unsigned* const ticket =
+        (shape.slot < 0 ? shape.tickets : own_tickets<Work> + shape.slot * kReduceTickets) + result;
+    unsigned before = 0, most = unsigned(shape.parts) - 1;
 #if defined(__CUDA_ARCH__)
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(ticket) : "memory");
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(ticket), "r"(most) : "memory");
 #else
-    before = (*ticket)++;
+    before = *ticket;
+    *ticket = before >= most ? 0 : before + 1;
 #endif
-    last = before == unsigned(parts) - 1;
+    last = before == most;
   }
   __syncthreads();
   return last;
@@ -170,7 +203,7 @@ MUCC_DEVICE bool ends_last(unsigned* ticket, int parts) {
 // so that no branch lies between loads.
 template <int V, class Index, class Work, class P>
 MUCC_DEVICE void walk_row(Work const& work, Extents<Work::kRank> const& extents, P& p, Index i, Index end, Index stride,
-                          float (&acc)[Work::Kinds::kWords]) {
+                          float (&acc)[1][Work::Kinds::kWords]) {
   using Kinds = typename Work::Kinds;
   constexpr int kItems = reduce_items(V, Work::kStreams);
   for (; i < end; i += kItems * stride) {
@@ -182,14 +215,7 @@ MUCC_DEVICE void walk_row(Work const& work, Extents<Work::kRank> const& extents,
       p.at[Work::kRank - 1] *= V;
       x[k] = work.template values<V>(p);
     }
-#pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      Index const step = i + k * stride;
-      if (step < end) {
-#pragma unroll
-        for (int v = 0; v < V; ++v) Kinds::add(acc, x[k], v, int(step * V + v));
-      }
-    }
+    add_steps<Kinds>(acc, x, i, end, stride);
   }
 }
 
@@ -202,11 +228,11 @@ MUCC_DEVICE void reduce_warps(Work const& work, Extents<Work::kRank> const& exte
   bool const present = row < shape.results;
   Position<Work::kRank, Index> p;
   p.template split<0, Work::kKept>(present ? Index(row) : Index(0), extents.of);
-  float acc[Kinds::kWords];
-  Kinds::start(acc);
+  float acc[1][Kinds::kWords];
+  Kinds::start(acc[0]);
   if (present) walk_row<V, Index>(work, extents, p, lane, Index(shape.length), lanes, acc);
-  combine_lanes<Kinds>(acc, lanes);
-  if (present && lane == 0) Kinds::store(work, p, acc);
+  combine_lanes<Kinds>(acc[0], lanes);
+  if (present && lane == 0) Kinds::store(work, p, acc[0]);
 }
 
 // A block walks along a row, or along a chunk of it.
@@ -220,9 +246,10 @@ MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& exten
   Index const end = shape.length - begin < shape.chunk ? shape.length : begin + shape.chunk;
   Position<Work::kRank, Index> p;
   p.template split<0, Work::kKept>(row, extents.of);
-  float acc[Kinds::kWords];
+  float of[1][Kinds::kWords];
+  auto& acc = of[0];
   Kinds::start(acc);
-  walk_row<V, Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), acc);
+  walk_row<V, Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
   combine_block<Kinds, kThreads>(acc);
   if (shape.parts > 1) {
     float* const partials = shape.partials + int64_t(row) * shape.parts * Kinds::kWords;
@@ -230,8 +257,9 @@ MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& exten
 #pragma unroll
       for (int w = 0; w < Kinds::kWords; ++w) partials[part * Kinds::kWords + w] = acc[w];
     }
-    if (!ends_last(shape.tickets + row, shape.parts)) return;
+    if (!ends_last<Work>(shape, unsigned(row))) return;
     Kinds::start(acc);
+#pragma unroll 4
     for (int i = threadIdx.x; i < shape.parts; i += kThreads) {
       float other[Kinds::kWords];
 #pragma unroll
@@ -252,27 +280,41 @@ MUCC_DEVICE void combine_groups(float (&acc)[V][Kinds::kWords], int lanes, F con
   constexpr int kWords = Kinds::kWords;
   constexpr int kMost = kWords > 4 ? 1 : 8 / kWords, kAtOnce = kMost < V ? kMost : V;
   __shared__ float shared[kAtOnce][kWords][kThreads];
+  // The groups of a warp come together by shuffles.
+  int const lane = threadIdx.x % 32, held = lanes < 32 ? kThreads / 32 * lanes : kThreads;
+  int const place = lanes < 32 ? threadIdx.x / 32 * lanes + lane : threadIdx.x;
+  for (int d = 16; d >= lanes; d /= 2) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      float other[kWords];
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) other[w] = __shfl_down_sync(~0u, acc[v][w], d);
+      Kinds::combine(acc[v], other);
+    }
+  }
 #pragma unroll
   for (int first = 0; first < V; first += kAtOnce) {
     __syncthreads();  // all have read what was shared before
 #pragma unroll
     for (int v = 0; v < kAtOnce; ++v) {
 #pragma unroll
-      for (int w = 0; w < kWords; ++w) shared[v][w][threadIdx.x] = acc[first + v][w];
+      for (int w = 0; w < kWords; ++w) {
+        if (lanes >= 32 || lane < lanes) shared[v][w][place] = acc[first + v][w];
+      }
     }
     __syncthreads();
     for (int column = threadIdx.x; column < kAtOnce * lanes; column += kThreads) {
-      int const v = column / lanes, lane = column & (lanes - 1);
+      int const v = column / lanes, own = column & (lanes - 1);
       float total[kWords];
 #pragma unroll
-      for (int w = 0; w < kWords; ++w) total[w] = shared[v][w][lane];
-      for (int from = lane + lanes; from < kThreads; from += lanes) {
+      for (int w = 0; w < kWords; ++w) total[w] = shared[v][w][own];
+      for (int from = own + lanes; from < held; from += lanes) {
         float other[kWords];
 #pragma unroll
         for (int w = 0; w < kWords; ++w) other[w] = shared[v][w][from];
         Kinds::combine(total, other);
       }
-      use(lane, first + v, total);
+      use(own, first + v, total);
     }
   }
 }
@@ -307,14 +349,7 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
       p.template split<Work::kKept, Work::kRank>(step < end ? step : end - 1, extents.of);
       x[k] = work.template values<V>(p);
     }
-#pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      Index const step = i + k * groups;
-      if (step < end) {
-#pragma unroll
-        for (int v = 0; v < V; ++v) Kinds::add(acc[v], x[k], v, int(step));
-      }
-    }
+    add_steps<Kinds>(acc, x, i, end, Index(groups));
   }
   auto const store = [&](int from, int v, float const(&total)[kWords]) {
     if (first + from >= shape.results) return;
@@ -333,17 +368,27 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
 #pragma unroll
     for (int w = 0; w < kWords; ++w) partials[((int64_t(part) * kWords + w) * V + v) * lanes + from] = total[w];
   });
-  if (!ends_last(shape.tickets + strip, shape.parts)) return;
+  if (!ends_last<Work>(shape, strip)) return;
 #pragma unroll
   for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
-  for (int i = group; i < shape.parts; i += groups) {
+  constexpr int kAtOnce = V * kWords > 16 ? 1 : 16 / (V * kWords);
+  for (int i = group; i < shape.parts; i += kAtOnce * groups) {
+    float others[kAtOnce][V][kWords];
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
-      float other[kWords];
+    for (int k = 0; k < kAtOnce; ++k) {
+      int const from = i + k * groups < shape.parts ? i + k * groups : i;
 #pragma unroll
-      for (int w = 0; w < kWords; ++w)
-        other[w] = read_partial(partials + ((int64_t(i) * kWords + w) * V + v) * lanes + lane);
-      Kinds::combine(acc[v], other);
+      for (int v = 0; v < V; ++v) {
+#pragma unroll
+        for (int w = 0; w < kWords; ++w)
+          others[k][v][w] = read_partial(partials + ((int64_t(from) * kWords + w) * V + v) * lanes + lane);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (i + k * groups >= shape.parts) break;
+#pragma unroll
+      for (int v = 0; v < V; ++v) Kinds::combine(acc[v], others[k][v]);
     }
   }
   combine_groups<V, Kinds, kThreads>(acc, lanes, store);

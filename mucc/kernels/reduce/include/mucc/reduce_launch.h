@@ -4,6 +4,8 @@
 #include <mucc/pointwise.h>
 #include <mucc/reduce.h>
 
+#include <atomic>
+
 namespace mucc {
 
 struct ReducePlan {
@@ -19,7 +21,7 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   int64_t results = 1, length = 1;
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
   for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
-  ReducePlan plan{{results, length, length, 1, 32, nullptr, nullptr}, 0, 0, 0, 0};
+  ReducePlan plan{{results, length, length, 1, 32, -1, nullptr, nullptr}, 0, 0, 0, 0};
   if (results == 0 || length == 0) return plan;
   int& lanes = plan.shape.lanes;
   int64_t const processors = at_least(1, c.sm_count), items = reduce_items(v, Op::kStreams);
@@ -37,19 +39,23 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
     plan.blocks = results;
     side = Op::kThreads;
   } else {
-    // Wide strips, unless that leaves lanes without a column, processors idle, or threads with few steps.
+    // Wide strips, unless that leaves lanes without a column, threads with few steps, processors idle because columns are
+    // too short to be shared, or the last block of a strip with more than four parts for each group of threads.
     int const widest = v == 1 ? 256 : 64, least = v == 1 ? 32 : 8;
+    bool const shared = length > 2 * items * (Op::kThreads / least);
     for (lanes = Op::kThreads; lanes > 1; lanes /= 2) {
-      bool const many = lanes > widest || blocks_of(results, lanes) < 4 * processors;
-      bool const narrows = lanes > least && many && Op::kThreads / lanes * items < length;
+      int64_t const strips = blocks_of(results, lanes), groups = Op::kThreads / lanes;
+      bool const many = lanes > widest || (shared ? blocks_of(16 * processors, strips) > 4 * groups : strips < 4 * processors);
+      bool const narrows = lanes > least && many && groups * items < length;
       if (lanes / 2 < results && !narrows) break;
     }
     plan.blocks = blocks_of(results, lanes);
     side = Op::kThreads / lanes;
   }
-  // Blocks share a result where there are too few, as long as each has two rounds of loads.
-  if (plan.blocks >= 4 * processors) return plan;
-  int64_t const parts = at_most(blocks_of(8 * processors, plan.blocks), length / (2 * items * side));
+  // Blocks share a result where there are few, as long as each has two rounds of loads: with many short blocks no
+  // processor waits long for the last ones.
+  if (plan.blocks >= 8 * processors) return plan;
+  int64_t const parts = at_most(blocks_of(16 * processors, plan.blocks), length / (2 * items * side));
   if (parts <= 1) return plan;
   plan.shape.chunk = blocks_of(length, parts);
   plan.shape.parts = int(blocks_of(length, plan.shape.chunk));
@@ -58,6 +64,21 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   plan.words = plan.blocks * Op::kWords * (Op::kRows ? 1 : lanes * v);
   return plan;
 }
+
+// The slot of tickets for memory on a device; -1 where all are taken.
+struct ReduceSlots {
+  std::atomic<void*> of[kMaxDevices][kReduceSlots] = {};
+
+  int find(int device, void* memory) {
+    if (device < 0 || device >= kMaxDevices) return -1;
+    for (int i = 0; i < kReduceSlots; ++i) {
+      void* known = of[device][i].load(std::memory_order_relaxed);
+      if (!known && of[device][i].compare_exchange_strong(known, memory)) return i;
+      if (known == memory) return i;
+    }
+    return -1;
+  }
+};
 
 inline int64_t reduce_bytes(ReducePlan const& plan) { return aligned(4 * plan.tickets) + aligned(4 * plan.words); }
 
@@ -84,7 +105,11 @@ int launch_reduce(Call const& c, char const* stage, Code* codes, Op op, Extents<
   if (vector) extents.of[kFast] /= Op::kVector;
   plan.shape.tickets = static_cast<unsigned*>(scratch);
   plan.shape.partials = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(4 * plan.tickets));
-  if (plan.tickets && fill(c, static_cast<float*>(scratch), 0.0f, plan.tickets)) return 1;
+  if (plan.tickets) {
+    static ReduceSlots slots;
+    if (plan.tickets <= kReduceTickets) plan.shape.slot = slots.find(c.device, scratch);
+    if (plan.shape.slot < 0 && fill(c, static_cast<float*>(scratch), 0.0f, plan.tickets)) return 1;
+  }
   void* parameters[] = {&op, &extents, &plan.shape};
   Geometry const geometry{{unsigned(plan.blocks), 1, 1}, unsigned(Op::kThreads)};
   return start(c, stage, codes[3 * plan.code + (wide ? 2 : vector)], geometry, parameters);
