@@ -79,7 +79,7 @@ builtin.module {
 
 // Behind a reduction elements are computed one at a time, from what has the kept axes.
 // CHECK-LABEL: namespace mu::red::behind {
-// CHECK:       using Kinds = mucc::Reductions<mucc::Folded<mucc::Sum>, mucc::Numbered<mucc::Smaller>>;
+// CHECK:       using Kinds = mucc::Reductions<mucc::Folded<mucc::Sum>, mucc::Indexed<mucc::Smaller>>;
 // CHECK:       MUCC_DEVICE mucc::Values<V, 2> values
 // CHECK-NEXT:  auto const x_v = mucc::load<V>(x, p);
 // CHECK-NEXT:  return {{[{][{]}}x_v, x_v}};

@@ -36,11 +36,11 @@ class Body:
 
     takes_integers: ClassVar[bool] = True
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp):
+    def __init__(self, program: ProgramBuilder, stage: StageOp, rank: int | None = None):
         self.program = program
         self.stage = stage
-        self.rank = len(stage.space)
-        """The number of axes of the kernel's space."""
+        self.rank = len(stage.space) if rank is None else rank
+        """The number of axes of the kernel's space; by default of that of the stage's pointwise work."""
         self.block = Block()
         self.values: dict[tuple[SSAValue, Axes], SSAValue] = {}
         self.loads: dict[Access, SSAValue] = {}

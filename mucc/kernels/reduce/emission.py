@@ -156,7 +156,7 @@ def _accumulator(op: ReducedNode) -> str:
         case ReducedOp():
             return f"mucc::Folded<{reduction(op.kind.data, op.value)}>"
         case ArgReducedOp():
-            return f"mucc::Numbered<mucc::{'Integer' if are_bits(op.value) else ''}{_ORDERS[op.kind.data]}>"
+            return f"mucc::Indexed<mucc::{'Integer' if are_bits(op.value) else ''}{_ORDERS[op.kind.data]}>"
         case _:
             raise AssertionError(f"{op.name} in a reduction kernel")
 

@@ -23,10 +23,6 @@ class ReduceBody(Body):
     Values behind a reduction walk along the kept ones of them.
     """
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp, rank: int):
-        super().__init__(program, stage)
-        self.rank = rank
-
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
         assert isinstance(op, ReduceOp | ArgReduceOp)
         value = self.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
+import numpy as np
 import pytest
+import torch
 from builders import lowered
 from on_host import Program, run
 
@@ -74,6 +79,33 @@ def test_every_form_agrees_with_the_interpreter(program: Program, processors: in
         for seed, shape in enumerate(SHAPES):
             sizes = dict(zip("BMN", shape, strict=True))
             run(program, info, {name: sizes[name] for name in info.dims}, seed)
+
+
+EXTREMES = """
+kernel extremes[M, N](x: f32[M, N]) -> (a: s32[M], b: s32[M], c: f32[M], d: f32[M], e: f32[M]) {
+  return argmax(x, axis=1), argmin(x, axis=1), max(x, axis=1), min(x, axis=1), amax(x, axis=1)
+}
+kernel down[M, N](x: f32[M, N]) -> (a: s32[N], b: s32[N], c: f32[N], d: f32[N], e: f32[N]) {
+  return argmax(x, axis=0), argmin(x, axis=0), max(x, axis=0), min(x, axis=0), amax(x, axis=0)
+}
+"""
+SPECIAL = (math.nan, math.inf, -math.inf, 0.0, 1.0)
+
+
+def test_nan_and_infinities_are_as_in_torch(tmp_path: Path) -> None:
+    compilation = compile_text(Source("k.mcu", EXTREMES))
+    program = Program.of(compilation, tmp_path)
+    for name, axis in (("extremes", 1), ("down", 0)):
+        for floats in (SPECIAL, SPECIAL[1:], SPECIAL[2:3], (-0.0, 0.0)):
+            x = np.random.default_rng(0).choice(np.array(floats), (9, 40))
+            t = torch.from_numpy(x)
+            expected = [f(t, dim=axis).numpy() for f in (torch.argmax, torch.argmin, torch.amax, torch.amin)]
+            expected.append(torch.amax(t.abs(), dim=axis).numpy())
+            for got, want in zip(compilation.interpret(name, [x]), expected, strict=True):
+                np.testing.assert_array_equal(got, want)
+            info = next(info for info in program.kernels if info.name == name)
+            for dims in ({"M": 9, "N": 40}, {"M": 1200, "N": 3}, {"M": 2, "N": 1}):
+                run(program, info, dims, seed=1, floats=floats)
 
 
 def kernels(text: str) -> list[str]:

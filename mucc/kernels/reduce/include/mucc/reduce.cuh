@@ -51,7 +51,7 @@ struct IntegerSmaller {
 
 // The index of the element that precedes the others, of those that tie the first: the element, then its index.
 template <class Order>
-struct Numbered {
+struct Indexed {
   static constexpr int kWords = 2;
   static constexpr int kNone = 0x7fffffff;
   static MUCC_DEVICE void start(float* acc) { acc[0] = Order::identity, acc[1] = from_bits(kNone); }
